@@ -1,0 +1,6 @@
+#include "module.h"
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "pytrace's compiled core; use the typed fronts in pytrace.kernels.";
+  pytrace::bindings::register_runtime(module);
+}

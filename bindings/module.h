@@ -1,0 +1,10 @@
+// What each binding file registers; module.cpp calls them and does nothing else.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace pytrace::bindings {
+
+void register_runtime(pybind11::module_& module);
+
+}  // namespace pytrace::bindings

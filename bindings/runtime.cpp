@@ -1,0 +1,24 @@
+#include <pybind11/stl.h>
+
+#include "dispatch.h"
+#include "module.h"
+#include "parallel.h"
+
+namespace py = pybind11;
+
+namespace pytrace::bindings {
+
+void register_runtime(py::module_& module) {
+  module.def("num_threads", &num_threads);
+  module.def("set_num_threads", &set_num_threads, py::arg("threads"), py::pos_only());
+  module.def("available_isas", [] {
+    std::vector<std::string> names;
+    for (Isa isa : available_isas()) names.emplace_back(isa_name(isa));
+    return names;
+  });
+  module.def("active_isa", [] { return std::string(isa_name(active_isa())); });
+  module.def("set_active_isa", &set_active_isa, py::arg("name"), py::pos_only());
+  module.def("active_isa_error", &active_isa_error);
+}
+
+}  // namespace pytrace::bindings

@@ -1,0 +1,82 @@
+"""Every error that pytrace raises on purpose.
+
+::
+
+    PytraceError
+    ├── InputError (also ValueError)       what the caller gave cannot be used; the command line exits with 2
+    │   ├── DataError                      a file or a line of one: says file, line and remedy
+    │   └── ModelFileError                 a model is missing, has the wrong hash or is no model
+    ├── ModelError                         a model cannot do what was asked of it
+    │   ├── ContextOverflowError           a prompt does not fit the context, even with no demonstrations
+    │   ├── LogitsUnavailableError         a back end gives no log-probabilities
+    │   └── DeviceUnavailableError         a provider or GPU was asked for and is not there
+    ├── MissingDependencyError             an optional package is not installed; names the extra
+    └── StoreError                         a knowledge graph or run on disk cannot be used
+
+Each message is one sentence that says what is wrong, where, with the numbers, and what to do. Kernels raise plain
+``ValueError`` and ``TypeError``, as NumPy does.
+"""
+
+from __future__ import annotations
+
+
+class PytraceError(Exception):
+    """Base of all errors that pytrace raises on purpose."""
+
+    exit_code = 1
+
+
+class InputError(PytraceError, ValueError):
+    """Something the caller gave cannot be used."""
+
+    exit_code = 2
+
+
+class DataError(InputError):
+    """A data file, or a line of one, cannot be used.
+
+    Parameters
+    ----------
+    message
+        What is wrong and what to do.
+    path
+        The file, if there is one.
+    line
+        The line in it, counted from 1.
+    """
+
+    def __init__(self, message: str, *, path: object = None, line: int | None = None) -> None:
+        place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
+        super().__init__(f"{place}{message}")
+        self.path = path
+        self.line = line
+
+
+class ModelFileError(InputError):
+    """A model file is missing, has the wrong hash, or is not a model."""
+
+
+class ModelError(PytraceError):
+    """A model cannot do what was asked of it."""
+
+
+class ContextOverflowError(ModelError):
+    """A prompt does not fit the model's context."""
+
+
+class LogitsUnavailableError(ModelError):
+    """The back end gives no log-probabilities."""
+
+
+class DeviceUnavailableError(ModelError):
+    """A provider or GPU was asked for and is not there; pytrace never falls back in silence."""
+
+
+class MissingDependencyError(PytraceError):
+    """An optional package is not installed."""
+
+
+class StoreError(PytraceError):
+    """A knowledge graph or run on disk cannot be used."""
+
+    exit_code = 2

@@ -1,0 +1,1 @@
+"""The five kernels: typed fronts of the compiled core."""

@@ -1,0 +1,1 @@
+"""Encoders, language models, and the registry that names and pins their files."""
