@@ -1,0 +1,40 @@
+"""Fixtures that every test file shares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from pytrace import _core
+
+# The `isa` fixture is set once around all examples of a property, which is what we want.
+settings.register_profile(
+    "pytrace",
+    deadline=None,
+    max_examples=60,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("pytrace")
+
+
+@pytest.fixture(params=_core.available_isas())
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Run the test once on every instruction set that this machine has."""
+    before = _core.active_isa()
+    _core.set_active_isa(request.param)
+    yield request.param
+    _core.set_active_isa(before)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Return the folder of the shared evaluation data, or skip with the reason."""
+    path = Path(os.environ.get("PYTRACE_DATA") or Path(__file__).parents[2] / "shared" / "data")
+    if not path.is_dir():
+        pytest.skip(f"no evaluation data at {path}; set PYTRACE_DATA to its folder")
+    return path
