@@ -1,0 +1,303 @@
+"""The shipped demonstrations say what they claim to say, and a bad file of the user's own is refused with its place."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytrace.errors import DataError
+from pytrace.prompts import (
+    ChainDemonstration,
+    chain_demonstrations,
+    reader_demonstrations,
+    triple_demonstrations,
+)
+
+TRIPLES = triple_demonstrations()
+CHAINS = chain_demonstrations()
+READER = (*reader_demonstrations("triples"), *reader_demonstrations("documents"))
+
+
+def normalised(text: str) -> str:
+    """Lower-case letters and digits alone, so that punctuation cannot hide an overlap."""
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+# Documents
+
+
+def test_there_are_at_least_twelve_labelled_documents_with_distinct_titles() -> None:
+    assert len({demonstration.title for demonstration in TRIPLES}) == len(TRIPLES) >= 12
+
+
+@pytest.mark.parametrize("demonstration", TRIPLES, ids=lambda demonstration: demonstration.title)
+def test_every_tail_is_a_span_of_its_text_and_every_head_its_title(demonstration: Any) -> None:
+    assert 4 <= len(demonstration.triples) <= 9
+    assert 20 <= len(demonstration.text.split()) <= 60
+    for triple in demonstration.triples:
+        assert triple.head == demonstration.title
+        assert triple.tail in demonstration.text
+        assert 1 <= len(triple.relation.split()) <= 8
+
+
+# Chains
+
+
+def test_there_are_at_least_ten_labelled_questions_of_every_kind() -> None:
+    assert len({demonstration.question for demonstration in CHAINS}) == len(CHAINS) >= 10
+    kinds = Counter(demonstration.kind for demonstration in CHAINS)
+    assert set(kinds) == {"bridge", "comparison", "compositional", "yes-no", "date"}
+    assert min(kinds.values()) >= 2
+
+
+@pytest.mark.parametrize("demonstration", CHAINS, ids=lambda demonstration: demonstration.question)
+def test_each_chain_triple_is_the_answer_among_the_candidates_of_its_step(demonstration: ChainDemonstration) -> None:
+    assert len(demonstration.chain) in (2, 3)
+    *steps, last = demonstration.steps
+    for index, (step, triple) in enumerate(zip(steps, demonstration.chain, strict=True)):
+        assert step.candidates[step.answer] == triple
+        assert step.candidates.count(triple) == 1
+        assert not set(step.candidates) & set(demonstration.chain[:index])
+        assert step.letter == "BCDEF"[step.answer]
+    assert last.answer == -1
+    assert last.letter == "A"
+    assert not set(last.candidates) & set(demonstration.chain)
+    assert all(len(step.candidates) in (4, 5) for step in demonstration.steps)
+
+
+@pytest.mark.parametrize("demonstration", CHAINS, ids=lambda demonstration: demonstration.question)
+def test_no_step_has_two_right_answers(demonstration: ChainDemonstration) -> None:
+    """Where the triples of a chain may come in any order, a later one among the candidates would be right as well."""
+    if demonstration.kind in ("comparison", "yes-no"):
+        for index, step in enumerate(demonstration.steps):
+            assert not set(step.candidates) & set(demonstration.chain[index + 1 :])
+
+
+@pytest.mark.parametrize("demonstration", CHAINS, ids=lambda demonstration: demonstration.question)
+def test_distractors_are_about_what_the_question_is_about(demonstration: ChainDemonstration) -> None:
+    """At every step some distractor shares its head with the chain, and some other has another head."""
+    heads = {triple.head for triple in demonstration.chain}
+    for step in demonstration.steps:
+        distractors = [triple for index, triple in enumerate(step.candidates) if index != step.answer]
+        assert any(triple.head in heads for triple in distractors)
+    offered = {triple.head for step in demonstration.steps for triple in step.candidates}
+    assert offered - heads
+
+
+def test_the_answer_letters_are_balanced_over_the_set_and_at_the_first_two_steps() -> None:
+    letters = Counter(step.letter for demonstration in CHAINS for step in demonstration.steps[:-1])
+    assert set(letters) == set("BCDEF")
+    assert max(letters.values()) <= 0.4 * letters.total()
+    for position in (0, 1):
+        letters = Counter(demonstration.steps[position].letter for demonstration in CHAINS)
+        assert max(letters.values()) <= 0.4 * letters.total()
+
+
+def test_the_answer_of_a_question_with_a_name_date_or_place_is_in_its_chain() -> None:
+    for demonstration in CHAINS:
+        if demonstration.kind != "yes-no":
+            assert any(
+                demonstration.answer in (triple.head, triple.tail) or demonstration.answer in triple.tail
+                for triple in demonstration.chain
+            )
+    assert {demonstration.answer for demonstration in CHAINS if demonstration.kind == "yes-no"} == {"yes", "no"}
+
+
+# Reader
+
+
+@pytest.mark.parametrize("kind", ["triples", "documents"])
+def test_the_reader_has_four_demonstrations_of_each_kind_whose_answers_are_in_the_context(kind: Any) -> None:
+    rows = reader_demonstrations(kind)
+    assert len(rows) == 4
+    for row in rows:
+        assert row.kind == kind
+        if row.answer not in ("yes", "no"):
+            assert row.answer in " ".join(row.context)
+        assert len(row.answer.split()) <= 4
+
+
+def test_loading_twice_gives_the_same_frozen_records() -> None:
+    assert triple_demonstrations() is triple_demonstrations()
+    with pytest.raises(AttributeError):
+        TRIPLES[0].title = "another"  # type: ignore[misc]
+
+
+# Independence of the data that measures them
+
+
+@pytest.mark.data
+def test_no_demonstration_overlaps_with_the_evaluation_data(shared_data: Path) -> None:
+    titles: set[str] = set()
+    questions: set[str] = set()
+    for path in sorted((shared_data / "multihop").glob("*.jsonl")):
+        for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+            questions.add(normalised(row["question"]))
+            titles.update(normalised(title) for title, _ in row["context"])
+    for line in (shared_data / "labels" / "triples-hotpotqa.jsonl").read_text(encoding="utf-8").splitlines():
+        titles.add(normalised(json.loads(line)["title"]))
+    for line in (shared_data / "labels" / "next-triple-hotpotqa.jsonl").read_text(encoding="utf-8").splitlines():
+        questions.add(normalised(json.loads(line)["question"]))
+    for line in (shared_data / "lcquad" / "train.jsonl").read_text(encoding="utf-8").splitlines():
+        questions.add(normalised(json.loads(line)["corrected_question"]))
+    for line in (shared_data / "pathquestion" / "PQ-2H.txt").read_text(encoding="utf-8").splitlines():
+        questions.add(normalised(line.partition("\t")[0]))
+    assert len(titles) > 500
+    assert len(questions) > 1000
+
+    own_titles = {normalised(demonstration.title) for demonstration in TRIPLES}
+    own_titles |= {normalised(triple.head) for demonstration in CHAINS for triple in demonstration.chain}
+    own_titles |= {
+        normalised(item[1:].partition("]")[0] if row.kind == "documents" else item[1:].partition(";")[0])
+        for row in READER
+        for item in row.context
+    }
+    own_questions = {normalised(row.question) for row in (*CHAINS, *READER)}
+    assert not own_titles & titles
+    assert not own_questions & questions
+
+
+# A file of the user's own
+
+TRIPLE_ROW = {
+    "title": "Aldra",
+    "text": "Aldra is a lake in Tosk.",
+    "triples": [["type", "lake"], ["located in", "Tosk"]],
+}
+CHAIN_ROW = {
+    "question": "Where does Ada live?",
+    "kind": "bridge",
+    "chain": [["Ada", "spouse", "Bo"], ["Bo", "home", "Tosk"]],
+    "answer": "Tosk",
+    "steps": [
+        {"candidates": [["Ada", "age", "40"], ["Ada", "spouse", "Bo"]], "answer": 1},
+        {"candidates": [["Bo", "home", "Tosk"]], "answer": 0},
+        {"candidates": [["Ada", "age", "40"]], "answer": -1},
+    ],
+}
+READER_ROW = {"kind": "triples", "context": ["<Ada; home; Tosk>"], "question": "Where is Ada?", "answer": "Tosk"}
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_a_file_of_the_users_own_is_read_with_blank_lines_crlf_and_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    row = json.dumps({**TRIPLE_ROW, "text": "Ålder\u2028\u0085 Tosk lake."}, ensure_ascii=False)
+    path.write_bytes(b"\xef\xbb\xbf" + f"{row}\r\n\r\n  \n{row}".encode())
+    first, second = triple_demonstrations(path=path)
+    assert first == second
+    assert [triple.text for triple in first.triples] == ["<Aldra; type; lake>", "<Aldra; located in; Tosk>"]
+
+    (chain,) = chain_demonstrations(path=str(write(tmp_path / "chains.jsonl", CHAIN_ROW)))
+    assert [step.letter for step in chain.steps] == ["C", "B", "A"]
+
+    documents = {**READER_ROW, "kind": "documents", "context": ["[Ada] Ada lives in Tosk."]}
+    path = write(tmp_path / "reader.jsonl", READER_ROW, documents)
+    assert [row.context for row in reader_demonstrations("documents", path=path)] == [("[Ada] Ada lives in Tosk.",)]
+
+
+def with_step(index: int, **changes: object) -> dict[str, object]:
+    """CHAIN_ROW with one step changed."""
+    steps: list[Any] = list(CHAIN_ROW["steps"])
+    steps[index] = {**steps[index], **changes}
+    return {**CHAIN_ROW, "steps": steps}
+
+
+MALFORMED: list[tuple[Callable[..., object], object, str]] = [
+    (triple_demonstrations, [1, 2], "Expected `object`, got `array`"),
+    (triple_demonstrations, {"title": "Aldra", "text": "A lake."}, "missing required field `triples`"),
+    (triple_demonstrations, {**TRIPLE_ROW, "heads": []}, "unknown field `heads`"),
+    (triple_demonstrations, {**TRIPLE_ROW, "title": " "}, "the title is empty"),
+    (triple_demonstrations, {**TRIPLE_ROW, "title": "A; B"}, "contains ';'"),
+    (triple_demonstrations, {**TRIPLE_ROW, "text": ""}, "the text is empty"),
+    (triple_demonstrations, {**TRIPLE_ROW, "triples": []}, "has no triple"),
+    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["type", "lake", "x"]]}, "Expected `array` of length 2"),
+    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["type", 7]]}, "Expected `str`, got `int`"),
+    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["type", "Lake"]]}, "'Lake' is no span of the text"),
+    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["", "lake"]]}, "the relation is empty"),
+    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["a;b", "lake"]]}, "contains ';'"),
+    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["type", "lake "]]}, "begins or ends with a space"),
+    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["type", "lake"]] * 2}, "twice"),
+    (chain_demonstrations, {**CHAIN_ROW, "kind": "riddle"}, "Invalid enum value 'riddle'"),
+    (chain_demonstrations, {**CHAIN_ROW, "question": ""}, "the question is empty"),
+    (chain_demonstrations, {**CHAIN_ROW, "answer": ""}, "the answer is empty"),
+    (chain_demonstrations, {**CHAIN_ROW, "chain": []}, "the chain is empty"),
+    (chain_demonstrations, {**CHAIN_ROW, "chain": [["Ada", "spouse", "Bo"]] * 2}, "twice"),
+    (chain_demonstrations, {**CHAIN_ROW, "steps": CHAIN_ROW["steps"][:2]}, "2 steps for a chain of 2 triples; give 3"),
+    (chain_demonstrations, with_step(0, answer=2), "step 1 has the answer 2; it must be an index from 0 to 1"),
+    (chain_demonstrations, with_step(0, answer=-1), "step 1 has the answer -1"),
+    (chain_demonstrations, with_step(0, answer=0), "the answer of step 1 is <Ada; age; 40>"),
+    (chain_demonstrations, with_step(1, candidates=[]), "step 2 has 0 candidates"),
+    (
+        chain_demonstrations,
+        with_step(1, candidates=[["x", "y", str(i)] for i in range(26)]),
+        "step 2 has 26 candidates",
+    ),
+    (chain_demonstrations, with_step(1, candidates=[["Bo", "home", "Tosk"]] * 2), "twice"),
+    (
+        chain_demonstrations,
+        with_step(1, candidates=[["Bo", "home", "Tosk"], ["Ada", "spouse", "Bo"]]),
+        "step 2 offers <Ada; spouse; Bo>, which the chain already holds",
+    ),
+    (chain_demonstrations, with_step(2, answer=0), "the last answer must be -1"),
+    (lambda path: reader_demonstrations("triples", path=path), {**READER_ROW, "kind": "x"}, "Invalid enum value 'x'"),
+    (lambda path: reader_demonstrations("triples", path=path), {**READER_ROW, "context": []}, "the context is empty"),
+    (lambda path: reader_demonstrations("triples", path=path), {**READER_ROW, "context": ["<a; b>"]}, "no triple"),
+    (
+        lambda path: reader_demonstrations("triples", path=path),
+        {**READER_ROW, "kind": "documents", "context": ["no title"]},
+        "no document",
+    ),
+]
+
+
+@pytest.mark.parametrize(("load", "row", "reason"), MALFORMED, ids=[reason for _, _, reason in MALFORMED])
+def test_a_malformed_row_is_refused_with_file_line_and_reason(
+    tmp_path: Path, load: Callable[..., object], row: object, reason: str
+) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(f"\n{json.dumps(row)}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(reason)) as caught:
+        load(path=path)
+    assert str(caught.value).startswith(f"{path}:2: ")
+    assert caught.value.line == 2
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff\xfe", b'{"title": "\xff"}', b'{"title": "\\ud800"}', b'{"title"', b"nonsense\x00"]
+)
+def test_a_line_that_is_no_json_is_refused_with_its_place(tmp_path: Path, line: bytes) -> None:
+    path = write(tmp_path / "mine.jsonl", TRIPLE_ROW)
+    path.write_bytes(path.read_bytes() + line)
+    with pytest.raises(DataError, match=rf"^{re.escape(str(path))}:2: not a demonstration") as caught:
+        triple_demonstrations(path=path)
+    assert caught.value.exit_code == 2
+
+
+def test_a_missing_unreadable_or_empty_file_is_refused_by_name(tmp_path: Path) -> None:
+    for path, reason in [
+        (tmp_path / "missing.jsonl", "No such file"),
+        (tmp_path, "Is a directory"),
+        ("with\0null", "null"),
+    ]:
+        with pytest.raises(DataError, match=f"cannot read the demonstrations .*{reason}"):
+            chain_demonstrations(path=path)
+    with pytest.raises(DataError, match="holds no demonstration"):
+        triple_demonstrations(path=write(tmp_path / "empty.jsonl"))
+    with pytest.raises(DataError, match='no demonstration of kind "documents" among its 1'):
+        reader_demonstrations("documents", path=write(tmp_path / "reader.jsonl", READER_ROW))
+
+
+def test_an_unknown_reader_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match='kind must be "triples" or "documents", not \'sentences\''):
+        reader_demonstrations("sentences")  # type: ignore[arg-type]
