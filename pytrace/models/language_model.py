@@ -1,0 +1,153 @@
+"""What every language model here can do: three verbs over lists, and a count of what they cost."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytrace.records import Usage
+
+# Options beyond these would need two-token labels, which letters-as-answers cannot score in one step.
+OPTION_LABELS = string.ascii_uppercase + string.ascii_lowercase
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """A few-shot prompt in parts, so that a back end can apply its chat template and drop what does not fit.
+
+    `demonstrations` are (input, output) pairs, least useful first: where a prompt is too long the first one goes first.
+    `answer_start` begins the model's own answer. Plain text puts `separator` between an input and its output.
+    """
+
+    instruction: str
+    demonstrations: tuple[tuple[str, str], ...]
+    input: str
+    answer_start: str = ""
+    separator: str = " "
+
+    def plain(self) -> str:
+        """The prompt as one text without a chat template, ready for the answer."""
+        blocks = [self.instruction] if self.instruction else []
+        blocks += [f"{given}{self.separator}{output}" for given, output in self.demonstrations]
+        blocks.append(self.input + (f"{self.separator}{self.answer_start}" if self.answer_start else ""))
+        return "\n\n".join(blocks)
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """A generated text: its token count, why it ended, and the sum of its tokens' log-probabilities (natural)."""
+
+    text: str
+    tokens: int
+    finish: Literal["end", "stop", "length", "repetition"]
+    log_probability: float
+
+
+class OptionScores(msgspec.Struct, frozen=True):
+    """Log-probabilities of option labels at the next token, all surface forms of a label summed.
+
+    `log_probabilities` is float64 [n_options], normalised over the whole vocabulary; `outside` is the probability that
+    the next token is none of the labels.
+    """
+
+    log_probabilities: NDArray[np.float64]
+    outside: float
+
+
+class ContinuationScore(msgspec.Struct, frozen=True):
+    """Natural log-probabilities of a text's tokens after a prompt: float64 [n_tokens], and their sum."""
+
+    token_log_probabilities: NDArray[np.float64]
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens."""
+        return len(self.token_log_probabilities)
+
+    @property
+    def log_probability(self) -> float:
+        """The log-probability of the whole text; 0.0 for an empty one."""
+        return float(self.token_log_probabilities.sum())
+
+
+def option_labels(count: int) -> list[str]:
+    """Return the first `count` labels: A to Z, then a to z.
+
+    Raises
+    ------
+    ValueError
+        If more labels are asked for than there are letters.
+    """
+    if not 0 <= count <= len(OPTION_LABELS):
+        message = f"{count} options were asked for, but there are {len(OPTION_LABELS)} letters; use fewer candidates"
+        raise ValueError(message)
+    return list(OPTION_LABELS[:count])
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """A causal language model behind three verbs, each of which takes lists and batches inside.
+
+    A prompt is a `Prompt`, or a `str` that is taken as it stands. A back end that cannot give log-probabilities raises
+    `LogitsUnavailableError` from the two scoring verbs, and has `gives_logits` false.
+    """
+
+    @property
+    def name(self) -> str:
+        """A short name for reports."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the weights (a hash where there is a file): what stored work depends on."""
+        ...
+
+    @property
+    def context_tokens(self) -> int:
+        """The longest sequence, prompt and answer together, in tokens."""
+        ...
+
+    @property
+    def gives_logits(self) -> bool:
+        """Whether the two scoring verbs work."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """What has been spent since the model was made."""
+        ...
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text."""
+        ...
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt | str],
+        *,
+        max_tokens: int | Sequence[int],
+        stop: Sequence[str] = (),
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        n: int = 1,
+        seed: int = 0,
+        grammar: str | None = None,
+    ) -> list[list[Completion]]:
+        """Write `n` completions of every prompt."""
+        ...
+
+    def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
+        """Score the option labels of every prompt as its next token."""
+        ...
+
+    def score_continuations(
+        self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
+    ) -> list[list[ContinuationScore]]:
+        """Score whole texts as what follows every prompt."""
+        ...

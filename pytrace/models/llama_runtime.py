@@ -1,0 +1,358 @@
+"""A typed layer over the C functions of llama.cpp that llama-cpp-python exposes: load, tokenise, decode, forget.
+
+Nothing here knows of prompts or methods. The high-level class of llama-cpp-python decodes one sequence at a time; the
+functions below decode tokens of many sequences in one call, and let sequences share the cells of one key-value cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import DeviceUnavailableError, MissingDependencyError, ModelError, ModelFileError
+
+GGUF_MAGIC = b"GGUF"
+_log_tail: list[str] = []
+
+
+@functools.cache
+def library() -> Any:
+    """Import llama-cpp-python once, with its log kept in memory instead of printed.
+
+    Raises
+    ------
+    MissingDependencyError
+        If it is not installed.
+    """
+    try:
+        import llama_cpp
+    except ImportError as error:
+        message = "llama-cpp-python is not installed; install pytrace's extra for it: pip install 'pytrace-rag[cpu]'"
+        raise MissingDependencyError(message) from error
+
+    @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+    def remember(level: int, text: bytes, _: object) -> None:
+        if level >= 2:  # warnings and errors
+            _log_tail.append(text.decode("utf-8", "replace").strip())
+            del _log_tail[:-8]
+
+    llama_cpp.llama_log_set(remember, ctypes.c_void_p(0))
+    library.callback = remember  # type: ignore[attr-defined]  # the C side keeps only a pointer
+    llama_cpp.llama_backend_init()
+    return llama_cpp
+
+
+def supports_gpu_offload() -> bool:
+    """Whether this build of llama.cpp can put layers on a GPU that is there."""
+    return bool(library().llama_supports_gpu_offload())
+
+
+@functools.cache
+def has_amx() -> bool:
+    """Whether the processor has Intel's matrix tiles."""
+    try:
+        return "amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
+def check_gguf(path: Path) -> None:
+    """Refuse what is no GGUF file before the native loader sees it.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is missing, unreadable or does not begin as a GGUF file does.
+    """
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        message = f"{path}: the model file cannot be read ({error.strerror}); see 'pytrace models list'"
+        raise ModelFileError(message) from error
+    if magic != GGUF_MAGIC:
+        message = (
+            f"{path}: this is no GGUF model (it begins with {magic!r}, not {GGUF_MAGIC!r}); "
+            "give a .gguf file or a name from 'pytrace models list'"
+        )
+        raise ModelFileError(message)
+
+
+class LlamaRuntime:
+    """One loaded model with one context whose key-value cells all sequences share.
+
+    Parameters
+    ----------
+    path
+        A GGUF file.
+    cells
+        Key-value cells: the sum over all sequences in memory, shared prefixes counted once.
+    sequences
+        How many sequences may be in memory at once (llama.cpp allows 256).
+    batch
+        Tokens that one decode call takes.
+    threads
+        Threads, for prompts and for generation.
+    gpu_layers
+        Layers to put on a GPU (-1: all).
+    float32_cache
+        Keep keys and values in float32 instead of float16.
+    repack
+        Let llama.cpp rearrange weights for this processor as it loads them. Not given: yes, except where the processor
+        has AMX, because llama.cpp's AMX code dies of an invalid tile configuration (SIGSEGV at `ldtilecfg`) when GCC 12
+        compiled it, and a crash in native code cannot be caught.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not a model that llama.cpp can load.
+    DeviceUnavailableError
+        If GPU layers were asked for and this build has no GPU.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        cells: int,
+        sequences: int,
+        batch: int,
+        threads: int,
+        gpu_layers: int = 0,
+        float32_cache: bool = False,
+        repack: bool | None = None,
+    ) -> None:
+        self._context: Any = None
+        self._model: Any = None
+        self._c = c = library()
+        check_gguf(path)
+        if gpu_layers != 0 and not supports_gpu_offload():
+            message = (
+                f"{gpu_layers} layers were asked for on a GPU, but this llama.cpp has no GPU back end or finds no GPU; "
+                "install llama-cpp-python built with CMAKE_ARGS='-DGGML_CUDA=on', or leave the option out"
+            )
+            raise DeviceUnavailableError(message)
+        model_parameters = c.llama_model_default_params()
+        model_parameters.n_gpu_layers = gpu_layers
+        model_parameters.use_extra_bufts = repack if repack is not None else not has_amx()
+        self._model = c.llama_model_load_from_file(os.fsencode(path), model_parameters)
+        if not self._model:
+            message = f"{path}: llama.cpp cannot load this model: {self._why()}; pull it again or choose another"
+            raise ModelFileError(message)
+        self._vocabulary = c.llama_model_get_vocab(self._model)
+        unsuitable = {
+            "an encoder-decoder": c.llama_model_has_encoder(self._model),
+            "a recurrent": c.llama_model_is_recurrent(self._model),
+            "a hybrid recurrent": c.llama_model_is_hybrid(self._model),
+            "a diffusion": c.llama_model_is_diffusion(self._model),
+        }
+        for kind, is_so in unsuitable.items():
+            if is_so:
+                message = f"{path}: {kind} model cannot share prefixes between prompts; choose a causal transformer"
+                raise ModelFileError(message)
+        self.trained_context = int(c.llama_model_n_ctx_train(self._model))
+        self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocabulary))
+        context_parameters = c.llama_context_default_params()
+        context_parameters.n_ctx = cells
+        context_parameters.n_batch = batch
+        context_parameters.n_ubatch = min(batch, 512)
+        context_parameters.n_seq_max = sequences
+        context_parameters.n_threads = threads
+        context_parameters.n_threads_batch = threads
+        context_parameters.kv_unified = True
+        context_parameters.no_perf = True
+        if float32_cache:
+            context_parameters.type_k = context_parameters.type_v = 0  # GGML_TYPE_F32
+        self._context = c.llama_init_from_model(self._model, context_parameters)
+        if not self._context:
+            message = f"{path}: llama.cpp cannot make a context of {cells} cells: {self._why()}; ask for a smaller one"
+            raise ModelError(message)
+        self._memory = c.llama_get_memory(self._context)
+        self.cells = int(c.llama_n_ctx(self._context))
+        self.sequences = sequences
+        self.batch = batch
+        self._pieces: dict[int, bytes] = {}
+
+    @staticmethod
+    def _why() -> str:
+        errors = [line for line in _log_tail if line]
+        return errors[-1] if errors else "it gives no reason"
+
+    def close(self) -> None:
+        """Free the context and the weights."""
+        if self._context:
+            self._c.llama_free(self._context)
+            self._context = None
+        if self._model:
+            self._c.llama_model_free(self._model)
+            self._model = None
+
+    def __del__(self) -> None:
+        """Free native memory that nobody freed."""
+        if getattr(self, "_c", None) is not None:
+            self.close()
+
+    @property
+    def chat_template(self) -> str | None:
+        """The model's own chat template in Jinja, if it has one."""
+        template = self._c.llama_model_chat_template(self._model, None)
+        return template.decode("utf-8") if template else None
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether the model wants its beginning-of-sequence token before a text."""
+        return bool(self._c.llama_vocab_get_add_bos(self._vocabulary))
+
+    @property
+    def bos(self) -> int:
+        """The beginning-of-sequence token, -1 if the model has none."""
+        return int(self._c.llama_vocab_bos(self._vocabulary))
+
+    @property
+    def eos(self) -> int:
+        """The end-of-sequence token, -1 if the model has none."""
+        return int(self._c.llama_vocab_eos(self._vocabulary))
+
+    def ends(self, token: int) -> bool:
+        """Whether a token ends generation."""
+        return bool(self._c.llama_vocab_is_eog(self._vocabulary, token))
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Turn a text into tokens; control tokens are recognised in it only if `special`."""
+        data = text.encode("utf-8", "replace")
+        size = len(data) + 8
+        buffer = (ctypes.c_int32 * size)()
+        count = self._c.llama_tokenize(self._vocabulary, data, len(data), buffer, size, False, special)
+        if count < 0:
+            message = f"llama.cpp cannot tokenise a text of {len(data)} bytes"
+            raise ModelError(message)
+        return buffer[:count]
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token; a control token has none."""
+        known = self._pieces.get(token)
+        if known is None:
+            buffer = ctypes.create_string_buffer(256)
+            count = self._c.llama_token_to_piece(self._vocabulary, token, buffer, 256, 0, False)
+            known = self._pieces[token] = buffer.raw[: max(count, 0)]
+        return known
+
+    def decode(
+        self,
+        tokens: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        sequence_counts: NDArray[np.int32],
+        sequence_addresses: NDArray[np.uint64],
+        wanted: NDArray[np.int8],
+    ) -> bool:
+        """Evaluate tokens, each for all the sequences it belongs to, and keep their keys and values.
+
+        Parameters
+        ----------
+        tokens, positions, sequence_counts, sequence_addresses, wanted
+            One entry a token: its id, its position, how many sequences it belongs to, the address of their int32 ids,
+            and whether its logits are wanted. Contiguous.
+
+        Returns
+        -------
+        bool
+            False if there is no room; nothing has changed then.
+
+        Raises
+        ------
+        ModelError
+            If llama.cpp fails.
+        """
+        c = self._c
+
+        def pointer(array: NDArray[Any], kind: Any) -> Any:
+            return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+        batch = c.llama_batch(
+            n_tokens=len(tokens),
+            token=pointer(tokens, ctypes.c_int32),
+            embd=None,
+            pos=pointer(positions, ctypes.c_int32),
+            n_seq_id=pointer(sequence_counts, ctypes.c_int32),
+            seq_id=pointer(sequence_addresses, ctypes.POINTER(ctypes.c_int32)),
+            logits=pointer(wanted, ctypes.c_int8),
+        )
+        status = c.llama_decode(self._context, batch)
+        if status == 1:
+            return False
+        if status != 0:
+            message = f"llama.cpp failed to decode {len(tokens)} tokens (status {status}): {self._why()}"
+            raise ModelError(message)
+        return True
+
+    def logits(self, index: int) -> NDArray[np.float32]:
+        """The logits of the batch's entry `index`, float32 [vocabulary]; valid until the next decode."""
+        row = self._c.llama_get_logits_ith(self._context, index)
+        return np.ctypeslib.as_array(row, shape=(self.vocabulary_size,))
+
+    def share(self, source: int, target: int, end: int) -> None:
+        """Let sequence `target` use the first `end` cells of sequence `source`."""
+        self._c.llama_memory_seq_cp(self._memory, source, target, 0, end)
+
+    def forget(self, sequence: int, start: int = 0) -> None:
+        """Remove a sequence's positions from `start` on; cells that nobody uses become free."""
+        self._c.llama_memory_seq_rm(self._memory, sequence, start, -1)
+
+    def clear(self) -> None:
+        """Remove everything from memory."""
+        self._c.llama_memory_clear(self._memory, False)
+
+    def grammar(self, text: str) -> Grammar:
+        """Compile a grammar in GBNF whose start symbol is `root`.
+
+        Raises
+        ------
+        ModelError
+            If llama.cpp cannot parse it.
+        """
+        sampler = self._c.llama_sampler_init_grammar(self._vocabulary, text.encode("utf-8"), b"root")
+        if not sampler:
+            message = f"llama.cpp cannot parse the grammar: {self._why()}"
+            raise ModelError(message)
+        return Grammar(self._c, sampler)
+
+
+class Grammar:
+    """The state of one sequence in a grammar."""
+
+    def __init__(self, c: Any, sampler: Any) -> None:
+        self._c = c
+        self._sampler = sampler
+
+    def __del__(self) -> None:
+        """Free the native sampler."""
+        self._c.llama_sampler_free(self._sampler)
+
+    def clone(self) -> Grammar:
+        """Return a copy that goes its own way."""
+        return Grammar(self._c, self._c.llama_sampler_clone(self._sampler))
+
+    def filter(self, tokens: NDArray[np.int32], logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the logits of `tokens` with -inf where the grammar forbids one."""
+        c = self._c
+        data = np.zeros(len(tokens), dtype=[("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+        data["id"] = tokens
+        data["logit"] = logits
+        array = c.llama_token_data_array(
+            data=ctypes.cast(data.ctypes.data, ctypes.POINTER(c.llama_token_data)),
+            size=len(data),
+            selected=-1,
+            sorted=False,
+        )
+        c.llama_sampler_apply(self._sampler, ctypes.byref(array))
+        return np.ascontiguousarray(data["logit"][: array.size])
+
+    def accept(self, token: int) -> None:
+        """Advance by a token that the grammar allows."""
+        self._c.llama_sampler_accept(self._sampler, token)
