@@ -301,3 +301,49 @@ def test_a_missing_unreadable_or_empty_file_is_refused_by_name(tmp_path: Path) -
 def test_an_unknown_reader_kind_is_refused() -> None:
     with pytest.raises(ValueError, match='kind must be "triples" or "documents", not \'sentences\''):
         reader_demonstrations("sentences")  # type: ignore[arg-type]
+
+
+# The example documents
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def example_documents() -> dict[str, str]:
+    """Return title and text of each: the heading of a Markdown file, the name of a text file."""
+    documents = {}
+    for path in sorted((EXAMPLES / "docs").iterdir()):
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".md":
+            heading, _, text = text.partition("\n")
+            assert heading.startswith("# ")
+            documents[heading[2:]] = text.strip()
+        else:
+            assert path.suffix == ".txt"
+            documents[path.stem] = text.strip()
+    return documents
+
+
+def test_the_example_documents_are_short_and_refer_to_each_other() -> None:
+    documents = example_documents()
+    assert len(documents) == len(list((EXAMPLES / "docs").iterdir())) >= 9
+    for title, text in documents.items():
+        assert 40 <= len(text.split()) <= 90
+        assert any(other in text for other in documents if other != title)
+
+
+def test_each_example_question_needs_two_existing_documents_and_has_its_answer_in_them() -> None:
+    documents = example_documents()
+    questions = [json.loads(line) for line in (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(questions) == 3
+    supporting = [title for question in questions for title in question["supporting"]]
+    assert len(set(supporting)) == len(supporting) < len(documents)
+    for question in questions:
+        assert set(question) == {"question", "answers", "supporting"}
+        assert len(question["supporting"]) == 2
+        assert set(question["supporting"]) <= set(documents)
+        context = " ".join(f"{title}: {documents[title]}" for title in question["supporting"])
+        assert question["answers"][0] in context
+        first, second = question["supporting"]
+        if question["answers"][0] not in (first, second):
+            assert question["answers"][0] not in documents[first], "the first document alone must not hold the answer"
+            assert second in documents[first], "the first document must lead to the second"
