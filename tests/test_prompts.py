@@ -148,6 +148,8 @@ def test_no_demonstration_overlaps_with_the_evaluation_data(shared_data: Path) -
         questions.add(normalised(json.loads(line)["corrected_question"]))
     for line in (shared_data / "pathquestion" / "PQ-2H.txt").read_text(encoding="utf-8").splitlines():
         questions.add(normalised(line.partition("\t")[0]))
+    for line in (shared_data / "pathquestion" / "2H-kb.txt").read_text(encoding="utf-8").splitlines():
+        titles.add(normalised(line.partition("\t")[0].replace("_", " ")))
     assert len(titles) > 500
     assert len(questions) > 1000
 

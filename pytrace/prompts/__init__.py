@@ -190,7 +190,7 @@ def reader_demonstrations(
     --------
     >>> from pytrace.prompts import reader_demonstrations
     >>> [demonstration.answer for demonstration in reader_demonstrations("documents")]
-    ['two', 'no', 'Peter the Great', 'Wellington']
+    ['88', 'no', 'Giles Gilbert Scott', 'Antananarivo']
     """
     if kind not in ("triples", "documents"):
         message = f'kind must be "triples" or "documents", not {kind!r}'
