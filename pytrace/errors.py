@@ -10,6 +10,7 @@
     │   ├── ContextOverflowError           a prompt does not fit the context, even with no demonstrations
     │   ├── LogitsUnavailableError         a back end gives no log-probabilities
     │   └── DeviceUnavailableError         a provider or GPU was asked for and is not there
+    ├── DownloadError                      a model's source cannot be reached, or the disk is full
     ├── MissingDependencyError             an optional package is not installed; names the extra
     └── StoreError                         a knowledge graph or run on disk cannot be used
 
@@ -70,6 +71,10 @@ class LogitsUnavailableError(ModelError):
 
 class DeviceUnavailableError(ModelError):
     """A provider or GPU was asked for and is not there; pytrace never falls back in silence."""
+
+
+class DownloadError(PytraceError):
+    """A model could not be brought here: its source cannot be reached, or the disk is full."""
 
 
 class MissingDependencyError(PytraceError):

@@ -1,0 +1,68 @@
+"""The command line: parses and prints, and leaves the work to the library.
+
+Exit status 0 means done, 2 wrong usage or input that cannot be used, 1 anything else. Every failure is one sentence on
+stderr; ``PYTRACE_DEBUG=1`` adds the traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+import click
+
+from pytrace import __version__
+from pytrace.cli import common
+
+
+class _Command(NamedTuple):
+    name: str
+    module: str
+    summary: str
+
+
+# A command's module is imported when the command is run (or its own help asked for), so that `pytrace --help` is quick
+# and a broken optional package cannot take unrelated commands with it. Each module has a click command of that name.
+COMMANDS = (
+    _Command("models", "pytrace.cli.models", "List, fetch and check the models that are known by name."),
+    _Command("doctor", "pytrace.cli.doctor", "Say what this installation has, what it lacks and what to do about it."),
+)
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return [command.name for command in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        for command in COMMANDS:
+            if command.name == cmd_name:
+                found = getattr(importlib.import_module(command.module), cmd_name.replace("-", "_"))
+                assert isinstance(found, click.Command)
+                return found
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(command.name, command.summary) for command in COMMANDS])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pytrace", message="%(prog)s %(version)s")
+def program() -> None:
+    """Find the evidence for multi-hop questions, and check reasoning against facts, on this machine."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave the process with its exit status.
+
+    Parameters
+    ----------
+    arguments
+        What follows ``pytrace``; by default the process's own.
+    """
+    sys.exit(common.run(program, arguments))

@@ -1,0 +1,175 @@
+"""What all commands share: one way to fail, one way to print JSON, text and tables."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+import click
+import msgspec
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from pytrace.errors import PytraceError
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+FAILED = 1
+WRONG_INPUT = 2
+
+
+def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
+    """Run a click command; turn whatever it raises into one sentence on stderr and an exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        # A lone surrogate from broken input, or a terminal in an old locale, must not be what kills the program.
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    try:
+        status = command.main(
+            args=None if arguments is None else list(arguments), prog_name="pytrace", standalone_mode=False
+        )
+        sys.stdout.flush()  # here, where a full disk is still reported
+    except BaseException as error:  # noqa: BLE001 - the last line of defence; nothing may end in a traceback
+        return _failed(error)
+    return status if isinstance(status, int) else 0
+
+
+def _failed(error: BaseException) -> int:
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else FAILED
+    if isinstance(error, BrokenPipeError):
+        # The reader left (`pytrace … | head`). Python flushes stdout once more at exit; give it somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return WRONG_INPUT
+    if os.environ.get("PYTRACE_DEBUG") == "1" and not isinstance(error, click.ClickException | click.Abort):
+        traceback.print_exception(error)
+    status, sentence = _explain(error)
+    click.echo(f"pytrace: {' '.join(sentence.splitlines())}", err=True)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def _explain(error: BaseException) -> tuple[int, str]:
+    if isinstance(error, PytraceError):
+        return error.exit_code, str(error)
+    if isinstance(error, click.UsageError):
+        where = error.ctx.command_path if error.ctx is not None else "pytrace"
+        return WRONG_INPUT, f"{error.format_message().rstrip('.')} (see '{where} --help')"
+    if isinstance(error, click.ClickException):
+        return error.exit_code, error.format_message()
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return FAILED, "interrupted"
+    if isinstance(error, MemoryError):
+        return FAILED, "there is not enough memory; use a smaller model, fewer threads or fewer inputs at a time"
+    if isinstance(error, OSError) and error.errno is not None:
+        return _explain_os(error)
+    said = str(error).strip() or "no message"
+    return FAILED, (
+        f"unexpected {type(error).__name__} ({said}); this is a fault in pytrace: run again with PYTRACE_DEBUG=1 for the "
+        "traceback and report it"
+    )
+
+
+def _explain_os(error: OSError) -> tuple[int, str]:
+    place = f"{error.filename}: " if error.filename is not None else ""
+    reason = (error.strerror or str(error)).lower()
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return FAILED, f"{place}{reason} while writing; free some room and run the same command again"
+    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
+        return WRONG_INPUT, f"{place}{reason}; correct the path or its permissions"
+    return FAILED, f"{place}{reason}; run again with PYTRACE_DEBUG=1 for the traceback"
+
+
+def json_option(function: _F) -> _F:
+    """Give a command the flag ``--json``, passed to it as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")(function)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document on stdout.
+
+    Records, NumPy scalars and arrays, and paths are all understood. What JSON cannot say becomes something that it can:
+    NaN and infinities become null, lone surrogates U+FFFD.
+    """
+    try:
+        text = msgspec.json.encode(value, enc_hook=_plain)
+    except UnicodeEncodeError:
+        text = msgspec.json.encode(_mended(msgspec.to_builtins(value, enc_hook=_plain)))
+    click.echo(msgspec.json.format(text, indent=2))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, PurePath):
+        return str(value)
+    message = f"{type(value).__name__} has no JSON form"
+    raise NotImplementedError(message)
+
+
+def _mended(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mended(item) for item in value]
+    return value
+
+
+def output() -> Console:
+    """Return a console on stdout: colours and markup on a terminal, plain text in a pipe."""
+    return Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+
+
+def messages() -> Console:
+    """Return a console on stderr, for progress and remarks; stdout is for results alone."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_text(text: str = "") -> None:
+    """Print a line of text as it is on stdout."""
+    click.echo(text)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table: drawn and fitted to the width on a terminal, whole lines of aligned columns in a pipe."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    console = output()
+    if console.is_terminal:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in cells:
+            table.add_row(*(cell.replace("[", "\\[") for cell in row))
+        console.print(table)
+        return
+    widths = [max(len(row[index]) for row in [list(columns), *cells]) for index in range(len(columns))]
+    for row in [list(columns), *cells]:
+        print_text("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def human_size(size: float | None) -> str:
+    """Word a number of bytes in decimal units (as disks and downloads are sold), or ``?`` if it is not known."""
+    if size is None:
+        return "?"
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit in {"B", "kB"} or size >= 100 else f"{size:.1f} {unit}"

@@ -1,0 +1,226 @@
+"""``pytrace doctor``: what this installation has, what it lacks, and what to do about it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from pytrace import __version__, _core
+from pytrace.cli import common
+from pytrace.errors import PytraceError
+from pytrace.models import registry
+
+_PACKAGES = ("numpy", "tokenizers", "onnxruntime", "onnxruntime-gpu", "llama-cpp-python", "huggingface-hub")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that is missing or wrong, and what to do about it."""
+
+    what: str
+    remedy: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All that the doctor found; sizes are bytes, and null stands for what is not there or cannot be known."""
+
+    pytrace: str
+    python: str
+    platform: str
+    packages: dict[str, str | None]
+    instruction_sets: list[str]
+    active_instruction_set: str
+    threads: int
+    processor: str
+    processors: int
+    usable_processors: float
+    memory: int | None
+    available_memory: int | None
+    home: str
+    home_free: int | None
+    models: dict[str, str]
+    providers: list[str]
+    gpu_offload: bool | None
+    problems: list[Problem]
+
+
+@click.command()
+@common.json_option
+def doctor(*, as_json: bool) -> None:
+    """Say what this installation has, what it lacks and what to do about it."""
+    report = examine()
+    if as_json:
+        common.print_json(report)
+        return
+    absent = "not installed"
+    rows = [
+        ("pytrace", f"{report.pytrace} on Python {report.python}, {report.platform}"),
+        *((name, version or absent) for name, version in report.packages.items()),
+        ("instruction sets", f"{', '.join(report.instruction_sets)}; active: {report.active_instruction_set}"),
+        ("threads", str(report.threads)),
+        ("processor", f"{report.processor}, {report.processors} logical, {report.usable_processors:g} usable"),
+        ("memory", f"{common.human_size(report.memory)}, {common.human_size(report.available_memory)} available"),
+        ("PYTRACE_HOME", f"{report.home}, {common.human_size(report.home_free)} free"),
+        *((f"model {name}", state) for name, state in report.models.items()),
+        ("onnxruntime providers", ", ".join(report.providers) or "-"),
+        ("llama.cpp GPU offload", "-" if report.gpu_offload is None else "yes" if report.gpu_offload else "no"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        common.print_text(f"{name:<{width}}  {value}")
+    common.print_text()
+    for problem in report.problems:
+        common.print_text(f"problem: {problem.what}")
+        common.print_text(f"  do: {problem.remedy}")
+    if not report.problems:
+        common.print_text("no problems found")
+
+
+def examine() -> Report:
+    """Look at the installation; a part that cannot be examined becomes a problem in the report, never an error."""
+    problems: list[Problem] = []
+    packages = {name: _version(name) for name in _PACKAGES}
+    if _core.active_isa_error():
+        problems.append(
+            Problem(
+                _core.active_isa_error(), f"set PYTRACE_ISA to one of {', '.join(_core.available_isas())}, or unset it"
+            )
+        )
+    home, free, models = _models(problems)
+    memory, available = _memory()
+    return Report(
+        pytrace=__version__,
+        python=platform.python_version(),
+        platform=platform.platform(),
+        packages=packages,
+        instruction_sets=_core.available_isas(),
+        active_instruction_set=_core.active_isa(),
+        threads=_core.num_threads(),
+        processor=_processor(),
+        processors=os.cpu_count() or 1,
+        usable_processors=_usable_processors(),
+        memory=memory,
+        available_memory=available,
+        home=home,
+        home_free=free,
+        models=models,
+        providers=_providers(packages, problems),
+        gpu_offload=_gpu_offload(packages, problems),
+        problems=problems,
+    )
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _models(problems: list[Problem]) -> tuple[str, int | None, dict[str, str]]:
+    try:
+        home = registry.home()
+    except PytraceError as error:
+        problems.append(Problem(str(error), "export PYTRACE_HOME=DIRECTORY"))
+        return "?", None, {}
+    existing = next((place for place in (home, *home.parents) if place.exists()), Path("/"))
+    if not os.access(existing, os.W_OK):
+        problems.append(Problem(f"{existing} cannot be written to", "set PYTRACE_HOME to a directory of your own"))
+    try:
+        known = registry.catalog()
+        found = {model.name: registry.status(model, known=known) for model in known.models}
+    except PytraceError as error:
+        problems.append(Problem(str(error), "correct or remove that file"))
+        found = {}
+    problems.extend(
+        Problem(f"model {name} is {item.state}", f"pytrace models pull --repair {name}")
+        for name, item in found.items()
+        if item.state in {"partial", "damaged"}
+    )
+    if found and not any(item.state == "pulled" for item in found.values()):
+        problems.append(Problem("no model is here", "pytrace models pull tiny"))
+    states = {name: f"{item.state}, {common.human_size(item.size)}" for name, item in found.items()}
+    return str(home), shutil.disk_usage(existing).free, states
+
+
+def _providers(packages: dict[str, str | None], problems: list[Problem]) -> list[str]:
+    if packages["onnxruntime"] and packages["onnxruntime-gpu"]:
+        problems.append(
+            Problem(
+                "onnxruntime and onnxruntime-gpu are both installed, and one has overwritten files of the other",
+                "pip uninstall onnxruntime onnxruntime-gpu, then install the one you want",
+            )
+        )
+    if not (packages["onnxruntime"] or packages["onnxruntime-gpu"]):
+        problems.append(Problem("onnxruntime is not installed: no encoder can run", "pip install 'pytrace-rag[cpu]'"))
+        return []
+    try:
+        runtime = importlib.import_module("onnxruntime")
+        runtime.disable_telemetry_events()
+        return [str(name) for name in runtime.get_available_providers()]
+    except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
+        problems.append(Problem(f"onnxruntime cannot be loaded ({error})", "pip install --force-reinstall onnxruntime"))
+        return []
+
+
+def _gpu_offload(packages: dict[str, str | None], problems: list[Problem]) -> bool | None:
+    if not packages["llama-cpp-python"]:
+        problems.append(
+            Problem(
+                "llama-cpp-python is not installed: no language model can run in this process",
+                "pip install 'pytrace-rag[cpu]', or give the URL of a llama-server or vLLM as the language model",
+            )
+        )
+        return None
+    try:
+        return bool(importlib.import_module("llama_cpp").llama_supports_gpu_offload())
+    except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
+        problems.append(
+            Problem(f"llama-cpp-python cannot be loaded ({error})", "pip install --force-reinstall llama-cpp-python")
+        )
+        return None
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _usable_processors() -> float:
+    """Return how many processors this process may use: those of its affinity, less what a container's quota leaves."""
+    usable = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return usable if quota == "max" else min(usable, int(quota) / int(period))
+    except (OSError, ValueError):
+        return usable
+
+
+def _memory() -> tuple[int | None, int | None]:
+    """Return the bytes of memory that there are and that are free to use, a container's limit taken into account."""
+    if sys.platform == "darwin":
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        fields = {line.partition(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+        total, available = fields["MemTotal"], fields["MemAvailable"]
+    except (OSError, ValueError, KeyError, IndexError):
+        return None, None
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
+    except (OSError, ValueError):  # no container, or "max"
+        return total, available
+    return min(total, limit), min(available, max(0, limit - used))

@@ -1,0 +1,81 @@
+"""Progress of a pull: a bar on a terminal, one plain line a file elsewhere, and nothing for a library call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+
+class PullProgress:
+    """Where a pull reports to. This base reports to nobody."""
+
+    def note(self, message: str) -> None:
+        """Say one sentence."""
+
+    @contextmanager
+    def file(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """Follow one file; the function that it gives is called with the number of bytes that are there by now."""
+        del label, total
+        yield lambda _: None
+
+
+class ConsoleProgress(PullProgress):
+    """Reports on a rich console, which should be on stderr."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def note(self, message: str) -> None:
+        """Print one sentence."""
+        self._console.print(message, markup=False, highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def file(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """Show a bar on a terminal; print a line elsewhere."""
+        if not self._console.is_terminal:
+            self.note(f"fetching {label}" + (f" ({total / 1e6:.1f} MB)" if total else ""))
+            yield lambda _: None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            task: TaskID = progress.add_task(label, total=total)
+            yield lambda done: progress.update(task, completed=min(done, total) if total else done)
+        self.note(f"fetched {label}")
+
+
+@contextmanager
+def watching(directory: Path, report: Callable[[int], None], *, every: float = 0.2) -> Iterator[None]:
+    """Report the bytes below a directory while the body fills it.
+
+    pip and the hub's client each have progress displays of their own, in other styles and not in every version;
+    what they write to disk is the same in all.
+    """
+    finished = threading.Event()
+
+    def poll() -> None:
+        while not finished.wait(every):
+            report(_bytes_below(directory))
+
+    thread = threading.Thread(target=poll, daemon=True, name="pytrace-pull-progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        thread.join()
+
+
+def _bytes_below(directory: Path) -> int:
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            # Allocated, not apparent size: a downloader may make a sparse file of the full length first.
+            total += path.stat().st_blocks * 512
+        except OSError:  # it was renamed or removed between the listing and now
+            continue
+    return total
