@@ -1,0 +1,15 @@
+"""Readers: JSON Lines, question data sets, text and Markdown files and folders of them, all to `Document` records."""
+
+from pytrace.documents.parts import DocumentPart, split_document
+from pytrace.documents.reader import ReadReport, Skipped, read_documents
+from pytrace.documents.sentences import clean_text, split_sentences
+
+__all__ = [
+    "DocumentPart",
+    "ReadReport",
+    "Skipped",
+    "clean_text",
+    "read_documents",
+    "split_document",
+    "split_sentences",
+]

@@ -1,0 +1,244 @@
+"""Open data files and read JSON rows from them; whatever is wrong is said with file, line and remedy."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import msgspec
+
+from pytrace.errors import DataError
+
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+MARKDOWN_SUFFIXES = (".md", ".markdown")
+TEXT_SUFFIXES = (".txt", ".text")
+
+_UTF8_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_KNOWN_BINARY = {
+    b"%PDF": "a PDF; convert it to text first, for example with pdftotext",
+    b"PK\x03\x04": "a zip archive or an office document; unpack it or save it as text first",
+    b"\x1f\x8b": "gzip-compressed; give it a name that ends in .gz",
+    b"SQLite format 3": "an SQLite database",
+    b"GGUF": "a model file",
+}
+_PEEK = 8_192
+
+
+class Place(NamedTuple):
+    """Where something was read: a file, and a line or an item of its list."""
+
+    path: Path
+    line: int | None = None
+    item: int | None = None
+
+    def __str__(self) -> str:
+        """`file`, `file:line` or `file[item]`."""
+        if self.line is not None:
+            return f"{self.path}:{self.line}"
+        return f"{self.path}" if self.item is None else f"{self.path}[{self.item}]"
+
+    def error(self, message: str) -> DataError:
+        """Make the error that says `message` about this place."""
+        if self.item is not None:
+            message = f"item {self.item} of the list: {message}"
+        return DataError(message, path=self.path, line=self.line)
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix in lower case that tells the format, without a last `.gz`."""
+    name = path.name.lower().removesuffix(".gz")
+    return Path(name).suffix
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[io.BufferedReader]:
+    """Open a file for reading bytes, through gzip if its name ends in `.gz`; every failure becomes a `DataError`."""
+    try:
+        with path.open("rb") as plain:
+            if path.name.lower().endswith(".gz"):
+                with io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=plain))) as stream:
+                    yield stream
+            else:
+                yield plain
+    except FileNotFoundError:
+        message = "no such file; check the path"
+        raise DataError(message, path=path) from None
+    except IsADirectoryError:
+        message = "is a folder, and a file was expected here"
+        raise DataError(message, path=path) from None
+    except PermissionError:
+        message = "cannot be read: permission denied; change its permissions or run as its owner"
+        raise DataError(message, path=path) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        message = f"is a broken gzip file ({error}); fetch or compress it again"
+        raise DataError(message, path=path) from None
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise DataError(message, path=path) from None
+
+
+def peek_text(stream: io.BufferedReader, path: Path) -> bytes:
+    """Look at the first bytes without consuming them, and raise `DataError` if they are not the start of a text."""
+    head = stream.peek(_PEEK)[:_PEEK]
+    if head.startswith(_UTF16_MARKS):
+        message = f"is UTF-16; save it as UTF-8, for example: iconv -f UTF-16 -t UTF-8 {path.name} > utf8-{path.name}"
+        raise DataError(message, path=path)
+    for magic, kind in _KNOWN_BINARY.items():
+        if head.startswith(magic):
+            message = f"is {kind}"
+            raise DataError(message, path=path)
+    if b"\0" in head:
+        message = f"is a binary file (byte 0 at position {head.index(0)}); give text, Markdown or JSON in UTF-8"
+        raise DataError(message, path=path)
+    return head.removeprefix(_UTF8_MARK).lstrip()
+
+
+def read_text(path: Path) -> str:
+    """Read a whole text file: UTF-8, with or without byte order mark."""
+    with open_file(path) as stream:
+        peek_text(stream, path)
+        data = stream.read()
+    try:
+        return data.removeprefix(_UTF8_MARK).decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.removeprefix(_UTF8_MARK).count(b"\n", 0, error.start) + 1
+        raise _not_utf8(error, Place(path, line)) from None
+
+
+def looks_like_rows(path: Path) -> bool:
+    """Say whether a file without a telling suffix begins with a JSON object on a line of its own, or with a list of them."""
+    with open_file(path) as stream:
+        head = peek_text(stream, path)
+    return re.match(rb'\{\s*"|\[\s*\{\s*"', head) is not None
+
+
+def json_rows(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Read the JSON objects of a file with their places.
+
+    JSON Lines are read one line at a time, so that memory does not grow with the file; a JSON list has to be held whole
+    (its bytes, not its decoded rows). Blank lines, CRLF and a byte order mark are no matter.
+
+    Parameters
+    ----------
+    path
+        JSON Lines, a JSON list of objects, or one JSON object; `.gz` is unpacked on the way.
+
+    Yields
+    ------
+    tuple of Place and dict
+        Where the object stands, and the object.
+
+    Raises
+    ------
+    DataError
+        The file is missing, unreadable or binary, or a line or item of it is no JSON object.
+    """
+    with open_file(path) as stream:
+        head = peek_text(stream, path)
+        if head.startswith(b"["):
+            yield from _list_rows(stream.read(), path)
+        else:
+            yield from _line_rows(stream, path)
+
+
+def _line_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+    for number, line in enumerate(stream, start=1):
+        data = (line.removeprefix(_UTF8_MARK) if number == 1 else line).strip()
+        if not data:
+            continue
+        place = Place(path, number)
+        try:
+            row = _decode(data, place)
+        except DataError:
+            whole = _whole_object(data, stream) if number == 1 and suffix_of(path) == ".json" else None
+            if whole is None:
+                raise
+            row = whole
+        yield place, _as_object(row, place)
+
+
+def _whole_object(first_line: bytes, rest: BinaryIO) -> object | None:
+    """Try a `.json` file as one object written over many lines."""
+    try:
+        return msgspec.json.decode(first_line + b"\n" + rest.read())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _list_rows(data: bytes, path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+    data = data.removeprefix(_UTF8_MARK)
+    try:
+        items = msgspec.json.decode(data, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError) as error:
+        position = re.search(r"byte (\d+)", str(error))
+        line = data.count(b"\n", 0, int(position[1]) if position else len(data)) + 1
+        message = f"not a JSON list ({_reason(error)}); mend the file, or write one JSON object a line and name it .jsonl"
+        raise DataError(message, path=path, line=line) from None
+    for number, item in enumerate(items, start=1):
+        place = Place(path, item=number)
+        yield place, _as_object(_decode(bytes(item), place), place)
+
+
+def _decode(data: bytes, place: Place) -> object:
+    try:
+        return msgspec.json.decode(data)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(error, place) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        message = f"not JSON ({_reason(error)}); mend this line: each line must hold one whole JSON object"
+        raise place.error(message) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return str(error).removeprefix("JSON is malformed: ").rstrip(".")
+
+
+def _as_object(row: object, place: Place) -> dict[str, Any]:
+    if isinstance(row, dict):
+        return row
+    message = f"holds a JSON {_json_type(row)}, and an object in braces was expected"
+    raise place.error(message)
+
+
+def _json_type(value: object) -> str:
+    names = {bool: "boolean", str: "string", int: "number", float: "number", list: "list", dict: "object"}
+    return names.get(type(value), "null")
+
+
+def _not_utf8(error: UnicodeDecodeError, place: Place) -> DataError:
+    byte = error.object[error.start]
+    return place.error(f"not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8, or mend this line")
+
+
+def walk(folder: Path, *, _above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Path]:
+    """List the files under a folder, sorted by name, folder by folder.
+
+    Names that begin with a dot are passed over. Links are followed, but never into a folder that lies above.
+    """
+    status = folder.stat()
+    here = _above | {(status.st_dev, status.st_ino)}
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except PermissionError:
+        message = "cannot be listed: permission denied; change its permissions or run as its owner"
+        raise DataError(message, path=folder) from None
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        path = folder / entry.name
+        if entry.is_dir():
+            below = path.stat()
+            if (below.st_dev, below.st_ino) not in here:
+                yield from walk(path, _above=here)
+        else:
+            yield path

@@ -1,0 +1,164 @@
+"""Markdown to readable text: a title and blocks, each a paragraph, a heading, an item, a table row or a line of code."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from pytrace.documents.sentences import clean_text
+
+_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(.*?)^(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_TITLE = re.compile(r"^title[ \t]*[:=][ \t]*(.+?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
+_FOOTNOTE_TEXT = re.compile(r"^\[\^[^\]\s]{1,80}\]:\s*")
+_FOOTNOTE_MARK = re.compile(r"\[\^[^\]\s]{1,80}\]")
+_TAG_NAME = re.compile(r"<(!--|[!?]|/?[A-Za-z][A-Za-z0-9-]{0,40})")
+_INLINE_TAGS = frozenset("a abbr b cite code del em font i ins kbd mark q s small span strong sub sup u var !--".split())
+_TASK_BOX = re.compile(r"^\[[ xX]\]\s+")
+
+
+class Block(NamedTuple):
+    """A piece of text that no sentence crosses; `whole` if it is not to be split into sentences."""
+
+    text: str
+    whole: bool
+
+
+class MarkdownText(NamedTuple):
+    """The title of a Markdown text (empty if it names none) and its blocks in order."""
+
+    title: str
+    blocks: list[Block]
+
+
+def read_markdown(source: str) -> MarkdownText:
+    """Turn Markdown into a title and blocks of readable text.
+
+    The title is the front matter's `title`, else the first heading, which then is no block. Links and images leave
+    their words, emphasis and HTML tags go, a table row becomes `Header: cell; Header: cell`, and every line of code a
+    block of its own.
+
+    Parameters
+    ----------
+    source
+        CommonMark with tables and strike-through; footnotes are kept as paragraphs.
+
+    Returns
+    -------
+    MarkdownText
+        Title and blocks; no block is empty.
+
+    Examples
+    --------
+    >>> read_markdown("# Ada Foah\\n\\nA *town* in [Ghana](https://example.org).")
+    MarkdownText(title='Ada Foah', blocks=[Block(text='A town in Ghana.', whole=False)])
+    """
+    title = ""
+    front = _FRONT_MATTER.match(source)
+    if front:
+        source = source[front.end() :]
+        named = _FRONT_TITLE.search(front[2])
+        title = clean_text(named[1].strip("\"'")) if named else ""
+    blocks: list[Block] = []
+    tokens = _parser().parse(source)
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token.type == "table_open":
+            end = next(i for i in range(position, len(tokens)) if tokens[i].type == "table_close")
+            blocks.extend(_table(tokens[position:end]))
+            position = end
+        elif token.type == "inline":
+            heading = tokens[position - 1].type == "heading_open"
+            text = _inline(token)
+            if heading and not title:
+                title = text
+            else:
+                blocks.append(Block(text, heading))
+        elif token.type in ("fence", "code_block"):
+            blocks.extend(Block(clean_text(line), True) for line in token.content.splitlines())
+        elif token.type == "html_block":
+            blocks.extend(Block(line, False) for line in _html_lines(token.content))
+        position += 1
+    return MarkdownText(title, [block for block in blocks if block.text])
+
+
+@cache
+def _parser() -> MarkdownIt:
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def _inline(token: Token) -> str:
+    text = clean_text(_words(token.children or ()))
+    return _TASK_BOX.sub("", _FOOTNOTE_MARK.sub("", _FOOTNOTE_TEXT.sub("", text))).strip()
+
+
+def _words(tokens: Sequence[Token]) -> str:
+    parts: list[str] = []
+    for token in tokens:
+        if token.type in ("text", "code_inline", "text_special"):
+            parts.append(token.content)
+        elif token.type in ("softbreak", "hardbreak") or token.content.lower().startswith("<br"):
+            parts.append(" ")
+        elif token.type == "image":
+            parts.append(_words(token.children or ()))
+    return "".join(parts)
+
+
+def _table(tokens: Sequence[Token]) -> list[Block]:
+    headers: list[str] = []
+    rows: list[list[str]] = []
+    for token, inner in zip(tokens, tokens[1:], strict=False):
+        if token.type == "th_open":
+            headers.append(_inline(inner))
+        elif token.type == "tr_open":
+            rows.append([])
+        elif token.type == "td_open":
+            rows[-1].append(_inline(inner))
+    # The first row is the header's: it is spoken beside every cell, and alone only if no cell follows.
+    if len(rows) < 2:
+        return [Block("; ".join(filter(None, headers)), True)]
+    lines = (
+        "; ".join(f"{head}: {cell}" if head else cell for head, cell in zip(headers, row, strict=False) if cell)
+        for row in rows[1:]
+    )
+    return [Block(line, True) for line in lines]
+
+
+def _html_lines(source: str) -> list[str]:
+    """Read the text of a piece of HTML: block elements end a line, comments, scripts and styles are passed over.
+
+    One pass with `str.find`: each `<` is looked at once, so that broken HTML takes linear time too.
+    """
+    parts: list[str] = []
+    position = 0
+    while position < len(source):
+        opening = source.find("<", position)
+        if opening < 0:
+            parts.append(source[position:])
+            break
+        parts.append(source[position:opening])
+        tag = _TAG_NAME.match(source, opening)
+        if not tag:
+            parts.append("<")
+            position = opening + 1
+            continue
+        name = tag[1].lower()
+        closing_mark = "-->" if name == "!--" else ">"
+        position = _behind(source, closing_mark, tag.end())
+        if name in ("script", "style"):
+            position = _behind(source, ">", _behind(source, f"</{name}", position))
+        elif name.strip("/") not in _INLINE_TAGS:
+            parts.append("\n\n")
+    lines = html.unescape("".join(parts)).split("\n\n")
+    return [text for line in lines if (text := clean_text(line))]
+
+
+def _behind(source: str, mark: str, start: int) -> int:
+    found = source.find(mark, start)
+    return len(source) if found < 0 else found + len(mark)

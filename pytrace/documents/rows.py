@@ -1,0 +1,229 @@
+"""The schemas of JSON rows: a document, or a question with its paragraphs (HotpotQA, 2WikiMultiHopQA, MuSiQue, ours)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from pytrace.documents.files import Place
+from pytrace.documents.sentences import clean_text, split_sentences
+from pytrace.records import Document
+
+Row = dict[str, Any]
+
+
+class Paragraph(NamedTuple):
+    """A paragraph as its data set gives it: split into sentences, or whole (`text`)."""
+
+    title: str
+    sentences: list[str] | None
+    text: str
+    id: str
+    place: Place
+    supporting: bool = False
+
+
+class Built(NamedTuple):
+    """A document, and for each sentence of the row the index it has in the document (-1: it was empty)."""
+
+    document: Document
+    indices: list[int]
+
+
+def paragraphs_of(row: Row, place: Place) -> list[Paragraph]:
+    """Read the documents that a row holds, whatever its schema.
+
+    Parameters
+    ----------
+    row
+        A row with `paragraphs` (MuSiQue), `context` (HotpotQA, 2WikiMultiHopQA) or `documents` (ours), or a document.
+    place
+        Where the row stands.
+
+    Returns
+    -------
+    list of Paragraph
+        In the row's order.
+
+    Raises
+    ------
+    DataError
+        A field is missing or of a wrong type.
+    """
+    if "paragraphs" in row:
+        return [_musique_paragraph(item, place) for item in objects(row, "paragraphs", place)]
+    if "context" in row:
+        return _hotpot_paragraphs(row["context"], place)
+    if "documents" in row:
+        return [document_paragraph(item, place) for item in objects(row, "documents", place)]
+    return [document_paragraph(row, place)]
+
+
+def document_paragraph(row: Row, place: Place) -> Paragraph:
+    """Read a document object: `title`, and `text` or `sentences`, and perhaps `id` and `supporting`."""
+    supporting = row.get("supporting", False)
+    if not isinstance(supporting, bool):
+        raise place.error(wrong_type("supporting", supporting, "true or false"))
+    body = row.get("sentences", row.get("text"))
+    if body is None:
+        message = f'no `text`{_has(row)}; each document needs "title" and "text" (or "sentences", a list of strings)'
+        raise place.error(message)
+    field = "sentences" if "sentences" in row else "text"
+    if isinstance(body, str) and field == "text":
+        return Paragraph(title_of(row, place), None, body, id_of(row, place), place, supporting)
+    sentences = strings(body, field, place)
+    return Paragraph(title_of(row, place), sentences, "", id_of(row, place), place, supporting)
+
+
+def build_document(paragraph: Paragraph, *, language: str) -> Built | None:
+    """Clean and split a paragraph; None if nothing is left of its text."""
+    if paragraph.sentences is None:
+        kept = split_sentences(paragraph.text, language=language)
+        indices = list(range(len(kept)))
+    else:
+        kept, indices = [], []
+        for sentence in paragraph.sentences:
+            cleaned = clean_text(sentence)
+            indices.append(len(kept) if cleaned else -1)
+            if cleaned:
+                kept.append(cleaned)
+    if not kept:
+        return None
+    document = make_document(paragraph.title, kept, source=str(paragraph.place), id=paragraph.id)
+    return Built(document, indices)
+
+
+def make_document(title: str, sentences: Iterable[str], *, source: str, id: str = "") -> Document:
+    """Make a document; without an `id`, it gets one made of its title and the hash of its content."""
+    document = Document(id, title, tuple(sentences), source)
+    if id:
+        return document
+    slug = re.sub(r"\W+", "-", title.casefold())[:40].strip("-_")
+    digest = document.content_hash[:12]
+    return Document(f"{slug}-{digest}" if slug else digest, title, document.sentences, source)
+
+
+class Identities:
+    """The document ids met so far: the same words under one id are one document, other words are an error.
+
+    It remembers some 300 bytes for each document, whatever the document's length.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[bytes, str]] = {}
+
+    def first_place(self, document: Document, place: Place) -> str | None:
+        """Return where the same document was met before, or None, and then remember it.
+
+        Raises
+        ------
+        DataError
+            Another document with other words has this id.
+        """
+        digest = bytes.fromhex(document.content_hash)
+        known = self._seen.get(document.id)
+        if known is None:
+            self._seen[document.id] = (digest, document.source)
+            return None
+        if known[0] == digest:
+            return known[1]
+        message = (
+            f"document id {document.id!r} stands for {document.title!r} here and for other words at {known[1]}; "
+            "give each document an id of its own, or leave ids out"
+        )
+        raise place.error(message)
+
+
+def strings(value: object, field: str, place: Place) -> list[str]:
+    """Check that `value` is a list of strings."""
+    if not isinstance(value, list):
+        raise place.error(wrong_type(field, value, "a list of strings" if field != "text" else "a string"))
+    for index, item in enumerate(value):
+        if not isinstance(item, str):
+            raise place.error(wrong_type(f"{field}[{index}]", item, "a string"))
+    return value
+
+
+def objects(row: Row, field: str, place: Place) -> list[Row]:
+    """Check that a field is a list of objects."""
+    value = row[field]
+    if not isinstance(value, list):
+        raise place.error(wrong_type(field, value, "a list of objects"))
+    for index, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise place.error(wrong_type(f"{field}[{index}]", item, "an object"))
+    return value
+
+
+def title_of(row: Row, place: Place) -> str:
+    """Read the title, which triples take as their head entity; it must not be empty."""
+    title = row.get("title")
+    if title is None:
+        message = f'no `title`{_has(row)}; add "title": the name of what the document is about'
+        raise place.error(message)
+    if not isinstance(title, str):
+        raise place.error(wrong_type("title", title, "a string"))
+    return _named(title, "title", place)
+
+
+def id_of(row: Row, place: Place, *fields: str) -> str:
+    """Read the id, a string or an integer, from the first of `fields` (default `id`) that is there; empty if none is."""
+    for field in fields or ("id",):
+        value = row.get(field)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise place.error(wrong_type(field, value, "a string or a whole number"))
+        return _named(str(value), field, place)
+    return ""
+
+
+def wrong_type(field: str, value: object, expected: str) -> str:
+    """Say that a field has a wrong type, and show how its value begins."""
+    shown = ascii(value)
+    return f"`{field}` must be {expected}, not {shown if len(shown) <= 40 else shown[:37] + '...'}"
+
+
+def _named(value: str, field: str, place: Place) -> str:
+    cleaned = clean_text(value)
+    if not cleaned:
+        message = f"`{field}` is empty; give it a value"
+        raise place.error(message)
+    return cleaned
+
+
+def _has(row: Row) -> str:
+    names = ", ".join(clean_text(name)[:20] for name in list(row)[:6])
+    return f" among the fields {names}" if names else " (the object is empty)"
+
+
+def _hotpot_paragraphs(context: object, place: Place) -> list[Paragraph]:
+    if isinstance(context, dict):  # column-wise, as table-based copies of the data set have it
+        titles, columns = context.get("title"), context.get("sentences", context.get("content"))
+        if not isinstance(titles, list) or not isinstance(columns, list) or len(titles) != len(columns):
+            message = "`context` must hold two lists of one length, `title` and `sentences`"
+            raise place.error(message)
+        context = [list(pair) for pair in zip(titles, columns, strict=True)]
+    if not isinstance(context, list):
+        raise place.error(wrong_type("context", context, "a list of [title, [sentences]]"))
+    paragraphs = []
+    for index, item in enumerate(context):
+        field = f"context[{index}]"
+        if not isinstance(item, list) or len(item) != 2:
+            raise place.error(wrong_type(field, item, "a pair [title, [sentences]]"))
+        if not isinstance(item[0], str):
+            raise place.error(wrong_type(f"{field}[0]", item[0], "the title, a string"))
+        sentences = strings(item[1], f"{field}[1]", place)
+        paragraphs.append(Paragraph(_named(item[0], f"{field}[0]", place), sentences, "", "", place))
+    return paragraphs
+
+
+def _musique_paragraph(row: Row, place: Place) -> Paragraph:
+    text = row.get("paragraph_text")
+    if not isinstance(text, str):
+        raise place.error(wrong_type("paragraph_text", text, "a string"))
+    supporting = row.get("is_supporting", False)
+    if not isinstance(supporting, bool):
+        raise place.error(wrong_type("is_supporting", supporting, "true or false"))
+    return Paragraph(title_of(row, place), None, text, "", place, supporting)

@@ -1,0 +1,115 @@
+"""Clean text and split it into sentences, in time linear in its length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import sentencex
+
+# Control characters that are no white space, the byte order mark, and halves of surrogate pairs: none of them is text,
+# and each breaks something further on (C strings end at NUL, tokenizers refuse surrogates).
+_NOT_TEXT = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufeff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_FALLBACK_SENTENCE = re.compile(r"[^.!?。！？]*[.!?。！？]*\s*")
+
+# The splitter takes quadratic time on some texts (Chinese, Japanese), so it sees at most this many characters at a time;
+# a sentence is some hundred characters long, so that few of them cross a border.
+_WINDOW = 4_096
+
+
+def clean_text(text: str) -> str:
+    """Make one line of readable text: white space runs become one space, characters that are no text go.
+
+    Parameters
+    ----------
+    text
+        Any string; lone surrogates become U+FFFD.
+
+    Returns
+    -------
+    str
+        The text without line breaks, control characters, or space at either end.
+
+    Examples
+    --------
+    >>> clean_text("Ada\\r\\n  Foah\\x00")
+    'Ada Foah'
+    """
+    return " ".join(_SURROGATE.sub("\ufffd", _NOT_TEXT.sub(" ", text)).split())
+
+
+def split_sentences(text: str, *, language: str = "en") -> list[str]:
+    """Split a text into sentences; a blank line always ends one.
+
+    Abbreviations, initials, numbers and quotations are the business of `sentencex`, which knows many languages; this
+    function feeds it clean paragraphs in windows of bounded length, so that a text of any shape takes linear time.
+
+    Parameters
+    ----------
+    text
+        The text; single line breaks count as spaces.
+    language
+        ISO 639-1 code of the language, which decides on abbreviations and punctuation.
+
+    Returns
+    -------
+    list of str
+        The sentences in order, each cleaned as by `clean_text`; no sentence is empty and no word is lost.
+
+    Examples
+    --------
+    >>> split_sentences("Dr. Smith met J. K. Rowling. They talked.")
+    ['Dr. Smith met J. K. Rowling.', 'They talked.']
+    """
+    return [sentence for block in _paragraphs(text) for sentence in _block_sentences(block, language)]
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    lines: list[str] = []
+    for line in text.splitlines():
+        cleaned = clean_text(line)
+        if cleaned:
+            lines.append(cleaned)
+        elif lines:
+            yield " ".join(lines)
+            lines = []
+    if lines:
+        yield " ".join(lines)
+
+
+def _block_sentences(block: str, language: str) -> Iterator[str]:
+    start = 0
+    pending: list[str] = []  # the windows that one very long sentence has filled so far
+    while start < len(block):
+        window = block[start : start + _WINDOW]
+        pieces = _segment(window, language)
+        last_window = start + len(window) == len(block)
+        if not last_window and len(pieces) == 1:
+            pending.append(window)
+            start += len(window)
+            continue
+        # The last piece may go on behind the window's end: the next window starts with it.
+        kept = pieces if last_window else pieces[:-1]
+        for piece in kept:
+            sentence = "".join([*pending, piece]).strip()
+            pending = []
+            if sentence:
+                yield sentence
+        start += sum(map(len, kept))
+    if pending:
+        yield "".join(pending).strip()
+
+
+def _segment(text: str, language: str) -> list[str]:
+    """Split `text`; the pieces, spaces included, join to it again."""
+    try:
+        pieces = list(sentencex.segment(language, text))
+    except BaseException as error:
+        # The splitter is compiled: a bug of its own arrives as a panic, which is no `Exception`.
+        if type(error).__name__ != "PanicException":
+            raise
+        pieces = []
+    if "".join(pieces) != text:
+        pieces = [piece for piece in _FALLBACK_SENTENCE.findall(text) if piece]
+    return pieces

@@ -1,0 +1,324 @@
+"""Read questions with gold answers and supporting documents: HotpotQA, 2WikiMultiHopQA, MuSiQue, and our own rows."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from pytrace.documents.files import Place, json_rows
+from pytrace.documents.rows import (
+    Built,
+    Identities,
+    Row,
+    build_document,
+    id_of,
+    make_document,
+    objects,
+    paragraphs_of,
+    strings,
+    wrong_type,
+)
+from pytrace.documents.sentences import clean_text
+from pytrace.errors import DataError, InputError
+from pytrace.records import Document, Question, Triple
+
+DataFormat = Literal["auto", "hotpotqa", "2wikimultihopqa", "musique", "pytrace"]
+
+_LISTED = 1_000
+_SHAPES = {
+    "hotpotqa": ("question", "context"),
+    "2wikimultihopqa": ("question", "context", "evidences"),
+    "musique": ("question", "paragraphs"),
+    "pytrace": ("question",),
+}
+
+
+class QuestionReport(msgspec.Struct):
+    """What `read_questions` met on its way; it grows while questions are read.
+
+    `questions` counts those given out, `left_out` those that were not (repeated, or marked unanswerable).
+    `empty_documents` and `repeated_documents` count paragraphs that were dropped because they had no text or stood in
+    their question before, `unresolved_facts` gold facts that point to no paragraph or sentence of their question, and
+    `ambiguous_facts` those whose title several paragraphs have. `notes` names the first thousand of all of them.
+    """
+
+    questions: int = 0
+    left_out: int = 0
+    empty_documents: int = 0
+    repeated_documents: int = 0
+    unresolved_facts: int = 0
+    ambiguous_facts: int = 0
+    notes: list[str] = []
+
+    def add(self, place: Place, note: str) -> None:
+        """Keep a note, while there are not too many."""
+        if len(self.notes) < _LISTED:
+            self.notes.append(f"{place}: {note}")
+
+
+def read_questions(
+    path: str | os.PathLike[str],
+    *,
+    format: DataFormat = "auto",
+    limit: int | None = None,
+    language: str = "en",
+    report: QuestionReport | None = None,
+) -> Iterator[Question]:
+    """Read the questions of a data set, with documents, gold answers and gold supporting facts.
+
+    The formats are HotpotQA's (also of its adversarial and IRCoT subsets), 2WikiMultiHopQA's (its evidence triples
+    become `Question.triples`), MuSiQue's (answer aliases, supporting paragraphs), and our own: objects with `question`,
+    `answers` (or `answer`), and where wanted `id`, `documents` (each with `title`, `text` or `sentences`, `id`,
+    `supporting`), `supporting_facts` as [title or id, sentence index], `triples` and `type`. All may be JSON Lines,
+    read one at a time, or one JSON list.
+
+    A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
+    stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
+    have it, all that have the sentence count as supporting, for the data set says no more.
+
+    Parameters
+    ----------
+    path
+        The file; a last `.gz` is unpacked.
+    format
+        The format; "auto" tells it by the fields of the first row.
+    limit
+        Read at most so many questions.
+    language
+        ISO 639-1 code for splitting paragraphs that are not split yet.
+    report
+        Is filled with counts and notes of what was dropped or could not be resolved, while questions are read.
+
+    Returns
+    -------
+    iterator of Question
+        In file order; ids are unique.
+
+    Raises
+    ------
+    DataError
+        The file is missing, unreadable or empty, a row is not JSON, lacks a field or has it of a wrong type, or two
+        different questions have one id. Says file, line and remedy.
+    InputError
+        `limit` is below 1, or `format` is unknown.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "questions.jsonl"
+    >>> towns = [{"title": "Ada Foah", "text": "Ada Foah lies in Ghana.", "supporting": True}]
+    >>> _ = path.write_text(json.dumps({"question": "Where?", "answers": ["Ghana"], "documents": towns}))
+    >>> [question] = read_questions(path)
+    >>> question.answers, question.supporting_documents == (question.documents[0].id,)
+    (('Ghana',), True)
+    """
+    if limit is not None and limit < 1:
+        message = f"limit is {limit}; ask for at least 1 question, or for all with None"
+        raise InputError(message)
+    if format not in get_args(DataFormat):
+        message = f"format {format!r} is unknown; choose one of {', '.join(get_args(DataFormat))}"
+        raise InputError(message)
+    questions = _read(Path(path), format, language, report if report is not None else QuestionReport())
+    return itertools.islice(questions, limit)
+
+
+def _read(path: Path, format: DataFormat, language: str, report: QuestionReport) -> Iterator[Question]:
+    documents = Identities()
+    questions: dict[str, tuple[str, Place]] = {}
+    for place, row in json_rows(path):
+        if format == "auto":
+            format = _format_of(row, place)
+        _check_shape(row, format, place)
+        if row.get("answerable") is False:
+            report.left_out += 1
+            report.add(place, "left out: it is marked as not answerable")
+            continue
+        question = _QuestionReader(row, place, language, report, documents).read()
+        digest = _made_id(question.question, question.answers, question.documents)
+        known = questions.setdefault(question.id, (digest, place))
+        if known[1] is not place:
+            if known[0] != digest:
+                message = f"question id {question.id!r} also stands at {known[1]}; give each question an id of its own"
+                raise place.error(message)
+            report.left_out += 1
+            report.add(place, f"left out: the same question as {known[1]}")
+            continue
+        report.questions += 1
+        yield question
+    if not report.questions:
+        message = "holds no question; give JSON Lines or a JSON list of questions"
+        raise DataError(message, path=path)
+
+
+def _format_of(row: Row, place: Place) -> DataFormat:
+    if "paragraphs" in row:
+        return "musique"
+    if "context" in row:
+        return "2wikimultihopqa" if "evidences" in row else "hotpotqa"
+    if "question" in row and ("documents" in row or "answers" in row or "answer" in row):
+        return "pytrace"
+    fields = ", ".join(clean_text(name)[:20] for name in list(row)[:6]) or "none"
+    message = (
+        f"the format of this file is not known (fields: {fields}); a question has `question`, `answers` and "
+        "`documents`, or the fields of HotpotQA, 2WikiMultiHopQA or MuSiQue"
+    )
+    raise place.error(message)
+
+
+def _check_shape(row: Row, format: DataFormat, place: Place) -> None:
+    missing = [field for field in _SHAPES[format] if field not in row]
+    if missing:
+        message = f"no `{missing[0]}`, which a {format} row must have; add it, or choose another format"
+        raise place.error(message)
+
+
+class _QuestionReader:
+    """Reads one row; holds what all parts of it need."""
+
+    def __init__(self, row: Row, place: Place, language: str, report: QuestionReport, documents: Identities) -> None:
+        self.row = row
+        self.place = place
+        self.language = language
+        self.report = report
+        self.identities = documents
+        self.built: list[Built] = []
+        self.supporting: dict[str, None] = {}  # document ids, in order
+        self.facts: dict[tuple[str, int], None] = {}
+
+    def read(self) -> Question:
+        text = self._string("question")
+        answers = self._answers()
+        self._documents()
+        self._supporting_facts()
+        documents = tuple(built.document for built in self.built)
+        return Question(
+            id=id_of(self.row, self.place, "_id", "id") or _made_id(text, answers, documents),
+            question=text,
+            answers=answers,
+            documents=documents,
+            supporting_documents=tuple(self.supporting),
+            supporting_facts=tuple(self.facts),
+            triples=tuple(self._triples()),
+            kind=self._kind(),
+        )
+
+    def _string(self, field: str) -> str:
+        value = self.row[field]
+        if not isinstance(value, str):
+            raise self.place.error(wrong_type(field, value, "a string"))
+        cleaned = clean_text(value)
+        if not cleaned:
+            message = f"`{field}` is empty; give it words, or remove the row"
+            raise self.place.error(message)
+        return cleaned
+
+    def _answers(self) -> tuple[str, ...]:
+        given: list[str] = []
+        for field in ("answer", "answers", "answer_aliases", "aliases"):
+            value = self.row.get(field)
+            if isinstance(value, str):
+                given.append(value)
+            elif value is not None:
+                given.extend(strings(value, field, self.place))
+        answers = tuple(dict.fromkeys(filter(None, map(clean_text, given))))
+        if not answers:
+            message = "no gold answer, so nothing can be scored; add `answer` or `answers`, or use the labelled split"
+            raise self.place.error(message)
+        return answers
+
+    def _documents(self) -> None:
+        if not {"paragraphs", "context", "documents"} & self.row.keys():
+            return
+        known: dict[str, Document] = {}
+        for paragraph in paragraphs_of(self.row, self.place):
+            built = build_document(paragraph, language=self.language)
+            if built is None:
+                self.report.empty_documents += 1
+                self.report.add(self.place, f"document {paragraph.title!r} has no text and was left out")
+                continue
+            document = built.document
+            if paragraph.supporting:
+                self.supporting[document.id] = None
+            if document.id in known and known[document.id].content_hash == document.content_hash:
+                self.report.repeated_documents += 1
+                self.report.add(self.place, f"document {paragraph.title!r} stands twice and is given once")
+                continue
+            if paragraph.id:
+                self.identities.first_place(document, self.place)
+            known[document.id] = document
+            self.built.append(built)
+
+    def _supporting_facts(self) -> None:
+        facts = self.row.get("supporting_facts")
+        if facts is None:
+            return
+        if isinstance(facts, dict):  # column-wise, as table-based copies of the data set have it
+            titles, indices = facts.get("title"), facts.get("sent_id")
+            if not isinstance(titles, list) or not isinstance(indices, list) or len(titles) != len(indices):
+                message = "`supporting_facts` must hold two lists of one length, `title` and `sent_id`"
+                raise self.place.error(message)
+            facts = [list(pair) for pair in zip(titles, indices, strict=True)]
+        if not isinstance(facts, list):
+            raise self.place.error(wrong_type("supporting_facts", facts, "a list of [title, sentence index]"))
+        for number, fact in enumerate(facts):
+            match fact:
+                case [str(title), int(index)] if not isinstance(index, bool):
+                    self._resolve(clean_text(title), index)
+                case _:
+                    expected = "a pair [title, sentence index]"
+                    raise self.place.error(wrong_type(f"supporting_facts[{number}]", fact, expected))
+
+    def _resolve(self, title: str, index: int) -> None:
+        named = [built for built in self.built if title in (built.document.title, built.document.id)]
+        named = named or [built for built in self.built if _plain(built.document.title) == _plain(title)]
+        with_sentence = [built for built in named if 0 <= index < len(built.indices) and built.indices[index] >= 0]
+        if not with_sentence:
+            self.report.unresolved_facts += 1
+            what = f"has no sentence {index}" if named else "is not among the documents"
+            self.report.add(self.place, f"supporting fact: {title!r} {what}")
+        if len(named) > 1:
+            self.report.ambiguous_facts += 1
+            self.report.add(self.place, f"supporting fact: {len(named)} documents are titled {title!r}")
+        for built in with_sentence or named:
+            self.supporting[built.document.id] = None
+        for built in with_sentence:
+            self.facts[built.document.id, built.indices[index]] = None
+
+    def _triples(self) -> Iterator[Triple]:
+        ids = {built.document.title: built.document.id for built in self.built}
+        for field in ("evidences", "triples"):
+            value: Any = self.row.get(field)
+            if value is None:
+                continue
+            if not isinstance(value, list):
+                raise self.place.error(wrong_type(field, value, "a list of [head, relation, tail]"))
+            for number, item in enumerate(value):
+                parts = strings(item, f"{field}[{number}]", self.place)
+                if len(parts) != 3:
+                    raise self.place.error(wrong_type(f"{field}[{number}]", item, "[head, relation, tail]"))
+                head, relation, tail = map(clean_text, parts)
+                yield Triple(head, relation, tail, document_id=ids.get(head, ""))
+
+    def _kind(self) -> str:
+        value = self.row.get("type", self.row.get("kind", ""))
+        if not isinstance(value, str):
+            raise self.place.error(wrong_type("type", value, "a string"))
+        given_id = self.row.get("id")
+        if not value and "paragraphs" in self.row and isinstance(given_id, str) and "__" in given_id:
+            return clean_text(given_id.split("__")[0])  # MuSiQue: 2hop__…, 3hop1__…
+        return clean_text(value)
+
+
+def _plain(title: str) -> str:
+    return clean_text(html.unescape(title)).casefold()
+
+
+def _made_id(question: str, answers: tuple[str, ...], documents: tuple[Document, ...]) -> str:
+    content = (*answers, *(document.id for document in documents))
+    return make_document(question, content, source="").id
