@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -168,7 +168,7 @@ def _line_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, 
 def _whole_object(first_line: bytes, rest: BinaryIO) -> object | None:
     """Try a `.json` file as one object written over many lines."""
     try:
-        return msgspec.json.decode(first_line + b"\n" + rest.read())
+        return cast(object, msgspec.json.decode(first_line + b"\n" + rest.read()))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -180,7 +180,9 @@ def _list_rows(data: bytes, path: Path) -> Iterator[tuple[Place, dict[str, Any]]
     except (msgspec.DecodeError, RecursionError) as error:
         position = re.search(r"byte (\d+)", str(error))
         line = data.count(b"\n", 0, int(position[1]) if position else len(data)) + 1
-        message = f"not a JSON list ({_reason(error)}); mend the file, or write one JSON object a line and name it .jsonl"
+        message = (
+            f"not a JSON list ({_reason(error)}); mend the file, or write one JSON object a line and name it .jsonl"
+        )
         raise DataError(message, path=path, line=line) from None
     for number, item in enumerate(items, start=1):
         place = Place(path, item=number)
@@ -220,25 +222,32 @@ def _not_utf8(error: UnicodeDecodeError, place: Place) -> DataError:
     return place.error(f"not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8, or mend this line")
 
 
-def walk(folder: Path, *, _above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Path]:
+def walk(folder: Path) -> Iterator[Path]:
     """List the files under a folder, sorted by name, folder by folder.
 
-    Names that begin with a dot are passed over. Links are followed, but never into a folder that lies above.
+    Names that begin with a dot are passed over. Links are followed, and each folder is read once, however many links
+    lead to it. What is neither file nor folder (a broken link, a pipe) is listed too.
     """
-    status = folder.stat()
-    here = _above | {(status.st_dev, status.st_ino)}
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except PermissionError:
-        message = "cannot be listed: permission denied; change its permissions or run as its owner"
-        raise DataError(message, path=folder) from None
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
-        path = folder / entry.name
-        if entry.is_dir():
-            below = path.stat()
-            if (below.st_dev, below.st_ino) not in here:
-                yield from walk(path, _above=here)
-        else:
+    seen: set[tuple[int, int]] = set()
+    stack = [folder]
+    while stack:
+        path = stack.pop()
+        try:
+            status = path.stat()
+        except OSError:
             yield path
+            continue
+        if not stat.S_ISDIR(status.st_mode):
+            yield path
+        elif (status.st_dev, status.st_ino) not in seen:
+            seen.add((status.st_dev, status.st_ino))
+            stack.extend(path / name for name in _names(path))
+
+
+def _names(folder: Path) -> list[str]:
+    """List the names in a folder that are not hidden, last first."""
+    try:
+        return sorted((path.name for path in folder.iterdir() if not path.name.startswith(".")), reverse=True)
+    except OSError as error:
+        message = f"cannot be listed: {error.strerror or error}; change its permissions or leave it out"
+        raise DataError(message, path=folder) from None

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
@@ -18,7 +19,7 @@ _FRONT_TITLE = re.compile(r"^title[ \t]*[:=][ \t]*(.+?)[ \t]*\r?$", re.MULTILINE
 _FOOTNOTE_TEXT = re.compile(r"^\[\^[^\]\s]{1,80}\]:\s*")
 _FOOTNOTE_MARK = re.compile(r"\[\^[^\]\s]{1,80}\]")
 _TAG_NAME = re.compile(r"<(!--|[!?]|/?[A-Za-z][A-Za-z0-9-]{0,40})")
-_INLINE_TAGS = frozenset("a abbr b cite code del em font i ins kbd mark q s small span strong sub sup u var !--".split())
+_INLINE_TAGS = re.compile("/?(a|abbr|b|cite|code|del|em|font|i|ins|kbd|mark|q|s|small|span|strong|sub|sup|u|var)|!--")
 _TASK_BOX = re.compile(r"^\[[ xX]\]\s+")
 
 
@@ -37,7 +38,7 @@ class MarkdownText(NamedTuple):
 
 
 def read_markdown(source: str) -> MarkdownText:
-    """Turn Markdown into a title and blocks of readable text.
+    r"""Turn Markdown into a title and blocks of readable text.
 
     The title is the front matter's `title`, else the first heading, which then is no block. Links and images leave
     their words, emphasis and HTML tags go, a table row becomes `Header: cell; Header: cell`, and every line of code a
@@ -55,7 +56,7 @@ def read_markdown(source: str) -> MarkdownText:
 
     Examples
     --------
-    >>> read_markdown("# Ada Foah\\n\\nA *town* in [Ghana](https://example.org).")
+    >>> read_markdown("# Ada Foah\n\nA *town* in [Ghana](https://example.org).")
     MarkdownText(title='Ada Foah', blocks=[Block(text='A town in Ghana.', whole=False)])
     """
     title = ""
@@ -113,7 +114,7 @@ def _words(tokens: Sequence[Token]) -> str:
 def _table(tokens: Sequence[Token]) -> list[Block]:
     headers: list[str] = []
     rows: list[list[str]] = []
-    for token, inner in zip(tokens, tokens[1:], strict=False):
+    for token, inner in pairwise(tokens):
         if token.type == "th_open":
             headers.append(_inline(inner))
         elif token.type == "tr_open":
@@ -153,7 +154,7 @@ def _html_lines(source: str) -> list[str]:
         position = _behind(source, closing_mark, tag.end())
         if name in ("script", "style"):
             position = _behind(source, ">", _behind(source, f"</{name}", position))
-        elif name.strip("/") not in _INLINE_TAGS:
+        elif not _INLINE_TAGS.fullmatch(name):
             parts.append("\n\n")
     lines = html.unescape("".join(parts)).split("\n\n")
     return [text for line in lines if (text := clean_text(line))]

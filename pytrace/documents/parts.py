@@ -86,9 +86,7 @@ def split_document(document: Document, max_tokens: int, count_tokens: Callable[[
     ]
 
 
-def _fitting(
-    pieces: list[tuple[int, str, bool]], at: int, max_tokens: int, count_tokens: Callable[[str], int]
-) -> int:
+def _fitting(pieces: list[tuple[int, str, bool]], at: int, max_tokens: int, count_tokens: Callable[[str], int]) -> int:
     """Count the pieces from `at` on that fit together."""
     # The sum over single pieces only guesses (tokens may join or part at a border); the joined text decides.
     total = 0
@@ -130,7 +128,9 @@ def _longest_prefix(text: str, max_tokens: int, count_tokens: Callable[[str], in
         else:
             too_long = middle
     if fits == 0:
-        message = f"max_tokens is {max_tokens}, and the one character {text[0]!r} already has {count_tokens(text[0])} tokens"
+        message = (
+            f"max_tokens is {max_tokens}, and the one character {text[0]!r} already has {count_tokens(text[0])} tokens"
+        )
         raise InputError(message)
     return _good_border(text, fits)
 

@@ -19,7 +19,7 @@ _WINDOW = 4_096
 
 
 def clean_text(text: str) -> str:
-    """Make one line of readable text: white space runs become one space, characters that are no text go.
+    r"""Make one line of readable text: white space runs become one space, characters that are no text go.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def clean_text(text: str) -> str:
 
     Examples
     --------
-    >>> clean_text("Ada\\r\\n  Foah\\x00")
+    >>> clean_text("Ada\r\n  Foah\x00")
     'Ada Foah'
     """
     return " ".join(_SURROGATE.sub("\ufffd", _NOT_TEXT.sub(" ", text)).split())

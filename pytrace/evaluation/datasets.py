@@ -19,7 +19,6 @@ from pytrace.documents.rows import (
     build_document,
     id_of,
     make_document,
-    objects,
     paragraphs_of,
     strings,
     wrong_type,
@@ -225,6 +224,8 @@ class _QuestionReader:
             if isinstance(value, str):
                 given.append(value)
             elif value is not None:
+                if not isinstance(value, list):
+                    raise self.place.error(wrong_type(field, value, "a string or a list of strings"))
                 given.extend(strings(value, field, self.place))
         answers = tuple(dict.fromkeys(filter(None, map(clean_text, given))))
         if not answers:

@@ -1,0 +1,307 @@
+"""Questions of every format: gold answers, documents and facts that point to the right ones, and bad rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytrace.documents import read_documents
+from pytrace.errors import DataError, InputError
+from pytrace.evaluation.datasets import QuestionReport, read_questions
+from pytrace.records import Question, Triple
+
+HOTPOT: dict[str, Any] = {
+    "_id": "q1",
+    "question": "In which region is  Fort Kongenstein?",
+    "answer": "Greater Accra",
+    "type": "bridge",
+    "context": [
+        ["Fort Kongenstein", ["", " It lies in Ada Foah.", " It is old."]],
+        ["Ada Foah", ["Ada Foah is in Greater Accra."]],
+        ["Accra", ["Accra is the capital."]],
+    ],
+    "supporting_facts": [["Fort Kongenstein", 1], ["Ada Foah", 0]],
+}
+MUSIQUE: dict[str, Any] = {
+    "id": "2hop__1_2",
+    "question": "Where?",
+    "answer": "Ghana",
+    "answer_aliases": ["Republic of Ghana", "Ghana"],
+    "answerable": True,
+    "paragraphs": [
+        {"idx": 0, "title": "A", "paragraph_text": "One. Two.", "is_supporting": False},
+        {"idx": 1, "title": "A", "paragraph_text": "Three.", "is_supporting": True},
+    ],
+}
+
+
+def write(path: Path, *rows: object) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def questions(path: Path, **options: Any) -> list[Question]:
+    return list(read_questions(path, **options))
+
+
+def one(tmp_path: Path, row: object, **options: Any) -> Question:
+    [question] = questions(write(tmp_path / "q.jsonl", row), **options)
+    return question
+
+
+class TestFormats:
+    def test_hotpotqa(self, tmp_path: Path) -> None:
+        question = one(tmp_path, HOTPOT)
+        fort, ada, _ = (document.id for document in question.documents)
+        assert (question.id, question.kind, question.answers) == ("q1", "bridge", ("Greater Accra",))
+        assert question.question == "In which region is Fort Kongenstein?"
+        assert question.supporting_documents == (fort, ada)
+
+    def test_a_fact_follows_its_sentence_when_an_empty_one_before_it_goes(self, tmp_path: Path) -> None:
+        question = one(tmp_path, HOTPOT)
+        document, index = question.supporting_facts[0]
+        assert document == question.documents[0].id
+        assert question.documents[0].sentences[index] == "It lies in Ada Foah."
+
+    def test_hotpotqa_by_columns_reads_as_by_rows(self, tmp_path: Path) -> None:
+        columns = {
+            **HOTPOT,
+            "context": {"title": [c[0] for c in HOTPOT["context"]], "sentences": [c[1] for c in HOTPOT["context"]]},
+            "supporting_facts": {"title": ["Fort Kongenstein", "Ada Foah"], "sent_id": [1, 0]},
+        }
+        assert one(tmp_path, columns) == one(tmp_path, HOTPOT)
+
+    def test_2wikimultihopqa_evidence_becomes_triples(self, tmp_path: Path) -> None:
+        question = one(tmp_path, {**HOTPOT, "evidences": [["Ada Foah", "region", "Greater Accra"], ["X", "r", "Y"]]})
+        assert question.triples == (
+            Triple("Ada Foah", "region", "Greater Accra", document_id=question.documents[1].id),
+            Triple("X", "r", "Y"),
+        )
+
+    def test_musique_marks_paragraphs_even_of_one_title(self, tmp_path: Path) -> None:
+        question = one(tmp_path, MUSIQUE)
+        assert question.answers == ("Ghana", "Republic of Ghana")
+        assert question.kind == "2hop"
+        assert [document.sentences for document in question.documents] == [("One.", "Two."), ("Three.",)]
+        assert question.supporting_documents == (question.documents[1].id,)
+
+    def test_unanswerable_musique_questions_are_left_out_and_named(self, tmp_path: Path) -> None:
+        report = QuestionReport()
+        path = write(tmp_path / "q.jsonl", {**MUSIQUE, "answerable": False}, {**MUSIQUE, "id": "x"})
+        assert [q.id for q in read_questions(path, report=report)] == ["x"]
+        assert (report.questions, report.left_out) == (1, 1)
+        assert report.notes == [f"{path}:1: left out: it is marked as not answerable"]
+
+    def test_our_own_rows(self, tmp_path: Path) -> None:
+        row = {
+            "question": "Where?",
+            "answers": ["Ghana"],
+            "documents": [
+                {"id": "d1", "title": "A", "sentences": ["One.", "Two."], "supporting": True},
+                {"title": "B", "text": "Three."},
+            ],
+            "supporting_facts": [["d1", 1], ["B", 0]],
+            "triples": [["A", "in", "B"]],
+        }
+        question = one(tmp_path, row)
+        assert question.documents[0].id == "d1"
+        assert question.supporting_documents == ("d1", question.documents[1].id)
+        assert question.supporting_facts == (("d1", 1), (question.documents[1].id, 0))
+        assert question.triples == (Triple("A", "in", "B", document_id="d1"),)
+        assert question.id.startswith("where-")
+
+    def test_questions_without_documents_are_fine(self, tmp_path: Path) -> None:
+        assert one(tmp_path, {"question": "Where?", "answer": "Ghana"}).documents == ()
+
+    def test_lists_read_as_lines_do(self, tmp_path: Path) -> None:
+        listed = tmp_path / "q.json"
+        listed.write_text(json.dumps([HOTPOT, {**HOTPOT, "_id": "q2"}]))
+        assert [q.id for q in read_questions(listed)] == ["q1", "q2"]
+
+    def test_a_named_format_is_held_to(self, tmp_path: Path) -> None:
+        assert one(tmp_path, HOTPOT, format="hotpotqa").id == "q1"
+        with pytest.raises(DataError, match=r"q.jsonl:1: no `paragraphs`, which a musique row must have"):
+            one(tmp_path, HOTPOT, format="musique")
+        with pytest.raises(DataError, match=r"q.jsonl:1: no `evidences`"):
+            one(tmp_path, HOTPOT, format="2wikimultihopqa")
+        with pytest.raises(InputError, match="format 'squad' is unknown"):
+            one(tmp_path, HOTPOT, format="squad")
+
+    def test_limit_reads_no_further(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "q.jsonl", HOTPOT, {**HOTPOT, "_id": "q2"})
+        with path.open("a") as out:
+            out.write("broken\n")
+        assert [q.id for q in read_questions(path, limit=2)] == ["q1", "q2"]
+        with pytest.raises(InputError, match="limit is 0"):
+            read_questions(path, limit=0)
+
+
+class TestIdentity:
+    def test_a_documents_id_is_the_same_in_every_question_and_reader(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "q.jsonl", HOTPOT, {**HOTPOT, "_id": "q2", "context": HOTPOT["context"][1:]})
+        first, second = questions(path)
+        assert [d.id for d in first.documents[1:]] == [d.id for d in second.documents]
+        assert {d.id for d in read_documents(path)} == {d.id for d in first.documents}
+
+    def test_one_title_with_other_words_is_another_document(self, tmp_path: Path) -> None:
+        context = [["Once", ["One.", "Two."]], ["Once", ["Three."]], ["Once", ["Four."]]]
+        report = QuestionReport()
+        question = one(tmp_path, {**HOTPOT, "context": context, "supporting_facts": [["Once", 1]]}, report=report)
+        ids = [d.id for d in question.documents]
+        assert len(set(ids)) == 3
+        assert question.supporting_documents == (ids[0],), "only one of them has a sentence 1"
+        assert report.ambiguous_facts == 1
+
+    def test_one_title_with_the_fact_in_several_documents_counts_all(self, tmp_path: Path) -> None:
+        context = [["Once", ["One."]], ["Once", ["Three."]]]
+        question = one(tmp_path, {**HOTPOT, "context": context, "supporting_facts": [["Once", 0]]})
+        assert question.supporting_documents == tuple(d.id for d in question.documents)
+
+    def test_a_paragraph_twice_in_a_question_is_given_once(self, tmp_path: Path) -> None:
+        report = QuestionReport()
+        question = one(tmp_path, {**HOTPOT, "context": HOTPOT["context"] * 2}, report=report)
+        assert len(question.documents) == 3
+        assert report.repeated_documents == 3
+
+    def test_empty_paragraphs_are_left_out_and_named(self, tmp_path: Path) -> None:
+        report = QuestionReport()
+        context = [*HOTPOT["context"], ["Void", [" "]]]
+        question = one(tmp_path, {**HOTPOT, "context": context}, report=report)
+        assert len(question.documents) == 3
+        assert (report.empty_documents, "'Void'" in report.notes[0]) == (1, True)
+
+    def test_facts_without_a_sentence_keep_their_document_and_are_reported(self, tmp_path: Path) -> None:
+        facts = [["Accra", 7], ["Nowhere", 0], ["Fort Kongenstein", 0], ["Ada Foah", -1], ["ADA &AMP; FOAH", 0]]
+        report = QuestionReport()
+        question = one(tmp_path, {**HOTPOT, "supporting_facts": facts}, report=report)
+        titles = {d.id: d.title for d in question.documents}
+        assert [titles[i] for i in question.supporting_documents] == ["Accra", "Fort Kongenstein", "Ada Foah"]
+        assert question.supporting_facts == ()
+        assert report.unresolved_facts == 5
+
+    def test_titles_that_differ_in_escapes_and_case_are_found(self, tmp_path: Path) -> None:
+        row = {**HOTPOT, "context": [["Fish & Chips", ["One."]]], "supporting_facts": [["Fish &amp; chips", 0]]}
+        assert len(one(tmp_path, row).supporting_facts) == 1
+
+    def test_one_id_for_two_questions_names_both_lines(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "q.jsonl", HOTPOT, {**HOTPOT, "question": "Other?"})
+        with pytest.raises(DataError, match=r"q.jsonl:2: question id 'q1' also stands at .*q.jsonl:1"):
+            questions(path)
+
+    def test_a_repeated_question_is_left_out_and_named(self, tmp_path: Path) -> None:
+        report = QuestionReport()
+        assert len(questions(write(tmp_path / "q.jsonl", HOTPOT, HOTPOT), report=report)) == 1
+        assert report.left_out == 1
+
+    def test_one_given_document_id_for_other_words_is_refused(self, tmp_path: Path) -> None:
+        rows = [
+            {"question": f"{i}?", "answer": "x", "documents": [{"id": "d", "title": "T", "text": str(i)}]} for i in "ab"
+        ]
+        with pytest.raises(DataError, match=r"q.jsonl:2: document id 'd' .* q.jsonl:1|q.jsonl:2: document id 'd'"):
+            questions(write(tmp_path / "q.jsonl", *rows))
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            ({"question": 5}, "`question` must be a string, not 5"),
+            ({"question": "  "}, "`question` is empty"),
+            ({"answer": None}, "no gold answer"),
+            ({"answer": ""}, "no gold answer"),
+            ({"answer": []}, "no gold answer"),
+            ({"answer": 5}, "`answer` must be a string or a list of strings, not 5"),
+            ({"answers": [5]}, "`answers[0]` must be a string"),
+            ({"_id": {}}, "`_id` must be a string or a whole number"),
+            ({"context": "x"}, "`context` must be a list"),
+            ({"supporting_facts": "x"}, "`supporting_facts` must be a list"),
+            ({"supporting_facts": [["T"]]}, "`supporting_facts[0]` must be a pair"),
+            ({"supporting_facts": [["T", "0"]]}, "`supporting_facts[0]` must be a pair"),
+            ({"supporting_facts": [["T", True]]}, "`supporting_facts[0]` must be a pair"),
+            ({"supporting_facts": {"title": ["T"]}}, "two lists of one length"),
+            ({"evidences": {}}, "`evidences` must be a list"),
+            ({"evidences": [["a", "b"]]}, "`evidences[0]` must be [head, relation, tail]"),
+            ({"evidences": [["a", "b", 5]]}, "`evidences[0][2]` must be a string"),
+            ({"type": 5}, "`type` must be a string"),
+        ],
+    )
+    def test_a_bad_row_is_told_with_its_line(self, tmp_path: Path, change: dict[str, Any], says: str) -> None:
+        path = write(tmp_path / "q.jsonl", {**HOTPOT, "_id": "q0"}, {**HOTPOT, **change})
+        with pytest.raises(DataError) as caught:
+            questions(path)
+        assert str(caught.value).startswith(f"{path}:2: ")
+        assert says in str(caught.value)
+        assert caught.value.exit_code == 2
+
+    @pytest.mark.parametrize("row", [{}, {"title": "T", "text": "x"}, {"question": "?"}])
+    def test_a_file_of_another_kind_is_told(self, tmp_path: Path, row: object) -> None:
+        with pytest.raises(DataError, match=r"q.jsonl:1: the format of this file is not known"):
+            one(tmp_path, row)
+
+    def test_empty_missing_and_wrong_files_are_told(self, tmp_path: Path) -> None:
+        (tmp_path / "empty.jsonl").write_text("\n")
+        for name, says in {"empty.jsonl": "holds no question", "no.jsonl": "no such file", ".": "is a folder"}.items():
+            with pytest.raises(DataError, match=says):
+                questions(tmp_path / name)
+
+    @given(
+        st.dictionaries(
+            st.sampled_from([*HOTPOT, *MUSIQUE, "documents", "answers", "evidences"]),
+            st.recursive(
+                st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+                lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["title", "text"]), inner),
+                max_leaves=6,
+            ),
+        ),
+        st.sampled_from([HOTPOT, MUSIQUE, {}]),
+    )
+    def test_any_row_gives_a_question_or_one_sentence(
+        self, tmp_path_factory: pytest.TempPathFactory, change: dict[str, Any], base: dict[str, Any]
+    ) -> None:
+        path = write(tmp_path_factory.getbasetemp() / "any.jsonl", {**base, **change})
+        found: list[Question] = []
+        told = str(path)
+        try:
+            found = questions(path)
+        except DataError as error:
+            told = str(error)
+        assert str(path) in told
+        for question in found:
+            ids = {document.id for document in question.documents}
+            assert set(question.supporting_documents) <= ids
+            sizes = {document.id: len(document.sentences) for document in question.documents}
+            assert all(0 <= index < sizes[document] for document, index in question.supporting_facts)
+
+
+@pytest.mark.data
+class TestRealFiles:
+    @pytest.mark.parametrize(
+        ("name", "count", "documents"),
+        [("advhotpot-dev", 108, 4), ("advhotpot10-dev", 108, 10), ("ircot-hotpotqa", 29, 5), ("2wiki-sample", 6, 10)],
+    )
+    def test_every_question_is_read_whole(self, shared_data: Path, name: str, count: int, documents: int) -> None:
+        report = QuestionReport()
+        found = questions(shared_data / "multihop" / f"{name}.jsonl", report=report)
+        assert len(found) == len({q.id for q in found}) == count
+        assert sum(len(q.documents) for q in found) == count * documents - report.repeated_documents
+        assert report.repeated_documents <= 1
+        assert (report.left_out, report.empty_documents, report.unresolved_facts) == (0, 0, 0)
+        if name != "ircot-hotpotqa":  # its rows have no supporting facts
+            assert all(len(q.supporting_documents) >= 2 and q.supporting_facts for q in found)
+
+    def test_padding_a_question_keeps_its_documents_ids(self, shared_data: Path) -> None:
+        four = questions(shared_data / "multihop" / "advhotpot-dev.jsonl")
+        ten = {q.id: q for q in read_questions(shared_data / "multihop" / "advhotpot10-dev.jsonl")}
+        for question in four:
+            assert {d.id for d in question.documents} <= {d.id for d in ten[question.id].documents}
+            assert set(question.supporting_documents) == set(ten[question.id].supporting_documents)
+
+    def test_2wikimultihopqa_has_gold_triples(self, shared_data: Path) -> None:
+        first, *rest = questions(shared_data / "multihop" / "2wiki-sample.jsonl")
+        assert first.triples[0].text == "<Kistimaat; publication date; 2014>"
+        assert all(q.triples and q.kind for q in rest)
