@@ -114,8 +114,13 @@ class Usage(msgspec.Struct, frozen=True):
         return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
     def __sub__(self, other: Usage) -> Usage:
-        """What was spent since `other` was read from the same model."""
+        """Return what was spent since `other` was read from the same model."""
         return Usage(*(getattr(self, name) - getattr(other, name) for name in self.__struct_fields__))
+
+    def scaled(self, share: float) -> Usage:
+        """Return a share of it, counts rounded."""
+        counts = [round(getattr(self, name) * share) for name in self.__struct_fields__[:-1]]
+        return Usage(*counts, seconds=self.seconds * share)
 
 
 class Answer(msgspec.Struct, frozen=True):

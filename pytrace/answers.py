@@ -1,0 +1,123 @@
+"""Evidence becomes an answer: the reader.
+
+Source: TRACE, section 3.4 and Appendix B.3: the context stands before the question, decoding is greedy, and only the
+answer is asked for. The paper's reader is zero-shot; a small model needs to see a few short answers first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from pytrace.errors import ContextOverflowError
+from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.prompts import ReaderDemonstration, reader_demonstrations
+from pytrace.records import Evidence
+
+INSTRUCTION = "Answer the question from the context. Write only the answer, as short as possible."
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """An answer's text, how many context entries the reader saw and how many tokens they have, and what was left out."""
+
+    text: str
+    context_tokens: int
+    left_out: int = 0
+
+
+class Reader:
+    """Answers questions from evidence, many in one call.
+
+    Parameters
+    ----------
+    model
+        Any language model.
+    demonstrations
+        How many short answers to show before the question (0: the paper's zero-shot reader).
+    max_tokens
+        The longest answer.
+    labelled
+        Demonstrations of your own, for both kinds of evidence; ours if not given.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        demonstrations: int = 2,
+        max_tokens: int = 32,
+        labelled: Sequence[ReaderDemonstration] | None = None,
+    ) -> None:
+        self._model = model
+        self._count = demonstrations
+        self._max_tokens = max_tokens
+        self._labelled = labelled
+
+    def read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> list[Reading]:
+        """Answer every question from its evidence.
+
+        Where a context does not fit the model, its last entries are left out and counted; demonstrations go first.
+
+        Raises
+        ------
+        ContextOverflowError
+            If not even one entry of a context fits.
+        """
+        prompts, kept = [], []
+        for question, one in zip(questions, evidence, strict=True):
+            entries = self._fitting(question, one)
+            kept.append(entries)
+            prompts.append(self._prompt(question, one.kind, entries))
+        completions = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
+        return [
+            Reading(clean_answer(completion[0].text), self._model.count_tokens("\n".join(entries)), len(one.context) - len(entries))
+            for completion, entries, one in zip(completions, kept, evidence, strict=True)
+        ]
+
+    def _fitting(self, question: str, evidence: Evidence) -> tuple[str, ...]:
+        """Return the entries that fit when no demonstration is shown; the engine drops demonstrations as it must."""
+        room = self._model.context_tokens - self._max_tokens - 64
+        room -= self._model.count_tokens(INSTRUCTION) + self._model.count_tokens(question)
+        entries: list[str] = []
+        for entry in evidence.context:
+            room -= self._model.count_tokens(entry) + 2
+            if room < 0:
+                break
+            entries.append(entry)
+        if evidence.context and not entries:
+            message = (
+                f"the first of {len(evidence.context)} context entries has {self._model.count_tokens(evidence.context[0])} "
+                f"tokens and does not fit the {self._model.context_tokens} tokens of {self._model.name}; "
+                "use a model with a longer context or shorter documents"
+            )
+            raise ContextOverflowError(message)
+        return tuple(entries)
+
+    def _prompt(self, question: str, kind: str, entries: Sequence[str]) -> Prompt:
+        labelled = reader_demonstrations(kind) if self._labelled is None else self._labelled  # type: ignore[arg-type]
+        shown = [demonstration for demonstration in labelled if demonstration.kind == kind][: self._count]
+        return Prompt(
+            INSTRUCTION,
+            tuple((_input(one.context, one.question), one.answer) for one in shown),
+            _input(entries, question),
+        )
+
+
+def _input(context: Sequence[str], question: str) -> str:
+    lines = ["Context:", *context] if context else []
+    return "\n".join([*lines, f"Question: {question}", "Answer:"])
+
+
+_PREAMBLE = re.compile(r"^(?:the (?:correct )?answer is:?|answer:)\s*", re.IGNORECASE)
+
+
+def clean_answer(text: str) -> str:
+    """Return an answer without a preamble, surrounding quotes or a final full stop."""
+    line = text.strip().splitlines()[0].strip() if text.strip() else ""
+    line = _PREAMBLE.sub("", line).strip()
+    if len(line) > 1 and line[0] == line[-1] and line[0] in "\"'":
+        line = line[1:-1]
+    # An abbreviation keeps its full stop: "Washington, D.C.", "J. R. R."
+    return line[:-1] if line.endswith(".") and not re.search(r"\b\w\.$", line) else line

@@ -1,0 +1,267 @@
+"""TRACE: reasoning chains of knowledge triples pick the evidence for a multi-hop question.
+
+Source: "TRACE the Evidence: Constructing Knowledge-Grounded Reasoning Chains for Retrieval-Augmented Generation". A
+question's documents become triples (section 3.2), a beam search over ranked and selected triples becomes chains (3.3), and
+a reader answers from the chains' triples (TRACE-Triple) or from the documents they vote for (TRACE-Doc, 3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from pytrace.answers import Reader
+from pytrace.candidates import Ranker, TripleIndex
+from pytrace.chains import SearchSettings, build_chains
+from pytrace.errors import InputError
+from pytrace.evidence import document_evidence, triple_evidence
+from pytrace.graph import KnowledgeGraph
+from pytrace.methods.stages import Stages
+from pytrace.models.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.records import Answer, Document, Evidence, Triple
+from pytrace.selector import (
+    BlackBoxSelector,
+    Demonstrations,
+    Layout,
+    LetterSelector,
+    RankerSelector,
+    Selector,
+    TextSelector,
+)
+from pytrace.triples import DocumentExtractor, Extraction, Extractor, LanguageModelExtractor, SentenceExtractor, build_graph
+
+Unit = Literal["triple", "sentence", "document"]
+Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]
+
+
+class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of the method; the defaults are the paper's.
+
+    Attributes
+    ----------
+    unit
+        What chains are made of; sentences and documents are the paper's ablations and need no extraction.
+    reader
+        What the reader sees: the chains' triples (TRACE-Triple) or the documents they vote for (TRACE-Doc).
+    scoring
+        How the selector scores candidates; "ranker" leaves the language model out (the ablation "w/o selector"),
+        "black-box" generates one letter a step where a back end gives no logits.
+    layout, calibrated
+        For letters: the order of the prompt's parts, and contextual calibration.
+    ranker_weight, stop_bias
+        For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
+    candidates
+        K, the triples offered at each step.
+    length, beams, chains
+        L, b and R.
+    adaptive
+        Whether the selector may end a chain.
+    demonstrations, adaptive_demonstrations
+        For the selector: how many, and whether they are chosen by similarity to the question.
+    triple_demonstrations, adaptive_triple_demonstrations
+        The same for the KG generator.
+    grounding
+        Triples whose tail the document does not support this well are dropped (partial ratio, 0 to 100).
+    reader_demonstrations
+        Short answers shown to the reader (the paper's reader is zero-shot).
+    reader_documents
+        For TRACE-Doc: the most documents, all voted ones if None.
+    """
+
+    unit: Unit = "triple"
+    reader: Literal["triple", "document"] = "triple"
+    scoring: Scoring = "letters"
+    layout: Layout = "paper"
+    calibrated: bool = False
+    ranker_weight: float = 0.0
+    stop_bias: float = 0.0
+    candidates: int = 20
+    length: int = 4
+    beams: int = 5
+    chains: int = 5
+    adaptive: bool = True
+    demonstrations: int = 3
+    adaptive_demonstrations: bool = True
+    triple_demonstrations: int = 3
+    adaptive_triple_demonstrations: bool = True
+    grounding: float = 80.0
+    reader_demonstrations: int = 0
+    reader_documents: int | None = None
+
+
+class Trace:
+    """Answers multi-hop questions with TRACE.
+
+    Parameters
+    ----------
+    model
+        Extracts triples, selects among candidates and reads.
+    encoder
+        Ranks candidates and chooses demonstrations.
+    settings
+        Every choice of the method; the paper's if not given.
+    graph
+        Where triples are kept, and looked up before a document is read again; one in memory if not given. Its recipe
+        must be this method's (`extractor.recipe`).
+    name
+        The method's name in answers.
+    extracted
+        Called for every document whose triples were extracted now, for progress.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
+    >>> from pytrace.records import Document
+    >>> document = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
+    >>> method = Trace(ScriptedModel(["Ghana"]), HashEncoder(), TraceSettings(unit="sentence", scoring="ranker"))
+    >>> method.answer(["In which country is Ada Foah?"], [[document]])[0].text
+    'Ghana'
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder,
+        settings: TraceSettings | None = None,
+        *,
+        graph: KnowledgeGraph | None = None,
+        name: str = "trace",
+        extracted: Callable[[Extraction], object] | None = None,
+    ) -> None:
+        self.settings = settings or TraceSettings()
+        self.name = name
+        self._model = model
+        self._encoder = encoder
+        self._extracted = extracted
+        self.extractor = make_extractor(model, encoder, self.settings)
+        self.graph = graph if graph is not None else KnowledgeGraph(recipe=self.extractor.recipe)
+        self._ranker = Ranker(encoder, candidates=self.settings.candidates)
+        self._selector = make_selector(model, encoder, self.settings)
+        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions, each from its own documents; all of them go through every stage together.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question.
+
+        Returns
+        -------
+        list of Answer
+            With chains, evidence, and seconds and usage by stage (what a batch shares is divided evenly).
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        """
+        check_questions(questions, documents)
+        stages = Stages(self._model)
+        with stages.stage("triples"):
+            triples = [self._triples(own) for own in documents]
+        with stages.stage("rank"):
+            index = TripleIndex(triples, self._encoder)
+        settings = self.settings
+        chains = build_chains(
+            questions,
+            index,
+            self._ranker,
+            self._selector,
+            SearchSettings(settings.length, settings.beams, settings.chains, adaptive=settings.adaptive),
+            stage=stages.stage,
+        )
+        by_id = [{document.id: document for document in own} for own in documents]
+        evidence: list[Evidence] = [
+            triple_evidence(some)
+            if settings.reader == "triple"
+            else document_evidence(some, own, most=settings.reader_documents)
+            for some, own in zip(chains, by_id, strict=True)
+        ]
+        with stages.stage("read"):
+            readings = self._reader.read(questions, evidence)
+        share = 1 / max(len(questions), 1)
+        return [
+            Answer(
+                question=question,
+                text=reading.text,
+                method=self.name,
+                evidence=one,
+                usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
+                seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
+                notes=notes_of(one, reading.left_out),
+                context_tokens=reading.context_tokens,
+            )
+            for question, one, reading in zip(questions, evidence, readings, strict=True)
+        ]
+
+    def _triples(self, documents: Sequence[Document]) -> list[Triple]:
+        build_graph(self.graph, self.extractor, documents, done=self._extracted)
+        return self.graph.triples(documents)
+
+
+def make_extractor(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Extractor:
+    """Make the extractor that the settings ask for."""
+    if settings.unit == "sentence":
+        return SentenceExtractor()
+    if settings.unit == "document":
+        return DocumentExtractor()
+    return LanguageModelExtractor(
+        model,
+        encoder=encoder if settings.adaptive_triple_demonstrations else None,
+        demonstrations=settings.triple_demonstrations,
+        grounding=settings.grounding,
+    )
+
+
+def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Selector:
+    """Make the selector that the settings ask for."""
+    shown = Demonstrations(settings.demonstrations, encoder=encoder if settings.adaptive_demonstrations else None)
+    if settings.scoring == "letters":
+        return LetterSelector(model, shown, layout=settings.layout, calibrated=settings.calibrated)
+    if settings.scoring == "black-box":
+        return BlackBoxSelector(model, shown, layout=settings.layout)
+    if settings.scoring == "ranker":
+        return RankerSelector()
+    return TextSelector(
+        model,
+        shown,
+        scoring=settings.scoring,
+        ranker_weight=settings.ranker_weight,
+        stop_bias=settings.stop_bias,
+    )
+
+
+def check_questions(questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> None:
+    """Refuse lists that do not belong together, and empty questions.
+
+    Raises
+    ------
+    ValueError
+        If the counts differ.
+    InputError
+        If a question has no words.
+    """
+    if len(questions) != len(documents):
+        message = f"there are {len(questions)} questions but {len(documents)} lists of documents"
+        raise ValueError(message)
+    for number, question in enumerate(questions, 1):
+        if not question.strip():
+            message = f"question {number} of {len(questions)} is empty; ask something"
+            raise InputError(message)
+
+
+def notes_of(evidence: Evidence, left_out: int) -> tuple[str, ...]:
+    """Say what a reader of the answer should know: no evidence, or a context that did not fit."""
+    notes = []
+    if not evidence.context:
+        notes.append("no evidence was found; the answer is the model's own")
+    if left_out:
+        notes.append(f"{left_out} of {len(evidence.context)} context entries did not fit the model's context")
+    return tuple(notes)

@@ -1,0 +1,275 @@
+"""Which triple comes next: the triple selector, with three scorings behind one interface, and one without logits.
+
+Source: TRACE, section 3.3 and Appendix B.2 (letters). Likelihood and pointwise mutual information (PMI) score the triples'
+texts instead of letters, which small models judge far better; fusion adds the ranker's score.
+
+A selector turns (question, chain, candidates) into log-probabilities over [stop, candidate 1, …, candidate K]; option 0 is
+the paper's option A, "no need for additional knowledge triples".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import LogitsUnavailableError
+from pytrace.kernels.similarity import top_k
+from pytrace.models.encoder import Encoder
+from pytrace.models.language_model import LanguageModel, Prompt, option_labels
+from pytrace.prompts import ChainDemonstration, chain_demonstrations
+from pytrace.records import Candidate, Triple
+
+Scoring = Literal["letters", "likelihood", "pmi", "ranker"]
+Layout = Literal["paper", "shared"]
+
+LETTER_INSTRUCTION = (
+    "Choose the knowledge triple that comes next in a reasoning path which answers the question. "
+    "Answer with its letter only; answer A if the triples chosen so far are enough."
+)
+STOP_OPTION = "no need for additional knowledge triples"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One choice to make: a question, the triples chosen so far, and the candidates for the next one."""
+
+    question: str
+    chain: tuple[Triple, ...]
+    candidates: tuple[Candidate, ...]
+
+
+class Selector(Protocol):
+    """Scores the options of many steps at once."""
+
+    def select(self, steps: Sequence[Step]) -> list[NDArray[np.float64]]:
+        """Return for every step float64 [1 + n_candidates]: logits of stopping and of each candidate."""
+        ...
+
+
+class Demonstrations:
+    """Chooses labelled questions for a prompt: the nearest to the question, or the same ones for all.
+
+    Parameters
+    ----------
+    count
+        How many.
+    encoder
+        Finds the nearest questions (adaptive, the paper's way); None takes the first ones of the file.
+    labelled
+        Labelled questions; ours if not given.
+    """
+
+    def __init__(
+        self, count: int = 3, *, encoder: Encoder | None = None, labelled: Sequence[ChainDemonstration] | None = None
+    ) -> None:
+        self._labelled = tuple(chain_demonstrations() if labelled is None else labelled)
+        self._count = min(max(count, 0), len(self._labelled))
+        self._encoder = encoder
+        self._vectors: NDArray[np.float32] | None = None
+
+    def choose(self, questions: Sequence[str]) -> list[tuple[ChainDemonstration, ...]]:
+        """Return the demonstrations for each question, the nearest last."""
+        if self._encoder is None or not self._count or not questions:
+            return [self._labelled[: self._count]] * len(questions)
+        if self._vectors is None:
+            self._vectors = self._encoder.encode([one.question for one in self._labelled], kind="query")
+        _, rows = top_k(self._encoder.encode(list(questions), kind="query"), self._vectors, self._count)
+        return [tuple(self._labelled[i] for i in row[::-1].tolist()) for row in rows]
+
+
+class LetterSelector:
+    """Multiple choice by letter: the paper's selector, equation 5.
+
+    Parameters
+    ----------
+    model
+        A language model that gives log-probabilities.
+    demonstrations
+        The labelled questions to show.
+    layout
+        "paper": the chain stands before the candidates, as in the paper's Figure 6. "shared": the candidates stand first,
+        in an order of their own, so that chains of one question share them.
+    calibrated
+        Subtract the letters' log-probabilities under the same prompt with a content-free question.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        demonstrations: Demonstrations,
+        *,
+        layout: Layout = "paper",
+        calibrated: bool = False,
+    ) -> None:
+        if not model.gives_logits:
+            message = f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
+            raise LogitsUnavailableError(message)
+        self._model = model
+        self._demonstrations = demonstrations
+        self._layout = layout
+        self._calibrated = calibrated
+
+    def select(self, steps: Sequence[Step]) -> list[NDArray[np.float64]]:
+        """Return the letters' log-probabilities, A first."""
+        shown = self._demonstrations.choose([step.question for step in steps])
+        prompts = [letter_prompt(step, some, self._layout) for step, some in zip(steps, shown, strict=True)]
+        if self._calibrated:
+            prompts += [
+                letter_prompt(msgspec.structs.replace(step, question="N/A"), some, self._layout)
+                for step, some in zip(steps, shown, strict=True)
+            ]
+        labels = [option_labels(len(step.candidates) + 1) for step in steps]
+        scores = self._model.score_options(prompts, labels * (2 if self._calibrated else 1))
+        logits = [score.log_probabilities for score in scores[: len(steps)]]
+        if self._calibrated:
+            logits = [one - free.log_probabilities for one, free in zip(logits, scores[len(steps) :], strict=True)]
+        return logits
+
+
+class BlackBoxSelector:
+    """One generated letter a step, where a back end gives no logits: one chain without alternatives.
+
+    TRACE, Limitations (3). An answer that is no option ends the chain.
+    """
+
+    def __init__(self, model: LanguageModel, demonstrations: Demonstrations, *, layout: Layout = "paper") -> None:
+        self._model = model
+        self._demonstrations = demonstrations
+        self._layout = layout
+
+    def select(self, steps: Sequence[Step]) -> list[NDArray[np.float64]]:
+        """Return 0 for the option whose letter was written and -inf for the others."""
+        shown = self._demonstrations.choose([step.question for step in steps])
+        prompts = [letter_prompt(step, some, self._layout) for step, some in zip(steps, shown, strict=True)]
+        results = []
+        for step, completion in zip(steps, self._model.generate(prompts, max_tokens=3, stop=("\n",)), strict=True):
+            labels = option_labels(len(step.candidates) + 1)
+            written = completion[0].text.strip().strip(".():").strip()[:1]
+            logits = np.full(len(labels), -np.inf)
+            logits[labels.index(written) if written in labels else 0] = 0.0
+            results.append(logits)
+        return results
+
+
+class TextSelector:
+    """Scores the candidates' texts as the continuation of the question and the chain.
+
+    Parameters
+    ----------
+    model
+        A language model that gives log-probabilities.
+    demonstrations
+        The labelled questions to show.
+    scoring
+        "likelihood": log p(triple | question, chain). "pmi": log p(triple | question, chain) - log p(triple | chain), which
+        takes away what makes a triple likely anyhow.
+    ranker_weight
+        Adds this much of the ranker's z-scored similarity to the z-scored text score; 0 leaves the text score as it is.
+    stop_bias
+        Added to the score of ending the chain, in the unit of the candidates' scores.
+
+    Notes
+    -----
+    Ending the chain is scored as a text too: the line that follows a finished chain in the demonstrations.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        demonstrations: Demonstrations,
+        *,
+        scoring: Literal["likelihood", "pmi"] = "pmi",
+        ranker_weight: float = 0.0,
+        stop_bias: float = 0.0,
+    ) -> None:
+        if not model.gives_logits:
+            message = f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
+            raise LogitsUnavailableError(message)
+        self._model = model
+        self._demonstrations = demonstrations
+        self._scoring = scoring
+        self._ranker_weight = ranker_weight
+        self._stop_bias = stop_bias
+
+    def select(self, steps: Sequence[Step]) -> list[NDArray[np.float64]]:
+        """Return the scores of ending and of each candidate."""
+        shown = self._demonstrations.choose([step.question for step in steps])
+        prompts = [text_prompt(step.question, step.chain, some) for step, some in zip(steps, shown, strict=True)]
+        texts = [["\nAnswer:", *(f" {one.triple.text}" for one in step.candidates)] for step in steps]
+        if self._scoring == "pmi":
+            prompts += [text_prompt("", step.chain, some) for step, some in zip(steps, shown, strict=True)]
+            texts += texts
+        scored = [
+            np.array([score.log_probability for score in row])
+            for row in self._model.score_continuations(prompts, texts)
+        ]
+        results = []
+        for index, step in enumerate(steps):
+            logits = scored[index]
+            if self._scoring == "pmi":
+                logits = logits - scored[index + len(steps)]
+            if self._ranker_weight:
+                similarity = np.array([one.score for one in step.candidates])
+                logits = fuse(logits, similarity, self._ranker_weight)
+            logits[0] += self._stop_bias
+            results.append(logits)
+        return results
+
+
+class RankerSelector:
+    """The ranker's order alone (the paper's ablation "w/o triple selector"); never ends a chain by itself."""
+
+    def select(self, steps: Sequence[Step]) -> list[NDArray[np.float64]]:
+        """Return the candidates' similarities as logits, and -inf for ending."""
+        return [np.array([-np.inf, *(one.score for one in step.candidates)]) for step in steps]
+
+
+def fuse(logits: NDArray[np.float64], similarity: NDArray[np.float64], weight: float) -> NDArray[np.float64]:
+    """Put text scores and similarities on one scale: z(text) + weight * z(similarity), over the candidates.
+
+    The score of ending (entry 0) is placed on the same scale by the candidates' mean and spread; similarity says nothing
+    of it, so it gets the mean.
+    """
+    candidates = logits[1:]
+    if not len(candidates):
+        return logits
+    spread = candidates.std() or 1.0
+    fused = (logits - candidates.mean()) / spread
+    fused[1:] += weight * (similarity - similarity.mean()) / (similarity.std() or 1.0)
+    return fused
+
+
+def letter_prompt(step: Step, shown: Sequence[ChainDemonstration], layout: Layout) -> Prompt:
+    """Build the multiple-choice prompt; each demonstration shows the step at the same position (its last one if shorter)."""
+    position = len(step.chain)
+    pairs = []
+    for one in shown:
+        at = min(position, len(one.steps) - 1)
+        pairs.append((_choice(one.question, one.chain[:at], one.steps[at].candidates, layout), one.steps[at].letter))
+    triples = [candidate.triple for candidate in step.candidates]
+    return Prompt(LETTER_INSTRUCTION, tuple(pairs), _choice(step.question, step.chain, triples, layout))
+
+
+def text_prompt(question: str, chain: Sequence[Triple], shown: Sequence[ChainDemonstration]) -> str:
+    """Build the text whose continuation is the next triple: questions with their facts and answers, then this one.
+
+    Without a question it is the same text with the question left out: what PMI compares with.
+    """
+    blocks = [f"{_facts(one.question, one.chain)}\nAnswer: {one.answer}" for one in shown]
+    return "\n\n".join([*blocks, _facts(question, chain)])
+
+
+def _facts(question: str, chain: Sequence[Triple]) -> str:
+    return f"Question: {question}".rstrip() + "\nFacts:" + "".join(f" {triple.text}" for triple in chain)
+
+
+def _choice(question: str, chain: Sequence[Triple], candidates: Sequence[Triple], layout: Layout) -> str:
+    options = [STOP_OPTION, *(triple.text for triple in candidates)]
+    offered = [f"{label}. {text}" for label, text in zip(option_labels(len(options)), options, strict=True)]
+    chosen = "Chosen so far: " + (", ".join(triple.text for triple in chain) or "nothing")
+    asked = f"Question: {question}"
+    parts = [chosen, asked, "Options:", *offered] if layout == "paper" else [asked, "Options:", *offered, chosen]
+    return "\n".join([*parts, "Next:"])
