@@ -124,7 +124,10 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer with its evidence, the stages' model usage and wall-clock seconds, and notes worth telling."""
+    """An answer with its evidence, the stages' model usage and wall-clock seconds, and notes worth telling.
+
+    `context_tokens` counts the tokens of the evidence that the reader saw.
+    """
 
     question: str
     text: str
@@ -133,6 +136,7 @@ class Answer(msgspec.Struct, frozen=True):
     usage: dict[str, Usage] = {}
     seconds: dict[str, float] = {}
     notes: tuple[str, ...] = ()
+    context_tokens: int = 0
 
 
 class Question(msgspec.Struct, frozen=True):
