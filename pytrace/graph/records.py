@@ -1,0 +1,150 @@
+"""What a knowledge graph is told and what it tells: recipe, statistics of one extraction, of the graph, and of a sync."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytrace.records import Triple
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """How the triples of a graph are extracted: triples of two recipes never mix in one store.
+
+    `model` and `prompt` are the hashes of the model file and of the prompt (template and demonstrations); `options` any
+    JSON values that change the triples (temperature, number of demonstrations, token limit, ...).
+    """
+
+    extractor: str
+    model: str = ""
+    prompt: str = ""
+    options: dict[str, object] = {}
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the recipe in canonical JSON, in hexadecimal."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """Canonical JSON: keys sorted, ASCII only."""
+        return json.dumps(msgspec.to_builtins(self), sort_keys=True)
+
+    def differences(self, other: Recipe) -> list[str]:
+        """Name each setting in which `other` differs, with both values."""
+        pairs = [(name, getattr(self, name), getattr(other, name)) for name in ("extractor", "model", "prompt")]
+        for name in sorted({*self.options, *other.options}):
+            pairs.append((name, self.options.get(name, "(not set)"), other.options.get(name, "(not set)")))
+        return [f"{name} is {ours!r} there and {theirs!r} here" for name, ours, theirs in pairs if ours != theirs]
+
+
+BY_HAND = Recipe("by hand")
+
+
+class ExtractionStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the extraction of one document went.
+
+    Of the `lines` that the extractor wrote, `parsed` became triples, `repeated` said again what was said, and `dropped`
+    were unsound. `truncated` is true if the output was cut off; `failure` says why nothing could be extracted.
+    """
+
+    lines: int = 0
+    parsed: int = 0
+    dropped: int = 0
+    repeated: int = 0
+    truncated: bool = False
+    failure: str = ""
+
+
+class GraphStatistics(msgspec.Struct, frozen=True):
+    """A knowledge graph in numbers, as in Table 5 of the TRACE paper, and how its extraction went.
+
+    Entities are the distinct heads and the distinct tails of triples that have a relation (a triple without one is a
+    sentence or a document, and its tail is text). `edges` counts ordered pairs of different entities that some triple
+    connects, and `density` is ``edges / (entities * (entities - 1))``: 0 if nothing is connected, 1 if all is.
+    `triples` counts what `KnowledgeGraph.triples` gives. `waiting` documents have not been extracted yet and are not
+    among those `without_triples`; `contents` counts distinct texts, each extracted once.
+    """
+
+    documents: int = 0
+    contents: int = 0
+    waiting: int = 0
+    without_triples: int = 0
+    edited: int = 0
+    triples: int = 0
+    entities: int = 0
+    relations: int = 0
+    edges: int = 0
+    density: float = 0.0
+    lines: int = 0
+    parsed: int = 0
+    dropped: int = 0
+    repeated: int = 0
+    truncated: int = 0
+    failures: int = 0
+
+
+class SyncReport(msgspec.Struct, frozen=True):
+    """What `KnowledgeGraph.sync` did: ids of documents added, changed and removed, and how many stayed as they were."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: int = 0
+
+
+def density(entities: int, edges: int) -> float:
+    """Share of the possible directed edges between different entities that are there."""
+    return edges / (entities * (entities - 1)) if entities > 1 else 0.0
+
+
+def describe_triples(triples: Iterable[Triple]) -> GraphStatistics:
+    """Count entities, relations, edges and density of some triples, for example of one question's documents.
+
+    Parameters
+    ----------
+    triples
+        Any triples.
+
+    Returns
+    -------
+    GraphStatistics
+        With `triples`, `entities`, `relations`, `edges` and `density` set; `documents` counts distinct document ids.
+
+    Source
+    ------
+    TRACE, Appendix C.3, Table 5, where density is averaged over the questions.
+
+    Examples
+    --------
+    >>> from pytrace.records import Triple
+    >>> describe_triples([Triple("a", "r", "b"), Triple("b", "r", "c")]).density
+    0.3333333333333333
+    """
+    count = 0
+    entities: set[str] = set()
+    relations: set[str] = set()
+    edges: set[tuple[str, str]] = set()
+    documents: set[str] = set()
+    for triple in triples:
+        count += 1
+        documents.add(triple.document_id)
+        entities.add(triple.head)
+        if triple.relation:
+            entities.add(triple.tail)
+            relations.add(triple.relation)
+            if triple.head != triple.tail:
+                edges.add((triple.head, triple.tail))
+    return GraphStatistics(
+        documents=len(documents),
+        triples=count,
+        entities=len(entities),
+        relations=len(relations),
+        edges=len(edges),
+        density=density(len(entities), len(edges)),
+    )
