@@ -90,13 +90,20 @@ def to_sql(text: str) -> str | bytes:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return canonical(text).encode("utf-8", "surrogatepass")
+        text = canonical(text)
+        data = text.encode("utf-8", "surrogatepass")
+        return data if text.encode("utf-8", "replace") != data else text
     return text
 
 
 def from_sql(value: str | bytes) -> str:
     """Turn a stored value back into text: the inverse of `to_sql`."""
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
+    if isinstance(value, str):
+        return value
+    try:
+        return value.decode("utf-8", "surrogatepass")
+    except (AttributeError, UnicodeDecodeError) as error:  # a damaged page that SQLite did not notice
+        raise _damaged(error) from error
 
 
 def dump_json(value: object) -> str:
@@ -108,11 +115,22 @@ def dump_json(value: object) -> str:
 
 
 def load_json(text: str) -> object:
-    """Parse JSON; lone surrogates may be escaped in it."""
+    """Parse JSON that `dump_json` wrote and the graph kept."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, TypeError, RecursionError):
+        pass
+    try:  # the standard library takes escaped lone surrogates, which msgspec does not
         return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _damaged(error) from error
+
+
+def _damaged(error: Exception) -> StoreError:
+    return StoreError(
+        f"the knowledge graph is damaged: a stored record cannot be read ({error}); "
+        "restore a copy, or delete the directory and build again"
+    )
 
 
 class Database:
@@ -201,8 +219,7 @@ class Database:
                 connection.execute("SELECT count(*) FROM sqlite_schema")
             except sqlite3.OperationalError as error:
                 # On read-only media SQLite cannot keep its shared index beside the file; without a log it needs none.
-                write_ahead_log = file.with_name(file.name + "-wal")
-                if error.sqlite_errorname[:15] != "SQLITE_CANTOPEN" or write_ahead_log.exists():
+                if not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or _logged(file):
                     raise
                 connection = _connect(f"{uri}?mode=ro&immutable=1")
             database = cls(connection, directory=directory, writable=False)
@@ -218,8 +235,11 @@ class Database:
     def recipe(self) -> Recipe:
         """Return the recipe that the graph was made with."""
         with self.read() as connection:
-            (text,) = connection.execute("SELECT value FROM settings WHERE name = 'recipe'").fetchone()
-        return msgspec.json.decode(text, type=Recipe)
+            row = connection.execute("SELECT value FROM settings WHERE name = 'recipe'").fetchone()
+        try:
+            return msgspec.convert(load_json(row[0] if row else ""), Recipe)
+        except msgspec.ValidationError as error:
+            raise _damaged(error) from error
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -345,7 +365,7 @@ def _store_recipe(database: Database, recipe: Recipe) -> None:
 def _check_whole(database: Database, file: Path) -> None:
     """Refuse a file whose header counts more pages than it has: a copy that was cut off."""
     with database.read() as connection:
-        if file.with_name(file.name + "-wal").exists():
+        if _logged(file):
             return  # pages may still be in the log; SQLite itself reports one that is nowhere
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (page_size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -356,6 +376,12 @@ def _check_whole(database: Database, file: Path) -> None:
             "restore a copy, or delete the directory and build again"
         )
         raise StoreError(message)
+
+
+def _logged(file: Path) -> bool:
+    """Tell whether there are changes in the write-ahead log that are not in the file yet."""
+    log = file.with_name(file.name + "-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 def _check_recipe(database: Database, recipe: Recipe | None) -> None:

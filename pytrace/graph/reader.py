@@ -429,7 +429,8 @@ class GraphReader:
 
 
 def _sentences(text: str) -> tuple[str, ...]:
-    return tuple(load_json(text))  # type: ignore[arg-type]
+    sentences = load_json(text)
+    return tuple(sentences) if isinstance(sentences, list) else ()
 
 
 def _extraction(row: tuple[int, int, int, int, int, str | bytes]) -> ExtractionStatistics:
