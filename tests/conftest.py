@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pytrace import _core
+from pytrace.errors import ModelFileError
+from pytrace.models import registry
 
 # The `isa` fixture is set once around all examples of a property, which is what we want.
 settings.register_profile(
@@ -38,3 +40,13 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no evaluation data at {path}; set PYTRACE_DATA to its folder")
     return path
+
+
+@pytest.fixture(scope="session")
+def tiny_models() -> dict[registry.Role, Path]:
+    """Return the paths of the tiny profile's real models by role, or skip with the reason. Tests never fetch them."""
+    roles: tuple[registry.Role, ...] = ("language-model", "encoder")
+    try:
+        return {role: registry.resolve("tiny", role) for role in roles}
+    except ModelFileError as error:
+        pytest.skip(str(error))

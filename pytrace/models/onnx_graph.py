@@ -1,0 +1,183 @@
+"""A transformer's graph on onnxruntime: loading it on the device asked for, feeding it tokens, taking what it gives."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import DeviceUnavailableError, MissingDependencyError, ModelError, ModelFileError
+
+Device = Literal["cpu", "cuda"]
+
+_PROVIDERS: dict[Device, tuple[str, ...]] = {
+    "cpu": ("CPUExecutionProvider",),
+    # The CPU stays in the list for the few shape computations that CUDA has no kernels for.
+    "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider"),
+}
+_INTEGERS: dict[str, type[np.signedinteger[Any]]] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+_POOLED = ("sentence_embedding", "sentence_embeddings", "embeddings", "embedding")
+_HIDDEN = ("last_hidden_state", "token_embeddings", "hidden_states")
+
+
+class OnnxGraph:
+    """A graph that takes token ids and gives a vector for every token, or one for every text.
+
+    Attributes
+    ----------
+    pooled
+        Whether it gives one vector a text.
+    rows, columns
+        The batch size and length that the graph is fixed to; None where it takes any.
+    dynamically_quantized
+        Whether activations are quantised while it runs, with one scale for a whole batch.
+
+    Parameters
+    ----------
+    path
+        The ``.onnx`` file.
+    device, providers
+        Where it runs; `providers`, if given, takes the place of the device's own.
+    threads
+        Threads for one batch.
+
+    Raises
+    ------
+    ModelFileError
+        The file is no graph, or takes or gives something unknown.
+    DeviceUnavailableError
+        A provider is not there or could not be used.
+    MissingDependencyError
+        onnxruntime is not installed.
+    """
+
+    def __init__(
+        self, path: Path, *, device: Device = "cpu", providers: Sequence[str] | None = None, threads: int = 1
+    ) -> None:
+        self.path = path
+        self._session = _load(path, list(providers or _PROVIDERS[device]), threads)
+        self._inputs = {item.name: self._input_type(item) for item in self._session.get_inputs()}
+        shapes = [item.shape for item in self._session.get_inputs()]
+        self.rows = next((shape[0] for shape in shapes if isinstance(shape[0], int)), None)
+        self.columns = next((shape[1] for shape in shapes if isinstance(shape[1], int)), None)
+        self._output, self.pooled = self._choose_output()
+        self.dynamically_quantized = _contains(path, b"DynamicQuantizeLinear")
+
+    def run(self, tokens: Sequence[Sequence[int]], pad_id: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Run one batch of token ids, none of them empty.
+
+        Returns
+        -------
+        float32 array [n, length, dimension] or, from a pooled graph, [n, dimension]
+            What the graph gives.
+        bool array [n, length]
+            True at tokens, false at padding.
+
+        Raises
+        ------
+        ModelError
+            onnxruntime could not run the graph on it.
+        """
+        count = len(tokens)
+        length = self.columns or max(len(ids) for ids in tokens)
+        ids = np.full((self.rows or count, length), pad_id, dtype=np.int64)
+        mask = np.zeros(ids.shape, dtype=bool)
+        mask[:, 0] = True  # rows beyond the texts exist only in graphs of a fixed batch size; none may be all padding
+        for row, item in enumerate(tokens):
+            ids[row, : len(item)] = item
+            mask[row, : len(item)] = True
+        values = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "token_type_ids": np.zeros_like(ids),
+            "position_ids": np.maximum(np.cumsum(mask, axis=1) - 1, 0),
+        }
+        feed = {name: values[name].astype(kind) for name, kind in self._inputs.items()}
+        try:
+            (output,) = self._session.run([self._output], feed)
+        except Exception as error:  # onnxruntime raises classes of its own that share no base
+            message = (
+                f"{self.path.name} failed on {count} texts of up to {length} tokens ({_first_line(error)}); use smaller "
+                "batches if memory is short, or fetch the model again"
+            )
+            raise ModelError(message) from error
+        return np.asarray(output, dtype=np.float32)[:count], mask[:count]
+
+    def _input_type(self, item: Any) -> type[np.signedinteger[Any]]:
+        if item.name in _INPUTS and item.type in _INTEGERS and len(item.shape) == 2:
+            return _INTEGERS[item.type]
+        message = (
+            f"{self.path} wants the input {item.name!r} ({item.type}, {len(item.shape)} axes), which an encoder does not "
+            f"have; export it for feature extraction, with the inputs {', '.join(_INPUTS)} alone"
+        )
+        raise ModelFileError(message)
+
+    def _choose_output(self) -> tuple[str, bool]:
+        ranks = {item.name: len(item.shape) for item in self._session.get_outputs()}
+        for names, rank in ((_POOLED, 2), (_HIDDEN, 3)):
+            for name in names:
+                if ranks.get(name) == rank:
+                    return name, rank == 2
+        if len(ranks) == 1 and set(ranks.values()) <= {2, 3}:
+            name, rank = next(iter(ranks.items()))
+            return name, rank == 2
+        message = (
+            f"{self.path} gives {', '.join(ranks) or 'nothing'}, none of which is known; export it for feature extraction, "
+            "with the output 'last_hidden_state' or 'sentence_embedding'"
+        )
+        raise ModelFileError(message)
+
+
+def _load(path: Path, providers: list[str], threads: int) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        message = (
+            "onnxruntime is needed to run an encoder; install it with \"pip install 'pytrace-rag[cpu]'\" "
+            "('pytrace-rag[cuda]' for a GPU)"
+        )
+        raise MissingDependencyError(message) from error
+    onnxruntime.disable_telemetry_events()
+    there = onnxruntime.get_available_providers()
+    missing = [name for name in providers if name not in there]
+    if missing:
+        message = (
+            f"{', '.join(missing)} is not in the installed onnxruntime, which has {', '.join(there)}; install the build that "
+            "has it (for CUDA: uninstall onnxruntime, then install onnxruntime-gpu) or use device='cpu'"
+        )
+        raise DeviceUnavailableError(message)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Threads that spin while they wait starve the kernels and llama.cpp, which take turns with them on the same cores.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 4  # errors arrive as exceptions; the same on stderr would be said twice
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=providers)
+    except Exception as error:  # onnxruntime raises classes of its own that share no base
+        message = f"{path} is no ONNX graph that can be loaded ({_first_line(error)}); fetch the model again"
+        raise ModelFileError(message) from error
+    used = session.get_providers()
+    if used[0] != providers[0]:
+        # onnxruntime drops a provider whose libraries are not there, and carries on without it.
+        message = (
+            f"{providers[0]} could not be started and {used[0]} would run instead; install the libraries it needs (for "
+            "CUDA: the CUDA and cuDNN versions that onnxruntime was built for) or use device='cpu'"
+        )
+        raise DeviceUnavailableError(message)
+    return session
+
+
+def _contains(path: Path, needle: bytes) -> bool:
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(needle) >= 0
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
