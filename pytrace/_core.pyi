@@ -1,6 +1,48 @@
+import numpy as np
+import numpy.typing as npt
+
 def num_threads() -> int: ...
 def set_num_threads(threads: int, /) -> None: ...
 def available_isas() -> list[str]: ...
 def active_isa() -> str: ...
 def set_active_isa(name: str, /) -> None: ...
 def active_isa_error() -> str: ...
+def top_k(
+    queries: npt.ArrayLike,
+    items: npt.ArrayLike,
+    k: int,
+    metric: str,
+    offsets: npt.ArrayLike | None,
+    query_offsets: npt.ArrayLike | None,
+    exclude: object,
+    scale: npt.ArrayLike | None,
+    threads: int | None,
+    /,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]: ...
+def similarity(
+    queries: npt.ArrayLike, items: npt.ArrayLike, metric: str, scale: npt.ArrayLike | None, threads: int | None, /
+) -> npt.NDArray[np.float32]: ...
+def normalize(vectors: npt.ArrayLike, threads: int | None, /) -> npt.NDArray[np.float32]: ...
+def expand(
+    chain_scores: npt.ArrayLike,
+    option_logits: npt.ArrayLike,
+    finished: npt.ArrayLike,
+    beams: int,
+    chains: int,
+    min_prob: float,
+    terminate: int | None,
+    question_offsets: npt.ArrayLike | None,
+    option_offsets: npt.ArrayLike | None,
+    lengths: npt.ArrayLike | None,
+    length_penalty: float,
+    threads: int | None,
+    /,
+) -> tuple[
+    npt.NDArray[np.int64],
+    npt.NDArray[np.int64],
+    npt.NDArray[np.float64],
+    npt.NDArray[np.float64],
+    npt.NDArray[np.bool_],
+    npt.NDArray[np.bool_],
+    npt.NDArray[np.int64],
+]: ...

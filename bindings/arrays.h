@@ -1,0 +1,127 @@
+// From Python objects to views: arrays are taken as they are where a kernel can read them, else
+// converted once.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "views.h"
+
+namespace pytrace::bindings {
+
+namespace py = pybind11;
+
+// NumPy's type numbers, which its ABI fixes.
+inline constexpr int kBoolNumber = 0;
+inline constexpr int kInt8Number = 1;
+inline constexpr int kFloat16Number = 23;
+
+// The object as an array of real numbers (booleans included) with `rank` dimensions (any of them if
+// 0).
+inline py::array real_array(py::handle object, const char* name) {
+  py::array array = py::array::ensure(object);
+  if (!array) {
+    PyErr_Clear();
+    throw py::value_error(std::string(name) +
+                          " is no array of numbers: its rows may differ in length");
+  }
+  const char kind = array.dtype().kind();
+  if (kind != 'f' && kind != 'i' && kind != 'u' && kind != 'b') {
+    // An empty list has no type of its own.
+    if (array.size() != 0 || kind != 'O') {
+      throw py::type_error(std::string(name) + " holds " + std::string(py::str(array.dtype())) +
+                           "; it must hold real numbers");
+    }
+  }
+  return array;
+}
+
+inline void require_rank(const py::array& array, int rank, const char* name) {
+  if (array.ndim() != rank) {
+    throw py::value_error(std::string(name) + " has " + std::to_string(array.ndim()) +
+                          " dimensions; it must have " + std::to_string(rank));
+  }
+}
+
+// Whether a kernel can read the rows in place: native byte order, aligned, each row contiguous.
+inline bool readable_rows(const py::array& array) {
+  const py::ssize_t size = array.itemsize();
+  const auto* raw = py::detail::array_proxy(array.ptr());
+  if ((raw->flags & py::detail::npy_api::NPY_ARRAY_ALIGNED_) == 0) return false;
+  const char order = array.dtype().byteorder();
+  if (order != '=' && order != '|') return false;
+  const py::ssize_t last = array.ndim() - 1;
+  if (array.shape(last) > 1 && array.strides(last) != size) return false;
+  return last == 0 || array.strides(0) % size == 0;
+}
+
+// A conversion; NumPy's own errors (a value that does not fit, no memory) pass through.
+template <typename T>
+py::array convert(const py::array& array) {
+  auto converted = py::array_t<T, py::array::c_style | py::array::forcecast>::ensure(array);
+  if (!converted) throw py::error_already_set();
+  return converted;
+}
+
+// An array with contiguous rows of T, copied only if it is not one already.
+template <typename T>
+py::array rows_of(const py::array& array) {
+  if (array.dtype().num() == py::dtype::num_of<T>() && array.ndim() > 0 && readable_rows(array))
+    return array;
+  return convert<T>(array);
+}
+
+// The view of a matrix, or of a vector as a matrix of one row.
+template <typename T>
+Matrix<const T> matrix_view(const py::array& array) {
+  Matrix<const T> view;
+  view.data = static_cast<const T*>(array.data());
+  view.rows = array.ndim() == 2 ? array.shape(0) : 1;
+  view.cols = array.shape(array.ndim() - 1);
+  view.stride =
+      array.ndim() == 2 ? array.strides(0) / static_cast<py::ssize_t>(sizeof(T)) : view.cols;
+  return view;
+}
+
+// Whole numbers as contiguous int64, copied only where the object is something else.
+inline py::array int64_vector(py::handle object, const char* name) {
+  const py::array array = real_array(object, name);
+  require_rank(array, 1, name);
+  const char kind = array.dtype().kind();
+  if (array.size() > 0 && kind != 'i' && kind != 'u') {
+    throw py::type_error(std::string(name) + " holds " + std::string(py::str(array.dtype())) +
+                         "; it must hold whole numbers");
+  }
+  if (array.dtype().num() == py::dtype::num_of<int64_t>() && readable_rows(array)) return array;
+  return convert<int64_t>(array);
+}
+
+template <typename T>
+Span<const T> span_view(const py::array& array) {
+  return {static_cast<const T*>(array.data()), array.size()};
+}
+
+// A whole number of at least `least`; True and 3.0 are refused as Python itself would.
+inline int64_t whole_number(py::handle object, const char* name, int64_t least) {
+  const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(object.ptr()));
+  if (!number) throw py::error_already_set();
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0 || value < least) {
+    throw py::value_error(
+        std::string(name) + " is " + std::string(py::str(number)) + "; it must be " +
+        (overflow > 0 ? "below 9223372036854775808" : "at least " + std::to_string(least)));
+  }
+  return value;
+}
+
+// None means the default, which kernels know as 0.
+inline int thread_count(py::handle object) {
+  if (object.is_none()) return 0;
+  const int64_t threads = whole_number(object, "threads", 1);
+  return static_cast<int>(threads < 4096 ? threads : 4096);
+}
+
+}  // namespace pytrace::bindings

@@ -1,0 +1,253 @@
+#include "topk_vector.h"
+
+#include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "target_begin.h"
+
+namespace pytrace::PYTRACE_TARGET_NAMESPACE {
+
+#include "target_vectors.h"
+
+// A register block of kQueries x kItems running sums needs that many registers, kItems for the
+// items' vectors and one for the query's: 4 x 6 + 6 + 1 = 31 of AVX-512's (and NEON's) 32, 4 x 3 +
+// 3 + 1 = 16 of AVX2's 16. SSE2 has 16 too but no fused multiply-add, so a product needs one more.
+// Both shapes do more multiply-adds than loads, and have more independent sums than the 8 that two
+// pipes with four cycles of latency need.
+inline constexpr int kQueryBlock = 4;
+#if PYTRACE_VECTOR_BYTES == 64
+inline constexpr int kItemBlock = 6;
+#elif PYTRACE_VECTOR_BYTES == 32
+inline constexpr int kItemBlock = 3;
+#elif defined(__aarch64__)
+inline constexpr int kItemBlock = 5;
+#else
+inline constexpr int kItemBlock = 2;
+#endif
+// One query alone has only items to be independent in.
+inline constexpr int kItemsForTwo = kItemBlock < 4 ? 4 : kItemBlock;
+inline constexpr int kItemsForOne = 8;
+
+template <bool kDistance, int kItems>
+PYTRACE_INLINE void accumulate(VectorF query, const VectorF (&item)[kItems],
+                               VectorF (&sums)[kItems]) {
+#pragma GCC unroll 8
+  for (int i = 0; i < kItems; ++i) {
+    if constexpr (kDistance) {
+      const VectorF difference = query - item[i];
+      sums[i] += difference * difference;
+    } else {
+      sums[i] += query * item[i];
+    }
+  }
+}
+
+template <typename T, bool kDistance, int kQueries, int kItems>
+PYTRACE_INLINE void score_block(const float* const (&queries)[kQueries],
+                                const T* const (&items)[kItems], const float (&scale)[kItems],
+                                int64_t dim, float (&out)[kQueries * kItems]) {
+  VectorF sums[kQueries][kItems] = {};
+  VectorF item[kItems];
+  int64_t at = 0;
+  for (; at + kLanes <= dim; at += kLanes) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kItems; ++i) {
+      item[i] = load(items[i] + at);
+      if constexpr (kDistance && sizeof(T) == 1) item[i] *= scale[i];
+    }
+#pragma GCC unroll 8
+    for (int q = 0; q < kQueries; ++q) {
+      VectorF query = load(queries[q] + at);
+      hold_in_register(query);
+      accumulate<kDistance>(query, item, sums[q]);
+    }
+  }
+  if (at < dim) {
+    // The last vector overlaps the one before, and the mask drops what was counted there already.
+    VectorI mask{};
+    const bool overlap = dim >= kLanes;
+    if (overlap) {
+      for (int lane = 0; lane < kLanes; ++lane) mask[lane] = lane >= kLanes - (dim - at) ? -1 : 0;
+    }
+    for (int i = 0; i < kItems; ++i) {
+      item[i] = overlap ? keep(load(items[i] + dim - kLanes), mask) : load_first(items[i], dim);
+      if constexpr (kDistance && sizeof(T) == 1) item[i] *= scale[i];
+    }
+    for (int q = 0; q < kQueries; ++q) {
+      const VectorF query =
+          overlap ? keep(load(queries[q] + dim - kLanes), mask) : load_first(queries[q], dim);
+      accumulate<kDistance>(query, item, sums[q]);
+    }
+  }
+  constexpr int kTotal = kQueries * kItems;
+  const VectorF* flat = &sums[0][0];
+#pragma GCC unroll 8
+  for (int base = 0; base < kTotal; base += 4) {
+    const VectorF zero{};
+    const Vector4F four = sum_four(flat[base], base + 1 < kTotal ? flat[base + 1] : zero,
+                                   base + 2 < kTotal ? flat[base + 2] : zero,
+                                   base + 3 < kTotal ? flat[base + 3] : zero);
+    const int live = kTotal - base < 4 ? kTotal - base : 4;
+    std::memcpy(out + base, &four, sizeof(float) * static_cast<size_t>(live));
+  }
+}
+
+// All items against kQueries queries. The last block repeats its last item rather than reading past
+// it.
+template <typename T, bool kDistance, int kQueries, int kItems>
+void score_queries(const ScoreJob& job, int64_t first_query, float* out, int64_t out_stride) {
+  const float* queries[kQueries];
+  for (int q = 0; q < kQueries; ++q)
+    queries[q] = job.queries + (first_query + q) * job.query_stride;
+  const T* base = static_cast<const T*>(job.items);
+  for (int64_t first = 0; first < job.item_count; first += kItems) {
+    const T* items[kItems];
+    float scale[kItems];
+    const int64_t live = job.item_count - first < kItems ? job.item_count - first : kItems;
+    for (int i = 0; i < kItems; ++i) {
+      const int64_t item = first + (i < live ? i : live - 1);
+      items[i] = base + item * job.item_stride;
+      scale[i] = job.item_scale != nullptr ? job.item_scale[item] : 1.0f;
+    }
+    float block[kQueries * kItems];
+    score_block<T, kDistance>(queries, items, scale, job.dim, block);
+    for (int q = 0; q < kQueries; ++q) {
+      float* to = out + (first_query + q) * out_stride + first;
+      for (int64_t i = 0; i < live; ++i) to[i] = block[q * kItems + i];
+    }
+  }
+}
+
+template <typename T, bool kDistance>
+void score_typed(const ScoreJob& job, float* out, int64_t out_stride) {
+  int64_t query = 0;
+  for (; query + kQueryBlock <= job.query_count; query += kQueryBlock) {
+    score_queries<T, kDistance, kQueryBlock, kItemBlock>(job, query, out, out_stride);
+  }
+  if (query + 2 <= job.query_count) {
+    score_queries<T, kDistance, 2, kItemsForTwo>(job, query, out, out_stride);
+    query += 2;
+  }
+  if (query < job.query_count) {
+    score_queries<T, kDistance, 1, kItemsForOne>(job, query, out, out_stride);
+  }
+}
+
+template <typename T>
+void score_items(const ScoreJob& job, float* out, int64_t out_stride) {
+  if (job.squared_distance) {
+    score_typed<T, true>(job, out, out_stride);
+  } else {
+    score_typed<T, false>(job, out, out_stride);
+  }
+}
+
+void score(const ScoreJob& job, float* out, int64_t out_stride) {
+  switch (job.item_type) {
+    case ItemType::kFloat32:
+      return score_items<float>(job, out, out_stride);
+    case ItemType::kFloat16:
+      return score_items<uint16_t>(job, out, out_stride);
+    case ItemType::kInt8:
+      return score_items<int8_t>(job, out, out_stride);
+  }
+}
+
+template <typename T>
+void squared_lengths_typed(const ScoreJob& job, float* out) {
+  const T* base = static_cast<const T*>(job.items);
+  for (int64_t first = 0; first < job.item_count; first += 4) {
+    const int64_t live = job.item_count - first < 4 ? job.item_count - first : 4;
+    VectorF sums[4] = {};
+    for (int64_t i = 0; i < live; ++i) {
+      const T* item = base + (first + i) * job.item_stride;
+      int64_t at = 0;
+      for (; at + kLanes <= job.dim; at += kLanes) {
+        const VectorF value = load(item + at);
+        sums[i] += value * value;
+      }
+      if (at < job.dim) {
+        VectorF value;
+        if (job.dim >= kLanes) {
+          VectorI mask = VectorI{};
+          for (int lane = 0; lane < kLanes; ++lane)
+            mask[lane] = lane >= kLanes - (job.dim - at) ? -1 : 0;
+          value = keep(load(item + job.dim - kLanes), mask);
+        } else {
+          value = load_first(item, job.dim);
+        }
+        sums[i] += value * value;
+      }
+    }
+    const Vector4F four = sum_four(sums[0], sums[1], sums[2], sums[3]);
+    std::memcpy(out + first, &four, sizeof(float) * static_cast<size_t>(live));
+  }
+}
+
+void squared_lengths(const ScoreJob& job, float* out) {
+  switch (job.item_type) {
+    case ItemType::kFloat32:
+      return squared_lengths_typed<float>(job, out);
+    case ItemType::kFloat16:
+      return squared_lengths_typed<uint16_t>(job, out);
+    case ItemType::kInt8:
+      return squared_lengths_typed<int8_t>(job, out);
+  }
+}
+
+bool finish(float* scores, int64_t count, Metric metric, const float* scale, const float* lengths,
+            float query_length) {
+  // x - x is 0 for a finite x and NaN for any other. Adding 0 makes +0 of -0, which would rank
+  // below it.
+  int32_t bad = 0;
+  switch (metric) {
+    case Metric::kInnerProduct:
+      for (int64_t i = 0; i < count; ++i) {
+        const float value = scale != nullptr ? scores[i] * scale[i] : scores[i];
+        bad |= value - value != 0.0f;
+        scores[i] = value + 0.0f;
+      }
+      break;
+    case Metric::kCosine:
+      for (int64_t i = 0; i < count; ++i) {
+        const float length = lengths[i] * query_length;
+        bad |= (scores[i] - scores[i]) + (length - length) != 0.0f;
+        float value = length > 0.0f ? scores[i] / length : 0.0f;
+        value = value > 1.0f ? 1.0f : value;
+        scores[i] = (value < -1.0f ? -1.0f : value) + 0.0f;
+      }
+      break;
+    case Metric::kEuclidean:
+      for (int64_t i = 0; i < count; ++i) {
+        bad |= scores[i] - scores[i] != 0.0f;
+        scores[i] = 0.0f - __builtin_sqrtf(scores[i]);
+      }
+      break;
+  }
+  return bad == 0;
+}
+
+int64_t find_above(const float* scores, int64_t begin, int64_t count, float threshold) {
+  constexpr int64_t kBlock = 4 * kLanes;
+  int64_t at = begin;
+  for (; at + kBlock <= count; at += kBlock) {
+    const VectorF best =
+        larger(larger(load(scores + at), load(scores + at + kLanes)),
+               larger(load(scores + at + 2 * kLanes), load(scores + at + 3 * kLanes)));
+    if (any((VectorI)(best > splat(threshold)))) return at;
+  }
+  for (; at < count; ++at) {
+    if (scores[at] > threshold) return at;
+  }
+  return count;
+}
+
+extern const VectorKernels kTopKernels;
+const VectorKernels kTopKernels = {&score,      &squared_lengths, &finish,
+                                   &find_above, kQueryBlock,      kItemBlock};
+
+}  // namespace pytrace::PYTRACE_TARGET_NAMESPACE
+
+#include "target_end.h"
