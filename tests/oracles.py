@@ -1,3 +1,82 @@
 """Naive twins of the kernels: slow, obvious, and sharing no code with what they check."""
 
 from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+
+def pair_score(query: Sequence[float], item: Sequence[float], metric: str) -> float:
+    """Inner product, cosine or Euclidean distance of two vectors, in float64."""
+    if metric == "l2":
+        return math.sqrt(math.fsum((a - b) ** 2 for a, b in zip(query, item, strict=True)))
+    product = math.fsum(a * b for a, b in zip(query, item, strict=True))
+    if metric == "ip":
+        return product
+    lengths = math.sqrt(math.fsum(a * a for a in query)) * math.sqrt(math.fsum(b * b for b in item))
+    return product / lengths if lengths > 0 else 0.0
+
+
+def top_k(
+    queries: Sequence[Sequence[float]],
+    items: Sequence[Sequence[float]],
+    k: int,
+    metric: str,
+    visible: Sequence[Sequence[int]],
+) -> list[list[tuple[float, int]]]:
+    """Rank by sorting everything: the (score, index) pairs of each query, best first, among its visible items."""
+    sign = 1 if metric == "l2" else -1
+    results = []
+    for query, indices in zip(queries, visible, strict=True):
+        scored = [(pair_score(query, items[index], metric), index) for index in indices]
+        scored.sort(key=lambda pair: (sign * pair[0], pair[1]))
+        results.append(scored[:k])
+    return results
+
+
+def beam_candidates(
+    chain_score: float, logits: Sequence[float], finished: bool, beams: int, min_prob: float, terminate: int | None
+) -> list[tuple[int, float, bool, bool]]:
+    """List what one chain may become: (option, score, finished, stuck)."""
+    if finished:
+        return [(-1, chain_score, True, False)]
+    possible = [option for option, logit in enumerate(logits) if logit != -math.inf]
+    if possible:
+        largest = max(logits[option] for option in possible)
+        total = math.fsum(math.exp(logits[option] - largest) for option in possible)
+        ordered = sorted(possible, key=lambda option: (-logits[option], option))[:beams]
+        log_probs = {option: logits[option] - largest - math.log(total) for option in ordered}
+        kept = [option for option in ordered if math.exp(log_probs[option]) >= min_prob]
+        if kept:
+            return [(option, chain_score + log_probs[option], option == terminate, False) for option in kept]
+    return [(-1, chain_score, False, True)]
+
+
+def expand(
+    chain_scores: Sequence[float],
+    option_logits: Sequence[Sequence[float]],
+    finished: Sequence[bool],
+    question_offsets: Sequence[int],
+    *,
+    beams: int,
+    chains: int,
+    min_prob: float = 0.0,
+    terminate: int | None = 0,
+    lengths: Sequence[int] | None = None,
+    length_penalty: float = 0.0,
+) -> list[list[tuple[int, int, float, bool, bool]]]:
+    """Take one beam step by trying everything: (parent, option, score, finished, stuck) a question, best first."""
+    results = []
+    for first, last in itertools.pairwise(question_offsets):
+        ranked = []
+        for parent in range(first, last):
+            for option, score, ended, stuck in beam_candidates(
+                chain_scores[parent], option_logits[parent], finished[parent], beams, min_prob, terminate
+            ):
+                steps = (lengths[parent] if lengths else 0) + (option >= 0)
+                rank = score / max(1, steps) ** length_penalty
+                ranked.append((-rank, parent, option, score, ended, stuck))
+        ranked.sort(key=lambda entry: entry[:3])
+        results.append([entry[1:] for entry in ranked[:chains]])
+    return results

@@ -1,0 +1,262 @@
+"""The beam kernel against its naive twin."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytrace.kernels import expand
+from tests import oracles
+
+
+def check(result, chain_scores, logits, finished, question_offsets, **options):
+    """Hold a result against the oracle; equal scores may differ in their last bit and so in their order."""
+    expected = oracles.expand(chain_scores, logits, finished, question_offsets, **options)
+    assert result.offsets.tolist() == [0, *np.cumsum([len(best) for best in expected])]
+    assert [array.dtype for array in result] == [np.int64, np.int64, np.float64, np.float64, bool, bool, np.int64]
+    penalty, lengths = options.get("length_penalty", 0.0), options.get("lengths")
+    for question, best in enumerate(expected):
+        rows = range(result.offsets[question], result.offsets[question + 1])
+        pairs = [(int(result.parents[row]), int(result.options[row])) for row in rows]
+        assert len(set(pairs)) == len(pairs)
+        ranks = []
+        for row, (parent, option) in zip(rows, pairs, strict=True):
+            assert question_offsets[question] <= parent < question_offsets[question + 1]
+            candidates = oracles.beam_candidates(
+                chain_scores[parent],
+                logits[parent],
+                finished[parent],
+                options["beams"],
+                options.get("min_prob", 0.0),
+                options.get("terminate", 0),
+            )
+            (match,) = [candidate for candidate in candidates if candidate[0] == option]
+            score = float(result.scores[row])
+            assert score == match[1] or abs(score - match[1]) <= 1e-12 * max(1, abs(score))
+            assert (bool(result.finished[row]), bool(result.stuck[row])) == match[2:]
+            step = 0.0 if option < 0 else score - chain_scores[parent]
+            assert math.isinf(score) or abs(float(result.steps[row]) - step) <= 1e-12 * max(1, abs(score))
+            steps = (lengths[parent] if lengths else 0) + (option >= 0)
+            ranks.append(score / max(1, steps) ** penalty)
+        assert ranks == sorted(ranks, reverse=True)
+        oracle_ranks = [
+            score / max(1, (lengths[parent] if lengths else 0) + (option >= 0)) ** penalty
+            for parent, option, score, _, _ in best
+        ]
+        np.testing.assert_allclose(ranks, oracle_ranks, rtol=1e-12, atol=1e-12)
+
+
+@st.composite
+def steps(draw):
+    """A batch of questions with any mix of live, finished and stuck chains."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    per_question = draw(st.lists(st.integers(0, 6), min_size=0, max_size=6))
+    question_offsets = [0, *np.cumsum(per_question).tolist()]
+    n_chains = question_offsets[-1]
+    spread = draw(st.sampled_from([0.0, 1.0, 30.0, 1e4]))
+    logits = []
+    for _ in range(n_chains):
+        row = rng.standard_normal(rng.integers(0, 12)) * spread + rng.choice([0.0, 1e6, -1e6])
+        row[rng.random(len(row)) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = -np.inf
+        logits.append(row.tolist())
+    chain_scores = (-rng.exponential(2.0, n_chains)).tolist()
+    if n_chains and draw(st.booleans()):
+        chain_scores[0] = -math.inf
+    finished = (rng.random(n_chains) < 0.3).tolist()
+    options = {
+        "beams": draw(st.integers(1, 6)),
+        "chains": draw(st.integers(1, 8)),
+        "min_prob": draw(st.sampled_from([0.0, 1e-4, 0.2, 0.9])),
+        "terminate": draw(st.sampled_from([None, 0, 3, 50])),
+    }
+    if draw(st.booleans()):
+        options["lengths"] = rng.integers(0, 5, n_chains).tolist()
+        options["length_penalty"] = draw(st.sampled_from([0.0, 0.5, 1.0]))
+    return chain_scores, logits, finished, question_offsets, options
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@given(step=steps())
+def test_ragged_and_padded_steps_equal_the_oracle(threads, step):
+    chain_scores, logits, finished, question_offsets, options = step
+    flat = np.array([logit for row in logits for logit in row], dtype=np.float64)
+    option_offsets = [0, *np.cumsum([len(row) for row in logits]).tolist()]
+    ragged = expand(
+        np.array(chain_scores, dtype=np.float64),
+        flat,
+        np.array(finished, dtype=bool),
+        question_offsets=question_offsets,
+        option_offsets=option_offsets,
+        threads=threads,
+        **options,
+    )
+    check(ragged, chain_scores, logits, finished, question_offsets, **options)
+    width = max((len(row) for row in logits), default=0)
+    padded = np.full((len(logits), width), -np.inf)
+    for row, values in enumerate(logits):
+        padded[row, : len(values)] = values
+    same = expand(chain_scores, padded, np.array(finished, dtype=bool), question_offsets=question_offsets, **options)
+    for left, right in zip(ragged, same, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_a_thousand_questions_equal_the_oracle_and_one_question_at_a_time(threads):
+    rng = np.random.default_rng(1)
+    scores, finished = -rng.exponential(1.0, 5_000), rng.random(5_000) < 0.2
+    logits = rng.standard_normal((5_000, 31)).astype(np.float32)
+    offsets = np.arange(0, 5_001, 5)
+    result = expand(
+        scores, logits, finished, beams=5, chains=5, min_prob=1e-4, question_offsets=offsets, threads=threads
+    )
+    check(
+        result,
+        scores.tolist(),
+        logits.tolist(),
+        finished.tolist(),
+        offsets.tolist(),
+        beams=5,
+        chains=5,
+        min_prob=1e-4,
+    )
+    for question in (0, 499, 999):
+        chains = slice(5 * question, 5 * question + 5)
+        alone = expand(scores[chains], logits[chains], finished[chains], beams=5, chains=5, min_prob=1e-4)
+        mine = slice(result.offsets[question], result.offsets[question + 1])
+        np.testing.assert_array_equal(alone.parents + 5 * question, result.parents[mine])
+        np.testing.assert_array_equal(alone.options, result.options[mine])
+        np.testing.assert_array_equal(alone.scores, result.scores[mine])
+
+
+def test_the_first_step_of_a_search():
+    result = expand([0.0], np.log([[0.1, 0.5, 0.1, 0.3]]), [False], beams=3, chains=5)
+    assert result.parents.tolist() == [0, 0, 0]
+    assert result.options.tolist() == [1, 3, 0]
+    np.testing.assert_allclose(result.scores, np.log([0.5, 0.3, 0.1]), atol=1e-15)
+    np.testing.assert_array_equal(result.steps, result.scores)
+    assert result.finished.tolist() == [False, False, True]
+    assert result.offsets.tolist() == [0, 3]
+
+
+def test_finished_chains_compete_and_their_logits_are_never_read():
+    logits = np.array([[np.nan, np.inf], [0.0, 0.0]])
+    result = expand([-0.5, 0.0], logits, [True, False], beams=2, chains=2)
+    assert result.parents.tolist() == [0, 1]
+    assert result.options.tolist() == [-1, 0]
+    assert result.scores.tolist() == [-0.5, -math.log(2)]
+    assert result.steps.tolist() == [0.0, -math.log(2)]
+    assert result.finished.tolist() == [True, True]
+    assert result.stuck.tolist() == [False, False]
+
+
+def test_a_chain_with_no_possible_option_is_carried_over_and_flagged():
+    result = expand([-1.0, -2.0], [[-np.inf, -np.inf], [0.0, -np.inf]], [False, False], beams=2, chains=4)
+    assert result.options.tolist() == [-1, 0]
+    assert result.scores.tolist() == [-1.0, -2.0]
+    assert result.finished.tolist() == [False, True]
+    assert result.stuck.tolist() == [True, False]
+    none = expand([-1.0], np.zeros((1, 0)), [False], beams=2, chains=4)
+    assert none.stuck.tolist() == [True]
+    dropped = expand([-1.0], [[0.0, 0.0]], [False], beams=2, chains=4, min_prob=0.6)
+    assert (dropped.options.tolist(), dropped.stuck.tolist()) == ([-1], [True])
+
+
+def test_ties_fall_to_the_lower_parent_then_the_lower_option():
+    result = expand([0.0, 0.0], np.zeros((2, 4)), [False, False], beams=3, chains=5, terminate=None)
+    assert result.parents.tolist() == [0, 0, 0, 1, 1]
+    assert result.options.tolist() == [0, 1, 2, 0, 1]
+    assert not result.finished.any()
+
+
+def test_length_normalisation_ranks_but_does_not_change_scores():
+    arguments = ([-1.0, -1.2], [[0.0], [0.0]], [True, True])
+    assert expand(*arguments, beams=1, chains=2).parents.tolist() == [0, 1]
+    result = expand(*arguments, beams=1, chains=2, lengths=[1, 2], length_penalty=1.0)
+    assert result.parents.tolist() == [1, 0]
+    assert result.scores.tolist() == [-1.2, -1.0]
+
+
+def test_probability_is_kept_over_steps_until_every_chain_has_ended():
+    rng = np.random.default_rng(2)
+    scores, finished, offsets = np.zeros(3), np.zeros(3, dtype=bool), np.arange(4)
+    for _ in range(6):
+        logits = rng.standard_normal((len(scores), 3))
+        step = expand(
+            scores, logits, finished, beams=3, chains=10_000, question_offsets=offsets, terminate=0, threads=2
+        )
+        # Nothing was pruned, so each question's probabilities still add up to one.
+        for question in range(3):
+            assert math.isclose(
+                math.fsum(np.exp(step.scores[step.offsets[question] : step.offsets[question + 1]])), 1.0
+            )
+        np.testing.assert_allclose(scores[step.parents] + step.steps, step.scores, atol=1e-14)
+        scores, finished, offsets = step.scores, step.finished, step.offsets
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64, np.int8, ">f4", ">f8"])
+def test_every_type_and_layout_gives_the_same_step(dtype):
+    rng = np.random.default_rng(3)
+    logits = rng.integers(-5, 5, (6, 9))
+    scores = -rng.random(6)
+    finished = np.array([False, True] * 3)
+    expected = expand(scores, logits.astype(np.float64), finished, beams=4, chains=9)
+    typed = logits.astype(dtype)
+    readonly = typed.copy()
+    readonly.flags.writeable = False
+    wide = np.zeros((12, 18), dtype)
+    wide[::2, ::2] = typed
+    two = np.repeat(scores, 2)[::2]
+    for layout in (typed, np.asfortranarray(typed), readonly, wide[::2, ::2], typed[::-1].copy()[::-1], typed.tolist()):
+        result = expand(two, layout, finished.tolist(), beams=4, chains=9)
+        for left, right in zip(result, expected, strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_no_questions_and_no_chains():
+    result = expand([], np.zeros((0, 5)), [], beams=1, chains=1, question_offsets=[0, 0, 0])
+    assert result.parents.shape == (0,)
+    assert result.offsets.tolist() == [0, 0, 0]
+    assert expand([], [], [], beams=1, chains=1, option_offsets=[0], question_offsets=[0]).offsets.tolist() == [0]
+
+
+def test_bad_input_is_refused_with_the_numbers():
+    scores, logits, live = [0.0, 0.0], [[0.0, 1.0], [2.0, 3.0]], [False, False]
+    nan, inf = math.nan, math.inf
+    cases = [
+        (ValueError, "beams is 0", (scores, logits, live), {"beams": 0}),
+        (ValueError, "chains is -3", (scores, logits, live), {"chains": -3}),
+        (ValueError, r"min_prob is 1\.5", (scores, logits, live), {"min_prob": 1.5}),
+        (ValueError, "min_prob is nan", (scores, logits, live), {"min_prob": nan}),
+        (ValueError, "terminate is -1", (scores, logits, live), {"terminate": -1}),
+        (ValueError, "length_penalty is -1", (scores, logits, live), {"length_penalty": -1.0}),
+        (ValueError, "lengths has 0 values, but there are 2", (scores, logits, live), {"length_penalty": 1.0}),
+        (ValueError, r"lengths\[1\] is -1", (scores, logits, live), {"lengths": [1, -1]}),
+        (ValueError, r"chain_scores\[1\] is NaN", ([0.0, nan], logits, live), {}),
+        (ValueError, r"chain_scores\[0\] is infinite", ([inf, 0.0], logits, live), {}),
+        (ValueError, "chain 1, option 0, is NaN", (scores, [[0.0], [nan]], live), {}),
+        (ValueError, "chain 0, option 1, is infinite", (scores, [[0.0, inf], [0.0, 0.0]], live), {}),
+        (ValueError, "option_logits has 3 rows, but there are 2", (scores, np.zeros((3, 2)), live), {}),
+        (ValueError, "1 dimensions; it must have 2", (scores, [0.0, 1.0], live), {}),
+        (ValueError, "2 dimensions; it must have 1", (scores, logits, live), {"option_offsets": [0, 1, 2]}),
+        (ValueError, "finished has 1 values, but there are 2", (scores, logits, [False]), {}),
+        (TypeError, "it must hold booleans", (scores, logits, [0, 1]), {}),
+        (TypeError, "real numbers", (["a", "b"], logits, live), {}),
+        (
+            ValueError,
+            "question_offsets ends at 1, but there are 2",
+            (scores, logits, live),
+            {"question_offsets": [0, 1]},
+        ),
+        (ValueError, "goes back at 2", (scores, logits, live), {"question_offsets": [0, 2, 1]}),
+        (ValueError, "option_offsets has 2 values", (scores, [0.0], live), {"option_offsets": [0, 1]}),
+        (ValueError, "option_offsets ends at 9", (scores, [0.0], live), {"option_offsets": [0, 1, 9]}),
+        (ValueError, "option_offsets is empty", (scores, [0.0], live), {"option_offsets": []}),
+        (ValueError, "threads is 0", (scores, logits, live), {"threads": 0}),
+    ]
+    for error, message, arguments, options in cases:
+        with pytest.raises(error, match=message):
+            expand(*arguments, **{"beams": 1, "chains": 1, **options})
