@@ -317,6 +317,8 @@ class TestFiles:
         assert error_of(write(tmp_path / "a.txt", b"\xef\xbb\xbfok\nfine\n\xff")).line == 3
 
     def test_missing_files_are_told_at_the_call(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        assert "is a pipe" in str(error_of(tmp_path / "pipe"))
         for path in (tmp_path / "no.jsonl", tmp_path / "bad\0name"):
             with pytest.raises(DataError, match="check the path"):
                 read_documents(path)
@@ -401,6 +403,8 @@ y = "*z*"
             "---\nauthor: x\n---\ntext\n## Head\nmore": "Head",
             "---\ntext that is no front matter": "a name",
             "text only": "a name",
+            "---\nprose between two rulers\n---\nmore": "prose between two rulers",
+            "---\ntitle:   Spaced  \r\n---\nmore": "Spaced",
         }
         for source, title in cases.items():
             assert read(write(tmp_path / "a_name.md", source))[0].title == title

@@ -15,7 +15,8 @@ from markdown_it.token import Token
 from pytrace.documents.sentences import clean_text
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(.*?)^(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_FRONT_TITLE = re.compile(r"^title[ \t]*[:=][ \t]*(.+?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
+_FRONT_FIELD = re.compile(r"^[\w\"'-]+[ \t]*[:=]", re.MULTILINE)
+_FRONT_TITLE = re.compile(r"^title[ \t]*[:=](.*)$", re.MULTILINE | re.IGNORECASE)
 _FOOTNOTE_TEXT = re.compile(r"^\[\^[^\]\s]{1,80}\]:\s*")
 _FOOTNOTE_MARK = re.compile(r"\[\^[^\]\s]{1,80}\]")
 _TAG_NAME = re.compile(r"<(!--|[!?]|/?[A-Za-z][A-Za-z0-9-]{0,40})")
@@ -61,10 +62,10 @@ def read_markdown(source: str) -> MarkdownText:
     """
     title = ""
     front = _FRONT_MATTER.match(source)
-    if front:
+    if front and _FRONT_FIELD.search(front[2]):  # two rulers with prose between them are no front matter
         source = source[front.end() :]
         named = _FRONT_TITLE.search(front[2])
-        title = clean_text(named[1].strip("\"'")) if named else ""
+        title = clean_text(clean_text(named[1]).strip("\"'")) if named else ""
     blocks: list[Block] = []
     tokens = _parser().parse(source)
     position = 0

@@ -62,6 +62,8 @@ def split_document(document: Document, max_tokens: int, count_tokens: Callable[[
     if max_tokens < 1:
         message = f"max_tokens is {max_tokens}; a part needs room for at least 1 token"
         raise InputError(message)
+    if count_tokens(document.text) <= max_tokens:
+        return [DocumentPart(document, tuple(range(len(document.sentences))))]
     pieces = [
         (index, piece, len(cut) > 1)
         for index, sentence in enumerate(document.sentences)
@@ -74,8 +76,6 @@ def split_document(document: Document, max_tokens: int, count_tokens: Callable[[
         size = _fitting(pieces, at, max_tokens, count_tokens)
         groups.append(pieces[at : at + size])
         at += size
-    if len(groups) <= 1 and not any(cut for _, _, cut in pieces):
-        return [DocumentPart(document, tuple(range(len(document.sentences))))]
     return [
         DocumentPart(
             Document(f"{document.id}#{number}", document.title, tuple(text for _, text, _ in group), document.source),

@@ -147,9 +147,12 @@ def _read(roots: list[Path], language: str, report: ReadReport) -> Iterator[Docu
 
 
 def _files(root: Path, report: ReadReport) -> Iterator[Path]:
-    if not root.is_dir():
+    if root.is_file():
         yield root
         return
+    if not root.is_dir():
+        message = "is a pipe or a device, and a file is read twice; save it as a file first"
+        raise DataError(message, path=root)
     for path in walk(root):
         try:
             regular = stat.S_ISREG(path.stat().st_mode)
