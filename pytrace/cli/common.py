@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pytrace.errors import PytraceError
 
@@ -156,7 +157,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in cells:
-            table.add_row(*(cell.replace("[", "\\[") for cell in row))
+            table.add_row(*(Text(cell) for cell in row))
         console.print(table)
         return
     widths = [max(len(row[index]) for row in [list(columns), *cells]) for index in range(len(columns))]

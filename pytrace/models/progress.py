@@ -49,8 +49,8 @@ class ConsoleProgress(PullProgress):
 
 
 @contextmanager
-def watching(directory: Path, report: Callable[[int], None], *, every: float = 0.2) -> Iterator[None]:
-    """Report the bytes below a directory while the body fills it.
+def watching(place: Path, report: Callable[[int], None], *, every: float = 0.2) -> Iterator[None]:
+    """Report the bytes in a file, or below a directory, while the body fills it.
 
     pip and the hub's client each have progress displays of their own, in other styles and not in every version;
     what they write to disk is the same in all.
@@ -59,7 +59,7 @@ def watching(directory: Path, report: Callable[[int], None], *, every: float = 0
 
     def poll() -> None:
         while not finished.wait(every):
-            report(_bytes_below(directory))
+            report(_bytes_in(place))
 
     thread = threading.Thread(target=poll, daemon=True, name="pytrace-pull-progress")
     thread.start()
@@ -70,9 +70,9 @@ def watching(directory: Path, report: Callable[[int], None], *, every: float = 0
         thread.join()
 
 
-def _bytes_below(directory: Path) -> int:
+def _bytes_in(place: Path) -> int:
     total = 0
-    for path in directory.rglob("*"):
+    for path in (place, *place.rglob("*")) if place.is_dir() else (place,):
         try:
             # Allocated, not apparent size: a downloader may make a sparse file of the full length first.
             total += path.stat().st_blocks * 512

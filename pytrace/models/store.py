@@ -92,9 +92,11 @@ def _pull_file(model: Model, file: ModelFile, place: Path, progress: PullProgres
     bring = _from_hub if _is_one_hub_file(file) else _joined
     try:
         _accept(file, place, label, bring(file, place, partial, label, progress))
-    except (ModelFileError, OSError):
-        # A wrong hash must not be taken for a good start, and a full disk wants its room back.
-        partial.unlink(missing_ok=True)
+    except BaseException as error:
+        # A wrong hash must not be taken for a good start, and a full disk wants its room back; of anything else, whole
+        # chunks are kept for the next pull.
+        if isinstance(error, ModelFileError | OSError) or (partial.exists() and partial.stat().st_size == 0):
+            partial.unlink(missing_ok=True)
         raise
     partial.replace(target)
     _sync(target.parent)
@@ -105,12 +107,10 @@ def _is_one_hub_file(file: ModelFile) -> bool:
 
 
 def _from_hub(file: ModelFile, place: Path, partial: Path, label: str, progress: PullProgress) -> _Pin:
-    """Have the hub's client fetch a whole file and move it to `partial`: large ones are not copied once more."""
-    workspace = place / ".hub"  # not swept away by the next pull: the client resumes what it finds here
-    workspace.mkdir(exist_ok=True)
+    """Fetch a whole file from the hub straight into `partial`, so that a large one is neither stored nor begun twice."""
+    del place
     with progress.file(label, file.size) as report:
-        sources.hub_file(sources.parse(file.sources[0].uri), workspace, report).replace(partial)
-    shutil.rmtree(workspace, ignore_errors=True)
+        sources.hub_file(sources.parse(file.sources[0].uri), partial, report)
     with partial.open("rb") as stream:
         os.fsync(stream.fileno())
         return _pin(stream)
