@@ -30,7 +30,7 @@ def read_steps(path: Path, encoder: Encoder) -> tuple[list[Step], list[int]]:
         row = json.loads(line)
         chain = tuple(parse(text) for text in row["triples"])
         triples = [parse(text.split(". ", 1)[1]) for text in row["candidate_triples"][1:]]
-        query = " ".join([*(triple.text for triple in chain), row["question"]])
+        query = " ".join([row["question"], *(triple.text for triple in chain)])
         scores = encoder.encode([t.text for t in triples], kind="passage") @ encoder.encode([query], kind="query")[0]
         candidates = tuple(
             Candidate(triple, i, float(score)) for i, (triple, score) in enumerate(zip(triples, scores, strict=True))
@@ -41,7 +41,8 @@ def read_steps(path: Path, encoder: Encoder) -> tuple[list[Step], list[int]]:
 
 
 def parse(text: str) -> Triple:
-    head, relation, tail = text.strip("<>").split("; ", 2)
+    head, _, rest = text.strip("<>").partition("; ")
+    relation, _, tail = rest.partition("; ")
     return Triple(head, relation, tail)
 
 

@@ -1,7 +1,7 @@
 """A question and its chain become ranked candidates: TRACE's triple ranker.
 
-Source: TRACE, section 3.3, equation 4: the question and the triples chosen so far are one query, and inner products with
-the encoded triples rank them.
+Source: TRACE, section 3.3, equation 4: the question and the triples chosen so far, in that order, are one query, and inner
+products with the encoded triples rank them.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Ranker:
         if not chains:
             return []
         queries = [
-            " ".join([*(index.triple(question, position).text for position in chain), questions[question]])
+            " ".join([questions[question], *(index.triple(question, position).text for position in chain)])
             for question, chain in zip(which, chains, strict=True)
         ]
         excluded = [

@@ -244,6 +244,7 @@ def build_graph(
     *,
     batch: int = 16,
     done: Callable[[Extraction], object] | None = None,
+    retry: bool = False,
 ) -> int:
     """Extract the documents that a graph does not have yet, and store each as soon as its batch is done.
 
@@ -259,6 +260,8 @@ def build_graph(
         Documents handed to the extractor at once.
     done
         Called after each document is stored, for progress.
+    retry
+        Extract again what failed before.
 
     Returns
     -------
@@ -267,7 +270,7 @@ def build_graph(
     """
     count = 0
     for group in _batched(documents, batch):
-        for extraction in extractor.extract(graph.missing(group)):
+        for extraction in extractor.extract(graph.missing(group, failed=retry)):
             graph.add(extraction.document, extraction.triples, extraction.statistics)
             count += 1
             if done is not None:

@@ -21,11 +21,15 @@ class _Command(NamedTuple):
     name: str
     module: str
     summary: str
+    function: str = ""
 
 
 # A command's module is imported when the command is run (or its own help asked for), so that `pytrace --help` is quick
-# and a broken optional package cannot take unrelated commands with it. Each module has a click command of that name.
+# and a broken optional package cannot take unrelated commands with it. Each module has a click command of that name, or
+# of the name given last.
 COMMANDS = (
+    _Command("ask", "pytrace.cli.ask", "Answer a question from documents, with the chains and sentences it rests on."),
+    _Command("eval", "pytrace.cli.evaluate", "Ask methods the questions of a data set, and report scores and costs.", "evaluate"),
     _Command("models", "pytrace.cli.models", "List, fetch and check the models that are known by name."),
     _Command("doctor", "pytrace.cli.doctor", "Say what this installation has, what it lacks and what to do about it."),
 )
@@ -40,7 +44,7 @@ class _LazyGroup(click.Group):
         del ctx
         for command in COMMANDS:
             if command.name == cmd_name:
-                found = getattr(importlib.import_module(command.module), cmd_name.replace("-", "_"))
+                found = getattr(importlib.import_module(command.module), command.function or cmd_name)
                 assert isinstance(found, click.Command)
                 return found
         return None

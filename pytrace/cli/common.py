@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -14,7 +16,9 @@ import click
 import msgspec
 import numpy as np
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 from rich.text import Text
 
 from pytrace.errors import PytraceError
@@ -23,6 +27,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 FAILED = 1
 WRONG_INPUT = 2
+
+# Seconds between two lines of progress where there is no terminal to draw on.
+PLAIN_INTERVAL = 10.0
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
@@ -146,6 +153,44 @@ def messages() -> Console:
 def print_text(text: str = "") -> None:
     """Print a line of text as it is on stdout."""
     click.echo(text)
+
+
+def print_styled(text: str, style: str) -> None:
+    """Print a line in a style on a terminal, and as it is in a pipe."""
+    console = output()
+    if console.is_terminal:
+        console.print(Text(text, style=style))
+    else:
+        click.echo(text)
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """Show on stderr how far a piece of work is: a bar with rate and time left on a terminal, now and then a line else.
+
+    Yields what to call after each item. Nothing is shown for work that does not begin.
+    """
+    console = messages()
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(what, total=total, visible=False)
+            yield lambda: bar.update(task, advance=1, visible=True)
+        return
+    started = shown = time.monotonic()
+    done = 0
+
+    def advance() -> None:
+        nonlocal done, shown
+        done += 1
+        now = time.monotonic()
+        if now - shown >= PLAIN_INTERVAL:
+            shown = now
+            rate = done / (now - started)
+            left = f", about {(total - done) / rate:.0f} s left" if total else ""
+            click.echo(f"pytrace: {what}: {done}{f' of {total}' if total else ''}, {rate:.2f} a second{left}", err=True)
+
+    yield advance
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pytrace.errors import LogitsUnavailableError
+from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt
+from pytrace.records import Usage
 
 _WORD = re.compile(r"\w+")
 
@@ -69,3 +73,151 @@ class HashEncoder:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         np.divide(vectors, lengths, out=vectors, where=lengths > 0)
         return vectors
+
+
+class ScriptedModel:
+    """A language model that says what it is told to: answers in a row, or whatever a function makes of a prompt.
+
+    Scores are made of the words that a text shares with the end of its prompt, so that a candidate about the question is
+    likelier than one about something else, and the same on every machine.
+
+    Parameters
+    ----------
+    answers
+        Texts to write, one a prompt, again from the first when they are used up; or a function from a prompt's text.
+    context_tokens
+        The longest sequence in tokens; a word counts as one.
+    gives_logits
+        False makes the two scoring verbs raise, as a back end without log-probabilities does.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> model = ScriptedModel(lambda prompt: "yes" if "snow" in prompt else "no")
+    >>> [row[0].text for row in model.generate(["Is there snow?", "Is there sun?"], max_tokens=4)]
+    ['yes', 'no']
+    """
+
+    def __init__(
+        self,
+        answers: Sequence[str] | Callable[[str], str] = ("",),
+        *,
+        context_tokens: int = 100_000,
+        gives_logits: bool = True,
+    ) -> None:
+        self._answers = answers
+        self._context_tokens = context_tokens
+        self._gives_logits = gives_logits
+        self._usage = Usage()
+        self._next = 0
+        self.prompts: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """What to call it in reports."""
+        return "scripted"
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for all scripted models."""
+        return "scripted-1"
+
+    @property
+    def context_tokens(self) -> int:
+        """The longest sequence in words."""
+        return self._context_tokens
+
+    @property
+    def gives_logits(self) -> bool:
+        """Whether the two scoring verbs work."""
+        return self._gives_logits
+
+    @property
+    def usage(self) -> Usage:
+        """What has been spent, in words."""
+        return self._usage
+
+    def count_tokens(self, text: str) -> int:
+        """Count the words."""
+        return len(text.split())
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt | str],
+        *,
+        max_tokens: int | Sequence[int],
+        stop: Sequence[str] = (),
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        n: int = 1,
+        seed: int = 0,
+        grammar: str | None = None,
+    ) -> list[list[Completion]]:
+        """Write the scripted answers, cut at a stop text or at `max_tokens` words."""
+        del temperature, top_p, seed, grammar
+        limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
+        return [
+            [self._complete(self._take(prompt), limit, stop) for _ in range(n)]
+            for prompt, limit in zip(prompts, limits, strict=True)
+        ]
+
+    def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
+        """Score labels by how many words of the question the line that begins with each of them shares."""
+        self._require_logits()
+        results = []
+        for prompt, labels in zip(prompts, options, strict=True):
+            text = self._take(prompt)
+            lines = {line.partition(". ")[0]: line.partition(". ")[2] for line in text.splitlines()}
+            question = [line for line in text.splitlines() if line.startswith("Question:")][-1:] or [text]
+            shared = np.array([_overlap(lines.get(label, ""), question[0]) for label in labels])
+            results.append(OptionScores(shared - np.logaddexp.reduce(shared), 0.0))
+        return results
+
+    def score_continuations(
+        self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
+    ) -> list[list[ContinuationScore]]:
+        """Score each word of a text: -1 if the last block of the prompt has it, -2 if not."""
+        self._require_logits()
+        results = []
+        for prompt, texts in zip(prompts, continuations, strict=True):
+            known = set(_WORD.findall(self._take(prompt).rpartition("\n\n")[2].lower()))
+            results.append(
+                [
+                    ContinuationScore(
+                        np.array([-1.0 if word in known else -2.0 for word in _WORD.findall(text.lower())], np.float64)
+                    )
+                    for text in texts
+                ]
+            )
+        return results
+
+    def _require_logits(self) -> None:
+        if not self._gives_logits:
+            message = "this scripted model gives no log-probabilities; make it with gives_logits=True"
+            raise LogitsUnavailableError(message)
+
+    def _take(self, prompt: Prompt | str) -> str:
+        text = prompt if isinstance(prompt, str) else prompt.plain()
+        words = self.count_tokens(text)
+        self.prompts.append(text)
+        self._usage += Usage(calls=1, prompt_tokens=words, evaluated_tokens=words)
+        return text
+
+    def _complete(self, prompt: str, limit: int, stop: Sequence[str]) -> Completion:
+        if callable(self._answers):
+            text = self._answers(prompt)
+        else:
+            text = self._answers[self._next % len(self._answers)]
+            self._next += 1
+        finish: Literal["end", "stop", "length"] = "end"
+        cuts = [at for one in stop if one and (at := text.find(one)) >= 0]
+        if cuts:
+            text, finish = text[: min(cuts)], "stop"
+        if self.count_tokens(text) > limit:
+            text, finish = " ".join(text.split()[:limit]), "length"
+        self._usage += Usage(generated_tokens=self.count_tokens(text))
+        return Completion(text, self.count_tokens(text), finish, 0.0)
+
+
+def _overlap(text: str, other: str) -> float:
+    return float(len(set(_WORD.findall(text.lower())) & set(_WORD.findall(other.lower()))))

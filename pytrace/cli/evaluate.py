@@ -1,0 +1,165 @@
+"""``pytrace eval``: ask methods the questions of a data set, and report scores and costs."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import pytrace
+from pytrace.cli import common
+from pytrace.cli.ask import make_method
+from pytrace.cli.loading import ModelOptions, model_options, settings_option
+from pytrace.errors import InputError
+from pytrace.methods.profiles import METHODS, trace_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytrace.evaluation.report import Report
+    from pytrace.records import Answer, Question
+
+
+@click.command("eval")
+@click.argument("methods", metavar="METHOD...", nargs=-1, required=True, type=click.Choice(METHODS))
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="Questions with documents and answers.")
+@click.option("--format", "data_format", default="auto", show_default=True, help="Of the data: hotpotqa, musique, …")
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many questions.")
+@click.option("--out", type=click.Path(path_type=Path), help="Keep every answer here as soon as it is there.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option("--kg", type=click.Path(path_type=Path), help="Use the triples of this graph; their cost is not counted.")
+@settings_option
+@model_options
+@common.json_option
+def evaluate(
+    *,
+    methods: tuple[str, ...],
+    data: Path,
+    data_format: str,
+    limit: int | None,
+    out: Path | None,
+    resume: bool,
+    kg: Path | None,
+    settings: tuple[str, ...],
+    models: ModelOptions,
+    as_json: bool,
+) -> None:
+    """Ask each METHOD the questions of a data set, and report scores and costs.
+
+    Reported are exact match and F1, precision, recall and error rate of the documents chosen against the supporting ones,
+    context tokens, prompts, tokens asked for and really evaluated, and seconds by stage. Each method extracts its own
+    triples, so that its cost is its own.
+    """
+    from pytrace.evaluation.datasets import QuestionReport, read_questions
+    from pytrace.evaluation.runner import RunStore
+    from pytrace.evaluation.runner import evaluate as run
+    from pytrace.graph import KnowledgeGraph
+
+    if resume and out is None:
+        message = "--resume needs --out, the directory of the run to go on with"
+        raise InputError(message)
+    told = QuestionReport()
+    questions = list(read_questions(data, format=data_format, limit=limit, report=told))  # type: ignore[arg-type]
+    for note in told.notes[:20]:
+        click.echo(f"pytrace: {note}", err=True)
+    chosen = list(dict.fromkeys(methods))
+    graph = KnowledgeGraph.open(kg, mode="read") if kg is not None else None
+    store = RunStore(":memory:")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        store = RunStore(out / "run.sqlite")
+    with store:
+        store.open_run(
+            _settings(data, chosen, settings, models, kg), resume=resume, notes={"data": str(data), "cpu": platform.machine()}
+        )
+        askers = {name: _asker(name, models, settings, graph) for name in chosen}
+        finished = sum(len(store.done(name) & {question.id for question in questions}) for name in chosen)
+        with common.progress("answering", len(chosen) * len(questions) - finished) as advance:
+            done: dict[str, int] = {}
+
+            def tell(state: Any) -> None:
+                before = done.get(state.method, state.resumed)
+                done[state.method] = state.done
+                for _ in range(state.done - before):
+                    advance()
+
+            report = run(askers, questions, store=store, progress=tell)
+    if as_json:
+        common.print_json(report)
+    else:
+        _print_report(report)
+
+
+def _asker(name: str, models: ModelOptions, settings: tuple[str, ...], graph: Any) -> Callable[[Question], Answer]:
+    method = make_method(name, models, settings, graph=graph)
+    return lambda question: method.answer([question.question], [question.documents])[0]
+
+
+def _settings(
+    data: Path, methods: list[str], overrides: tuple[str, ...], models: ModelOptions, kg: Path | None
+) -> dict[str, Any]:
+    """Return all that an answer depends on, for resuming and for the report."""
+    import msgspec
+
+    from pytrace.evaluation.runner import file_settings
+
+    return {
+        "data": file_settings(data),
+        "language model": models.model.fingerprint,
+        "encoder": models.encoder.fingerprint,
+        "context": models.model.context_tokens,
+        "triples": None if kg is None else str(kg),
+        "settings": {name: msgspec.to_builtins(trace_settings(name, models.llm, overrides)) for name in METHODS},
+        "versions": {
+            "pytrace": pytrace.__version__,
+            "llama-cpp-python": metadata.version("llama-cpp-python"),
+        },
+    }
+
+
+def _print_report(report: Report) -> None:
+    def percent(value: float | None) -> str:
+        return "-" if value is None else f"{100 * value:.1f}"
+
+    def whole(value: float | None) -> str:
+        return "-" if value is None else f"{value:,.0f}"
+
+    common.print_text(f"{report.questions} questions")
+    columns = (
+        "METHOD", "EM", "F1", "SUPPORT P", "SUPPORT R", "ERROR RATE", "CONTEXT", "PROMPTS",
+        "ASKED", "EVALUATED (MEDIAN)", "SHARE", "SECONDS", "FAILED",
+    )  # fmt: skip
+    common.print_table(
+        columns,
+        [
+            (
+                one.method,
+                percent(one.exact_match),
+                percent(one.f1),
+                percent(one.supporting_precision.value),
+                percent(one.supporting_recall.value),
+                percent(one.supporting_error_rate.value),
+                whole(one.context_tokens.mean),
+                whole(one.calls.mean),
+                whole(one.prompt_tokens.mean),
+                whole(one.evaluated_tokens.median),
+                "-" if one.evaluated_share is None else f"{one.evaluated_share:.2f}",
+                f"{one.seconds.total:.1f}",
+                str(one.failed),
+            )
+            for one in report.methods
+        ],
+    )
+    for one in report.methods:
+        stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in one.seconds_by_stage.items())
+        common.print_text(f"{one.method}: seconds by stage: {stages}")
+        for failure in one.failures:
+            common.print_text(f"{one.method}: {failure.question_id} failed: {failure.error}")
+    for pair in report.comparisons:
+        common.print_text(
+            f"{pair.first} - {pair.second}: EM {100 * pair.exact_match.difference:+.1f} "
+            f"(p {pair.exact_match.p_value:.3f}), F1 {100 * pair.f1.difference:+.1f} (p {pair.f1.p_value:.3f})"
+        )

@@ -1,0 +1,106 @@
+"""Options that several commands share, and the models and methods they load."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pytrace.errors import InputError
+
+if TYPE_CHECKING:
+    from pytrace.models.encoder import OnnxEncoder
+    from pytrace.models.llama_cpp import LlamaCppModel
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class ModelOptions:
+    """What the options of `model_options` say; models are loaded when they are first asked for."""
+
+    def __init__(
+        self, *, llm: str, encoder: str, device: str, gpu_layers: int | None, threads: int | None, context: int | None
+    ) -> None:
+        self.llm = llm
+        self.encoder_name = encoder
+        self._device = device
+        self._gpu_layers = gpu_layers
+        self._threads = threads
+        self._context = context
+
+    @functools.cached_property
+    def model(self) -> LlamaCppModel:
+        """The language model."""
+        from pytrace.models import registry
+        from pytrace.models.llama_cpp import LlamaCppModel
+
+        if self.llm.startswith(("http://", "https://")):
+            message = f"{self.llm}: this version runs models inside its own process; give a name or a .gguf file"
+            raise InputError(message)
+        layers = self._gpu_layers if self._gpu_layers is not None else -1 if self._device == "cuda" else 0
+        return LlamaCppModel(
+            registry.resolve(self.llm, "language-model"),
+            name=self.llm,
+            context=self._context,
+            threads=self._threads,
+            gpu_layers=layers,
+        )
+
+    @functools.cached_property
+    def encoder(self) -> OnnxEncoder:
+        """The encoder."""
+        from pytrace.models import registry
+        from pytrace.models.encoder import OnnxEncoder
+
+        return OnnxEncoder(
+            registry.resolve(self.encoder_name, "encoder"),
+            device="cuda" if self._device == "cuda" else "cpu",
+            threads=self._threads,
+        )
+
+
+def model_options(function: _F) -> _F:
+    """Give a command the options that choose models, passed to it as one `ModelOptions` named `models`."""
+
+    @click.option("--llm", default="tiny", show_default=True, metavar="NAME|FILE", help="Language model.")
+    @click.option("--encoder", default="tiny", show_default=True, metavar="NAME|DIR", help="Encoder.")
+    @click.option(
+        "--device",
+        type=click.Choice(["cpu", "cuda"]),
+        default="cpu",
+        show_default=True,
+        help="Where models run; fails if it is not there.",
+    )
+    @click.option("--gpu-layers", type=int, help="Layers of the language model on the GPU (-1: all).")
+    @click.option("--threads", type=click.IntRange(min=1), help="Threads of the models.")
+    @click.option("--context", type=click.IntRange(min=64), help="Longest prompt and answer together, in tokens.")
+    @functools.wraps(function)
+    def wrapped(
+        *args: Any,
+        llm: str,
+        encoder: str,
+        device: str,
+        gpu_layers: int | None,
+        threads: int | None,
+        context: int | None,
+        **kwargs: Any,
+    ) -> Any:
+        models = ModelOptions(
+            llm=llm, encoder=encoder, device=device, gpu_layers=gpu_layers, threads=threads, context=context
+        )
+        return function(*args, models=models, **kwargs)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def settings_option(function: _F) -> _F:
+    """Give a command the repeatable option ``--set NAME=VALUE``, passed to it as `settings`."""
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Change a setting of TRACE, for instance chains=3 or unit=sentence. May be repeated.",
+    )(function)
