@@ -30,7 +30,7 @@ def list_models(*, as_json: bool) -> None:
         common.print_json({"home": registry.home(), "models": found, "profiles": known.profiles})
         return
     common.print_table(
-        ("NAME", "ROLE", "PROFILES", "SIZE", "STATE", "HASH", "LICENSE", "DESCRIPTION"),
+        ("NAME", "ROLE", "PROFILES", "SIZE", "STATE", "HASH", "LICENSE"),
         [
             (
                 item.name,
@@ -40,7 +40,6 @@ def list_models(*, as_json: bool) -> None:
                 item.state,
                 "pinned" if item.pinned else "unpinned",
                 item.license,
-                item.description,
             )
             for item in found
         ],

@@ -241,7 +241,7 @@ BUILT_IN = Catalog(
             name="gemma3-270m",
             role="language-model",
             description="Gemma 3 270M, base, Q4_K_M",
-            license="Gemma terms of use",
+            license="Gemma terms",
             files=(
                 ModelFile(
                     path="gemma-3-270m-q4_k_m.gguf",
@@ -305,11 +305,13 @@ BUILT_IN = Catalog(
                     path="model.onnx",
                     sources=(Source(f"{_BGE_SMALL}#onnx/model.onnx"),),
                     sha256="828e1496d7fabb79cfa4dcd84fa38625c0d3d21da474a00f08db0f559940cf35",
+                    size=133_093_490,
                 ),
                 ModelFile(
                     path="tokenizer.json",
                     sources=(Source(f"{_BGE_SMALL}#tokenizer.json"),),
                     sha256="d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66",
+                    size=711_396,
                 ),
             ),
             settings=EncoderSettings(
@@ -358,7 +360,7 @@ BUILT_IN = Catalog(
             name="llama-3-8b",
             role="language-model",
             description="Meta-Llama-3-8B-Instruct, Q4_K_M",
-            license="Meta Llama 3 Community License",
+            license="Llama 3 Community",
             files=(
                 ModelFile(
                     path="Meta-Llama-3-8B-Instruct-Q4_K_M.gguf",
