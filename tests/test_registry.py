@@ -531,7 +531,7 @@ def test_a_file_the_hub_does_not_have_is_one_sentence(world: World, hub: Hub) ->
     [
         ("{", "not of the expected shape"),
         ('{"models": [{"name": "x"}]}', "not of the expected shape"),
-        ('{"modells": []}', "not of the expected shape"),
+        ('{"colours": []}', "not of the expected shape"),
         ('{"profiles": [{"name": "A B", "description": ""}]}', "'A B' is no model name"),
         (
             '{"profiles": [{"name": "p", "description": "", "encoder": "smollm2-135m"}]}',
