@@ -50,7 +50,7 @@ def test_version_and_help_work_and_help_names_every_command(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
 def test_every_registered_command_exists_and_explains_itself(command: cli._Command, tmp_path: Path) -> None:
-    assert isinstance(getattr(importlib.import_module(command.module), command.name), click.Command)
+    assert isinstance(getattr(importlib.import_module(command.module), command.function or command.name), click.Command)
     assert pytrace(command.name, "--help", home=tmp_path).returncode == 0
 
 
