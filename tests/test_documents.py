@@ -531,6 +531,10 @@ class TestParts:
         parts = split_document(Document("a", "A", ("x" * 25,)), 12, characters)
         assert [p.document.sentences for p in parts] == [("x" * 10,), ("x" * 10,), ("x" * 5,)]
 
+    def test_the_joined_text_decides_and_not_the_sum_of_its_sentences(self) -> None:
+        parts = split_document(Document("a", "A", ("One.", "Two.", "Three.")), 4, lambda text: len(text.split()) ** 2)
+        assert [p.document.sentences for p in parts] == [("One.", "Two."), ("Three.",)]
+
     def test_limits_without_room_are_refused(self) -> None:
         document = Document("a", "A", ("word",))
         with pytest.raises(InputError, match="at least 1 token"):

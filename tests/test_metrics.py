@@ -133,6 +133,9 @@ class TestBootstrap:
     def test_equal_methods_do_not_differ(self) -> None:
         assert paired_bootstrap([0.1] * 9, [0.1] * 9) == BootstrapTest(0.0, 0.0, 0.0, 1.0, 9)
 
+    def test_no_p_value_is_zero(self) -> None:
+        assert paired_bootstrap([1.0] * 50, [0.0] * 50, resamples=99) == BootstrapTest(1.0, 1.0, 1.0, 0.01, 50)
+
     def test_too_few_questions_are_undefined_and_never_nan(self) -> None:
         assert paired_bootstrap([], []) == BootstrapTest(None, None, None, None, 0)
         assert paired_bootstrap([1], [0]) == BootstrapTest(1.0, None, None, None, 1)
