@@ -5,4 +5,5 @@ PYBIND11_MODULE(_core, module) {
   pytrace::bindings::register_beam(module);
   pytrace::bindings::register_runtime(module);
   pytrace::bindings::register_topk(module);
+  pytrace::bindings::register_align(module);
 }

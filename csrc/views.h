@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <stdexcept>
 #include <string>
 
@@ -33,6 +34,13 @@ struct Matrix {
 };
 
 inline std::string to_text(int64_t value) { return std::to_string(value); }
+
+// A number as a person writes it: 0.5, 1e+200, nan.
+inline std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", value);
+  return text;
+}
 
 [[noreturn]] inline void fail(const std::string& message) { throw std::invalid_argument(message); }
 

@@ -1,5 +1,8 @@
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
 def num_threads() -> int: ...
 def set_num_threads(threads: int, /) -> None: ...
@@ -46,3 +49,45 @@ def expand(
     npt.NDArray[np.bool_],
     npt.NDArray[np.int64],
 ]: ...
+def alignment_score(
+    a: object,
+    b: object,
+    match: float,
+    mismatch: float,
+    gap: float,
+    gap_open: float,
+    matrix: NDArray[np.float64] | None,
+    function: int,
+    /,
+) -> float: ...
+def align_pair(
+    a: object,
+    b: object,
+    match: float,
+    mismatch: float,
+    gap: float,
+    gap_open: float,
+    matrix: NDArray[np.float64] | None,
+    function: int,
+    blank: object,
+    trace_bytes: int,
+    /,
+) -> tuple[float, list[Any], list[Any], int, NDArray[np.int64], NDArray[np.int64]]: ...
+def edit_distance(a: object, b: object, /) -> int: ...
+def intern_paths(paths: object, table: dict[Any, int], /) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
+def align_batch(
+    candidate_values: NDArray[np.int32],
+    candidate_offsets: NDArray[np.int64],
+    reference_values: NDArray[np.int32],
+    reference_offsets: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    match: float,
+    mismatch: float,
+    gap: float,
+    gap_open: float,
+    matrix: NDArray[np.float64] | None,
+    function: int,
+    threads: int,
+    want_steps: bool,
+    /,
+) -> tuple[Any, ...]: ...

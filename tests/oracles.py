@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 def pair_score(query: Sequence[float], item: Sequence[float], metric: str) -> float:
@@ -80,3 +80,58 @@ def expand(
         ranked.sort(key=lambda entry: entry[:3])
         results.append([entry[1:] for entry in ranked[:chains]])
     return results
+
+
+def all_alignments(n: int, m: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yield every global alignment of n symbols with m, as columns (i, j) where -1 is a blank."""
+    if n == 0 and m == 0:
+        yield ()
+        return
+    if n > 0 and m > 0:
+        for head in all_alignments(n - 1, m - 1):
+            yield (*head, (n - 1, m - 1))
+    if n > 0:
+        for head in all_alignments(n - 1, m):
+            yield (*head, (n - 1, -1))
+    if m > 0:
+        for head in all_alignments(n, m - 1):
+            yield (*head, (-1, m - 1))
+
+
+def score_columns(
+    columns: Iterable[tuple[int, int]], pair: Callable[[int, int], float], gap: float, gap_open: float
+) -> float:
+    """Score an alignment by its definition: pairs, and `gap_open + (length - 1) * gap` for each run of blanks."""
+    listed = list(columns)
+    kinds = ["left" if i < 0 else "up" if j < 0 else "pair" for i, j in listed]
+    total = 0.0
+    for at, ((i, j), kind) in enumerate(zip(listed, kinds, strict=True)):
+        if kind == "pair":
+            total += pair(i, j)
+        else:
+            total += gap if at > 0 and kinds[at - 1] == kind else gap_open
+    return total
+
+
+def best_alignment_score(n: int, m: int, pair: Callable[[int, int], float], gap: float, gap_open: float) -> float:
+    """Best score over whole runs: the last thing is a pair, a run of k symbols of a, or a run of k symbols of b."""
+    best = {(0, 0): 0.0}
+    for i, j in itertools.product(range(n + 1), range(m + 1)):
+        if i == 0 and j == 0:
+            continue
+        options = [best[i - k, j] + gap_open + (k - 1) * gap for k in range(1, i + 1)]
+        options += [best[i, j - k] + gap_open + (k - 1) * gap for k in range(1, j + 1)]
+        if i > 0 and j > 0:
+            options.append(best[i - 1, j - 1] + pair(i - 1, j - 1))
+        best[i, j] = max(options)
+    return best[n, m]
+
+
+def levenshtein(a: Sequence[object], b: Sequence[object]) -> int:
+    """Edit distance by the textbook table."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        above, row = row, [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (x != y)))
+    return row[-1]

@@ -1,0 +1,408 @@
+"""Global alignment of two sequences, or of many candidate paths with all of their reference paths in one call.
+
+Symbols are any hashable objects or integers; steps may also be compared by a matrix of scores (embedding similarity,
+for instance) or by a C function. Gaps are linear or affine. Everything runs in the compiled core without the GIL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from _ctypes import CFuncPtr
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pytrace import _core
+
+TRACE_BYTES = 64 * 2**20
+"""Bytes of scores that one traceback keeps; a larger table is read back by divide and conquer in linear memory."""
+
+
+@runtime_checkable
+class CompiledFunction(Protocol):
+    """A compiled function with a C address, as `numba.cfunc` makes."""
+
+    @property
+    def address(self) -> int:
+        """Address of a C function `double f(int32_t, int32_t)`."""
+        ...
+
+
+Symbols: TypeAlias = Sequence[Hashable] | NDArray[Any]
+Score: TypeAlias = ArrayLike | CompiledFunction | Any
+
+
+class Alignment(msgspec.Struct, frozen=True, eq=False):
+    """A global alignment: `a` and `b` with blanks put in, so that both have the same length.
+
+    `a_indices` and `b_indices` (int64) say which symbol stands in each column, -1 for a blank. `matches` counts the
+    columns of two equal symbols and `identity` is their share of all columns (1.0 for two empty sequences).
+    """
+
+    score: float
+    a: list[Any]
+    b: list[Any]
+    identity: float
+    matches: int
+    a_indices: NDArray[np.int64]
+    b_indices: NDArray[np.int64]
+
+
+class Ragged(NamedTuple):
+    """Many sequences in one array: sequence i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    values: NDArray[Any]
+    offsets: NDArray[np.int64]
+
+
+class BatchAlignment(msgspec.Struct, frozen=True, eq=False):
+    """The best alignment of every candidate; each array has one value a candidate.
+
+    `best` (int64) is the reference it scored best with, as an index into all references, -1 without any; `scores`
+    (float64, -inf without any), `matches` and `lengths` (int64: equal pairs, columns) describe that alignment.
+    If asked for, the columns of candidate i are `candidate_steps[offsets[i]:offsets[i + 1]]` beside the same slice of
+    `reference_steps`: positions within the candidate and within its best reference, -1 for a blank.
+    """
+
+    best: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    matches: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    candidate_steps: NDArray[np.int64] | None = None
+    reference_steps: NDArray[np.int64] | None = None
+    offsets: NDArray[np.int64] | None = None
+
+    @property
+    def identity(self) -> NDArray[np.float64]:
+        """Share of columns with equal symbols: 1.0 where two empty paths meet, 0.0 without references."""
+        empty = np.where(self.best < 0, 0.0, 1.0)
+        return np.divide(self.matches, self.lengths, out=empty, where=self.lengths > 0)
+
+
+def needleman_wunsch(
+    a: Symbols,
+    b: Symbols,
+    *,
+    match: float = 1.0,
+    mismatch: float = -1.0,
+    gap: float = -1.0,
+    gap_open: float | None = None,
+    score: Score | None = None,
+    blank: Any = None,
+    trace_bytes: int = TRACE_BYTES,
+) -> Alignment:
+    """Align two sequences globally, with the best total score.
+
+    Parameters
+    ----------
+    a, b
+        Sequences of hashable symbols (list, tuple, str, …) of length n and m, or integer arrays of shape [n] and [m],
+        which are copied. Two symbols are equal if they have the same hash and compare equal.
+    match, mismatch
+        What a column of two equal, or two different, symbols scores.
+    gap
+        What a blank scores.
+    gap_open
+        What the first blank of a run scores, if that is not `gap`: a run of L blanks scores
+        ``gap_open + (L - 1) * gap``. It may not be above `gap`.
+    score
+        Decides what pairs score in place of `match` and `mismatch`. Either an array [n, m], where ``score[i, j]`` is
+        for ``a[i]`` beside ``b[j]`` and -inf forbids the pair; or a C function of two int32 symbols that returns a
+        double (a `numba.cfunc`, or a ctypes function with ``argtypes`` and ``restype`` set), called without any Python
+        in the loop. It must be a pure function; its symbols must be 32-bit integers.
+    blank
+        What stands in `Alignment.a` and `Alignment.b` where a sequence has no symbol.
+    trace_bytes
+        Memory for the table of scores. A larger problem is solved in linear memory, at about twice the work, and gives
+        the very same alignment.
+
+    Returns
+    -------
+    Alignment
+        Where several alignments score the same, the one that a traceback from the end meets first, taking a pair
+        before a symbol of `a` beside a blank ("up"), and that before a symbol of `b` beside a blank ("left").
+
+    Raises
+    ------
+    ValueError
+        A parameter or a score is NaN, infinite or above 1e150 in size; `score` has another shape than [n, m];
+        `gap_open` is above `gap`.
+    TypeError
+        A symbol is not hashable, or is no 32-bit integer where a C function wants one.
+
+    Notes
+    -----
+    Time is O(n m). Whole-number parameters run on vectors of 16- or 32-bit integers and are exact; others in double.
+    S. Needleman and C. Wunsch, "A general method applicable to the search for similarities in the amino acid sequence
+    of two proteins", 1970; O. Gotoh, "An improved algorithm for matching biological sequences", 1982 (affine gaps);
+    D. Powell, L. Allison and T. Dix, "A versatile divide and conquer technique for optimal string alignment", 1999.
+
+    Examples
+    --------
+    >>> found = needleman_wunsch(["born in", "capital of"], ["born in", "part of", "capital of"])
+    >>> found.score, found.a, found.identity
+    (1.0, ['born in', None, 'capital of'], 0.6666666666666666)
+    """
+    opening = gap if gap_open is None else gap_open
+    matrix, function = (None, 0) if score is None else _score_arguments(score)
+    try:
+        total, aligned_a, aligned_b, matches, a_indices, b_indices = _core.align_pair(
+            a, b, match, mismatch, gap, opening, matrix, function, blank, trace_bytes
+        )
+    except TypeError as error:
+        raise _plain(error, match, mismatch, gap, opening) from None
+    identity = matches / len(aligned_a) if aligned_a else 1.0
+    return Alignment(total, aligned_a, aligned_b, identity, matches, a_indices, b_indices)
+
+
+def alignment_score(
+    a: Symbols,
+    b: Symbols,
+    *,
+    match: float = 1.0,
+    mismatch: float = -1.0,
+    gap: float = -1.0,
+    gap_open: float | None = None,
+    score: Score | None = None,
+) -> float:
+    """Return the score of the best global alignment alone, in memory linear in the lengths.
+
+    Parameters
+    ----------
+    a, b, match, mismatch, gap, gap_open, score
+        As in `needleman_wunsch`.
+
+    Returns
+    -------
+    float
+        What `needleman_wunsch` returns as `score`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `needleman_wunsch`.
+
+    Examples
+    --------
+    >>> alignment_score("abcd", "abd", gap=-2)
+    1.0
+    """
+    opening = gap if gap_open is None else gap_open
+    matrix, function = (None, 0) if score is None else _score_arguments(score)
+    try:
+        return _core.alignment_score(a, b, match, mismatch, gap, opening, matrix, function)
+    except TypeError as error:
+        raise _plain(error, match, mismatch, gap, opening) from None
+
+
+def edit_distance(a: Symbols, b: Symbols) -> int:
+    """Count the insertions, deletions and substitutions that turn one sequence into the other, at least.
+
+    Parameters
+    ----------
+    a, b
+        Sequences of hashable symbols, or integer arrays of one dimension.
+
+    Returns
+    -------
+    int
+        The Levenshtein distance, between 0 and the longer length.
+
+    Raises
+    ------
+    TypeError
+        A symbol is not hashable, or an argument is no sequence.
+
+    Notes
+    -----
+    G. Myers, "A fast bit-vector algorithm for approximate string matching based on dynamic programming", 1999, in
+    blocks of 64 rows (H. Hyyrö, 2003): O(n m / 64).
+
+    Examples
+    --------
+    >>> edit_distance("kitten", "sitting")
+    3
+    """
+    return _core.edit_distance(a, b)
+
+
+def align_batch(
+    candidates: Ragged | Sequence[Symbols],
+    references: Ragged | Sequence[Symbols],
+    groups: ArrayLike | None = None,
+    *,
+    match: float = 1.0,
+    mismatch: float = -1.0,
+    gap: float = -1.0,
+    gap_open: float | None = None,
+    score: Score | None = None,
+    steps: bool = False,
+    threads: int | None = None,
+) -> BatchAlignment:
+    """Align every candidate path with all of its reference paths and keep the best, in one call.
+
+    With ``match=0, mismatch=-1, gap=-1`` a score is minus the edit distance.
+
+    Parameters
+    ----------
+    candidates, references
+        Either `Ragged` integer arrays, or sequences of sequences of hashable symbols. Integers outside 32 bits are
+        renumbered (a copy); 32-bit contiguous values are used in place.
+    groups
+        int64 [n + 1] for n candidates: candidate i has the references ``groups[i]`` up to ``groups[i + 1]``. Left out,
+        there is one reference a candidate.
+    match, mismatch, gap, gap_open
+        As in `needleman_wunsch`.
+    score
+        Either an array where ``score[x, y]`` is for symbol x of a candidate beside symbol y of a reference (number
+        the steps from 0 and give their similarities), or a C function as in `needleman_wunsch`, which must be safe to
+        call from several threads. Both need integer symbols.
+    steps
+        Whether to return the columns of the best alignments too.
+    threads
+        Threads to use; by default `pytrace._core.num_threads()`. The result does not depend on it.
+
+    Returns
+    -------
+    BatchAlignment
+        Where references tie, the first is kept.
+
+    Raises
+    ------
+    ValueError
+        Offsets that do not start at 0, go back or end elsewhere than the values; groups that do not fit the
+        candidates; a symbol outside `score`; `threads` below 1; or as in `needleman_wunsch`.
+    TypeError
+        Values that are no integers; symbols that are not hashable.
+
+    Notes
+    -----
+    This is Algorithm 3 (fine-grained path evaluation) of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning
+    with Knowledge Graphs", appendix C.3, for a whole file of responses.
+
+    Examples
+    --------
+    >>> paths = [["born in", "capital of"], ["wrote"]]
+    >>> gold = [["born in", "part of", "capital of"], ["born in"], ["directed"]]
+    >>> found = align_batch(paths, gold, [0, 2, 3], match=0)
+    >>> found.best.tolist(), found.scores.tolist()
+    ([0, 2], [-1.0, -1.0])
+    """
+    opening = gap if gap_open is None else gap_open
+    matrix, function = (None, 0) if score is None else _score_arguments(score)
+    if threads is not None and threads < 1:
+        message = f"threads must be at least 1, not {threads}"
+        raise ValueError(message)
+    first, second = _as_ragged(candidates, references, keep_values=score is not None)
+    group_offsets = np.arange(len(first.offsets), dtype=np.int64) if groups is None else _offsets(groups, "groups")
+    if groups is None and len(second.offsets) != len(first.offsets):
+        message = (
+            f"there are {len(first.offsets) - 1} candidates and {len(second.offsets) - 1} references; "
+            "give groups to say which references each candidate has"
+        )
+        raise ValueError(message)
+    try:
+        found = _core.align_batch(
+            first.values, first.offsets, second.values, second.offsets, group_offsets,
+            match, mismatch, gap, opening, matrix, function, threads or 0, steps,
+        )  # fmt: skip
+    except TypeError as error:
+        raise _plain(error, match, mismatch, gap, opening) from None
+    return BatchAlignment(*found)
+
+
+def _score_arguments(score: Score) -> tuple[NDArray[np.float64] | None, int]:
+    """Tell a matrix from a C function and return (matrix, 0) or (None, address)."""
+    foreign = score if isinstance(score, CFuncPtr) else getattr(score, "ctypes", None)
+    if isinstance(foreign, CFuncPtr):
+        if foreign.restype is not ctypes.c_double or tuple(foreign.argtypes or ()) != (ctypes.c_int32,) * 2:
+            message = "a score function must take two int32 and return a double; set its argtypes and restype so"
+            raise TypeError(message)
+        address = ctypes.cast(foreign, ctypes.c_void_p).value or 0
+    elif isinstance(score, CompiledFunction):
+        address = score.address
+    elif callable(score):
+        message = (
+            "score must be a matrix or a compiled C function (numba.cfunc, ctypes), not a Python function; "
+            "compute a matrix with it first"
+        )
+        raise TypeError(message)
+    else:
+        matrix = np.asarray(score)
+        if matrix.dtype.kind not in "biuf":
+            message = f"score must be an array of numbers, not of {matrix.dtype}"
+            raise TypeError(message)
+        return np.ascontiguousarray(matrix, dtype=np.float64), 0
+    if not isinstance(address, int) or address <= 0:
+        message = f"the score function's address is {address!r}, which is no function"
+        raise ValueError(message)
+    return None, address
+
+
+def _as_ragged(
+    candidates: Ragged | Sequence[Symbols], references: Ragged | Sequence[Symbols], *, keep_values: bool
+) -> tuple[Ragged, Ragged]:
+    if isinstance(candidates, Ragged) != isinstance(references, Ragged):
+        message = "candidates and references must both be Ragged arrays, or neither"
+        raise TypeError(message)
+    if isinstance(candidates, Ragged) and isinstance(references, Ragged):
+        first, second = _integers(candidates.values, "candidates"), _integers(references.values, "references")
+        if not (_fits_int32(first) and _fits_int32(second)):
+            if keep_values:
+                message = "symbols that score reads must fit in 32 bits; number them from 0"
+                raise ValueError(message)
+            if first.dtype.kind != second.dtype.kind:  # NumPy would join int64 and uint64 as float64
+                first, second = first.astype(object), second.astype(object)
+            _, numbers = np.unique(np.concatenate([first, second]), return_inverse=True)
+            first, second = numbers[: len(first)], numbers[len(first) :]
+        return (
+            Ragged(np.ascontiguousarray(first, dtype=np.int32), _offsets(candidates.offsets, "candidates' offsets")),
+            Ragged(np.ascontiguousarray(second, dtype=np.int32), _offsets(references.offsets, "references' offsets")),
+        )
+    if keep_values:
+        message = "with score, candidates and references must be Ragged integer arrays"
+        raise TypeError(message)
+    table: dict[Hashable, int] = {}
+    return Ragged(*_core.intern_paths(candidates, table)), Ragged(*_core.intern_paths(references, table))
+
+
+def _integers(values: ArrayLike, name: str) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        message = f"{name}' values have {array.ndim} dimensions, not 1"
+        raise ValueError(message)
+    if array.size == 0:
+        return array.astype(np.int32)
+    if array.dtype.kind not in "iu":
+        message = f"{name}' values must be integers, not {array.dtype}; give lists of symbols to have them numbered"
+        raise TypeError(message)
+    return array
+
+
+def _fits_int32(values: NDArray[Any]) -> bool:
+    if values.dtype == np.int32 or values.size == 0:
+        return True
+    limits = np.iinfo(np.int32)
+    return bool(values.min() >= limits.min and values.max() <= limits.max)
+
+
+def _offsets(offsets: ArrayLike, name: str) -> NDArray[np.int64]:
+    array = np.asarray(offsets)
+    if array.ndim != 1:
+        message = f"{name} has {array.ndim} dimensions, not 1"
+        raise ValueError(message)
+    if array.dtype.kind not in "iu":
+        message = f"{name} must be integers, not {array.dtype}"
+        raise TypeError(message)
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _plain(error: TypeError, match: object, mismatch: object, gap: object, gap_open: object) -> TypeError:
+    """Name the parameter that is no number, which the binding's own message does not."""
+    for name, value in (("match", match), ("mismatch", mismatch), ("gap", gap), ("gap_open", gap_open)):
+        if not isinstance(value, float | int | np.number):
+            return TypeError(f"{name} must be a number, not {value!r}")
+    return error
