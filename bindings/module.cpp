@@ -6,4 +6,5 @@ PYBIND11_MODULE(_core, module) {
   pytrace::bindings::register_runtime(module);
   pytrace::bindings::register_topk(module);
   pytrace::bindings::register_align(module);
+  pytrace::bindings::register_cover(module);
 }

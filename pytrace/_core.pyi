@@ -91,3 +91,9 @@ def align_batch(
     want_steps: bool,
     /,
 ) -> tuple[Any, ...]: ...
+def covers(
+    problems: list[tuple[Any, Any, Any]], exact: bool, seconds: float, threads: int, /
+) -> list[tuple[tuple[int, ...], float, bool, float, tuple[Any, ...]]]: ...
+def scope_covers(
+    questions: list[tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]], recheck: bool, threads: int, /
+) -> list[tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...]]]: ...
