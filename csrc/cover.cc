@@ -158,6 +158,8 @@ class Search {
     }
     step_ = whole_ ? static_cast<double>(std::max<int64_t>(divisor, 1)) : 0.0;
     multipliers_.assign(static_cast<size_t>(features_), 0.0);
+    sizes_.resize(static_cast<size_t>(sets_));
+    owner_counts_.resize(static_cast<size_t>(features_));
     restricted_ = BitRows(sets_, features_);
     holders_ = BitRows(features_, sets_);
   }
@@ -266,6 +268,7 @@ class Search {
             only = w * 64 + __builtin_ctzll(holders[w]);
           }
         }
+        owner_counts_[static_cast<size_t>(f)] = found;
         if (found == 0) return covered = false;
         if (found == 1) {
           take(only, node, cost);
@@ -287,6 +290,12 @@ class Search {
   // `holders_`.
   bool drop_dominated_features(Level* node) {
     Word* const features = node->features.data();
+    each_bit(node->sets.data(), set_words_, [&](int64_t s) {
+      int size = 0;
+      for (int64_t w = 0; w < feature_words_; ++w) size += count_bits(members(s)[w] & features[w]);
+      sizes_[static_cast<size_t>(s)] = size;
+      return true;
+    });
     bool changed = false;
     each_bit(features, feature_words_, [&](int64_t f) {
       if (!has_bit(features, f)) return true;
@@ -295,11 +304,8 @@ class Search {
       int64_t smallest = -1;
       int least = std::numeric_limits<int>::max();
       each_bit(holders, set_words_, [&](int64_t s) {
-        int size = 0;
-        for (int64_t w = 0; w < feature_words_; ++w)
-          size += count_bits(members(s)[w] & features[w]);
-        if (size < least) {
-          least = size;
+        if (sizes_[static_cast<size_t>(s)] < least) {
+          least = sizes_[static_cast<size_t>(s)];
           smallest = s;
         }
         return least > 1;
@@ -319,7 +325,8 @@ class Search {
     return changed;
   }
 
-  // Set s is needless if another, no heavier, has all of its features that count.
+  // Set s is needless if another, no heavier, has all of its features that count. `owner_counts_`
+  // may be too high by the sets dropped since: they only choose where to look.
   bool drop_dominated_sets(Level* node) {
     Word* const features = node->features.data();
     Word* const sets = node->sets.data();
@@ -336,10 +343,8 @@ class Search {
       int64_t rarest = -1;
       int least = std::numeric_limits<int>::max();
       each_bit(restricted_[s], feature_words_, [&](int64_t f) {
-        int size = 0;
-        for (int64_t w = 0; w < set_words_; ++w) size += count_bits(owners_[f][w] & sets[w]);
-        if (size < least) {
-          least = size;
+        if (owner_counts_[static_cast<size_t>(f)] < least) {
+          least = owner_counts_[static_cast<size_t>(f)];
           rarest = f;
         }
         return least > 1;
@@ -562,7 +567,7 @@ class Search {
       if (expired() || depth >= kDeepest) return bound;
       compact(node);
       if (depth == 0 && round == 0) start_multipliers();
-      bound = std::max(bound, cost + relax(cost, depth == 0 ? 300 : round == 0 ? 24 : 12));
+      bound = std::max(bound, cost + relax(cost, patience(depth, round)));
       if (hopeless(bound)) return kInfinity;
       if (expired()) return bound;
       if (!fix_by_reduced_cost(cost, &node) || round >= 3) break;
@@ -587,6 +592,15 @@ class Search {
       clear_bit(node.sets.data(), s);
     }
     return kInfinity;
+  }
+
+  // Subgradient steps that pay. In a small problem a step costs as much as a few nodes save; in a
+  // larger one a good start at the root is what the whole tree lives on, and below it the
+  // multipliers need little more.
+  int patience(int depth, int round) const {
+    const bool root = depth == 0 && round == 0;
+    if (compact_.rows.size() < 200) return root ? 10 : 6;
+    return root ? 300 : depth == 0 ? 100 : round == 0 ? 24 : 12;
   }
 
   // The feature that fewest sets have, and these sets by reduced cost.
@@ -678,6 +692,8 @@ class Search {
   int64_t nodes_ = 0;
 
   // Scratch, valid within one visit.
+  std::vector<int> sizes_;         // of the sets, in features still to cover
+  std::vector<int> owner_counts_;  // of the features, in sets still to choose from
   BitRows restricted_;
   BitRows holders_;
   Compact compact_;
@@ -729,10 +745,25 @@ CoverResult greedy_cover(const CoverProblem& problem) {
     const double weight = problem.weights != nullptr ? problem.weights[s] : 1.0;
     return fresh > 0 ? weight / fresh : kInfinity;
   };
-  for (int64_t s = 0; s < problem.sets; ++s) {
-    if (const double now = price(s); now < kInfinity) offers.emplace_back(now, s);
+  const auto take = [&](int64_t s) {
+    result.sets.push_back(s);
+    result.weight += problem.weights != nullptr ? problem.weights[s] : 1.0;
+    for (int64_t w = 0; w < words; ++w) {
+      rest[static_cast<size_t>(w)] &= ~problem.members[s * words + w];
+    }
+  };
+  constexpr int64_t kFew = 64;  // a heap pays later
+  while (problem.sets <= kFew && !empty(rest.data(), words)) {
+    Offer best{kInfinity, 0};
+    for (int64_t s = 0; s < problem.sets; ++s) best = std::min(best, Offer{price(s), s});
+    take(best.second);
   }
-  std::make_heap(offers.begin(), offers.end(), std::greater<>());
+  if (!empty(rest.data(), words)) {
+    for (int64_t s = 0; s < problem.sets; ++s) {
+      if (const double now = price(s); now < kInfinity) offers.emplace_back(now, s);
+    }
+    std::make_heap(offers.begin(), offers.end(), std::greater<>());
+  }
   while (!empty(rest.data(), words)) {
     std::pop_heap(offers.begin(), offers.end(), std::greater<>());
     const Offer offer = offers.back();
@@ -744,11 +775,7 @@ CoverResult greedy_cover(const CoverProblem& problem) {
       std::push_heap(offers.begin(), offers.end(), std::greater<>());
       continue;
     }
-    result.sets.push_back(s);
-    result.weight += problem.weights != nullptr ? problem.weights[s] : 1.0;
-    for (int64_t w = 0; w < words; ++w) {
-      rest[static_cast<size_t>(w)] &= ~problem.members[s * words + w];
-    }
+    take(s);
   }
   double harmonic = 0.0;
   for (int k = 1; k <= largest; ++k) harmonic += 1.0 / k;

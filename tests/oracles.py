@@ -135,3 +135,45 @@ def levenshtein(a: Sequence[object], b: Sequence[object]) -> int:
         for j, y in enumerate(b, 1):
             row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (x != y)))
     return row[-1]
+
+
+def least_cover(sets: Sequence[frozenset[int]], weights: Sequence[float]) -> float:
+    """Weight of the lightest cover of all features, by trying every choice of sets."""
+    everything = frozenset().union(*sets)
+    return min(
+        (
+            sum(weights[s] for s in choice)
+            for size in range(len(sets) + 1)
+            for choice in itertools.combinations(range(len(sets)), size)
+            if frozenset().union(*(sets[s] for s in choice)) == everything
+        ),
+        default=0.0,
+    )
+
+
+def greedy_choice(sets: Sequence[frozenset[int]], weights: Sequence[float]) -> list[int]:
+    """Chvátal's greedy cover, in the order taken."""
+    rest = set().union(*sets)
+    taken: list[int] = []
+    while rest:
+        prices = [(weights[s] / len(sets[s] & rest), s) for s in range(len(sets)) if sets[s] & rest]
+        taken.append(min(prices)[1])
+        rest -= sets[taken[-1]]
+    return taken
+
+
+def three_phases(
+    intent: Sequence[bool], relations: Sequence[Sequence[bool]], nodes: Sequence[Sequence[bool]]
+) -> list[int]:
+    """Algorithm 1 of the Chain of Evidence paper, line by line."""
+    chosen = [i for i, has in enumerate(intent) if has]
+    for judged in (relations, nodes):
+        width = len(judged[0]) if len(judged) else 0
+        uncovered = [f for f in range(width) if not any(judged[i][f] for i in chosen)]
+        for feature in uncovered:
+            for i in range(len(intent)):
+                if judged[i][feature]:
+                    if i not in chosen:
+                        chosen.append(i)
+                    break
+    return chosen

@@ -82,7 +82,7 @@ def greedy_cover(
 
     Examples
     --------
-    >>> greedy_cover([{"a", "b"}, {"b", "c"}, {"c"}], "abcd").uncovered
+    >>> greedy_cover([{"a", "b"}, {"b", "c"}, {"c"}], ["a", "b", "c", "d"]).uncovered
     ('d',)
     """
     return _covers([(sets, universe)], [weights], exact=False, time_limit=None, threads=1)[0]
