@@ -256,7 +256,7 @@ def test_the_gil_is_released_while_a_search_runs():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs an interval timer to send the signal")
 def test_a_signal_interrupts_a_search_without_limit():
-    class Struck(Exception):  # noqa: N818
+    class Struck(Exception):
         pass
 
     def strike(_number: int, _frame: object) -> None:

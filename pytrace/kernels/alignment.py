@@ -187,8 +187,8 @@ def alignment_score(
 
     Examples
     --------
-    >>> alignment_score("abcd", "abd", gap=-2)
-    1.0
+    >>> alignment_score("paths", "path", gap=-2)
+    2.0
     """
     opening = gap if gap_open is None else gap_open
     matrix, function = (None, 0) if score is None else _score_arguments(score)

@@ -311,8 +311,7 @@ def _covers(
         raise ValueError(message)
     each = _each_weights(problems, weights)
     packed = [
-        (_sets(sets, universe), universe, weight)
-        for (sets, universe), weight in zip(problems, each, strict=True)
+        (_sets(sets, universe), universe, weight) for (sets, universe), weight in zip(problems, each, strict=True)
     ]
     seconds = -1.0 if time_limit is None else float(time_limit)
     return [Cover(*found) for found in _core.covers(packed, exact, seconds, _threads(threads))]
