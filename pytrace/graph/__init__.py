@@ -4,11 +4,13 @@
 done once, survives a kill, and follows the corpus when documents are added, edited or deleted.
 """
 
+from pytrace.graph.reader import GraphReader
 from pytrace.graph.records import ExtractionStatistics, GraphStatistics, Recipe, SyncReport, describe_triples
 from pytrace.graph.store import KnowledgeGraph
 
 __all__ = [
     "ExtractionStatistics",
+    "GraphReader",
     "GraphStatistics",
     "KnowledgeGraph",
     "Recipe",
