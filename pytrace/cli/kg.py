@@ -247,8 +247,6 @@ def edit(*, directory: Path, document_id: str, file: Path, as_json: bool) -> Non
 
 def _grounded(graph: GraphReader, document: Document, triples: list[Triple]) -> list[Triple]:
     """Give triples without a sentence the one they had before, or the best match."""
-    from pytrace.triples import locate
-
     known = {}
     if graph.extraction(document.id) is not None:
         known = {(old.head, old.relation, old.tail): old for old in graph.iterate_triples([document.id])}
@@ -260,5 +258,7 @@ def _grounded(graph: GraphReader, document: Document, triples: list[Triple]) -> 
         elif old is not None:
             result.append(old)
         else:
+            from pytrace.triples import locate
+
             result.extend(locate(document, [triple]))
     return result
