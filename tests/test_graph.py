@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -421,7 +422,7 @@ def test_modes_say_what_they_need(tmp_path: Path) -> None:
     file.write_text("x")
     with pytest.raises(StoreError, match="is a file; name the directory"):
         KnowledgeGraph.open(file, mode="read")
-    with pytest.raises(StoreError, match="cannot make a knowledge graph"):
+    with pytest.raises(StoreError, match="cannot write a knowledge graph"):
         KnowledgeGraph.open(file / "inner", recipe=RECIPE)
 
 
@@ -598,6 +599,22 @@ def test_readers_see_whole_documents_while_one_writes(tmp_path: Path) -> None:
             output, _ = process.communicate(timeout=120)
             assert process.returncode == 0
             assert output.startswith("rounds")
+
+
+def test_threads_of_one_program_may_share_a_graph(tmp_path: Path) -> None:
+    documents = [make_document(number) for number in range(300)]
+    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+        graph.sync(documents)
+
+        def work(part: list[Document]) -> int:
+            for document in part:
+                graph.add(document, make_triples(document))
+                assert graph.triples([document.id]) == make_triples(document)
+            return len(part)
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(work, [documents[first::4] for first in range(4)])) == 300
+        assert graph.triples() == [triple for document in documents for triple in make_triples(document)]
 
 
 LIMITED = """

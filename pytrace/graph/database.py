@@ -175,7 +175,7 @@ class Database:
             lock_file = _lock(directory)
         except OSError as error:
             message = (
-                f"cannot make a knowledge graph in {directory}: {error.strerror}; name a directory you can write to"
+                f"cannot write a knowledge graph in {directory}: {error.strerror}; name a directory you can write to"
             )
             raise StoreError(message) from error
         database = None
