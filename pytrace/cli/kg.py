@@ -1,4 +1,4 @@
-"""``pytrace kg``: look into a knowledge graph on disk, exchange it with other programs, and change it by hand."""
+"""``pytrace kg``: look into knowledge graphs on disk, exchange and change them; ``kg build`` has its own module."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from pytrace.cli import common
+from pytrace.cli.kg_build import build
 from pytrace.errors import DataError, InputError
 from pytrace.graph import GraphReader, KnowledgeGraph
 from pytrace.graph.exchange import FORMATS, read_triples
@@ -23,10 +24,13 @@ _T = TypeVar("_T")
 
 @click.group()
 def kg() -> None:
-    """Look into knowledge graphs, exchange them with other programs, and change them by hand.
+    """Build knowledge graphs of documents, look into them, exchange them with other programs, change them by hand.
 
     DIR is the directory of a graph. Any number of programs may read it while one writes.
     """
+
+
+kg.add_command(build)
 
 
 # ---------------------------------------------------------------------------------------------------------- show
