@@ -94,10 +94,17 @@ def main() -> int:
             }
         )
         if not arguments.json:
-            print("  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in results[-1].items()), flush=True)
+            print(
+                "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in results[-1].items()),
+                flush=True,
+            )
     if arguments.json:
         steps_with_triple = int((np.array(answers) > 0).sum())
-        print(json.dumps({"steps": len(steps), "steps whose answer is a triple": steps_with_triple, "results": results}, indent=2))
+        print(
+            json.dumps(
+                {"steps": len(steps), "steps whose answer is a triple": steps_with_triple, "results": results}, indent=2
+            )
+        )
     return 0
 
 

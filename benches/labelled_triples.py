@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from pytrace.kernels.fuzzy import cdist, partial_ratio
 from scipy.optimize import linear_sum_assignment
 
 from pytrace.documents import split_sentences
-from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.models import registry
 from pytrace.models.encoder import OnnxEncoder
 from pytrace.models.llama_cpp import LlamaCppModel
@@ -101,7 +101,10 @@ def main() -> int:
             }
         )
         if not arguments.json:
-            print("  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in results[-1].items()), flush=True)
+            print(
+                "  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in results[-1].items()),
+                flush=True,
+            )
     if arguments.json:
         print(json.dumps({"documents": len(labels), "model": model.name, "results": results}, indent=2))
     return 0

@@ -40,7 +40,9 @@ def main() -> int:
         f"({used.generated_tokens} of them generated), in {used.seconds:.1f} s.\n"
     )
     print("Next, ask your own (a folder of .txt or .md files, or a .jsonl file with title and text):")
-    print('  .venv/bin/pytrace ask "In which town was the founder of Orrin Head Observatory born?" --docs examples/docs --explain')
+    print(
+        '  .venv/bin/pytrace ask "In which town was the founder of Orrin Head Observatory born?" --docs examples/docs --explain'
+    )
     print("  .venv/bin/pytrace kg build --docs examples/docs --out runs/tamarrow")
     print("  .venv/bin/pytrace doctor")
     return 0

@@ -72,7 +72,11 @@ class Reader:
             prompts.append(self._prompt(question, one.kind, entries))
         completions = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
         return [
-            Reading(clean_answer(completion[0].text), self._model.count_tokens("\n".join(entries)), len(one.context) - len(entries))
+            Reading(
+                clean_answer(completion[0].text),
+                self._model.count_tokens("\n".join(entries)),
+                len(one.context) - len(entries),
+            )
             for completion, entries, one in zip(completions, kept, evidence, strict=True)
         ]
 

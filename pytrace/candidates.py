@@ -33,7 +33,7 @@ class TripleIndex:
         self.embeddings = encoder.encode([triple.text for triple in concatenate(*self.triples)], kind="passage")
 
     def triple(self, question: int, position: int) -> Triple:
-        """The triple at a position of a question's list."""
+        """Return the triple at a position of a question's list."""
         return self.triples[question][position]
 
 

@@ -119,8 +119,14 @@ class Usage(msgspec.Struct, frozen=True):
 
     def scaled(self, share: float) -> Usage:
         """Return a share of it, counts rounded."""
-        counts = [round(getattr(self, name) * share) for name in self.__struct_fields__[:-1]]
-        return Usage(*counts, seconds=self.seconds * share)
+        return Usage(
+            calls=round(self.calls * share),
+            prompt_tokens=round(self.prompt_tokens * share),
+            evaluated_tokens=round(self.evaluated_tokens * share),
+            generated_tokens=round(self.generated_tokens * share),
+            batches=round(self.batches * share),
+            seconds=self.seconds * share,
+        )
 
 
 class Answer(msgspec.Struct, frozen=True):

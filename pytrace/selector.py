@@ -236,8 +236,7 @@ def fuse(logits: NDArray[np.float64], similarity: NDArray[np.float64], weight: f
     candidates = logits[1:]
     if not len(candidates):
         return logits
-    spread = candidates.std() or 1.0
-    fused = (logits - candidates.mean()) / spread
+    fused: NDArray[np.float64] = (logits - candidates.mean()) / (candidates.std() or 1.0)
     fused[1:] += weight * (similarity - similarity.mean()) / (similarity.std() or 1.0)
     return fused
 

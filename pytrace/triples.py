@@ -78,7 +78,9 @@ class DocumentExtractor:
     def extract(self, documents: Sequence[Document]) -> list[Extraction]:
         """Make one unit `[title] text` a document."""
         return [
-            Extraction(document, (Triple(document.title, "", document.text, document.id, -1, 100.0),), ExtractionStatistics())
+            Extraction(
+                document, (Triple(document.title, "", document.text, document.id, -1, 100.0),), ExtractionStatistics()
+            )
             for document in documents
         ]
 
@@ -196,7 +198,9 @@ class LanguageModelExtractor:
         return [
             Prompt(
                 INSTRUCTION,
-                tuple((_input(self._labelled[i].title, self._labelled[i].text), _output(self._labelled[i])) for i in row),
+                tuple(
+                    (_input(self._labelled[i].title, self._labelled[i].text), _output(self._labelled[i])) for i in row
+                ),
                 _input(title, text),
                 answer_start=f"<{title};",
                 separator="\n",

@@ -29,7 +29,12 @@ class _Command(NamedTuple):
 # of the name given last.
 COMMANDS = (
     _Command("ask", "pytrace.cli.ask", "Answer a question from documents, with the chains and sentences it rests on."),
-    _Command("eval", "pytrace.cli.evaluate", "Ask methods the questions of a data set, and report scores and costs.", "evaluate"),
+    _Command(
+        "eval",
+        "pytrace.cli.evaluate",
+        "Ask methods the questions of a data set, and report scores and costs.",
+        "evaluate",
+    ),
     _Command("kg", "pytrace.cli.kg", "Build knowledge graphs of documents, look into them, exchange and change them."),
     _Command("models", "pytrace.cli.models", "List, fetch and check the models that are known by name."),
     _Command("doctor", "pytrace.cli.doctor", "Say what this installation has, what it lacks and what to do about it."),

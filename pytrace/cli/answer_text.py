@@ -79,7 +79,7 @@ def _print_costs(answer: Answer) -> None:
 def answer_document(answer: Answer, documents: Sequence[Document], *, explain: bool) -> dict[str, Any]:
     """Return what ``--json`` prints: the answer, its chains with sentences, votes and costs."""
     by_id = {document.id: document for document in documents}
-    used = {one for one in answer.evidence.document_ids} | set(answer.evidence.votes)
+    used = set(answer.evidence.document_ids) | set(answer.evidence.votes)
     used |= {triple.document_id for chain in answer.evidence.chains for triple in chain.triples}
     result: dict[str, Any] = {
         "question": answer.question,

@@ -97,7 +97,9 @@ def answer_one(
     from pytrace.graph import KnowledgeGraph
     from pytrace.retrieval import nearest_documents
 
-    chosen = nearest_documents(question, documents, models.encoder, retrieve) if len(documents) > retrieve else documents
+    chosen = (
+        nearest_documents(question, documents, models.encoder, retrieve) if len(documents) > retrieve else documents
+    )
     with common.progress("extracting triples", len(chosen)) as advance:
         graph = KnowledgeGraph.open(kg, mode="read") if kg is not None else None
         answerer = make_method(method, models, settings, graph=graph, extracted=lambda _: advance())

@@ -73,7 +73,9 @@ def evaluate(
         store = RunStore(out / "run.sqlite")
     with store:
         store.open_run(
-            _settings(data, chosen, settings, models, kg), resume=resume, notes={"data": str(data), "cpu": platform.machine()}
+            _settings(data, settings, models, kg),
+            resume=resume,
+            notes={"data": str(data), "cpu": platform.machine()},
         )
         askers = {name: _asker(name, models, settings, graph) for name in chosen}
         finished = sum(len(store.done(name) & {question.id for question in questions}) for name in chosen)
@@ -98,9 +100,7 @@ def _asker(name: str, models: ModelOptions, settings: tuple[str, ...], graph: An
     return lambda question: method.answer([question.question], [question.documents])[0]
 
 
-def _settings(
-    data: Path, methods: list[str], overrides: tuple[str, ...], models: ModelOptions, kg: Path | None
-) -> dict[str, Any]:
+def _settings(data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: Path | None) -> dict[str, Any]:
     """Return all that an answer depends on, for resuming and for the report."""
     import msgspec
 
@@ -139,9 +139,9 @@ def _print_report(report: Report) -> None:
                 one.method,
                 percent(one.exact_match),
                 percent(one.f1),
-                percent(one.supporting_precision.value),
-                percent(one.supporting_recall.value),
-                percent(one.supporting_error_rate.value),
+                percent(one.supporting_precision.mean),
+                percent(one.supporting_recall.mean),
+                percent(one.supporting_error_rate.mean),
                 whole(one.context_tokens.mean),
                 whole(one.calls.mean),
                 whole(one.prompt_tokens.mean),
@@ -159,7 +159,10 @@ def _print_report(report: Report) -> None:
         for failure in one.failures:
             common.print_text(f"{one.method}: {failure.question_id} failed: {failure.error}")
     for pair in report.comparisons:
-        common.print_text(
-            f"{pair.first} - {pair.second}: EM {100 * pair.exact_match.difference:+.1f} "
-            f"(p {pair.exact_match.p_value:.3f}), F1 {100 * pair.f1.difference:+.1f} (p {pair.f1.p_value:.3f})"
-        )
+        shown = [
+            f"{name} {100 * test.difference:+.1f} (p {test.p_value:.3f})"
+            for name, test in (("EM", pair.exact_match), ("F1", pair.f1))
+            if test.difference is not None and test.p_value is not None
+        ]
+        if shown:
+            common.print_text(f"{pair.first} - {pair.second}: {', '.join(shown)}")

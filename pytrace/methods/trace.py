@@ -31,7 +31,14 @@ from pytrace.selector import (
     Selector,
     TextSelector,
 )
-from pytrace.triples import DocumentExtractor, Extraction, Extractor, LanguageModelExtractor, SentenceExtractor, build_graph
+from pytrace.triples import (
+    DocumentExtractor,
+    Extraction,
+    Extractor,
+    LanguageModelExtractor,
+    SentenceExtractor,
+    build_graph,
+)
 
 Unit = Literal["triple", "sentence", "document"]
 Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]

@@ -33,7 +33,7 @@ class Prompt(msgspec.Struct, frozen=True):
     separator: str = " "
 
     def plain(self) -> str:
-        """The prompt as one text without a chat template, ready for the answer."""
+        """Return the prompt as one text without a chat template, ready for the answer."""
         blocks = [self.instruction] if self.instruction else []
         blocks += [f"{given}{self.separator}{output}" for given, output in self.demonstrations]
         blocks.append(self.input + (f"{self.separator}{self.answer_start}" if self.answer_start else ""))

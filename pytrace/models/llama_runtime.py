@@ -235,7 +235,7 @@ class LlamaRuntime:
         return buffer[:count]
 
     def piece(self, token: int) -> bytes:
-        """The bytes of a token; a control token has none."""
+        """Return the bytes of a token; a control token has none."""
         known = self._pieces.get(token)
         if known is None:
             buffer = ctypes.create_string_buffer(256)
@@ -292,7 +292,7 @@ class LlamaRuntime:
         return True
 
     def logits(self, index: int) -> NDArray[np.float32]:
-        """The logits of the batch's entry `index`, float32 [vocabulary]; valid until the next decode."""
+        """Return the logits of the batch's entry `index`, float32 [vocabulary]; valid until the next decode."""
         row = self._c.llama_get_logits_ith(self._context, index)
         return np.ctypeslib.as_array(row, shape=(self.vocabulary_size,))
 

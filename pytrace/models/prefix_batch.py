@@ -7,6 +7,7 @@ an earlier sequence left in memory is taken over by a copy of cell references, w
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -89,7 +90,9 @@ def match_residents(works: list[Work], residents: list[Resident]) -> list[tuple[
     `works` are sorted. In the sorted union the best resident stands next to the work on one side, so two passes do. The
     token whose logits are wanted first is never taken over: its logits must be computed again.
     """
-    entries: list[tuple[bytes, int, int, Tokens]] = [(work.key, 1, index, work.tokens) for index, work in enumerate(works)]
+    entries: list[tuple[bytes, int, int, Tokens]] = [
+        (work.key, 1, index, work.tokens) for index, work in enumerate(works)
+    ]
     entries += [(resident.key, 0, resident.sequence, resident.tokens) for resident in residents]
     entries.sort(key=lambda entry: entry[:3])
     shared = [0] + [common_prefix(entries[i - 1][3], entries[i][3]) for i in range(1, len(entries))]
@@ -147,6 +150,4 @@ def cells_used(residents: list[Resident]) -> int:
     """Count the cells that residents hold, a shared beginning counted once."""
     ordered = sorted(residents, key=lambda resident: resident.key)
     total = sum(len(resident.tokens) for resident in ordered)
-    return total - sum(
-        common_prefix(before.tokens, after.tokens) for before, after in zip(ordered, ordered[1:], strict=False)
-    )
+    return total - sum(common_prefix(before.tokens, after.tokens) for before, after in itertools.pairwise(ordered))
