@@ -3,6 +3,7 @@
 PYBIND11_MODULE(_core, module) {
   module.doc() = "pytrace's compiled core; use the typed fronts in pytrace.kernels.";
   pytrace::bindings::register_beam(module);
+  pytrace::bindings::register_fuzzy(module);
   pytrace::bindings::register_runtime(module);
   pytrace::bindings::register_topk(module);
   pytrace::bindings::register_align(module);

@@ -6,6 +6,7 @@
 namespace pytrace::bindings {
 
 void register_beam(pybind11::module_& module);
+void register_fuzzy(pybind11::module_& module);
 void register_runtime(pybind11::module_& module);
 void register_topk(pybind11::module_& module);
 void register_align(pybind11::module_& module);

@@ -177,3 +177,53 @@ def three_phases(
                         chosen.append(i)
                     break
     return chosen
+
+
+def lcs_length(a, b):
+    """Longest common subsequence by the textbook table."""
+    row = [0] * (len(b) + 1)
+    for x in a:
+        diagonal = 0
+        for j, y in enumerate(b):
+            above = row[j + 1]
+            row[j + 1] = diagonal + 1 if x == y else max(above, row[j])
+            diagonal = above
+    return row[-1]
+
+
+def ratio(a, b):
+    """Normalised Indel similarity, 0 to 100."""
+    total = len(a) + len(b)
+    return 100 * 2 * lcs_length(a, b) / total if total else 100.0
+
+
+def partial_ratio(a, b):
+    """Best ratio over all windows of the longer text, by trying every one."""
+    if not a or not b:
+        return 100.0 if len(a) == len(b) else 0.0
+    pairs = [(a, b)] if len(a) < len(b) else [(b, a)] if len(b) < len(a) else [(a, b), (b, a)]
+    return max(
+        ratio(needle, text[max(start, 0) : start + len(needle)])
+        for needle, text in pairs
+        for start in range(1 - len(needle), len(text))
+    )
+
+
+def token_set_ratio(a, b):
+    """Ratios of sorted, joined word sets, by Python's own split and sets."""
+    words_a, words_b = set(a.split()), set(b.split())
+    if not words_a or not words_b:
+        return 0.0
+    both = words_a & words_b
+    if both and (words_a <= words_b or words_b <= words_a):
+        return 100.0
+    common = " ".join(sorted(both))
+    with_a = " ".join(sorted(both) + sorted(words_a - both))
+    with_b = " ".join(sorted(both) + sorted(words_b - both))
+    # The two longer texts are compared with the common beginning matched to itself, as RapidFuzz has it.
+    rest_a, rest_b = with_a[len(common) :], with_b[len(common) :]
+    shared = len(common) + (lcs_length(rest_a, rest_b) if not both else 1 + lcs_length(rest_a[1:], rest_b[1:]))
+    scores = [200 * shared / (len(with_a) + len(with_b))]
+    if both:
+        scores += [200 * len(common) / (len(common) + len(text)) for text in (with_a, with_b)]
+    return max(scores)

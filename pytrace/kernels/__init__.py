@@ -1,6 +1,31 @@
 """The five kernels: typed fronts of the compiled core."""
 
 from pytrace.kernels.beam import Expansion, expand
+from pytrace.kernels.fuzzy import (
+    ScoreAlignment,
+    cdist,
+    extract,
+    extract_one,
+    partial_ratio,
+    partial_ratio_alignment,
+    ratio,
+    token_set_ratio,
+)
 from pytrace.kernels.similarity import Metric, normalize, similarity, top_k
 
-__all__ = ["Expansion", "Metric", "expand", "normalize", "similarity", "top_k"]
+__all__ = [
+    "Expansion",
+    "Metric",
+    "ScoreAlignment",
+    "cdist",
+    "expand",
+    "extract",
+    "extract_one",
+    "normalize",
+    "partial_ratio",
+    "partial_ratio_alignment",
+    "ratio",
+    "similarity",
+    "token_set_ratio",
+    "top_k",
+]

@@ -1,0 +1,95 @@
+// Fuzzy string scores, 0 to 100, as RapidFuzz (3.10 and later) defines them, over Unicode code
+// points.
+//
+// ratio            normalised Indel similarity: 100 * 2 * LCS(a, b) / (|a| + |b|), 100 for two
+// empty texts. partial_ratio    the best ratio of the shorter text (the needle) with any window of
+// the longer one that has the
+//                  needle's length, or with any shorter prefix or suffix of it; equal lengths are
+//                  tried both ways. 100 for two empty texts, 0 if only one is empty.
+// token_set_ratio  both texts are split at white space into sets of words; the best ratio among the
+// common words, the
+//                  common words with the rest of a, and the common words with the rest of b. 0 if
+//                  either has no word.
+//
+// How it is computed
+//   One LCS: Hyyrö's bit-parallel recurrence ("Bit-Parallel LCS-length Computation Revisited",
+//   AWOCA 2004), 64 rows of the table in one addition. All windows of a needle of up to 64
+//   characters: the same recurrence for 64 / width windows side by side in every 64 bits of a
+//   vector register, width being 8, 16, 32 or 64 bits, whichever first holds the needle. The masks
+//   that neighbouring windows need at one step are neighbours in memory, so a step is one
+//   contiguous load and four operations. Shortened windows need no code of their own: the masks are
+//   padded with zeros at both ends, and a zero mask changes nothing. O(n m / lanes) for a needle of
+//   m and a text of n characters. All windows of a longer needle: Tiskin's semi-local LCS by braid
+//   combing ("Semi-local string comparison", 2008): one pass of O(n m) gives the LCS with every
+//   window at once, where computing them one by one costs a factor m / 64 more. One text against
+//   many by ratio: the needles of a batch sit side by side in the lanes of a register.
+//
+// Scores are computed in double precision from integer LCS lengths by RapidFuzz's own order of
+// operations, so they do not depend on the instruction set or the number of threads. A score below
+// `cutoff` becomes 0.
+#pragma once
+
+#include <cstdint>
+
+#include "views.h"
+
+namespace pytrace {
+
+// A text read in place: `size` code points of `kind` bytes each (1, 2 or 4). Null `data` with
+// `missing` set is no text at all (Python's None).
+struct Text {
+  const void* data = nullptr;
+  int64_t size = 0;
+  int kind = 1;
+  bool missing = false;
+};
+
+enum class FuzzyScorer { kRatio = 0, kPartialRatio = 1, kTokenSetRatio = 2 };
+
+// Texts longer than this are refused: window positions and strands are 32-bit, and a pair costs the
+// product.
+inline constexpr int64_t kFuzzyMaxSize = int64_t{1} << 30;
+
+// The score of one pair; 0 if either is missing.
+double fuzzy_score(FuzzyScorer scorer, const Text& a, const Text& b, double cutoff);
+
+// Where partial_ratio found its best window: a[a_start:a_end] beside b[b_start:b_end]. Of windows
+// that score the same it is the one that RapidFuzz reports. `found` is false if the score is below
+// the cutoff or a text is missing.
+struct FuzzyAlignment {
+  bool found = false;
+  double score = 0;
+  int64_t a_start = 0;
+  int64_t a_end = 0;
+  int64_t b_start = 0;
+  int64_t b_end = 0;
+};
+FuzzyAlignment fuzzy_partial_alignment(const Text& a, const Text& b, double cutoff);
+
+enum class FuzzyType {
+  kFloat32,
+  kFloat64,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUint8,
+  kUint16,
+  kUint32,
+  kUint64,
+};
+
+struct FuzzyCdist {
+  FuzzyScorer scorer = FuzzyScorer::kRatio;
+  double cutoff = 0;
+  double multiplier =
+      1;  // every score is multiplied by it before it is stored; integer types then round
+  double missing = 0;  // stored where a text is missing, not multiplied
+  int threads = 0;     // as parallel_for
+};
+
+// out[i * choices.size + j] = score of queries[i] and choices[j].
+void fuzzy_cdist(Span<const Text> queries, Span<const Text> choices, const FuzzyCdist& options,
+                 FuzzyType type, void* out);
+
+}  // namespace pytrace

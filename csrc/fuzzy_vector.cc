@@ -1,0 +1,214 @@
+#include "fuzzy_vector.h"
+
+#include "target_begin.h"
+
+namespace pytrace::PYTRACE_TARGET_NAMESPACE {
+namespace {
+
+template <typename Mask>
+struct Lanes {
+  static constexpr int64_t kCount = PYTRACE_VECTOR_BYTES / static_cast<int64_t>(sizeof(Mask));
+  typedef Mask Vector __attribute__((vector_size(PYTRACE_VECTOR_BYTES)));
+  // The same for loads and stores that are aligned to nothing more than a lane.
+  typedef Mask Unaligned
+      __attribute__((vector_size(PYTRACE_VECTOR_BYTES), aligned(sizeof(Mask)), may_alias));
+};
+
+// The step S' = (S + (S & M)) | (S - (S & M)) has a chain of three operations (and, add, or) and
+// four in all. Four independent registers keep three vector ports busy through that chain; more
+// would not shorten it.
+constexpr int kGroups = 4;
+
+template <typename Mask>
+constexpr Mask repeat(unsigned char byte) {
+  Mask value = 0;
+  for (unsigned i = 0; i < sizeof(Mask); ++i) value = static_cast<Mask>((value << 4 << 4) | byte);
+  return value;
+}
+
+// Stores the number of set bits of each lane of `groups` registers.
+template <typename Mask, int groups>
+inline __attribute__((always_inline)) void store_zero_counts(
+    const typename Lanes<Mask>::Vector (&state)[groups], Mask* out) {
+  using Vector = typename Lanes<Mask>::Vector;
+  using Unaligned = typename Lanes<Mask>::Unaligned;
+  constexpr Mask k55 = repeat<Mask>(0x55), k33 = repeat<Mask>(0x33), k0f = repeat<Mask>(0x0f);
+  constexpr Mask kCount = static_cast<Mask>(2 * 8 * sizeof(Mask) - 1);
+#pragma GCC unroll 4
+  for (int g = 0; g < groups; ++g) {
+    Vector x = ~state[g];
+    x = x - ((x >> 1) & k55);
+    x = (x & k33) + ((x >> 2) & k33);
+    x = (x + (x >> 4)) & k0f;
+    if constexpr (sizeof(Mask) >= 2) x = x + (x >> 8);
+    if constexpr (sizeof(Mask) >= 4) x = x + (x >> 16);
+    if constexpr (sizeof(Mask) >= 8) x = x + (x >> 32);
+    if constexpr (sizeof(Mask) >= 2) x = x & kCount;
+    *reinterpret_cast<Unaligned*>(out + g * Lanes<Mask>::kCount) = x;
+  }
+}
+
+template <typename Mask, int groups>
+inline __attribute__((always_inline)) void window_block(const Mask* masks, int64_t steps,
+                                                        Mask* lcs) {
+  using Vector = typename Lanes<Mask>::Vector;
+  using Unaligned = typename Lanes<Mask>::Unaligned;
+  Vector state[groups];
+#pragma GCC unroll 4
+  for (int g = 0; g < groups; ++g) state[g] = ~Vector{};
+  for (int64_t i = 0; i < steps; ++i) {
+#pragma GCC unroll 4
+    for (int g = 0; g < groups; ++g) {
+      const Vector mask = *reinterpret_cast<const Unaligned*>(masks + i + g * Lanes<Mask>::kCount);
+      const Vector matched = state[g] & mask;
+      state[g] = (state[g] + matched) | (state[g] ^ matched);
+    }
+  }
+  store_zero_counts<Mask, groups>(state, lcs);
+}
+
+template <typename Mask>
+void windows(const Mask* masks, int64_t count, int64_t steps, Mask* lcs) {
+  constexpr int64_t lanes = Lanes<Mask>::kCount;
+  int64_t w = 0;
+  for (; count - w > 2 * lanes; w += kGroups * lanes) {
+    window_block<Mask, kGroups>(masks + w, steps, lcs + w);
+  }
+  if (count - w > lanes) {
+    window_block<Mask, 2>(masks + w, steps, lcs + w);
+  } else if (count - w > 0) {
+    window_block<Mask, 1>(masks + w, steps, lcs + w);
+  }
+}
+
+template <typename Mask>
+Mask largest(const Mask* begin, int64_t count) {
+  using Vector = typename Lanes<Mask>::Vector;
+  using Unaligned = typename Lanes<Mask>::Unaligned;
+  constexpr int64_t lanes = Lanes<Mask>::kCount;
+  Mask top = 0;
+  if (count < lanes) {
+    for (int64_t i = 0; i < count; ++i) top = begin[i] > top ? begin[i] : top;
+    return top;
+  }
+  // The last vector may overlap the one before it: a maximum does not mind.
+  Vector tops = *reinterpret_cast<const Unaligned*>(begin + count - lanes);
+  for (int64_t i = 0; i < count - lanes; i += lanes) {
+    const Vector next = *reinterpret_cast<const Unaligned*>(begin + i);
+    tops = next > tops ? next : tops;
+  }
+  for (int64_t lane = 0; lane < lanes; ++lane) top = tops[lane] > top ? tops[lane] : top;
+  return top;
+}
+
+template <typename Mask>
+FuzzyWindow best_window(const Mask* lcs, int64_t n, int64_t m) {
+  FuzzyWindow best{static_cast<int64_t>(largest<Mask>(lcs + m - 1, n - m + 1)), m};
+  // A shortened window is part of the first or the last whole one, so its LCS is at most that
+  // one's; and a window of LCS x is at least x long. It can win only if x / (m + x) > top / (2 m).
+  const int64_t first = static_cast<int64_t>(lcs[m - 1]);
+  const int64_t last = static_cast<int64_t>(lcs[n - 1]);
+  if (first * 2 * m > best.lcs * (m + first)) {
+    for (int64_t length = m - 1; length > 0; --length) {
+      const auto x = static_cast<int64_t>(lcs[length - 1]);
+      if (x * (m + best.length) > best.lcs * (m + length)) best = {x, length};
+    }
+  }
+  if (last * (m + best.length) > best.lcs * (m + last)) {
+    for (int64_t length = m - 1; length > 0; --length) {
+      const auto x = static_cast<int64_t>(lcs[n + m - 1 - length]);
+      if (x * (m + best.length) > best.lcs * (m + length)) best = {x, length};
+    }
+  }
+  return best;
+}
+
+template <typename Mask, int groups>
+void pack(const Mask* table, const uint32_t* rows, int64_t n, Mask* lcs) {
+  using Vector = typename Lanes<Mask>::Vector;
+  using Unaligned = typename Lanes<Mask>::Unaligned;
+  constexpr int64_t lanes = Lanes<Mask>::kCount;
+  Vector state[groups];
+#pragma GCC unroll 4
+  for (int g = 0; g < groups; ++g) state[g] = ~Vector{};
+  for (int64_t i = 0; i < n; ++i) {
+    const Mask* row = table + static_cast<int64_t>(rows[i]) * groups * lanes;
+#pragma GCC unroll 4
+    for (int g = 0; g < groups; ++g) {
+      const Vector mask = *reinterpret_cast<const Unaligned*>(row + g * lanes);
+      const Vector matched = state[g] & mask;
+      state[g] = (state[g] + matched) | (state[g] ^ matched);
+    }
+  }
+  store_zero_counts<Mask, groups>(state, lcs);
+}
+
+template <typename Mask>
+void scores(const Mask* lcs, const int32_t* sizes, int64_t n, int64_t count, double* out) {
+  for (int64_t k = 0; k < count; ++k) {
+    // All below 2^31, so 32-bit integers convert exactly and in one instruction a vector.
+    const int32_t total = sizes[k] + static_cast<int32_t>(n);
+    const int32_t distance = total - 2 * static_cast<int32_t>(lcs[k]);
+    const double divisor = total > 0 ? static_cast<double>(total) : 1.0;
+    out[k] = (1.0 - static_cast<double>(distance) / divisor) * 100.0;
+  }
+}
+
+// Cell (i, j) is where the strand of row i meets the strand of column j. They cross unless the
+// characters match or they have crossed before, which is when the one from the left has the higher
+// number. The cells of an anti-diagonal are independent, and with the rows stored backwards they
+// are contiguous in all four arrays.
+template <typename Strand>
+void comb(const Strand* __restrict backwards, int64_t m, const Strand* __restrict text, int64_t n,
+          Strand* __restrict left, Strand* __restrict below) {
+  using Vector = typename Lanes<Strand>::Vector;
+  using Unaligned = typename Lanes<Strand>::Unaligned;
+  constexpr int64_t lanes = Lanes<Strand>::kCount;
+  Vector index;
+  for (int64_t lane = 0; lane < lanes; ++lane) index[lane] = static_cast<Strand>(lane);
+  for (int64_t i = 0; i < m; ++i) left[i] = static_cast<Strand>(i);
+  for (int64_t j = 0; j < n; ++j) below[j] = static_cast<Strand>(m + j);
+  for (int64_t diagonal = 0; diagonal < m + n - 1; ++diagonal) {
+    const int64_t begin = diagonal - m + 1 > 0 ? diagonal - m + 1 : 0;
+    const int64_t end = diagonal + 1 < n ? diagonal + 1 : n;
+    const int64_t shift = m - 1 - diagonal;
+    for (int64_t j = begin; j < end; j += lanes) {
+      const Vector from_left = *reinterpret_cast<const Unaligned*>(left + shift + j);
+      const Vector from_top = *reinterpret_cast<const Unaligned*>(below + j);
+      const Vector match = *reinterpret_cast<const Unaligned*>(backwards + shift + j) ==
+                           *reinterpret_cast<const Unaligned*>(text + j);
+      const Vector low = from_left < from_top ? from_left : from_top;
+      const Vector high = from_left < from_top ? from_top : from_left;
+      Vector to_right = match ? from_top : low;
+      Vector to_bottom = match ? from_left : high;
+      if (end - j < lanes) {
+        const Vector inside = index < static_cast<Strand>(end - j);
+        to_right = inside ? to_right : from_left;
+        to_bottom = inside ? to_bottom : from_top;
+      }
+      *reinterpret_cast<Unaligned*>(left + shift + j) = to_right;
+      *reinterpret_cast<Unaligned*>(below + j) = to_bottom;
+    }
+  }
+}
+
+template <typename Mask>
+constexpr FuzzyLanes<Mask> lanes_of() {
+  constexpr int64_t lanes = Lanes<Mask>::kCount;
+  return {&windows<Mask>, &best_window<Mask>, &pack<Mask, kGroups>, &pack<Mask, 1>, kGroups * lanes,
+          lanes,          kGroups * lanes};
+}
+
+constexpr FuzzyVector kVector = {
+    lanes_of<uint8_t>(), lanes_of<uint16_t>(), lanes_of<uint32_t>(), lanes_of<uint64_t>(),
+    &scores<uint8_t>,    &scores<uint16_t>,    &scores<uint32_t>,    &scores<uint64_t>,
+    &comb<int16_t>,      &comb<int32_t>,       PYTRACE_VECTOR_BYTES,
+};
+
+}  // namespace
+
+const FuzzyVector& fuzzy_vector() { return kVector; }
+
+}  // namespace pytrace::PYTRACE_TARGET_NAMESPACE
+
+#include "target_end.h"

@@ -1,0 +1,395 @@
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rapidfuzz import fuzz, process, utils
+
+from pytrace import _core
+from pytrace.kernels import fuzzy
+from tests import oracles
+
+SCORERS = {
+    fuzzy.ratio: (oracles.ratio, fuzz.ratio),
+    fuzzy.partial_ratio: (oracles.partial_ratio, fuzz.partial_ratio),
+    fuzzy.token_set_ratio: (oracles.token_set_ratio, fuzz.token_set_ratio),
+}
+every_isa = pytest.mark.usefixtures("isa")
+scorers = pytest.mark.parametrize("scorer", SCORERS, ids=lambda scorer: scorer.__name__)
+
+# Few letters make long common subsequences and many ties; the others mix strings of 1, 2 and 4 bytes a character, white
+# space of all sorts, and lone surrogates.
+ALPHABETS = (
+    "ab",
+    "abcd ",
+    "etaoin shrdlu",
+    "aé\xa0\x85 b",
+    "aĀ\u2003 б中",
+    "a😀𝔘Ā\t ",
+    "a\ud800\udfff b",
+    "\x00\x7f\xff\u0100\uffff\U0010ffff",
+)
+# Around the widths of a lane, of a register's worth of windows and of the longest needle that lanes hold.
+EDGES = (0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 66, 127, 128, 129, 200)
+
+
+def texts(max_size: int = 40) -> st.SearchStrategy[str]:
+    return st.one_of([st.text(alphabet, max_size=max_size) for alphabet in ALPHABETS])
+
+
+def random_text(rng: random.Random, size: int) -> str:
+    return "".join(rng.choices(rng.choice(ALPHABETS), k=size))
+
+
+def as_tuple(alignment: object) -> tuple[float, int, int, int, int] | None:
+    if alignment is None:
+        return None
+    return (alignment.score, alignment.src_start, alignment.src_end, alignment.dest_start, alignment.dest_end)
+
+
+@every_isa
+@scorers
+@given(a=texts(), b=texts())
+def test_a_pair_scores_as_the_definition_says(scorer, a, b):
+    if scorer is fuzzy.token_set_ratio:
+        # Python splits at U+0085 and U+00A0 in any text; RapidFuzz only where a character is above U+00FF.
+        a, b = (
+            text if max(text, default="") > "\xff" else text.replace("\xa0", "x").replace("\x85", "y")
+            for text in (a, b)
+        )
+    assert scorer(a, b) == pytest.approx(SCORERS[scorer][0](a, b), abs=1e-9)
+
+
+@every_isa
+@scorers
+@given(a=texts(), b=texts(200))
+def test_a_pair_scores_exactly_as_rapidfuzz(scorer, a, b):
+    peer = SCORERS[scorer][1]
+    assert scorer(a, b) == peer(a, b)
+    assert scorer(b, a) == peer(b, a)
+
+
+@every_isa
+@scorers
+def test_lengths_around_every_edge_score_as_rapidfuzz(scorer):
+    rng = random.Random(7)
+    queries = [random_text(rng, size) for size in EDGES for _ in range(3)]
+    choices = [random_text(rng, size) for size in EDGES for _ in range(4)]
+    ours = fuzzy.cdist(queries, choices, scorer=scorer, dtype=np.float64)
+    peers = process.cdist(queries, choices, scorer=SCORERS[scorer][1], dtype=np.float64)
+    np.testing.assert_allclose(ours, peers, rtol=0, atol=1e-9)
+    for row, query in enumerate(queries[::5]):
+        for column, choice in enumerate(choices):
+            assert scorer(query, choice) == ours[row * 5, column]
+
+
+@every_isa
+@scorers
+@given(data=st.data())
+def test_cdist_is_the_pairs_whatever_the_threads(scorer, data):
+    queries = data.draw(st.lists(texts(), max_size=6))
+    choices = data.draw(st.lists(texts(80), max_size=6))
+    expected = [[scorer(query, choice) for choice in choices] for query in queries]
+    for workers in (1, 2, 5, -1):
+        matrix = fuzzy.cdist(queries, choices, scorer=scorer, workers=workers, dtype=np.float64)
+        assert matrix.shape == (len(queries), len(choices))
+        assert matrix.tolist() == expected
+
+
+@every_isa
+@scorers
+def test_many_tiles_and_packs_equal_rapidfuzz_with_any_threads(scorer):
+    rng = random.Random(11)
+    queries = [random_text(rng, rng.randrange(150)) for _ in range(150)]
+    choices = [random_text(rng, rng.randrange(40)) for _ in range(170)] + [random_text(rng, 90) for _ in range(9)]
+    peers = process.cdist(queries, choices, scorer=SCORERS[scorer][1])
+    one = fuzzy.cdist(queries, choices, scorer=scorer)
+    np.testing.assert_allclose(one, peers, rtol=0, atol=1e-5)
+    assert np.array_equal(one, fuzzy.cdist(queries, choices, scorer=scorer, workers=3))
+    np.testing.assert_array_equal(fuzzy.cdist(choices, queries, scorer=scorer), one.T)
+
+
+@every_isa
+def test_very_long_texts_score_as_rapidfuzz():
+    # Past 2^15 characters together the combing of strands goes from 16 to 32 bits.
+    rng = random.Random(3)
+    for m, n, alphabet in ((100, 5000, "abc"), (900, 31_866, "ab😀c"), (901, 31_868, "abĀd"), (300, 300, "abcd")):
+        a, b = ("".join(rng.choices(alphabet, k=size)) for size in (m, n))
+        assert fuzzy.ratio(a, b) == fuzz.ratio(a, b)
+        assert fuzzy.partial_ratio(a, b) == fuzz.partial_ratio(a, b)
+
+
+@every_isa
+def test_more_distinct_characters_than_a_table_begins_with():
+    rng = random.Random(5)
+    a, b = ("".join(chr(rng.randrange(0x4E00, 0x4E00 + size)) for _ in range(size)) for size in (900, 1100))
+    for scorer, (_, peer) in SCORERS.items():
+        assert scorer(a, b) == peer(a, b)
+    needles = [a[i : i + 50] for i in range(0, 850, 50)]
+    np.testing.assert_allclose(fuzzy.cdist([a, b], needles), process.cdist([a, b], needles), rtol=0, atol=1e-5)
+
+
+@every_isa
+@given(a=texts(90), b=texts(), cutoff=st.none() | st.floats(0, 101))
+def test_alignment_is_the_window_that_rapidfuzz_reports(a, b, cutoff):
+    for x, y in ((a, b), (b, a)):
+        peer = as_tuple(fuzz.partial_ratio_alignment(x, y))
+        ours = fuzzy.partial_ratio_alignment(x, y)
+        assert ours == peer
+        if cutoff is not None and abs(peer[0] - cutoff) > 1e-9:
+            assert fuzzy.partial_ratio_alignment(x, y, score_cutoff=cutoff) == (peer if peer[0] >= cutoff else None)
+        if len(x) and len(y):
+            assert ours.score == pytest.approx(
+                oracles.ratio(x[ours.src_start : ours.src_end], y[ours.dest_start : ours.dest_end])
+            )
+
+
+@every_isa
+def test_alignment_of_long_needles_is_rapidfuzz_s():
+    rng = random.Random(13)
+    for m, n in ((65, 65), (65, 66), (70, 140), (129, 300)):
+        a, b = ("".join(rng.choices("abc", k=size)) for size in (m, n))
+        assert fuzzy.partial_ratio_alignment(a, b) == as_tuple(fuzz.partial_ratio_alignment(a, b))
+        assert fuzzy.partial_ratio_alignment(b, a) == as_tuple(fuzz.partial_ratio_alignment(b, a))
+
+
+@every_isa
+@scorers
+@given(a=texts(), b=texts(80), cutoff=st.floats(0, 101))
+def test_a_cutoff_turns_lower_scores_to_zero_and_nothing_else(scorer, a, b, cutoff):
+    whole = scorer(a, b)
+    assert scorer(a, b, score_cutoff=whole) == whole
+    assert scorer(a, b, score_cutoff=cutoff) == (whole if whole >= cutoff else 0.0)
+    assert scorer(a, b, score_cutoff=math.nextafter(whole, 200)) == 0.0
+    if cutoff <= 100:
+        matrix = fuzzy.cdist([a], [b], scorer=scorer, score_cutoff=cutoff, dtype=np.float64)
+        assert matrix[0, 0] == (whole if whole >= cutoff else 0.0)
+        if abs(whole - cutoff) > 1e-9:
+            assert scorer(a, b, score_cutoff=cutoff) == SCORERS[scorer][1](a, b, score_cutoff=cutoff)
+
+
+@every_isa
+@scorers
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("", ""),
+        ("", "a"),
+        (None, "a"),
+        (None, None),
+        (math.nan, "a"),
+        (b"ab", "ab"),
+        (b"\xe9\xff", "\xe9\xff"),
+        ("\ud800", "\ud800"),
+        ("\ud83d\ude00", "😀"),
+        ("x\xa0y", "y"),
+        ("x\x85y z", "y中"),
+        ("  ", "a"),
+        ("a a a", "a"),
+        ("b a", "a b"),
+        ("\x00", "\x00\x00"),
+    ],
+)
+def test_odd_pairs_score_as_rapidfuzz(scorer, a, b):
+    peer = SCORERS[scorer][1]
+    assert scorer(a, b) == peer(a, b)
+    assert scorer(b, a) == peer(b, a)
+    assert fuzzy.cdist([a, b], [b, a], scorer=scorer)[0, 0] == np.float32(peer(a, b))
+
+
+@scorers
+def test_all_white_space_splits_where_rapidfuzz_splits(scorer):
+    for character in map(chr, [*range(0x100), *range(0x1600, 0x3100), 0xFEFF, 0x180E]):
+        for a, b in ((f"x{character}y", "y"), (f"x{character}y\u4e2d", "y\u4e2d")):
+            assert scorer(a, b) == SCORERS[scorer][1](a, b), hex(ord(character))
+
+
+@scorers
+@pytest.mark.parametrize("dtype", [None, "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+@pytest.mark.parametrize("multiplier", [1, 1.25, 100])
+def test_dtype_and_multiplier_store_what_rapidfuzz_stores(scorer, dtype, multiplier):
+    multiplier = min(multiplier, 1.25) if dtype in ("i1", "u1") else multiplier
+    queries, choices = ["abcde fgh", "Ada Foah", ""], ["abxde", "Foah Ada", "", None, "abc" * 30]
+    options = {"dtype": dtype, "score_multiplier": multiplier, "score_cutoff": 20}
+    ours = fuzzy.cdist(queries, choices, scorer=scorer, **options)
+    peers = process.cdist(queries, choices, scorer=SCORERS[scorer][1], **options)
+    assert ours.dtype == peers.dtype
+    np.testing.assert_allclose(ours, peers, rtol=1e-6)
+
+
+@scorers
+@pytest.mark.parametrize("dtype", [None, "f8", "u1", "i8"])
+def test_missing_texts_score_zero_in_every_dtype(scorer, dtype):
+    # RapidFuzz leaves the rows of missing queries as the memory was, so it cannot be the judge here.
+    matrix = fuzzy.cdist(["a", None, math.nan], [None, "a", math.nan, "a"], scorer=scorer, dtype=dtype)
+    assert matrix.tolist() == [[0, 100, 0, 100], [0, 0, 0, 0], [0, 0, 0, 0]]
+
+
+def test_a_processor_is_called_on_both_sides_and_never_on_missing_texts():
+    queries, choices = ["ADA Foah!", "x"], ["ada foah", "ACCRA", None]
+    ours = fuzzy.cdist(queries, choices, processor=utils.default_process)
+    np.testing.assert_array_equal(ours, process.cdist(queries, choices, processor=utils.default_process))
+    assert ours[0].tolist() == [100, pytest.approx(30.769232), 0]
+    assert fuzzy.cdist([None], ["A"], processor=str.lower).tolist() == [[0]]
+    assert fuzzy.ratio("ABC", "abc", processor=str.lower) == 100
+    assert fuzzy.ratio(None, "abc", processor=str.lower) == 0
+    assert fuzzy.partial_ratio_alignment("ABC", "xabc", processor=str.lower) == (100.0, 0, 3, 1, 4)
+    assert fuzzy.extract("ABC", ["xabc", None], scorer=fuzzy.partial_ratio, processor=str.lower) == [("xabc", 100, 0)]
+
+
+@every_isa
+@scorers
+@given(query=texts(15), choices=st.lists(texts(15) | st.none(), max_size=12), data=st.data())
+def test_extract_returns_what_rapidfuzz_returns(scorer, query, choices, data):
+    peer = SCORERS[scorer][1]
+    limit = data.draw(st.none() | st.integers(0, 14))
+    cutoff = data.draw(st.none() | st.integers(0, 100))
+    options = {"limit": limit, "score_cutoff": cutoff}
+    assert fuzzy.extract(query, choices, scorer=scorer, **options) == process.extract(
+        query, choices, scorer=peer, **options
+    )
+    mapping = {f"key {i}": choice for i, choice in enumerate(choices)}
+    assert fuzzy.extract(query, mapping, scorer=scorer, **options) == process.extract(
+        query, mapping, scorer=peer, **options
+    )
+    assert fuzzy.extract_one(query, mapping, scorer=scorer, score_cutoff=cutoff) == process.extractOne(
+        query, mapping, scorer=peer, score_cutoff=cutoff
+    )
+
+
+def test_extract_of_nothing_is_empty():
+    assert fuzzy.extract(None, ["a"], scorer=fuzzy.ratio) == []
+    assert fuzzy.extract("a", [], scorer=fuzzy.ratio) == []
+    assert fuzzy.extract("a", [None], scorer=fuzzy.ratio) == []
+    assert fuzzy.extract_one("a", {}, scorer=fuzzy.ratio) is None
+    assert fuzzy.extract_one("a", ["b"], scorer=fuzzy.ratio) == ("b", 0.0, 0)
+    assert fuzzy.extract_one("a", ["b"], scorer=fuzzy.ratio, score_cutoff=1) is None
+
+
+def test_a_callable_scorer_is_called_once_a_pair_with_the_cutoff():
+    calls = []
+
+    def scorer(a, b, *, score_cutoff, weight=1):
+        calls.append((a, b, score_cutoff, weight))
+        return 2.5 * weight
+
+    matrix = fuzzy.cdist(["a", None], ["b", "c"], scorer=scorer, score_cutoff=1, scorer_kwargs={"weight": 3})
+    assert matrix.tolist() == [[7.5, 7.5], [0, 0]]
+    assert calls == [("a", "b", 1, 3), ("a", "c", 1, 3)]
+    assert fuzzy.extract("a", ["b", None, "c"], scorer=fuzz.WRatio) == process.extract("a", ["b", None, "c"])
+
+
+def test_strings_may_be_freed_while_threads_compare_them():
+    # The lists change under the running call, which must hold the texts it was given.
+    rng = random.Random(17)
+    queries = [random_text(rng, 300) for _ in range(60)]
+    choices = [random_text(rng, 30) for _ in range(600)]
+    expected = fuzzy.cdist(queries, choices, scorer=fuzzy.partial_ratio)
+    results = []
+    lists = list(queries), list(choices)
+    thread = threading.Thread(target=lambda: results.append(fuzzy.cdist(*lists, scorer=fuzzy.partial_ratio, workers=2)))
+    thread.start()
+    time.sleep(0.002)
+    for texts_ in lists:
+        texts_[:] = ["x" * 1000 for _ in texts_]
+    thread.join()
+    assert np.array_equal(results[0], expected)
+
+
+def test_the_gil_is_released():
+    text = "ab" * 20_000
+    turns = 0
+    done = threading.Event()
+
+    def count():
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+            time.sleep(0.0005)
+
+    before = sys.getswitchinterval()
+    thread = threading.Thread(target=count)
+    thread.start()
+    start = turns
+    fuzzy.partial_ratio(text[:9000], text)
+    during = turns - start
+    done.set()
+    thread.join()
+    assert sys.getswitchinterval() == before
+    assert during > 3
+
+
+@pytest.mark.parametrize("bad", [1, ["a"], object(), bytearray(b"a"), 2.5, memoryview(b"a")])
+def test_what_is_no_text_is_refused_with_its_place(bad):
+    with pytest.raises(TypeError, match=r"s2 is of type .*; give str, bytes or None"):
+        fuzzy.ratio("a", bad)
+    with pytest.raises(TypeError, match="s1 is of type"):
+        fuzzy.partial_ratio_alignment(bad, "a")
+    with pytest.raises(TypeError, match=r"choices\[1\] is of type"):
+        fuzzy.cdist(["a"], ["a", bad])
+    with pytest.raises(TypeError, match=r"choices\[2\] is of type"):
+        fuzzy.extract("a", ["a", None, bad], scorer=fuzzy.ratio)
+
+
+def test_wrong_arguments_are_refused_with_the_numbers():
+    with pytest.raises(ValueError, match="workers is 0"):
+        fuzzy.cdist(["a"], ["a"], workers=0)
+    with pytest.raises(ValueError, match="workers is -2"):
+        fuzzy.cdist(["a"], ["a"], workers=-2)
+    with pytest.raises(ValueError, match="score_cutoff is 101"):
+        fuzzy.cdist(["a"], ["a"], score_cutoff=101)
+    with pytest.raises(ValueError, match="score_cutoff is nan"):
+        fuzzy.cdist(["a"], ["a"], score_cutoff=math.nan)
+    with pytest.raises(ValueError, match="not a number"):
+        fuzzy.ratio("a", "a", score_cutoff=math.nan)
+    with pytest.raises(ValueError, match="limit is -1"):
+        fuzzy.extract("a", ["a"], scorer=fuzzy.ratio, limit=-1)
+    for dtype in ("f2", "c8", "U3", "bool", "O"):
+        with pytest.raises(TypeError, match="give float32, float64 or an integer type"):
+            fuzzy.cdist(["a"], ["a"], dtype=dtype)
+    with pytest.raises(TypeError, match="put it in a list"):
+        fuzzy.cdist("abc", ["a"])
+    with pytest.raises(TypeError):
+        fuzzy.cdist(None, ["a"])
+    with pytest.raises(TypeError):
+        fuzzy.cdist(["a"], 3)
+
+
+def test_the_core_itself_refuses_a_wrong_output_array():
+    for shape, dtype in (((1, 2), "f4"), ((1,), "f4"), ((1, 1), ">f4"), ((1, 1), "f2")):
+        with pytest.raises((ValueError, TypeError), match=r"out must|dtype is"):
+            _core.fuzzy_cdist(("a",), ("a",), 0, 0.0, 1.0, 0.0, 1, np.empty(shape, dtype))
+    with pytest.raises(ValueError, match="contiguous"):
+        _core.fuzzy_cdist(("a", "b"), ("a", "b"), 0, 0.0, 1.0, 0.0, 1, np.empty((2, 4), "f4")[:, ::2])
+    with pytest.raises(ValueError, match="scorer is 3"):
+        _core.fuzzy_score(3, "a", "a", 0.0)
+    frozen = np.empty((1, 1), "f4")
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="not writeable"):
+        _core.fuzzy_cdist(("a",), ("a",), 0, 0.0, 1.0, 0.0, 1, frozen)
+
+
+@every_isa
+@pytest.mark.data
+@scorers
+def test_real_sentences_and_titles_score_as_rapidfuzz(scorer, shared_data):
+    sentences, titles = {}, {}
+    for path in sorted((shared_data / "multihop").glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            for title, body in json.loads(line)["context"]:
+                titles[title] = None
+                sentences.update(dict.fromkeys(body))
+    rows, columns = list(sentences)[::7], list(titles)
+    assert len(rows) > 100
+    assert len(columns) > 300
+    ours = fuzzy.cdist(rows, columns, scorer=scorer, workers=-1, dtype=np.float64)
+    peers = process.cdist(rows, columns, scorer=SCORERS[scorer][1], workers=-1, dtype=np.float64)
+    np.testing.assert_allclose(ours, peers, rtol=0, atol=1e-6)
