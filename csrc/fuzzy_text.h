@@ -239,8 +239,9 @@ class WindowRow {
   void reserve(int64_t size) {
     const auto needed = static_cast<size_t>(size + lanes_.slack);
     if (masks_.size() >= needed) return;
-    masks_.resize(needed + needed / 2);
-    counts_.resize(needed + needed / 2);
+    const size_t room = std::max(needed + needed / 2, size_t{2048});
+    masks_.resize(room);
+    counts_.resize(room);
   }
 
   const FuzzyLanes<Mask>& lanes_;
