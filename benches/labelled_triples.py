@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from pytrace.kernels.fuzzy import cdist, partial_ratio
 from scipy.optimize import linear_sum_assignment
 
 from pytrace.documents import split_sentences
+from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.models import registry
 from pytrace.models.encoder import OnnxEncoder
 from pytrace.models.llama_cpp import LlamaCppModel
@@ -61,7 +61,8 @@ def main() -> int:
         "3 fixed, ungrounded": LanguageModelExtractor(model, grounding=0.0),
         "3 fixed": LanguageModelExtractor(model),
         "3 adaptive": LanguageModelExtractor(model, encoder=encoder),
-        "2 fixed": LanguageModelExtractor(model, demonstrations=2),
+        "3 fixed, spans": LanguageModelExtractor(model, spans=True),
+        "3 adaptive, spans": LanguageModelExtractor(model, encoder=encoder, spans=True),
     }
     results = []
     for name, extractor in settings.items():

@@ -31,6 +31,7 @@ LETTER_INSTRUCTION = (
     "Answer with its letter only; answer A if the triples chosen so far are enough."
 )
 STOP_OPTION = "no need for additional knowledge triples"
+STOP_TEXT = "\n\nQuestion:"
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -173,7 +174,7 @@ class TextSelector:
 
     Notes
     -----
-    Ending the chain is scored as a text too: the line that follows a finished chain in the demonstrations.
+    Ending the chain is scored as a text too: what follows a finished chain in the demonstrations, the next question.
     """
 
     def __init__(
@@ -198,7 +199,7 @@ class TextSelector:
         """Return the scores of ending and of each candidate."""
         shown = self._demonstrations.choose([step.question for step in steps])
         prompts = [text_prompt(step.question, step.chain, some) for step, some in zip(steps, shown, strict=True)]
-        texts = [["\nAnswer:", *(f" {one.triple.text}" for one in step.candidates)] for step in steps]
+        texts = [[STOP_TEXT, *(f" {one.triple.text}" for one in step.candidates)] for step in steps]
         if self._scoring == "pmi":
             prompts += [text_prompt("", step.chain, some) for step, some in zip(steps, shown, strict=True)]
             texts += texts
@@ -253,12 +254,11 @@ def letter_prompt(step: Step, shown: Sequence[ChainDemonstration], layout: Layou
 
 
 def text_prompt(question: str, chain: Sequence[Triple], shown: Sequence[ChainDemonstration]) -> str:
-    """Build the text whose continuation is the next triple: questions with their facts and answers, then this one.
+    """Build the text whose continuation is the next triple: questions with their facts, then this one.
 
     Without a question it is the same text with the question left out: what PMI compares with.
     """
-    blocks = [f"{_facts(one.question, one.chain)}\nAnswer: {one.answer}" for one in shown]
-    return "\n\n".join([*blocks, _facts(question, chain)])
+    return "\n\n".join([*(_facts(one.question, one.chain) for one in shown), _facts(question, chain)])
 
 
 def _facts(question: str, chain: Sequence[Triple]) -> str:

@@ -110,6 +110,9 @@ class LanguageModelExtractor:
         The labelled documents to choose from; ours if not given.
     grounding
         Drop a triple whose tail no sentence of the document supports this well (partial ratio, 0 to 100; 0 keeps all).
+    spans
+        Let the model write only tails that are spans of the text, by a grammar; it then cannot make any up. Costs a check
+        of the grammar at every token.
     batch
         Documents in one call of the model.
 
@@ -127,6 +130,7 @@ class LanguageModelExtractor:
         demonstrations: int = 3,
         labelled: Sequence[TripleDemonstration] | None = None,
         grounding: float = 80.0,
+        spans: bool = False,
         batch: int = 32,
     ) -> None:
         if demonstrations < 0:
@@ -137,6 +141,7 @@ class LanguageModelExtractor:
         self._labelled = tuple(triple_demonstrations() if labelled is None else labelled)
         self._demonstrations = min(demonstrations, len(self._labelled))
         self._grounding = grounding
+        self._spans = spans
         self._batch = max(batch, 1)
         self._labelled_vectors: NDArray[np.float32] | None = None
 
@@ -152,6 +157,7 @@ class LanguageModelExtractor:
                 "demonstrations": self._demonstrations,
                 "chosen by": self._encoder.fingerprint if self._encoder is not None else "order",
                 "grounding": self._grounding,
+                "spans": self._spans,
             },
         )
 
@@ -168,17 +174,22 @@ class LanguageModelExtractor:
 
     def _extract_batch(self, documents: Sequence[Document]) -> list[Extraction]:
         limit = min(PART_TOKENS, self._model.context_tokens // 3)
-        parts: list[tuple[int, str]] = []
+        parts: list[tuple[int, Document]] = []
         for index, document in enumerate(documents):
             parts += [
-                (index, part.document.text)
+                (index, part.document)
                 for part in split_document(document, limit, self._model.count_tokens)
                 if part.document.text.strip()
             ]
-        prompts = self._prompts([(documents[index].title, text) for index, text in parts])
+        prompts = self._prompts([(documents[index].title, part.text) for index, part in parts])
         # A triple repeats the title and adds a relation: a text's facts take about three times its own tokens.
-        caps = [min(3 * self._model.count_tokens(text) + 48, 512) for _, text in parts]
-        completions = self._model.generate(prompts, max_tokens=caps, stop=("\n\n", "Title:")) if prompts else []
+        caps = [min(3 * self._model.count_tokens(part.text) + 48, 512) for _, part in parts]
+        grammars = (
+            [span_grammar(documents[index].title, part.sentences) for index, part in parts] if self._spans else None
+        )
+        completions = (
+            self._model.generate(prompts, max_tokens=caps, stop=("\n\n", "Title:"), grammar=grammars) if prompts else []
+        )
         outputs: list[list[Completion]] = [[] for _ in documents]
         for (index, _), completion in zip(parts, completions, strict=True):
             outputs[index].append(completion[0])
@@ -309,6 +320,41 @@ class ParsedTriples(msgspec.Struct):
     triples: list[tuple[str, str, str]]
     lines: int = 0
     malformed: int = 0
+
+
+_WORD = re.compile(r"\w+(?:['’.,-]\w+)*")
+
+
+def span_grammar(title: str, sentences: Sequence[str]) -> str:
+    r"""Return a GBNF grammar of `relation; tail>` lines for a title whose tails are spans of whole words of a sentence.
+
+    The text that it accepts follows `<title;`. A relation is free text of at most 48 characters.
+
+    Examples
+    --------
+    >>> print(span_grammar("Rome", ["In Italy."]))
+    root ::= " " relation "; " tail ">" ("\\n<Rome; " relation "; " tail ">")* "\\n\\n"?
+    relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}
+    tail ::= w0 | w1
+    w0 ::= "In" (" " w1)?
+    w1 ::= "Italy"
+    """
+    rules: list[str] = []
+    for sentence in sentences:
+        words = list(_WORD.finditer(sentence))
+        for position, word in enumerate(words):
+            rule = f'w{len(rules)} ::= "{_escaped(word.group())}"'
+            if position + 1 < len(words):
+                between = sentence[word.end() : words[position + 1].start()]
+                rule += f' ("{_escaped(between)}" w{len(rules) + 1})?'
+            rules.append(rule)
+    line = f'" " relation "; " tail ">" ("\\n<{_escaped(title)}; " relation "; " tail ">")* "\\n\\n"?'
+    tails = " | ".join(f"w{number}" for number in range(len(rules))) or '""'
+    return "\n".join([f"root ::= {line}", "relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}", f"tail ::= {tails}", *rules])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)")

@@ -72,6 +72,8 @@ class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         The same for the KG generator.
     grounding
         Triples whose tail the document does not support this well are dropped (partial ratio, 0 to 100).
+    spans
+        Let the model write only tails that are spans of the text.
     reader_demonstrations
         Short answers shown to the reader (the paper's reader is zero-shot).
     reader_documents
@@ -95,6 +97,7 @@ class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     triple_demonstrations: int = 3
     adaptive_triple_demonstrations: bool = True
     grounding: float = 80.0
+    spans: bool = False
     reader_demonstrations: int = 0
     reader_documents: int | None = None
 
@@ -224,6 +227,7 @@ def make_extractor(model: LanguageModel, encoder: Encoder, settings: TraceSettin
         encoder=encoder if settings.adaptive_triple_demonstrations else None,
         demonstrations=settings.triple_demonstrations,
         grounding=settings.grounding,
+        spans=settings.spans,
     )
 
 

@@ -137,7 +137,7 @@ class LanguageModel(Protocol):
         top_p: float = 1.0,
         n: int = 1,
         seed: int = 0,
-        grammar: str | None = None,
+        grammar: str | Sequence[str] | None = None,
     ) -> list[list[Completion]]:
         """Write `n` completions of every prompt."""
         ...

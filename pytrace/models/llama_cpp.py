@@ -231,7 +231,7 @@ class LlamaCppModel:
         top_p: float = 1.0,
         n: int = 1,
         seed: int = 0,
-        grammar: str | None = None,
+        grammar: str | Sequence[str] | None = None,
     ) -> list[list[Completion]]:
         """Write `n` completions of every prompt, many at once.
 
@@ -252,7 +252,7 @@ class LlamaCppModel:
         seed
             Seeds the sampling; completion j of prompt i has its own stream, whatever stands beside it.
         grammar
-            GBNF with start symbol `root` that every completion obeys.
+            GBNF with start symbol `root` that every completion obeys, or one a prompt.
 
         Returns
         -------
@@ -268,17 +268,18 @@ class LlamaCppModel:
         """
         limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
         _check_generation(len(prompts), limits, temperature, top_p, n)
-        compiled = self._runtime.grammar(grammar) if grammar is not None else None
+        grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)
+        _check_pairs(len(prompts), len(grammars), "grammars")
         stops = tuple(text.encode("utf-8") for text in stop if text)
         generations: list[list[Generation]] = []
         tasks: list[Task] = []
-        for index, (prompt, limit) in enumerate(zip(prompts, limits, strict=True)):
+        for index, (prompt, limit, rules) in enumerate(zip(prompts, limits, grammars, strict=True)):
             tokens = self._fit(prompt, limit)
             generations.append([])
             for copy in range(n):
                 generation = Generation(
                     limit, stops, temperature, top_p, np.random.default_rng([seed, index, copy]),
-                    compiled.clone() if compiled is not None else None,
+                    self._runtime.grammar(rules) if rules is not None else None,
                 )  # fmt: skip
 
                 def write(_: int, row: Row, one: Generation = generation) -> None:

@@ -151,7 +151,7 @@ class ScriptedModel:
         top_p: float = 1.0,
         n: int = 1,
         seed: int = 0,
-        grammar: str | None = None,
+        grammar: str | Sequence[str] | None = None,
     ) -> list[list[Completion]]:
         """Write the scripted answers, cut at a stop text or at `max_tokens` words."""
         del temperature, top_p, seed, grammar
