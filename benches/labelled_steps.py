@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pytrace.methods.profiles import prompt_style, trace_settings
+from pytrace.methods.trace import make_selector
 from pytrace.models import registry
 from pytrace.models.encoder import Encoder, OnnxEncoder
 from pytrace.models.llama_cpp import LlamaCppModel
@@ -58,19 +60,22 @@ def main() -> int:
     steps, answers = read_steps(arguments.data, encoder)
     path = registry.resolve(arguments.llm, "language-model")
     results = []
-    model = LlamaCppModel(path)
-    fixed, adaptive = Demonstrations(3), Demonstrations(3, encoder=encoder)
+    model = LlamaCppModel(path, style=prompt_style(arguments.llm))
+    three = Demonstrations(3, encoder=encoder)
+    two = Demonstrations(2)
+    tiny = trace_settings("trace", "tiny")
     selectors: dict[str, Selector] = {
         "encoder": RankerSelector(),
-        "letters": LetterSelector(model, adaptive),
-        "letters, calibrated": LetterSelector(model, adaptive, calibrated=True),
-        "letters, shared layout": LetterSelector(model, adaptive, layout="shared"),
-        "likelihood": TextSelector(model, adaptive, scoring="likelihood"),
-        "pmi": TextSelector(model, adaptive),
-        "pmi, fixed demonstrations": TextSelector(model, fixed),
-        "pmi + encoder": TextSelector(model, adaptive, ranker_weight=1.0),
-        "pmi + encoder, fixed demonstrations": TextSelector(model, fixed, ranker_weight=1.0),
-        "pmi + half encoder, fixed demonstrations": TextSelector(model, fixed, ranker_weight=0.5),
+        "letters, 3 adaptive": LetterSelector(model, three),
+        "letters, 2 fixed": LetterSelector(model, two),
+        "letters, 2 fixed, calibrated": LetterSelector(model, two, calibrated=True),
+        "letters, 2 fixed, shared layout": LetterSelector(model, two, layout="shared"),
+        "likelihood, 2 fixed": TextSelector(model, two, scoring="likelihood"),
+        "pmi, 3 adaptive": TextSelector(model, three),
+        "pmi, 2 fixed": TextSelector(model, two),
+        "pmi + half encoder, 2 fixed": TextSelector(model, two, ranker_weight=0.5),
+        "pmi + encoder, 2 fixed": TextSelector(model, two, ranker_weight=1.0),
+        "profile tiny": make_selector(model, encoder, tiny),
     }
     for name, selector in selectors.items():
         if arguments.only and name not in arguments.only:

@@ -20,6 +20,7 @@ from scipy.optimize import linear_sum_assignment
 
 from pytrace.documents import split_sentences
 from pytrace.kernels.fuzzy import cdist, partial_ratio
+from pytrace.methods.profiles import prompt_style
 from pytrace.models import registry
 from pytrace.models.encoder import OnnxEncoder
 from pytrace.models.llama_cpp import LlamaCppModel
@@ -55,7 +56,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     labels = read_labels(arguments.data, arguments.limit)
-    model = LlamaCppModel(registry.resolve(arguments.llm, "language-model"))
+    model = LlamaCppModel(registry.resolve(arguments.llm, "language-model"), style=prompt_style(arguments.llm))
     encoder = OnnxEncoder(registry.resolve(arguments.encoder, "encoder"))
     settings = {
         "3 fixed, ungrounded": LanguageModelExtractor(model, grounding=0.0),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytrace.cli.answer_text import print_answer
 from pytrace.documents import read_documents
-from pytrace.methods.profiles import trace_settings
+from pytrace.methods.profiles import prompt_style, trace_settings
 from pytrace.methods.trace import Trace
 from pytrace.models import registry
 from pytrace.models.encoder import OnnxEncoder
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 def main() -> int:
     """Ask the questions, print answers with chains, and say what to type next."""
     documents = list(read_documents(HERE / "docs"))
-    model = LlamaCppModel(registry.resolve("tiny", "language-model"), name="tiny")
+    model = LlamaCppModel(registry.resolve("tiny", "language-model"), name="tiny", style=prompt_style("tiny"))
     encoder = OnnxEncoder(registry.resolve("tiny", "encoder"))
     trace = Trace(model, encoder, trace_settings("trace", "tiny"))
     rows = [json.loads(line) for line in (HERE / "questions.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -101,7 +101,8 @@ class Reader:
 
     def _prompt(self, question: str, kind: str, entries: Sequence[str]) -> Prompt:
         labelled = reader_demonstrations(kind) if self._labelled is None else self._labelled  # type: ignore[arg-type]
-        shown = [demonstration for demonstration in labelled if demonstration.kind == kind][: self._count]
+        # The last ones of the file, so that the one next to the question stays whatever their number.
+        shown = [one for one in labelled if one.kind == kind][-self._count :] if self._count else []
         return Prompt(
             INSTRUCTION,
             tuple((_input(one.context, one.question), one.answer) for one in shown),

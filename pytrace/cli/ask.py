@@ -50,14 +50,14 @@ def ask(
 ) -> None:
     """Answer QUESTION from documents, with the reasoning chains and the sentences they came from.
 
-    Give --docs, --kg, or both: documents that the graph knows are not read by the model again.
+    Give --docs, --kg, or both: with --kg the units are the graph's triples, and no document is read by the model again.
     """
     if not question.strip():
         message = "the question is empty; ask something"
         raise InputError(message)
     documents = read_corpus(docs, kg)
     chosen, answer = answer_one(
-        question, documents, kg=kg, method=method, retrieve=retrieve, settings=settings, models=models
+        question, documents, docs=docs, kg=kg, method=method, retrieve=retrieve, settings=settings, models=models
     )
     if as_json:
         common.print_json(answer_document(answer, chosen, explain=explain))
@@ -87,6 +87,7 @@ def answer_one(
     question: str,
     documents: list[Document],
     *,
+    docs: Path | None,
     kg: Path | None,
     method: str,
     retrieve: int,
@@ -102,6 +103,12 @@ def answer_one(
     )
     with common.progress("extracting triples", len(chosen)) as advance:
         graph = KnowledgeGraph.open(kg, mode="read") if kg is not None else None
+        if graph is not None and (missing := graph.missing(chosen)):
+            message = (
+                f"{kg}: {len(missing)} of {len(chosen)} documents are not in this graph, first {missing[0].title!r}; "
+                f"add them with 'pytrace kg build --docs {docs} --out {kg} --resume'"
+            )
+            raise InputError(message)
         answerer = make_method(method, models, settings, graph=graph, extracted=lambda _: advance())
         answer = answerer.answer([question], [chosen])[0]
     if len(chosen) < len(documents) and sys.stderr.isatty():

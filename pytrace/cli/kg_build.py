@@ -34,7 +34,7 @@ def build(
     models: ModelOptions,
     as_json: bool,
 ) -> None:
-    """Extract the triples of documents into a graph.
+    """Extract the triples of documents into a graph (sentences or documents with --set unit=...).
 
     Every document is stored as soon as it is done; a killed build goes on with --resume and repeats none. With --resume a
     changed corpus is followed: new and changed documents are extracted, deleted ones leave the graph.
@@ -47,7 +47,9 @@ def build(
 
     report = ReadReport()
     documents = read_documents(docs, report=report)
-    extractor = make_extractor(models.model, models.encoder, trace_settings("trace", models.llm, settings))
+    extractor = make_extractor(
+        models.model, models.encoder, trace_settings("trace", models.llm, ("unit=triple", *settings))
+    )
     with KnowledgeGraph.open(out, recipe=extractor.recipe, mode="resume" if resume else "create") as graph:
         changes = graph.sync(documents)
         for skipped in report.skipped:

@@ -33,6 +33,7 @@ class ModelOptions:
     @functools.cached_property
     def model(self) -> LlamaCppModel:
         """The language model."""
+        from pytrace.methods.profiles import prompt_style
         from pytrace.models import registry
         from pytrace.models.llama_cpp import LlamaCppModel
 
@@ -46,6 +47,7 @@ class ModelOptions:
             context=self._context,
             threads=self._threads,
             gpu_layers=layers,
+            style=prompt_style(self.llm),
         )
 
     @functools.cached_property

@@ -6,7 +6,7 @@ The figures behind the tiny profile stand in benches/RESULTS.md with the command
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,22 +16,31 @@ from pytrace.methods.trace import TraceSettings
 PAPER = TraceSettings()
 
 # SmolLM2-135M judges letters no better than chance and triples' texts well, so it scores texts; it drowns in context, so
-# chains are short and few.
+# chains are short and few; and it makes most tails up, so sentences are its units and triples are an option.
 TINY = TraceSettings(
+    unit="sentence",
     scoring="pmi",
     ranker_weight=1.0,
     candidates=8,
     length=2,
     beams=2,
     chains=2,
+    demonstrations=2,
     adaptive_demonstrations=False,
     adaptive_triple_demonstrations=False,
-    reader_demonstrations=2,
+    spans=True,
+    reader_demonstrations=4,
+    reader_documents=2,
 )
 _SMALL_MODELS = {"tiny", "smollm2-135m", "gemma", "gemma3-270m"}
 
 TRACE_METHODS = ("trace", "trace-doc")
 METHODS = (*TRACE_METHODS, "rag")
+
+
+def prompt_style(llm: str) -> Literal["plain", "auto"]:
+    """Return how prompts are written for a model: the smallest answer plain text far better than their chat template."""
+    return "plain" if llm in _SMALL_MODELS else "auto"
 
 
 def trace_settings(method: str, llm: str, overrides: Sequence[str] = ()) -> TraceSettings:
