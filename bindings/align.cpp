@@ -110,6 +110,18 @@ std::vector<int32_t> integers_of(py::handle value, const char* name, bool* fit,
   return narrow;
 }
 
+// Characters are equal when their code points are; lone surrogates are code points too.
+std::vector<int32_t> code_points_of(py::handle text) {
+  const Py_ssize_t size = PyUnicode_GET_LENGTH(text.ptr());
+  const int kind = PyUnicode_KIND(text.ptr());
+  const void* const data = PyUnicode_DATA(text.ptr());
+  std::vector<int32_t> points(static_cast<size_t>(size));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    points[static_cast<size_t>(i)] = static_cast<int32_t>(PyUnicode_READ(kind, data, i));
+  }
+  return points;
+}
+
 struct SymbolPair {
   std::vector<int32_t> a;
   std::vector<int32_t> b;
@@ -136,6 +148,11 @@ SymbolPair symbols_of(py::handle a, py::handle b, bool keep_values) {
     };
     renumber(wide_a, &pair.a);
     renumber(wide_b, &pair.b);
+    return pair;
+  }
+  if (!keep_values && PyUnicode_Check(a.ptr()) && PyUnicode_Check(b.ptr())) {
+    pair.a = code_points_of(a);
+    pair.b = code_points_of(b);
     return pair;
   }
   const py::tuple items_a = items_of(a, "a");

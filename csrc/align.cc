@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <unordered_map>
@@ -514,6 +515,111 @@ double solve_pair(Span<const int32_t> a, Span<const int32_t> b, const Scoring& s
   });
 }
 
+// --- A few whole-number steps: what most reasoning paths are.
+// ------------------------------------------------------
+
+// A path of at most this many steps fits tables on the stack.
+constexpr int64_t kFewSteps = 16;
+
+// Linear gaps alone. Row 0 and column 0 of the table stand before the borders and are below every
+// score, so that the way back needs no border checks and no branch that a processor would have to
+// guess.
+class FewSteps {
+ public:
+  FewSteps(const Scoring& scoring)
+      : match_(static_cast<int32_t>(scoring.match)),
+        mismatch_(static_cast<int32_t>(scoring.mismatch)),
+        gap_(static_cast<int32_t>(scoring.gap)) {
+    std::fill(std::begin(table_[0]), std::end(table_[0]), kBelow);
+    for (int i = 1; i < kSide; ++i) {
+      table_[i][0] = kBelow;
+      table_[1][i] = table_[i][1] = (i - 1) * gap_;
+    }
+  }
+
+  int32_t fill(Span<const int32_t> a, Span<const int32_t> b) {
+    const auto n = static_cast<int>(a.size);
+    const auto m = static_cast<int>(b.size);
+    for (int i = 0; i < n; ++i) {
+      const int32_t* above = table_[i + 1] + 1;
+      int32_t* row = table_[i + 2] + 1;
+      const int32_t symbol = a[i];
+      int32_t best = row[0];
+      for (int j = 0; j < m; ++j) {
+        const int32_t pair = above[j] + (symbol == b[j] ? match_ : mismatch_);
+        best = std::max(std::max(pair, above[j + 1] + gap_), best + gap_);
+        row[j + 1] = best;
+      }
+    }
+    return table_[n + 1][m + 1];
+  }
+
+  // The path through the table last filled, from the end; returns its length.
+  int read_back(Span<const int32_t> a, Span<const int32_t> b, Step* reversed,
+                int64_t* matches) const {
+    auto i = static_cast<int>(a.size);
+    auto j = static_cast<int>(b.size);
+    int32_t first[kSide] = {};
+    int32_t second[kSide] = {};
+    std::copy(a.begin(), a.end(), first + 1);
+    std::copy(b.begin(), b.end(), second + 1);
+    int length = 0;
+    int64_t equal_pairs = 0;
+    while ((i | j) != 0) {
+      const int32_t here = table_[i + 1][j + 1];
+      const bool equal = first[i] == second[j];
+      const bool pair = here == table_[i][j] + (equal ? match_ : mismatch_);
+      const bool up = here == table_[i][j + 1] + gap_;
+      const int step = pair ? kPair : up ? kUp : kLeft;
+      reversed[length++] = static_cast<Step>(step);
+      equal_pairs += pair & equal;
+      i -= step != kLeft;
+      j -= step != kUp;
+    }
+    *matches = equal_pairs;
+    return length;
+  }
+
+ private:
+  static constexpr int kSide = kFewSteps + 2;
+  static constexpr int32_t kBelow = std::numeric_limits<int32_t>::min() / 2;
+
+  int32_t match_;
+  int32_t mismatch_;
+  int32_t gap_;
+  int32_t table_[kSide][kSide];
+};
+
+// Numbers the symbols of a sequence from 0; others are -1. Small symbols, which most are, are
+// looked up in a table.
+class SymbolNumbers {
+ public:
+  explicit SymbolNumbers(Span<const int32_t> symbols) : small_(kSmall, -1) {
+    for (int32_t symbol : symbols) {
+      if (static_cast<uint32_t>(symbol) < kSmall) {
+        int32_t& number = small_[static_cast<size_t>(symbol)];
+        if (number < 0) number = static_cast<int32_t>(size_++);
+      } else if (others_.try_emplace(symbol, size_).second) {
+        ++size_;
+      }
+    }
+  }
+
+  int64_t size() const { return size_; }
+
+  int64_t operator[](int32_t symbol) const {
+    if (static_cast<uint32_t>(symbol) < kSmall) return small_[static_cast<size_t>(symbol)];
+    const auto found = others_.find(symbol);
+    return found == others_.end() ? -1 : found->second;
+  }
+
+ private:
+  static constexpr uint32_t kSmall = 512;
+  std::vector<int32_t> small_;
+  std::unordered_map<int32_t, int64_t> others_;
+  int64_t size_ = 0;
+};
+
 int64_t count_matches(Span<const int32_t> a, Span<const int32_t> b,
                       const std::vector<Step>& reversed) {
   int64_t matches = 0;
@@ -610,12 +716,10 @@ int64_t edit_distance(Span<const int32_t> a, Span<const int32_t> b) {
   // Bit i of word w says something of row 64 w + i: where its symbol of `a` stands, and whether the
   // distance rises or falls by one from the row above in the present column.
   const int64_t words = (a.size + 63) / 64;
-  std::unordered_map<int32_t, int64_t> numbers;
-  std::vector<uint64_t> masks;
+  const SymbolNumbers numbers(a);
+  std::vector<uint64_t> masks(static_cast<size_t>(numbers.size() * words));
   for (int64_t i = 0; i < a.size; ++i) {
-    const auto [entry, fresh] = numbers.try_emplace(a[i], static_cast<int64_t>(numbers.size()));
-    if (fresh) masks.resize(masks.size() + static_cast<size_t>(words));
-    masks[static_cast<size_t>(entry->second * words + i / 64)] |= uint64_t{1} << (i % 64);
+    masks[static_cast<size_t>(numbers[a[i]] * words + i / 64)] |= uint64_t{1} << (i % 64);
   }
   const std::vector<uint64_t> nowhere(static_cast<size_t>(words));
   std::vector<uint64_t> rises(static_cast<size_t>(words), ~uint64_t{0});
@@ -623,9 +727,8 @@ int64_t edit_distance(Span<const int32_t> a, Span<const int32_t> b) {
   const uint64_t last_row = uint64_t{1} << ((a.size - 1) % 64);
   int64_t distance = a.size;
   for (int64_t j = 0; j < b.size; ++j) {
-    const auto found = numbers.find(b[j]);
-    const uint64_t* mask =
-        found == numbers.end() ? nowhere.data() : masks.data() + found->second * words;
+    const int64_t number = numbers[b[j]];
+    const uint64_t* mask = number < 0 ? nowhere.data() : masks.data() + number * words;
     uint64_t rise_in = 1;  // the top row rises by one a column
     uint64_t fall_in = 0;
     for (int64_t w = 0; w < words; ++w) {
@@ -663,12 +766,37 @@ void align_batch(const RaggedSymbols& candidates, const RaggedSymbols& reference
     Workspace space;
     std::vector<double> answers;
     std::vector<Step> reversed;
+    const bool whole_linear = largest >= 0 && !scoring.affine();
+    FewSteps few(whole_linear ? scoring : Scoring{});
+    Step steps[2 * kFewSteps];
     for (int64_t c = begin; c < end; ++c) {
       const Span<const int32_t> a = candidates[c];
       const int64_t first = groups[c];
       const int64_t last = groups[c + 1];
       int64_t best = -1;
       double score = kNever;
+      int64_t longest = whole_linear ? a.size : kFewSteps + 1;
+      for (int64_t r = first; r < last; ++r) longest = std::max(longest, references[r].size);
+      if (longest <= kFewSteps && first < last) {
+        int64_t matches = 0;
+        int length = 0;
+        for (int64_t r = first; r < last; ++r) {
+          const double other = few.fill(a, references[r]);
+          if (best >= 0 && other <= score) continue;
+          best = r;
+          score = other;
+          length = few.read_back(a, references[r], steps, &matches);
+        }
+        out.best[c] = best;
+        out.scores[c] = score;
+        out.matches[c] = matches;
+        out.lengths[c] = length;
+        if (out.steps != nullptr) {
+          (*out.steps)[static_cast<size_t>(c)].assign(std::make_reverse_iterator(steps + length),
+                                                      std::make_reverse_iterator(steps));
+        }
+        continue;
+      }
       if (last - first == 1) {
         best = first;
       } else {

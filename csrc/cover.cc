@@ -709,6 +709,146 @@ class Search {
   std::vector<int> slack_;
 };
 
+// Problems of at most 64 sets and 64 features, which is nearly all that one question asks: every
+// row of bits is one word, and the bound of a node is the dual solution in which a feature pays the
+// least share that any set asks of it. It takes one look at each bit and is most often tight, where
+// the full search would spend longer on setting up.
+class SmallSearch {
+ public:
+  SmallSearch(const CoverProblem& problem, const std::vector<int64_t>& incumbent)
+      : problem_(problem), best_count_(static_cast<int>(incumbent.size())) {
+    std::copy(incumbent.begin(), incumbent.end(), best_);
+    double total = 0.0;
+    int64_t divisor = 0;
+    for (int64_t s = 0; s < problem.sets; ++s) {
+      const double weight = problem.weights != nullptr ? problem.weights[s] : 1.0;
+      weights_[s] = weight;
+      total += weight;
+      whole_ = whole_ && weight == std::floor(weight) && total < 9e15;
+      if (whole_) divisor = std::gcd(divisor, static_cast<int64_t>(weight));
+    }
+    step_ = whole_ ? static_cast<double>(std::max<int64_t>(divisor, 1)) : 0.0;
+    for (int64_t s : incumbent) best_weight_ += weights_[s];
+  }
+
+  // False if the problem needs more nodes than is worth it without better bounds.
+  bool run(Word features) {
+    const Word sets = problem_.sets == 64 ? ~Word{0} : (Word{1} << problem_.sets) - 1;
+    explore(features, sets, 0.0, 0);
+    return nodes_ <= kPatience;
+  }
+
+  std::vector<int64_t> best() const { return {best_, best_ + best_count_}; }
+  int64_t nodes() const { return nodes_; }
+
+ private:
+  // About what the full search costs, a node being some 200 ns.
+  static constexpr int64_t kPatience = 500;
+
+  bool hopeless(double bound) const {
+    return whole_ ? bound > best_weight_ - step_ + 1e-6 * step_
+                  : bound >= best_weight_ - 1e-9 * std::max(best_weight_, 1e-300);
+  }
+
+  // A set is needless if another, no heavier, has all it has. From the last on, so that of twins
+  // the first stays.
+  Word without_dominated(Word sets) const {
+    for (int s = static_cast<int>(problem_.sets) - 1; s >= 0; --s) {
+      for (Word rest = sets & ~(Word{1} << s); rest != 0; rest &= rest - 1) {
+        const int t = __builtin_ctzll(rest);
+        if ((problem_.members[s] & ~problem_.members[t]) == 0 && weights_[t] <= weights_[s]) {
+          sets &= ~(Word{1} << s);
+          break;
+        }
+      }
+    }
+    return sets;
+  }
+
+  void explore(Word features, Word sets, double cost, int depth) {
+    if (features == 0) {
+      if (cost < best_weight_) {
+        best_weight_ = cost;
+        best_count_ = depth;
+        std::copy(chosen_, chosen_ + depth, best_);
+      }
+      return;
+    }
+    if (++nodes_ > kPatience) return;
+    double share[64];
+    Word owners[64];
+    for (Word rest = features; rest != 0; rest &= rest - 1) {
+      const int f = __builtin_ctzll(rest);
+      share[f] = kInfinity;
+      owners[f] = 0;
+    }
+    for (Word rest = sets; rest != 0; rest &= rest - 1) {
+      const int s = __builtin_ctzll(rest);
+      const Word has = problem_.members[s] & features;
+      if (has == 0) continue;
+      const double asked = weights_[s] / count_bits(has);
+      for (Word bits = has; bits != 0; bits &= bits - 1) {
+        const int f = __builtin_ctzll(bits);
+        share[f] = std::min(share[f], asked);
+        owners[f] |= Word{1} << s;
+      }
+    }
+    double bound = cost;
+    int rarest = 0;
+    int least = 65;
+    for (Word rest = features; rest != 0; rest &= rest - 1) {
+      const int f = __builtin_ctzll(rest);
+      if (owners[f] == 0) return;
+      bound += share[f];
+      const int holders = count_bits(owners[f]);
+      if (holders < least) {
+        least = holders;
+        rarest = f;
+      }
+    }
+    if (hopeless(bound)) return;
+    if (depth == 0) {
+      sets = without_dominated(sets);
+      least = 65;
+      for (Word rest = features; rest != 0; rest &= rest - 1) {
+        const int f = __builtin_ctzll(rest);
+        owners[f] &= sets;
+        const int holders = count_bits(owners[f]);
+        if (holders < least) {
+          least = holders;
+          rarest = f;
+        }
+      }
+    }
+    // The sets that promise most for their weight first.
+    std::pair<double, int> branches[64];
+    int count = 0;
+    for (Word rest = owners[rarest]; rest != 0; rest &= rest - 1) {
+      const int s = __builtin_ctzll(rest);
+      branches[count++] = {weights_[s] / count_bits(problem_.members[s] & features), s};
+    }
+    std::sort(branches, branches + count);
+    for (int b = 0; b < count && nodes_ <= kPatience; ++b) {
+      const int s = branches[b].second;
+      sets &= ~(Word{1} << s);
+      chosen_[depth] = s;
+      if (!hopeless(cost + weights_[s]) || (features & ~problem_.members[s]) == 0) {
+        explore(features & ~problem_.members[s], sets, cost + weights_[s], depth + 1);
+      }
+    }
+  }
+
+  const CoverProblem& problem_;
+  double weights_[64] = {};
+  bool whole_ = true;
+  double step_ = 0.0;
+  double best_weight_ = 0.0;
+  int64_t nodes_ = 0;
+  int best_count_;
+  int64_t best_[64];
+  int64_t chosen_[64];
+};
+
 }  // namespace
 
 void require_weights(Span<const double> weights, int64_t sets) {
@@ -788,14 +928,30 @@ CoverResult greedy_cover(const CoverProblem& problem) {
 CoverResult minimum_cover(const CoverProblem& problem, const CoverLimits& limits) {
   CoverResult result = greedy_cover(problem);
   drop_needless(problem, &result.sets);
+  const auto finish = [&] {
+    drop_needless(problem, &result.sets);
+    std::sort(result.sets.begin(), result.sets.end());
+    result.weight = 0.0;
+    for (int64_t s : result.sets) {
+      result.weight += problem.weights != nullptr ? problem.weights[s] : 1.0;
+    }
+  };
+  if (problem.sets <= 64 && problem.words == 1) {
+    SmallSearch small(problem, result.sets);
+    const bool proved = small.run(coverable(problem)[0]);
+    result.sets = small.best();
+    if (proved) {
+      finish();
+      result.optimal = true;
+      result.bound = result.weight;
+      result.nodes = small.nodes();
+      return result;
+    }
+  }
   Search search(problem, limits);
   const double bound = search.run(coverable(problem), result.sets);
   result.sets = search.best();
-  drop_needless(problem, &result.sets);
-  std::sort(result.sets.begin(), result.sets.end());
-  result.weight = 0.0;
-  for (int64_t s : result.sets)
-    result.weight += problem.weights != nullptr ? problem.weights[s] : 1.0;
+  finish();
   result.bound = std::min(std::max(0.0, search.rounded(bound)), result.weight);
   result.optimal = bound >= search.best_weight() || result.bound >= result.weight;
   if (result.optimal) result.bound = result.weight;

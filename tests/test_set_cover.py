@@ -40,6 +40,11 @@ def weights_of(kind: str, count: int, seed: int = 0) -> np.ndarray | None:
     return whole * 2 if kind == "even" else whole - 1 if kind == "zero" else whole
 
 
+def wide(matrix: np.ndarray) -> np.ndarray:
+    """The same problem with every feature many times, so that it leaves the search for single words."""
+    return np.tile(matrix, (1, 65))
+
+
 def assert_covers(cover: Cover, matrix: np.ndarray, weights: np.ndarray | None) -> None:
     """The chosen sets cover all that can be covered, and weight and bound say so."""
     everything = matrix.any(axis=0)
@@ -77,6 +82,9 @@ def test_no_choice_of_sets_is_lighter_than_the_minimum_cover(sets, kind):
     each = [1.0] * len(sets) if weights is None else weights.tolist()
     assert cover.optimal
     assert cover.weight == pytest.approx(oracles.least_cover(sets, each))
+    copied = minimum_cover([[(f, copy) for f in members for copy in range(65)] for members in sets], weights=weights)
+    assert copied.optimal
+    assert copied.weight == pytest.approx(cover.weight)
     assert frozenset().union(*(sets[s] for s in cover.sets)) == frozenset().union(*sets)
     assert cover.sets == tuple(sorted(set(cover.sets)))
 
@@ -111,6 +119,10 @@ def test_minimum_covers_weigh_what_an_independent_integer_program_finds(kind):
         assert cover.optimal
         assert_covers(cover, matrix, weights)
         assert cover.weight == pytest.approx(solve_by_milp(matrix, weights), abs=1e-6), (number, shape)
+        copied = minimum_cover(wide(matrix), weights=weights)
+        assert copied.optimal
+        assert_covers(copied, wide(matrix), weights)
+        assert copied.weight == pytest.approx(cover.weight), (number, shape)
 
 
 @pytest.mark.parametrize("features", [63, 64, 65, 128, 130])
@@ -122,6 +134,24 @@ def test_universes_that_straddle_words_are_covered_exactly(features):
         assert cover.optimal
         assert_covers(cover, matrix, weights)
         assert cover.weight == pytest.approx(solve_by_milp(matrix, weights), abs=1e-6)
+
+
+@pytest.mark.parametrize("sets", [63, 64, 65])
+def test_a_problem_too_hard_for_the_search_by_single_words_goes_on_in_the_full_one(sets):
+    matrix = np.random.default_rng(sets).random((sets, 64)) < 0.1
+    for kind in ("one", "real"):
+        weights = weights_of(kind, sets)
+        cover = minimum_cover(matrix, weights=weights)
+        assert_covers(cover, matrix, weights)
+        assert cover.optimal
+        assert cover.weight == pytest.approx(solve_by_milp(matrix, weights), abs=1e-6)
+
+
+def test_weights_near_the_limit_are_summed_without_harm():
+    weights = np.array([1e15, 1e15 - 1, 1e15, 3])
+    cover = minimum_cover([{1, 2}, {1, 2}, {1}, {3}], weights=weights)
+    assert cover.sets == (1, 3)
+    assert cover.weight == 1e15 + 2
 
 
 def test_a_hard_problem_is_proved():
@@ -189,8 +219,14 @@ def test_features_that_nobody_has_are_reported_and_others_ignored():
 def test_matrices_of_any_layout_and_collections_of_any_kind_are_read():
     matrix = np.random.default_rng(2).random((12, 9)) < 0.3
     expected = minimum_cover(matrix)
-    wide = np.repeat(matrix, 2, axis=1)[:, ::2]
-    for same in (np.asfortranarray(matrix), wide, matrix[::-1].copy()[::-1], matrix.astype(int), matrix.astype(float)):
+    strided = np.repeat(matrix, 2, axis=1)[:, ::2]
+    for same in (
+        np.asfortranarray(matrix),
+        strided,
+        matrix[::-1].copy()[::-1],
+        matrix.astype(int),
+        matrix.astype(float),
+    ):
         assert minimum_cover(same) == expected
     listed = [np.flatnonzero(row).tolist() for row in matrix]
     for kind in (list, tuple, set, frozenset, dict.fromkeys):
