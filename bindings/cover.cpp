@@ -3,6 +3,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -53,9 +54,14 @@ void pack_matrix(const Judgements& matrix, Packed* packed) {
   const int64_t features = matrix.shape(1);
   packed->allocate(sets, features);
   const bool* from = matrix.data();
+  uint64_t* to = packed->bits.data();
   for (int64_t s = 0; s < sets; ++s) {
-    for (int64_t f = 0; f < features; ++f, ++from) {
-      if (*from) packed->set(s, f);
+    for (int64_t first = 0; first < features; first += 64) {
+      const int64_t size = std::min<int64_t>(64, features - first);
+      uint64_t word = 0;
+      for (int64_t f = 0; f < size; ++f) word |= uint64_t{from[f]} << f;
+      *to++ = word;
+      from += size;
     }
   }
 }

@@ -132,7 +132,9 @@ def minimum_cover(
     >>> minimum_cover([{1, 2, 3, 4}, {1, 3, 5}, {2, 4, 6}], range(1, 7)).sets
     (1, 2)
     """
-    return minimum_covers([(sets, universe)], weights=[weights], ties=ties, time_limit=time_limit, threads=1)[0]
+    if ties != "any":
+        return minimum_covers([(sets, universe)], weights=[weights], ties=ties, time_limit=time_limit, threads=1)[0]
+    return _covers([(sets, universe)], [weights], exact=True, time_limit=time_limit, threads=1)[0]
 
 
 def greedy_covers(
@@ -371,6 +373,8 @@ def _sets(sets: Sets, universe: Collection[Hashable] | None) -> Sets:
 
 def _judgements(values: ArrayLike, name: str) -> NDArray[np.bool_]:
     array = np.asarray(values)
+    if array.dtype == np.bool_ and array.flags.c_contiguous:
+        return array
     if array.dtype != np.bool_:
         if array.size and (array.dtype.kind not in "iuf" or not bool(np.isin(array, (0, 1)).all())):
             message = f"{name} must be yes or no (boolean, or 0 and 1), not {array.dtype} of other values"
