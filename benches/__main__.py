@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import sys
+from pathlib import Path
 
-import benches
 from benches import harness
 
 
 def main() -> int:
-    found = {}
-    for module in pkgutil.iter_modules(benches.__path__):
-        if module.name.startswith("_") or module.name == "harness":
-            continue
-        run = getattr(importlib.import_module(f"benches.{module.name}"), "run", None)
-        if run is not None:
-            found[module.name] = run
-    return harness.main(found)
+    # Only modules that end in harness.main are benches; the others are scripts that need models or labelled data.
+    names = [
+        path.stem
+        for path in sorted(Path(__file__).parent.glob("[!_]*.py"))
+        if "sys.exit(harness.main(" in path.read_text(encoding="utf-8")
+    ]
+    return harness.main({name: importlib.import_module(f"benches.{name}").run for name in names})
 
 
 if __name__ == "__main__":
