@@ -5,6 +5,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <initializer_list>
 #include <string>
 
 #include "views.h"
@@ -21,7 +22,8 @@ inline constexpr int kFloat16Number = 23;
 // The object as an array of real numbers (booleans included) with `rank` dimensions (any of them if
 // 0).
 inline py::array real_array(py::handle object, const char* name) {
-  py::array array = py::array::ensure(object);
+  const bool given = py::isinstance<py::array>(object);
+  py::array array = given ? py::reinterpret_borrow<py::array>(object) : py::array::ensure(object);
   if (!array) {
     PyErr_Clear();
     throw py::value_error(std::string(name) +
@@ -71,6 +73,24 @@ py::array rows_of(const py::array& array) {
   if (array.dtype().num() == py::dtype::num_of<T>() && array.ndim() > 0 && readable_rows(array))
     return array;
   return convert<T>(array);
+}
+
+// A new contiguous array of T, its values not set. (py::array's own constructors work out strides
+// first, and its default constructor makes an array too: hold arrays that may not come in a
+// py::object.)
+template <typename T>
+py::array new_array(std::initializer_list<py::ssize_t> shape) {
+  const auto& numpy = py::detail::npy_api::get();
+  auto array = py::reinterpret_steal<py::array>(numpy.PyArray_NewFromDescr_(
+      numpy.PyArray_Type_, py::dtype::of<T>().release().ptr(), static_cast<int>(shape.size()),
+      shape.begin(), nullptr, nullptr, 0, nullptr));
+  if (!array) throw py::error_already_set();
+  return array;
+}
+
+template <typename T>
+T* values_of(py::array& array) {
+  return static_cast<T*>(array.mutable_data());
 }
 
 // The view of a matrix, or of a vector as a matrix of one row.

@@ -1,5 +1,7 @@
 #include "beam.h"
 
+#include <algorithm>
+
 #include "arrays.h"
 #include "module.h"
 
@@ -50,15 +52,16 @@ py::tuple bind_expand(py::handle chain_scores, py::handle option_logits, py::han
   input.finished = span_view<bool>(finished_array);
   const int64_t one_question[2] = {0, input.scores.size};
   input.question_offsets = {one_question, 2};
-  py::array question_array;
+  py::object owners[3];
   if (!question_offsets.is_none()) {
-    question_array = int64_vector(question_offsets, "question_offsets");
-    input.question_offsets = span_view<int64_t>(question_array);
+    const py::array values = int64_vector(question_offsets, "question_offsets");
+    input.question_offsets = span_view<int64_t>(values);
+    owners[0] = values;
   }
-  py::array length_array;
   if (!lengths.is_none()) {
-    length_array = int64_vector(lengths, "lengths");
-    input.lengths = span_view<int64_t>(length_array);
+    const py::array values = int64_vector(lengths, "lengths");
+    input.lengths = span_view<int64_t>(values);
+    owners[1] = values;
   }
 
   py::array logits = real_array(option_logits, "option_logits");
@@ -68,11 +71,11 @@ py::tuple bind_expand(py::handle chain_scores, py::handle option_logits, py::han
                           " dimensions; it must have " +
                           (ragged ? "1 with option_offsets" : "2 without option_offsets"));
   }
-  py::array offset_array;
   Span<const int64_t> offsets;
   if (ragged) {
-    offset_array = int64_vector(option_offsets, "option_offsets");
-    offsets = span_view<int64_t>(offset_array);
+    const py::array values = int64_vector(option_offsets, "option_offsets");
+    offsets = span_view<int64_t>(values);
+    owners[2] = values;
     if (offsets.size == 0) fail("option_offsets is empty; it needs at least the value 0");
   }
   const bool single = logits.dtype().num() == py::dtype::num_of<float>();
@@ -81,18 +84,18 @@ py::tuple bind_expand(py::handle chain_scores, py::handle option_logits, py::han
                                    : run<double>(input, logits, offsets, how, team);
 
   const auto count = static_cast<py::ssize_t>(result.extensions.size());
-  py::array_t<int64_t> parents(count);
-  py::array_t<int64_t> options(count);
-  py::array_t<double> scores(count);
-  py::array_t<double> steps(count);
-  py::array_t<bool> ended(count);
-  py::array_t<bool> stuck(count);
-  int64_t* parent_data = parents.mutable_data();
-  int64_t* option_data = options.mutable_data();
-  double* score_data = scores.mutable_data();
-  double* step_data = steps.mutable_data();
-  bool* ended_data = ended.mutable_data();
-  bool* stuck_data = stuck.mutable_data();
+  py::array parents = new_array<int64_t>({count});
+  py::array options = new_array<int64_t>({count});
+  py::array scores = new_array<double>({count});
+  py::array steps = new_array<double>({count});
+  py::array ended = new_array<bool>({count});
+  py::array stuck = new_array<bool>({count});
+  int64_t* parent_data = values_of<int64_t>(parents);
+  int64_t* option_data = values_of<int64_t>(options);
+  double* score_data = values_of<double>(scores);
+  double* step_data = values_of<double>(steps);
+  bool* ended_data = values_of<bool>(ended);
+  bool* stuck_data = values_of<bool>(stuck);
   for (const Extension& extension : result.extensions) {
     *parent_data++ = extension.parent;
     *option_data++ = extension.option;
@@ -101,7 +104,8 @@ py::tuple bind_expand(py::handle chain_scores, py::handle option_logits, py::han
     *ended_data++ = extension.finished;
     *stuck_data++ = extension.stuck;
   }
-  py::array_t<int64_t> ends(static_cast<py::ssize_t>(result.offsets.size()), result.offsets.data());
+  py::array ends = new_array<int64_t>({static_cast<py::ssize_t>(result.offsets.size())});
+  std::copy(result.offsets.begin(), result.offsets.end(), values_of<int64_t>(ends));
   return py::make_tuple(std::move(parents), std::move(options), std::move(scores), std::move(steps),
                         std::move(ended), std::move(stuck), std::move(ends));
 }

@@ -1,7 +1,9 @@
 #include "topk.h"
 
+#include <algorithm>
 #include <limits>
 #include <string_view>
+#include <vector>
 
 #include "arrays.h"
 #include "module.h"
@@ -26,9 +28,7 @@ Metric metric_of(py::handle object) {
 
 // Arrays that must outlive a call, and the views of them.
 struct Operands {
-  py::array query_array;
-  py::array item_array;
-  py::array scale_array;
+  py::object owners[3];
   Matrix<const float> queries;
   Items items;
   bool single = false;  // the query was a vector
@@ -38,8 +38,8 @@ py::array scale_of(py::handle object, int64_t rows) {
   py::array scale = convert<float>(real_array(object, "scale"));
   if (scale.ndim() == 0) {
     const float value = *static_cast<const float*>(scale.data());
-    py::array_t<float> filled(rows);
-    for (int64_t i = 0; i < rows; ++i) filled.mutable_data()[i] = value;
+    py::array filled = new_array<float>({rows});
+    std::fill_n(values_of<float>(filled), rows, value);
     scale = filled;
   }
   if (scale.ndim() != 1 || scale.shape(0) != rows) {
@@ -58,60 +58,72 @@ py::array scale_of(py::handle object, int64_t rows) {
 
 Operands operands_of(py::handle queries, py::handle items, py::handle scale) {
   Operands out;
-  out.query_array = real_array(queries, "queries");
-  out.single = out.query_array.ndim() == 1;
-  if (!out.single) require_rank(out.query_array, 2, "queries");
-  out.query_array = rows_of<float>(out.query_array);
-  out.queries = matrix_view<float>(out.query_array);
+  py::array query_array = real_array(queries, "queries");
+  out.single = query_array.ndim() == 1;
+  if (!out.single) require_rank(query_array, 2, "queries");
+  query_array = rows_of<float>(query_array);
+  out.queries = matrix_view<float>(query_array);
 
-  out.item_array = real_array(items, "items");
-  require_rank(out.item_array, 2, "items");
-  const int number = out.item_array.dtype().num();
+  py::array item_array = real_array(items, "items");
+  require_rank(item_array, 2, "items");
+  const int number = item_array.dtype().num();
   if (number == kFloat16Number || number == kInt8Number) {
     out.items.type = number == kInt8Number ? ItemType::kInt8 : ItemType::kFloat16;
-    if (!readable_rows(out.item_array)) {
+    if (!readable_rows(item_array)) {
       // The same type, contiguous and in this machine's byte order.
-      out.item_array = py::module_::import("numpy").attr("ascontiguousarray")(
-          out.item_array, out.item_array.dtype().attr("newbyteorder")("="));
+      item_array = py::module_::import("numpy").attr("ascontiguousarray")(
+          item_array, item_array.dtype().attr("newbyteorder")("="));
     }
   } else {
-    out.item_array = rows_of<float>(out.item_array);
+    item_array = rows_of<float>(item_array);
   }
-  out.items.data = out.item_array.data();
-  out.items.rows = out.item_array.shape(0);
-  out.items.cols = out.item_array.shape(1);
-  out.items.stride = out.item_array.strides(0) / out.item_array.itemsize();
+  out.items.data = item_array.data();
+  out.items.rows = item_array.shape(0);
+  out.items.cols = item_array.shape(1);
+  out.items.stride = item_array.strides(0) / item_array.itemsize();
   if (!scale.is_none()) {
     if (out.items.type != ItemType::kInt8) {
       throw py::value_error("scale is for int8 items, but items holds " +
-                            std::string(py::str(out.item_array.dtype())));
+                            std::string(py::str(item_array.dtype())));
     }
-    out.scale_array = scale_of(scale, out.items.rows);
-    out.items.scale = static_cast<const float*>(out.scale_array.data());
+    const py::array factors = scale_of(scale, out.items.rows);
+    out.items.scale = static_cast<const float*>(factors.data());
+    out.owners[2] = factors;
   }
+  out.owners[0] = std::move(query_array);
+  out.owners[1] = std::move(item_array);
   return out;
 }
 
-// exclude as (indices, offsets), as a matrix with a row a query, or as a sequence of vectors.
-struct Excluded {
-  py::array indices;
-  py::array offsets;
-};
+// The results' shape: without its first axis where the query was a vector.
+template <typename T>
+py::array results_for(const Operands& operands, int64_t columns) {
+  if (operands.single) return new_array<T>({columns});
+  return new_array<T>({operands.queries.rows, columns});
+}
 
-Excluded excluded_of(py::handle object, int64_t queries) {
-  Excluded out;
+// exclude as (indices, offsets), as a matrix with a row a query, or as a sequence of vectors.
+// Returns what owns the two spans.
+py::tuple read_excluded(py::handle object, int64_t queries, TopKInput* input) {
+  const auto use = [input](const py::array& indices, const py::array& offsets) {
+    input->excluded = span_view<int64_t>(indices);
+    input->exclude_offsets = span_view<int64_t>(offsets);
+    if (input->exclude_offsets.size == 0) {
+      fail("exclude's offsets are empty; they need at least the value 0");
+    }
+    return py::make_tuple(indices, offsets);
+  };
   if (py::isinstance<py::tuple>(object)) {
     const auto pair = py::reinterpret_borrow<py::tuple>(object);
     if (pair.size() != 2) {
       throw py::value_error("exclude is a tuple of " + std::to_string(pair.size()) +
                             "; it must be (indices, offsets)");
     }
-    out.indices = int64_vector(pair[0], "exclude's indices");
-    out.offsets = int64_vector(pair[1], "exclude's offsets");
-    return out;
+    return use(int64_vector(pair[0], "exclude's indices"),
+               int64_vector(pair[1], "exclude's offsets"));
   }
-  py::array_t<int64_t> offsets(queries + 1);
-  int64_t* ends = offsets.mutable_data();
+  py::array offsets = new_array<int64_t>({queries + 1});
+  int64_t* ends = values_of<int64_t>(offsets);
   ends[0] = 0;
   const auto require_count = [queries](int64_t count) {
     if (count != queries) {
@@ -123,29 +135,26 @@ Excluded excluded_of(py::handle object, int64_t queries) {
     const auto matrix = py::reinterpret_borrow<py::array>(object);
     require_rank(matrix, 2, "exclude");
     require_count(matrix.shape(0));
-    out.indices = int64_vector(matrix.attr("reshape")(-1), "exclude");
     for (int64_t q = 0; q < queries; ++q) ends[q + 1] = (q + 1) * matrix.shape(1);
-  } else {
-    if (!PySequence_Check(object.ptr()) || PyUnicode_Check(object.ptr())) {
-      throw py::type_error("exclude must be a matrix, a sequence of vectors or (indices, offsets)");
-    }
-    const auto rows = py::reinterpret_borrow<py::sequence>(object);
-    require_count(static_cast<int64_t>(rows.size()));
-    std::vector<py::array> parts;
-    for (int64_t q = 0; q < queries; ++q) {
-      const std::string name = "exclude[" + std::to_string(q) + "]";
-      parts.push_back(int64_vector(py::object(rows[size_t(q)]), name.c_str()));
-      ends[q + 1] = ends[q] + parts.back().size();
-    }
-    py::array_t<int64_t> indices(ends[queries]);
-    for (int64_t q = 0; q < queries; ++q) {
-      const Span<const int64_t> part = span_view<int64_t>(parts[size_t(q)]);
-      std::copy(part.begin(), part.end(), indices.mutable_data() + ends[q]);
-    }
-    out.indices = indices;
+    return use(int64_vector(matrix.attr("reshape")(-1), "exclude"), offsets);
   }
-  out.offsets = offsets;
-  return out;
+  if (!PySequence_Check(object.ptr()) || PyUnicode_Check(object.ptr())) {
+    throw py::type_error("exclude must be a matrix, a sequence of vectors or (indices, offsets)");
+  }
+  const auto rows = py::reinterpret_borrow<py::sequence>(object);
+  require_count(static_cast<int64_t>(rows.size()));
+  std::vector<py::array> parts;
+  for (int64_t q = 0; q < queries; ++q) {
+    const std::string name = "exclude[" + std::to_string(q) + "]";
+    parts.push_back(int64_vector(py::object(rows[static_cast<size_t>(q)]), name.c_str()));
+    ends[q + 1] = ends[q] + parts.back().size();
+  }
+  py::array indices = new_array<int64_t>({ends[queries]});
+  for (int64_t q = 0; q < queries; ++q) {
+    const Span<const int64_t> part = span_view<int64_t>(parts[static_cast<size_t>(q)]);
+    std::copy(part.begin(), part.end(), values_of<int64_t>(indices) + ends[q]);
+  }
+  return use(indices, offsets);
 }
 
 py::tuple bind_top_k(py::handle queries, py::handle items, py::handle k, py::handle metric,
@@ -158,39 +167,31 @@ py::tuple bind_top_k(py::handle queries, py::handle items, py::handle k, py::han
   TopKInput input;
   input.queries = operands.queries;
   input.items = operands.items;
-  py::array item_offsets;
-  py::array question_offsets;
-  Excluded excluded;
+  py::object owners[3];
   if (!offsets.is_none()) {
-    item_offsets = int64_vector(offsets, "offsets");
-    input.item_offsets = span_view<int64_t>(item_offsets);
+    const py::array values = int64_vector(offsets, "offsets");
+    input.item_offsets = span_view<int64_t>(values);
+    owners[0] = values;
     if (input.item_offsets.size == 0) fail("offsets is empty; it needs at least the value 0");
   }
   if (!query_offsets.is_none()) {
     if (offsets.is_none()) throw py::value_error("query_offsets was given without offsets");
-    question_offsets = int64_vector(query_offsets, "query_offsets");
-    input.query_offsets = span_view<int64_t>(question_offsets);
+    const py::array values = int64_vector(query_offsets, "query_offsets");
+    input.query_offsets = span_view<int64_t>(values);
+    owners[1] = values;
     if (input.query_offsets.size == 0)
       fail("query_offsets is empty; it needs at least the value 0");
   }
-  if (!exclude.is_none()) {
-    excluded = excluded_of(exclude, input.queries.rows);
-    input.excluded = span_view<int64_t>(excluded.indices);
-    input.exclude_offsets = span_view<int64_t>(excluded.offsets);
-    if (input.exclude_offsets.size == 0)
-      fail("exclude's offsets are empty; they need at least the value 0");
-  }
+  if (!exclude.is_none()) owners[2] = read_excluded(exclude, input.queries.rows, &input);
   if (count > 0 && input.queries.rows > std::numeric_limits<int64_t>::max() / 8 / count) {
     throw py::value_error("k is " + std::to_string(count) + " for " +
                           std::to_string(input.queries.rows) +
                           " queries; that many results have no room in memory");
   }
-  std::vector<py::ssize_t> shape{input.queries.rows, count};
-  if (operands.single) shape.erase(shape.begin());
-  py::array_t<float> scores(shape);
-  py::array_t<int64_t> indices(shape);
-  float* score_data = scores.mutable_data();
-  int64_t* index_data = indices.mutable_data();
+  py::array scores = results_for<float>(operands, count);
+  py::array indices = results_for<int64_t>(operands, count);
+  float* score_data = values_of<float>(scores);
+  int64_t* index_data = values_of<int64_t>(indices);
   {
     const py::gil_scoped_release release;
     top_k(input, count, kind, team, score_data, index_data);
@@ -203,10 +204,8 @@ py::array bind_similarity(py::handle queries, py::handle items, py::handle metri
   const Metric kind = metric_of(metric);
   const int team = thread_count(threads);
   const Operands operands = operands_of(queries, items, scale);
-  std::vector<py::ssize_t> shape{operands.queries.rows, operands.items.rows};
-  if (operands.single) shape.erase(shape.begin());
-  py::array_t<float> out(shape);
-  float* data = out.mutable_data();
+  py::array out = results_for<float>(operands, operands.items.rows);
+  float* data = values_of<float>(out);
   {
     const py::gil_scoped_release release;
     similarity(operands.queries, operands.items, kind, team, data);
@@ -220,8 +219,9 @@ py::array bind_normalize(py::handle vectors, py::handle threads) {
   if (array.ndim() != 1) require_rank(array, 2, "vectors");
   array = rows_of<float>(array);
   const Matrix<const float> rows = matrix_view<float>(array);
-  py::array_t<float> out(std::vector<py::ssize_t>(array.shape(), array.shape() + array.ndim()));
-  float* data = out.mutable_data();
+  py::array out =
+      array.ndim() == 1 ? new_array<float>({rows.cols}) : new_array<float>({rows.rows, rows.cols});
+  float* data = values_of<float>(out);
   {
     const py::gil_scoped_release release;
     normalize(rows, team, data);

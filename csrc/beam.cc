@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <utility>
 
+#include "beam_vector.h"
+#include "dispatch.h"
 #include "parallel.h"
 
 namespace pytrace {
@@ -13,25 +14,17 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-struct Ranked {
-  double rank;
-  Extension extension;
+// Up to here the best are taken one pass each; above, a partial sort is cheaper.
+constexpr int64_t kMaxPasses = 16;
 
-  bool operator<(const Ranked& other) const {
-    if (rank != other.rank) return rank > other.rank;
-    return std::tie(extension.parent, extension.option) <
-           std::tie(other.extension.parent, other.extension.option);
-  }
-};
-
-struct Choice {
-  double logit;
-  int64_t option;
-
-  bool operator<(const Choice& other) const {
-    return logit != other.logit ? logit > other.logit : option < other.option;
-  }
-};
+const BeamKernels& kernels() {
+#if defined(__x86_64__)
+  return *select_isa<const BeamKernels*>(&baseline::kBeamKernels, &avx2::kBeamKernels,
+                                         &avx512::kBeamKernels);
+#else
+  return baseline::kBeamKernels;
+#endif
+}
 
 template <typename T>
 class Step {
@@ -41,12 +34,13 @@ class Step {
 
   // Appends the extensions of one question, best first; returns how many.
   int64_t run(int64_t question, std::vector<Extension>& extensions) {
-    results_.clear();
-    for (int64_t chain = input_.question_offsets[question];
-         chain < input_.question_offsets[question + 1]; ++chain) {
-      if (std::isnan(input_.scores[chain]) || input_.scores[chain] == kInfinity) {
-        fail("chain_scores[" + to_text(chain) + "] is " +
-             (std::isnan(input_.scores[chain]) ? "NaN" : "infinite") +
+    candidates_.clear();
+    ranks_.clear();
+    const int64_t last = input_.question_offsets[question + 1];
+    for (int64_t chain = input_.question_offsets[question]; chain < last; ++chain) {
+      const double score = input_.scores[chain];
+      if (!(score < kInfinity)) {
+        fail("chain_scores[" + to_text(chain) + "] is " + (std::isnan(score) ? "NaN" : "infinite") +
              "; it must be a log-probability");
       }
       if (input_.finished[chain]) {
@@ -55,16 +49,26 @@ class Step {
         carry_over(chain, false);
       }
     }
-    const auto kept = std::min<size_t>(results_.size(), static_cast<size_t>(how_.chains));
-    std::partial_sort(results_.begin(), results_.begin() + static_cast<std::ptrdiff_t>(kept),
-                      results_.end());
-    for (size_t i = 0; i < kept; ++i) extensions.push_back(results_[i].extension);
-    return static_cast<int64_t>(kept);
+    const auto count = static_cast<int64_t>(candidates_.size());
+    const int64_t wanted = std::min(count, how_.chains);
+    // Candidates with rank -inf come after all others, in order; `take` does not give them.
+    const int64_t taken = take(ranks_, count, wanted);
+    for (int64_t i = 0; i < taken; ++i)
+      extensions.push_back(candidates_[index(positions_[index(i)])]);
+    for (int64_t i = 0, left = wanted - taken; left > 0; ++i) {
+      const Extension& candidate = candidates_[index(i)];
+      if (candidate.score != -kInfinity) continue;
+      extensions.push_back(candidate);
+      --left;
+    }
+    return wanted;
   }
 
  private:
+  static size_t index(int64_t i) { return static_cast<size_t>(i); }
+
   double rank(double score, int64_t steps) const {
-    if (how_.length_penalty == 0.0) return score;
+    if (how_.length_penalty == 0.0 || score == -kInfinity) return score;
     return score / std::pow(static_cast<double>(std::max<int64_t>(1, steps)), how_.length_penalty);
   }
 
@@ -74,52 +78,79 @@ class Step {
 
   void carry_over(int64_t chain, bool finished) {
     const double score = input_.scores[chain];
-    results_.push_back({rank(score, length(chain)), {chain, -1, score, 0.0, finished, !finished}});
+    ranks_.push_back(rank(score, length(chain)));
+    candidates_.push_back({chain, -1, score, 0.0, finished, !finished});
   }
 
   // False if the chain has no possible option.
   bool extend(int64_t chain) {
     const Span<const T> logits = options_.of(chain);
-    double largest = -kInfinity;
-    choices_.clear();
-    for (int64_t option = 0; option < logits.size; ++option) {
-      const auto logit = static_cast<double>(logits[option]);
-      if (std::isnan(logit) || logit == kInfinity) {
-        fail("option_logits of chain " + to_text(chain) + ", option " + to_text(option) + ", is " +
-             (std::isnan(logit) ? "NaN" : "infinite") +
-             "; only -inf stands for an impossible option");
-      }
-      if (logit == -kInfinity) continue;
-      largest = std::max(largest, logit);
-      choices_.push_back({logit, option});
-    }
-    if (choices_.empty()) return false;
+    widened_.resize(index(logits.size + kRoom));
+    for (int64_t i = 0; i < logits.size; ++i) widened_[index(i)] = static_cast<double>(logits[i]);
+    double largest = 0.0;
     double sum = 0.0;
-    for (const Choice& choice : choices_) sum += std::exp(choice.logit - largest);
+    if (!kernels_.sum_exp(widened_.data(), logits.size, &largest, &sum)) refuse(chain, logits);
+    if (largest == -kInfinity) return false;
     const double log_sum = std::log(sum);
-    const auto kept = std::min<size_t>(choices_.size(), static_cast<size_t>(how_.beams));
-    std::partial_sort(choices_.begin(), choices_.begin() + static_cast<std::ptrdiff_t>(kept),
-                      choices_.end());
+    const int64_t taken = take(widened_, logits.size, std::min(logits.size, how_.beams));
     bool any = false;
-    for (size_t i = 0; i < kept; ++i) {
-      const Choice& choice = choices_[i];
+    for (int64_t i = 0; i < taken; ++i) {
+      const int64_t option = positions_[index(i)];
       // Not logit - (largest + log_sum): that sum would round away digits when logits are large.
-      const double step = (choice.logit - largest) - log_sum;
+      const double step = (static_cast<double>(logits[option]) - largest) - log_sum;
       if (how_.min_prob > 0.0 && std::exp(step) < how_.min_prob) break;
       const double score = input_.scores[chain] + step;
-      results_.push_back(
-          {rank(score, length(chain) + 1),
-           {chain, choice.option, score, step, choice.option == how_.terminate, false}});
+      ranks_.push_back(rank(score, length(chain) + 1));
+      candidates_.push_back({chain, option, score, step, option == how_.terminate, false});
       any = true;
     }
     return any;
   }
 
+  // Leaves in positions_ where the `wanted` largest values stand, except for -inf; returns how
+  // many.
+  int64_t take(std::vector<double>& values, int64_t count, int64_t wanted) {
+    if (wanted <= kMaxPasses) {
+      values.resize(index(count + kRoom));
+      positions_.resize(index(kMaxPasses));
+      return kernels_.best(values.data(), count, wanted, positions_.data());
+    }
+    positions_.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      if (values[index(i)] != -kInfinity) positions_.push_back(i);
+    }
+    wanted = std::min(wanted, static_cast<int64_t>(positions_.size()));
+    std::partial_sort(positions_.begin(), positions_.begin() + wanted, positions_.end(),
+                      [&](int64_t a, int64_t b) {
+                        const double left = values[index(a)];
+                        const double right = values[index(b)];
+                        return left != right ? left > right : a < b;
+                      });
+    return wanted;
+  }
+
+  [[noreturn]] void refuse(int64_t chain, Span<const T> logits) const {
+    for (int64_t option = 0; option < logits.size; ++option) {
+      const auto logit = static_cast<double>(logits[option]);
+      if (logit < kInfinity) continue;
+      fail("option_logits of chain " + to_text(chain) + ", option " + to_text(option) + ", is " +
+           (std::isnan(logit) ? "NaN" : "infinite") +
+           "; only -inf stands for an impossible option");
+    }
+    fail("option_logits of chain " + to_text(chain) + " changed during the call");
+  }
+
+  // What the vector half may write past the values.
+  static constexpr int64_t kRoom = 8;
+
   const BeamInput& input_;
   const Options<T>& options_;
   const BeamOptions& how_;
-  std::vector<Choice> choices_;
-  std::vector<Ranked> results_;
+  const BeamKernels& kernels_ = kernels();
+  std::vector<double> widened_;
+  std::vector<int64_t> positions_;
+  std::vector<Extension> candidates_;
+  std::vector<double> ranks_;
 };
 
 template <typename T>

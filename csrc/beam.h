@@ -5,8 +5,10 @@
 // log-probability. Chains that ended are carried over and compete with the rest. All in float64;
 // time O(options + results log results) a question.
 //
-// Ties: higher score first, then the lower parent, then the lower option. Results do not depend on
-// threads.
+// Ties: equal scores fall to the lower parent, then to the option with the higher logit, then to
+// the lower option. Results do not depend on threads; between instruction sets they may differ in
+// the last bit.
+
 #pragma once
 
 #include <cstdint>

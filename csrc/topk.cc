@@ -25,6 +25,8 @@ constexpr int64_t kTileBytes = 128 << 10;
 constexpr int64_t kGroupBytes = 16 << 10;
 constexpr int64_t kMaxTileRows = 240;  // a multiple of every register block's items
 constexpr int64_t kMaxGroupRows = 32;
+// Up to here comparing all pairs of scores, which vectors do without a branch, beats a selection.
+constexpr int64_t kSmallItems = 160;
 // Queries whose best lists are held at once.
 constexpr int64_t kMaxQueriesInFlight = 1024;
 constexpr int64_t kMaxListBytes = 64 << 20;
@@ -155,6 +157,7 @@ class Search {
 
   // One group on the calling thread.
   void run(const Group& group) const {
+    if (group.items() <= kSmallItems) return run_small(group);
     const int64_t step = queries_in_flight(group);
     for (int64_t first = group.first_query; first < group.last_query; first += step) {
       Group part = group;
@@ -214,45 +217,87 @@ class Search {
 
   // Adds the items [first_item, last_item) to the best lists of the group's queries.
   void scan(const Group& group, int64_t first_item, int64_t last_item, BestLists& lists) const {
-    const Items& items = input_.items;
     const int64_t rows = std::min(tile_rows_, last_item - first_item);
     const int64_t group_rows = std::min(group_rows_, group.queries());
     const std::unique_ptr<float[]> scores(
         new float[static_cast<size_t>(std::max<int64_t>(1, rows * group_rows))]);
-    std::vector<float> lengths(
-        metric_ == Metric::kCosine ? static_cast<size_t>(std::max<int64_t>(0, rows)) : 0);
-    ScoreJob job{};
-    job.query_stride = input_.queries.stride;
-    job.item_stride = items.stride;
-    job.item_type = items.type;
-    job.dim = items.cols;
-    job.squared_distance = metric_ == Metric::kEuclidean;
+    float lengths[kMaxTileRows];
     for (int64_t tile = first_item; tile < last_item; tile += rows) {
       const int64_t count = std::min(rows, last_item - tile);
-      job.items =
-          static_cast<const char*>(items.data) + tile * items.stride * item_bytes(items.type);
-      job.item_count = count;
-      job.item_scale = items.scale == nullptr ? nullptr : items.scale + tile;
-      if (metric_ == Metric::kCosine) {
-        vector_.squared_lengths(job, lengths.data());
-        for (int64_t i = 0; i < count; ++i) {
-          lengths[static_cast<size_t>(i)] = std::sqrt(lengths[static_cast<size_t>(i)]);
+      score_tile(
+          group, tile, count, {scores.get(), rows, lengths}, [&](int64_t query, const float* row) {
+            lists.offer(vector_, query - group.first_query, row, count, tile - group.first_item);
+          });
+    }
+  }
+
+  // A group whose items are so few that ranking all of them is cheaper than selecting. Nothing is
+  // allocated.
+  void run_small(const Group& group) const {
+    float scores[kMaxGroupRows * kSmallItems];
+    float lengths[kMaxTileRows];
+    int32_t ranks[kSmallItems];
+    const int64_t count = group.items();
+    const bool distance = metric_ == Metric::kEuclidean;
+    score_tile(group, group.first_item, count, {scores, kSmallItems, lengths},
+               [&](int64_t query, float* row) {
+                 vector_.rank(row, count, ranks);
+                 float* best = scores_ + query * k_;
+                 int64_t* indices = indices_ + query * k_;
+                 int64_t found = 0;
+                 for (int64_t i = 0; i < count; ++i) {
+                   if (row[i] == -kInfinity) continue;
+                   ++found;
+                   if (ranks[i] >= k_) continue;
+                   best[ranks[i]] = distance ? 0.0f - row[i] : row[i];
+                   indices[ranks[i]] = group.first_item + i;
+                 }
+                 pad(query, std::min(found, k_));
+               });
+    if (count == 0) {
+      for (int64_t query = group.first_query; query < group.last_query; ++query) pad(query, 0);
+    }
+  }
+
+  struct Scratch {
+    float* scores;
+    int64_t stride;
+    float* lengths;
+  };
+
+  // Calls use(query, scores) with the final scores of items [tile, tile + count) for each of the
+  // group's queries; what is excluded has -inf.
+  template <typename Use>
+  void score_tile(const Group& group, int64_t tile, int64_t count, const Scratch& scratch,
+                  const Use& use) const {
+    const Items& items = input_.items;
+    ScoreJob job{};
+    job.query_stride = input_.queries.stride;
+    job.items = static_cast<const char*>(items.data) + tile * items.stride * item_bytes(items.type);
+    job.item_stride = items.stride;
+    job.item_count = count;
+    job.item_type = items.type;
+    job.dim = items.cols;
+    job.item_scale = items.scale == nullptr ? nullptr : items.scale + tile;
+    job.squared_distance = metric_ == Metric::kEuclidean;
+    if (count == 0) return;
+    if (metric_ == Metric::kCosine) {
+      vector_.squared_lengths(job, scratch.lengths);
+      for (int64_t i = 0; i < count; ++i) scratch.lengths[i] = std::sqrt(scratch.lengths[i]);
+    }
+    for (int64_t query = group.first_query; query < group.last_query; query += group_rows_) {
+      job.queries = input_.queries.row(query);
+      job.query_count = std::min(group_rows_, group.last_query - query);
+      vector_.score(job, scratch.scores, scratch.stride);
+      for (int64_t q = 0; q < job.query_count; ++q) {
+        float* row = scratch.scores + q * scratch.stride;
+        const float query_length =
+            metric_ == Metric::kCosine ? query_lengths_[static_cast<size_t>(query + q)] : 1.0f;
+        if (!vector_.finish(row, count, metric_, job.item_scale, scratch.lengths, query_length)) {
+          throw NotFinite{query + q, tile};
         }
-      }
-      for (int64_t query = group.first_query; query < group.last_query; query += group_rows) {
-        job.queries = input_.queries.row(query);
-        job.query_count = std::min(group_rows, group.last_query - query);
-        vector_.score(job, scores.get(), rows);
-        for (int64_t q = 0; q < job.query_count; ++q) {
-          float* row = scores.get() + q * rows;
-          const float query_length =
-              metric_ == Metric::kCosine ? query_lengths_[static_cast<size_t>(query + q)] : 1.0f;
-          if (!vector_.finish(row, count, metric_, job.item_scale, lengths.data(), query_length)) {
-            throw NotFinite{query + q, tile};
-          }
-          if (!excluded_.empty()) hide_excluded(query + q, tile, count, row);
-          lists.offer(vector_, query + q - group.first_query, row, count, tile - group.first_item);
-        }
+        if (!excluded_.empty()) hide_excluded(query + q, tile, count, row);
+        use(query + q, row);
       }
     }
   }
@@ -292,8 +337,14 @@ class Search {
       scores[i] = distance ? 0.0f - score : score;
       indices[i] = group.first_item + static_cast<int64_t>(best.keys[i] & 0xffffffffu);
     }
-    std::fill(scores + best.count, scores + k_, distance ? kInfinity : -kInfinity);
-    std::fill(indices + best.count, indices + k_, int64_t{-1});
+    pad(group.first_query + query, best.count);
+  }
+
+  // Fills what is left of a query's row after `found` results.
+  void pad(int64_t query, int64_t found) const {
+    std::fill(scores_ + query * k_ + found, scores_ + (query + 1) * k_,
+              metric_ == Metric::kEuclidean ? kInfinity : -kInfinity);
+    std::fill(indices_ + query * k_ + found, indices_ + (query + 1) * k_, int64_t{-1});
   }
 
   const TopKInput& input_;

@@ -26,14 +26,14 @@ inline constexpr int kItemBlock = 5;
 #else
 inline constexpr int kItemBlock = 2;
 #endif
-// One query alone has only items to be independent in.
+// One or two queries have mainly items to be independent in.
 inline constexpr int kItemsForTwo = kItemBlock < 4 ? 4 : kItemBlock;
-inline constexpr int kItemsForOne = 8;
+inline constexpr int kItemsForOne = 12;
 
 template <bool kDistance, int kItems>
 PYTRACE_INLINE void accumulate(VectorF query, const VectorF (&item)[kItems],
                                VectorF (&sums)[kItems]) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < kItems; ++i) {
     if constexpr (kDistance) {
       const VectorF difference = query - item[i];
@@ -52,12 +52,12 @@ PYTRACE_INLINE void score_block(const float* const (&queries)[kQueries],
   VectorF item[kItems];
   int64_t at = 0;
   for (; at + kLanes <= dim; at += kLanes) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < kItems; ++i) {
       item[i] = load(items[i] + at);
       if constexpr (kDistance && sizeof(T) == 1) item[i] *= scale[i];
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int q = 0; q < kQueries; ++q) {
       VectorF query = load(queries[q] + at);
       hold_in_register(query);
@@ -83,7 +83,7 @@ PYTRACE_INLINE void score_block(const float* const (&queries)[kQueries],
   }
   constexpr int kTotal = kQueries * kItems;
   const VectorF* flat = &sums[0][0];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int base = 0; base < kTotal; base += 4) {
     const VectorF zero{};
     const Vector4F four = sum_four(flat[base], base + 1 < kTotal ? flat[base + 1] : zero,
@@ -121,7 +121,7 @@ void score_queries(const ScoreJob& job, int64_t first_query, float* out, int64_t
 }
 
 template <typename T, bool kDistance>
-void score_typed(const ScoreJob& job, float* out, int64_t out_stride) {
+void score_chunk(const ScoreJob& job, float* out, int64_t out_stride) {
   int64_t query = 0;
   for (; query + kQueryBlock <= job.query_count; query += kQueryBlock) {
     score_queries<T, kDistance, kQueryBlock, kItemBlock>(job, query, out, out_stride);
@@ -132,6 +132,25 @@ void score_typed(const ScoreJob& job, float* out, int64_t out_stride) {
   }
   if (query < job.query_count) {
     score_queries<T, kDistance, 1, kItemsForOne>(job, query, out, out_stride);
+  }
+}
+
+template <typename T, bool kDistance>
+void score_typed(const ScoreJob& job, float* out, int64_t out_stride) {
+  // Items that all query blocks meet while they are in the first-level cache; 12 is a multiple of
+  // nearly every block.
+  constexpr int64_t kChunkBytes = 16 << 10;
+  const int64_t row_bytes = (job.dim < 1 ? 1 : job.dim) * static_cast<int64_t>(sizeof(T));
+  const int64_t fitting = kChunkBytes / row_bytes / 12 * 12;
+  const int64_t chunk = job.query_count <= kQueryBlock ? job.item_count
+                        : fitting < 12                 ? 12
+                                                       : fitting;
+  ScoreJob part = job;
+  for (int64_t first = 0; first < job.item_count; first += chunk) {
+    part.items = static_cast<const T*>(job.items) + first * job.item_stride;
+    part.item_count = job.item_count - first < chunk ? job.item_count - first : chunk;
+    part.item_scale = job.item_scale == nullptr ? nullptr : job.item_scale + first;
+    score_chunk<T, kDistance>(part, out + first, out_stride);
   }
 }
 
@@ -244,9 +263,48 @@ int64_t find_above(const float* scores, int64_t begin, int64_t count, float thre
   return count;
 }
 
+void rank(const float* scores, int64_t count, int32_t* ranks) {
+  // Several vectors share each score that they are compared with.
+  constexpr int kVectors = PYTRACE_VECTOR_BYTES == 64 ? 2 : 4;
+  constexpr int64_t kTogether = kVectors * kLanes;
+  VectorI lane{};
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  for (int64_t first = 0; first < count; first += kTogether) {
+    VectorF mine[kVectors];
+    VectorI before[kVectors] = {};  // a comparison that holds is -1
+    for (int v = 0; v < kVectors; ++v) mine[v] = load(scores + first + v * kLanes);
+    for (int64_t i = 0; i < first; ++i) {
+      const VectorF other = splat(scores[i]);
+      for (int v = 0; v < kVectors; ++v) before[v] += (VectorI)(other >= mine[v]);
+    }
+#pragma GCC unroll 4
+    for (int own = 0; own < kVectors; ++own) {
+      const int64_t begin = first + own * kLanes;
+      for (int64_t i = begin; i < begin + kLanes && i < count; ++i) {
+        const VectorF other = splat(scores[i]);
+        const VectorI behind = lane > static_cast<int32_t>(i - begin);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          const VectorI higher = (VectorI)(other > mine[v]);
+          const VectorI as_high = (VectorI)(other >= mine[v]);
+          before[v] += v < own ? higher : v > own ? as_high : (higher | (as_high & behind));
+        }
+      }
+    }
+    for (int64_t i = first + kTogether; i < count; ++i) {
+      const VectorF other = splat(scores[i]);
+      for (int v = 0; v < kVectors; ++v) before[v] += (VectorI)(other > mine[v]);
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      before[v] = -before[v];
+      std::memcpy(ranks + first + v * kLanes, &before[v], sizeof before[v]);
+    }
+  }
+}
+
 extern const VectorKernels kTopKernels;
-const VectorKernels kTopKernels = {&score,      &squared_lengths, &finish,
-                                   &find_above, kQueryBlock,      kItemBlock};
+const VectorKernels kTopKernels = {&score, &squared_lengths, &finish,   &find_above,
+                                   &rank,  kQueryBlock,      kItemBlock};
 
 }  // namespace pytrace::PYTRACE_TARGET_NAMESPACE
 

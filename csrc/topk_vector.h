@@ -40,6 +40,10 @@ struct VectorKernels {
   // multiple of some block; `count` if there is none.
   int64_t (*find_above)(const float* scores, int64_t begin, int64_t count, float threshold);
 
+  // ranks[i]: how many scores stand before scores[i] (higher, or as high with a lower index). All
+  // pairs are compared. Both arrays must have room for `count` rounded up to 32.
+  void (*rank)(const float* scores, int64_t count, int32_t* ranks);
+
   // Queries and items of one register block: a job is fastest in multiples of these.
   int query_block;
   int item_block;

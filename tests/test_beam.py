@@ -1,4 +1,4 @@
-"""The beam kernel against its naive twin."""
+"""The beam kernel against its naive twin, on every instruction set."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from pytrace.kernels import expand
 from tests import oracles
+
+pytestmark = pytest.mark.usefixtures("isa")
 
 
 def check(result, chain_scores, logits, finished, question_offsets, **options):

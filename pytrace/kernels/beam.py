@@ -62,7 +62,7 @@ def expand(
 
     A live chain's options are scored by log softmax over its logits, and its `beams` best are tried; a finished chain is
     carried over and competes with the rest; each question keeps its `chains` best by accumulated log-probability. Equal
-    scores are ordered by lower parent, then lower option (a chain carried over has option -1). All in float64.
+    scores are ordered by lower parent, then higher logit, then lower option. All in float64.
 
     Parameters
     ----------
