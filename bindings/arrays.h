@@ -62,7 +62,9 @@ inline bool readable_rows(const py::array& array) {
 // A conversion; NumPy's own errors (a value that does not fit, no memory) pass through.
 template <typename T>
 py::array convert(const py::array& array) {
-  auto converted = py::array_t<T, py::array::c_style | py::array::forcecast>::ensure(array);
+  constexpr int kFlags =
+      py::array::c_style | py::array::forcecast | py::detail::npy_api::NPY_ARRAY_ALIGNED_;
+  auto converted = py::array_t<T, kFlags>::ensure(array);
   if (!converted) throw py::error_already_set();
   return converted;
 }

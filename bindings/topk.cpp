@@ -70,9 +70,9 @@ Operands operands_of(py::handle queries, py::handle items, py::handle scale) {
   if (number == kFloat16Number || number == kInt8Number) {
     out.items.type = number == kInt8Number ? ItemType::kInt8 : ItemType::kFloat16;
     if (!readable_rows(item_array)) {
-      // The same type, contiguous and in this machine's byte order.
-      item_array = py::module_::import("numpy").attr("ascontiguousarray")(
-          item_array, item_array.dtype().attr("newbyteorder")("="));
+      // The same type, contiguous, aligned and in this machine's byte order.
+      item_array = py::module_::import("numpy").attr("require")(
+          item_array, item_array.dtype().attr("newbyteorder")("="), "CA");
     }
   } else {
     item_array = rows_of<float>(item_array);

@@ -430,6 +430,8 @@ def test_normalize_keeps_directions_of_any_length(seed, magnitude):
     expected = np.divide(true, lengths, out=np.zeros_like(true), where=lengths > 0)
     np.testing.assert_allclose(normalize(vectors), expected, rtol=1e-6, atol=1e-45)
     np.testing.assert_array_equal(normalize(np.asfortranarray(vectors)), normalize(vectors))
+    unaligned = np.frombuffer(b"\0" + vectors.tobytes(), dtype=np.uint8)[1:].view(np.float32).reshape(vectors.shape)
+    np.testing.assert_array_equal(normalize(unaligned), normalize(vectors))
 
 
 def test_calls_from_many_threads_agree():
