@@ -38,8 +38,8 @@ Isa require_isa(const std::string& name) {
       if (isa == wanted) return isa;
     }
   }
-  throw std::invalid_argument("instruction set '" + name + "' is not available here; choose one of: " +
-                              available_names());
+  throw std::invalid_argument("instruction set '" + name +
+                              "' is not available here; choose one of: " + available_names());
 }
 
 State& state() {

@@ -21,14 +21,16 @@ std::vector<Isa> available_isas();
 // The one that kernels use now.
 Isa active_isa();
 
-// Forces one (tests run every kernel on each). Throws std::invalid_argument for one that is not available.
+// Forces one (tests run every kernel on each). Throws std::invalid_argument for one that is not
+// available.
 void set_active_isa(const std::string& name);
 
 // Why PYTRACE_ISA could not be obeyed at load; empty if it could.
 const std::string& active_isa_error();
 
-// Picks a kernel's entry point. A kernel compiled per instruction set declares one function a target and calls
-// select_isa(baseline, avx2, avx512); targets that this build lacks are passed as nullptr.
+// Picks a kernel's entry point. A kernel compiled per instruction set declares one function a
+// target and calls select_isa(baseline, avx2, avx512); targets that this build lacks are passed as
+// nullptr.
 template <typename Function>
 Function select_isa(Function baseline, Function avx2, Function avx512) {
   switch (active_isa()) {

@@ -8,19 +8,21 @@
 
 namespace pytrace {
 
-// Threads that a call uses when it does not say: PYTRACE_NUM_THREADS, else the processors this process may run on.
+// Threads that a call uses when it does not say: PYTRACE_NUM_THREADS, else the processors this
+// process may run on.
 int num_threads();
 
 // Sets the default. Throws std::invalid_argument below 1.
 void set_num_threads(int threads);
 
-// The number to run with: `requested` if above 0, else the default; never more than `tasks`; 1 in a child made by
-// fork() (OpenMP's threads do not survive a fork, and starting a team there would hang).
+// The number to run with: `requested` if above 0, else the default; never more than `tasks`; 1 in a
+// child made by fork() (OpenMP's threads do not survive a fork, and starting a team there would
+// hang).
 int resolve_threads(int requested, int64_t tasks);
 
-// Calls body(begin, end, thread) on chunks of [0, tasks). Which thread gets which chunk may vary, so a body must write
-// only to its own chunk's output: results are then the same for every thread count. The first exception thrown by a
-// body is rethrown here.
+// Calls body(begin, end, thread) on chunks of [0, tasks). Which thread gets which chunk may vary,
+// so a body must write only to its own chunk's output: results are then the same for every thread
+// count. The first exception thrown by a body is rethrown here.
 template <typename Body>
 void parallel_for(int64_t tasks, int64_t chunk, int requested_threads, const Body& body) {
   if (tasks <= 0) return;

@@ -1,13 +1,15 @@
 // Opens the part of a kernel source that is compiled for one instruction set.
 //
 // Include every other header first, then this one, write the functions inside
-// `namespace pytrace::PYTRACE_TARGET_NAMESPACE`, and close with target_end.h. Only what stands between the two is
-// compiled for the newer processor: the standard library's inline functions stay baseline, so the linker can never
-// pick a copy that an older machine cannot run. No include guard: one source includes it once.
+// `namespace pytrace::PYTRACE_TARGET_NAMESPACE`, and close with target_end.h. Only what stands
+// between the two is compiled for the newer processor: the standard library's inline functions stay
+// baseline, so the linker can never pick a copy that an older machine cannot run. No include guard:
+// one source includes it once.
 #if defined(PYTRACE_TARGET_AVX512)
 #define PYTRACE_TARGET_NAMESPACE avx512
 #define PYTRACE_VECTOR_BYTES 64
-#define PYTRACE_TARGET_STRING "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt"
+#define PYTRACE_TARGET_STRING \
+  "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt"
 #elif defined(PYTRACE_TARGET_AVX2)
 #define PYTRACE_TARGET_NAMESPACE avx2
 #define PYTRACE_VECTOR_BYTES 32

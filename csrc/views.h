@@ -1,7 +1,7 @@
 // Non-owning shaped views: what crosses from the bindings into a kernel.
 //
-// A view never allocates and never checks in release code paths; checks stand at the border (the bindings and the
-// require_* functions below), once a call, and give both numbers.
+// A view never allocates and never checks in release code paths; checks stand at the border (the
+// bindings and the require_* functions below), once a call, and give both numbers.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ inline void require_offsets(Span<const int64_t> offsets, int64_t total, const ch
   if (offsets[0] != 0) fail(std::string(name) + "[0] is " + to_text(offsets[0]) + ", not 0");
   for (int64_t i = 1; i < offsets.size; ++i) {
     if (offsets[i] < offsets[i - 1]) {
-      fail(std::string(name) + " goes back at " + to_text(i) + ": " + to_text(offsets[i - 1]) + " then " +
-           to_text(offsets[i]));
+      fail(std::string(name) + " goes back at " + to_text(i) + ": " + to_text(offsets[i - 1]) +
+           " then " + to_text(offsets[i]));
     }
   }
   if (offsets[offsets.size - 1] != total) {
