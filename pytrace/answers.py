@@ -93,8 +93,9 @@ class Reader:
         if evidence.context and not entries:
             message = (
                 f"the first of {len(evidence.context)} context entries has {self._model.count_tokens(evidence.context[0])} "
-                f"tokens and does not fit the {self._model.context_tokens} tokens of {self._model.name}; "
-                "use a model with a longer context or shorter documents"
+                f"tokens and, with a question of {self._model.count_tokens(question)} and an answer of up to "
+                f"{self._max_tokens}, does not fit the {self._model.context_tokens} tokens of {self._model.name}; "
+                "use a model with a longer context, or a shorter question or document"
             )
             raise ContextOverflowError(message)
         return tuple(entries)

@@ -17,7 +17,7 @@ def triple_evidence(chains: Sequence[Chain]) -> Evidence:
     votes = count_votes(chains)
     return Evidence(
         kind="triples",
-        context=tuple(triple.text for triple in triples),
+        context=tuple(dict.fromkeys(triple.text for triple in triples)),
         document_ids=tuple(dict.fromkeys(triple.document_id for triple in triples)),
         votes=votes,
         chains=tuple(chains),

@@ -6,6 +6,7 @@ The papers take a question's documents as given by a retriever; this is that ret
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoder import Encoder
@@ -31,7 +32,7 @@ def nearest_documents(question: str, documents: Sequence[Document], encoder: Enc
     Returns
     -------
     list of Document
-        At most `count`; ties keep the corpus's order.
+        `count`, or all if there are fewer; ties keep the corpus's order, and documents without text come last.
     """
     if count < 1:
         message = f"count must be at least 1, not {count}"
@@ -40,6 +41,9 @@ def nearest_documents(question: str, documents: Sequence[Document], encoder: Enc
         return list(documents)
     owners = [number for number, document in enumerate(documents) for _ in document.sentences]
     texts = [f"[{document.title}] {sentence}" for document in documents for sentence in document.sentences]
-    _, order = top_k(encoder.encode([question], kind="query"), encoder.encode(texts, kind="passage"), len(texts))
-    found = list(dict.fromkeys(owners[row] for row in order[0].tolist()))
-    return [documents[number] for number in found[:count]]
+    ranked: list[int] = []
+    if texts:
+        _, order = top_k(encoder.encode([question], kind="query"), encoder.encode(texts, kind="passage"), len(texts))
+        ranked = [owners[row] for row in order[0].tolist()]
+    found = dict.fromkeys([*ranked, *range(len(documents))])
+    return [documents[number] for number in islice(found, count)]

@@ -9,6 +9,7 @@ the paper's option A, "no need for additional knowledge triples".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -32,6 +33,8 @@ LETTER_INSTRUCTION = (
 )
 STOP_OPTION = "no need for additional knowledge triples"
 STOP_TEXT = "\n\nQuestion:"
+# A letter by itself: "B", "(B)", "B." and "**B**", but not the first letter of "Because".
+_WRITTEN_LETTER = re.compile(r"[\W_]*([A-Za-z])(?![^\W_])")
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -148,9 +151,10 @@ class BlackBoxSelector:
         results = []
         for step, completion in zip(steps, self._model.generate(prompts, max_tokens=3, stop=("\n",)), strict=True):
             labels = option_labels(len(step.candidates) + 1)
-            written = completion[0].text.strip().strip(".():").strip()[:1]
+            found = _WRITTEN_LETTER.match(completion[0].text)
+            written = found[1] if found else ""
             logits = np.full(len(labels), -np.inf)
-            logits[labels.index(written) if written in labels else 0] = 0.0
+            logits[next((labels.index(one) for one in (written, written.upper()) if one in labels), 0)] = 0.0
             results.append(logits)
         return results
 
@@ -237,9 +241,15 @@ def fuse(logits: NDArray[np.float64], similarity: NDArray[np.float64], weight: f
     candidates = logits[1:]
     if not len(candidates):
         return logits
-    fused: NDArray[np.float64] = (logits - candidates.mean()) / (candidates.std() or 1.0)
-    fused[1:] += weight * (similarity - similarity.mean()) / (similarity.std() or 1.0)
+    fused: NDArray[np.float64] = (logits - candidates.mean()) / _spread(candidates)
+    fused[1:] += weight * (similarity - similarity.mean()) / _spread(similarity)
     return fused
+
+
+def _spread(values: NDArray[np.float64]) -> float:
+    """Return the standard deviation; 1 where values differ by rounding only, which must not be blown up."""
+    deviation = float(values.std())
+    return deviation if deviation > 1e-9 * max(1.0, float(np.abs(values).max())) else 1.0
 
 
 def letter_prompt(step: Step, shown: Sequence[ChainDemonstration], layout: Layout) -> Prompt:

@@ -79,7 +79,9 @@ class DocumentExtractor:
         """Make one unit `[title] text` a document."""
         return [
             Extraction(
-                document, (Triple(document.title, "", document.text, document.id, -1, 100.0),), ExtractionStatistics()
+                document,
+                (Triple(document.title, "", document.text, document.id, -1, 100.0),) if document.text.strip() else (),
+                ExtractionStatistics(),
             )
             for document in documents
         ]
@@ -143,6 +145,7 @@ class LanguageModelExtractor:
         self._grounding = grounding
         self._spans = spans
         self._batch = max(batch, 1)
+        self._part_tokens = max(min(PART_TOKENS, model.context_tokens // 3), 1)
         self._labelled_vectors: NDArray[np.float32] | None = None
 
     @property
@@ -158,6 +161,7 @@ class LanguageModelExtractor:
                 "chosen by": self._encoder.fingerprint if self._encoder is not None else "order",
                 "grounding": self._grounding,
                 "spans": self._spans,
+                "part tokens": self._part_tokens,
             },
         )
 
@@ -173,12 +177,11 @@ class LanguageModelExtractor:
         return results
 
     def _extract_batch(self, documents: Sequence[Document]) -> list[Extraction]:
-        limit = min(PART_TOKENS, self._model.context_tokens // 3)
         parts: list[tuple[int, Document]] = []
         for index, document in enumerate(documents):
             parts += [
                 (index, part.document)
-                for part in split_document(document, limit, self._model.count_tokens)
+                for part in split_document(document, self._part_tokens, self._model.count_tokens)
                 if part.document.text.strip()
             ]
         prompts = self._prompts([(documents[index].title, part.text) for index, part in parts])
@@ -222,17 +225,17 @@ class LanguageModelExtractor:
     def _read(self, document: Document, completions: list[Completion]) -> Extraction:
         triples: list[Triple] = []
         lines = malformed = repeated = 0
-        seen: set[tuple[str, str]] = set()
+        seen: set[tuple[str, str, str]] = set()
         for completion in completions:
-            parsed = parse_triples(f"<{document.title};{completion.text}", document.title)
+            parsed = parse_triples(
+                f"<{document.title};{completion.text}",
+                document.title,
+                complete=completion.finish not in {"length", "repetition"},
+            )
             lines += parsed.lines
             malformed += parsed.malformed
-            found = parsed.triples
-            # The last line of a text that was cut off may be half a fact.
-            if completion.finish in {"length", "repetition"} and found and not completion.text.rstrip().endswith(">"):
-                found = found[:-1]
-            for head, relation, tail in found:
-                key = (relation.casefold(), tail.casefold())
+            for head, relation, tail in parsed.triples:
+                key = (head.casefold(), relation.casefold(), tail.casefold())
                 if key in seen:
                     repeated += 1
                 else:
@@ -358,36 +361,52 @@ def _escaped(text: str) -> str:
 
 
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)")
+_BETWEEN = re.compile(r">\s*[,;.]?\s*(?=<)")
+_CLOSING = re.compile(r">[\s>,;.]*$")
 
 
-def parse_triples(text: str, title: str) -> ParsedTriples:
+def parse_triples(text: str, title: str, *, complete: bool = True) -> ParsedTriples:
     """Read `<head; relation; tail>` lines leniently.
 
-    A missing bracket is added, several triples on a line are taken apart, a semicolon too many belongs to the tail, and
-    a triple of two parts gets the title as its head. What has no relation or no tail is malformed.
+    A missing bracket is added, several triples on a line are taken apart, a semicolon too many belongs to the tail (or to
+    the title, if the title has it), and a triple of two parts gets the title as its head. What has no relation or no tail
+    is malformed, and so is the last triple of a text that is not `complete` unless its bracket closes: it may be half a
+    fact.
 
     Examples
     --------
     >>> parse_triples("<Rome; country; Italy>, <river; Tiber", "Rome").triples
     [('Rome', 'country', 'Italy'), ('Rome', 'river', 'Tiber')]
     """
-    result = ParsedTriples([])
-    for line in text.splitlines():
-        if not line.strip():
-            continue
-        body = _BULLET.sub("", line).strip()
-        for piece in re.split(r">\s*[,;.]?\s*(?=<)", body):
-            result.lines += 1
-            inner = piece.strip().lstrip("<").rstrip(",.").rstrip(">").strip()
-            parts = [part.strip() for part in inner.split(";")]
-            if len(parts) == 2:
-                parts.insert(0, title)
-            if len(parts) < 3 or not all(parts[:3]):
-                result.malformed += 1
-                continue
-            head = title if parts[0].casefold() == title.casefold() else parts[0]
-            result.triples.append((head, parts[1], "; ".join(part for part in parts[2:] if part)))
+    lines = [line for line in text.splitlines() if line.strip()]
+    pieces = [piece for line in lines for piece in _BETWEEN.split(_BULLET.sub("", line).strip())]
+    result = ParsedTriples([], lines=len(pieces))
+    for number, piece in enumerate(pieces, 1):
+        cut_off = number == len(pieces) and not complete and not _CLOSING.search(text)
+        triple = None if cut_off else _parse_piece(piece.strip(), title)
+        if triple is None:
+            result.malformed += 1
+        else:
+            result.triples.append(triple)
     return result
+
+
+def _parse_piece(piece: str, title: str) -> tuple[str, str, str] | None:
+    closed = _CLOSING.sub("", piece)
+    inner = closed.removeprefix("<") if closed != piece else piece.removeprefix("<").rstrip(",.")
+    # The title is told by its words and not by semicolons, of which it may have some of its own.
+    named, rest = inner.strip()[: len(title)], inner.strip()[len(title) :].lstrip()
+    if title and named.casefold() == title.casefold() and rest.startswith(";"):
+        head, parts = title, [part.strip() for part in rest[1:].split(";")]
+    else:
+        first, *parts = [part.strip() for part in inner.lstrip("<").split(";")]
+        if len(parts) == 1:
+            head, parts = title, [first, *parts]
+        else:
+            head = first
+    if len(parts) < 2 or not (head and parts[0] and parts[1]):
+        return None
+    return head, parts[0], "; ".join(part for part in parts[1:] if part)
 
 
 def _input(title: str, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ def ask(
         raise InputError(message)
     documents = read_corpus(docs, kg)
     chosen, answer = answer_one(
-        question, documents, docs=docs, kg=kg, method=method, retrieve=retrieve, settings=settings, models=models
+        question, documents, kg=kg, method=method, retrieve=retrieve, settings=settings, models=models
     )
     if as_json:
         common.print_json(answer_document(answer, chosen, explain=explain))
@@ -87,7 +88,6 @@ def answer_one(
     question: str,
     documents: list[Document],
     *,
-    docs: Path | None,
     kg: Path | None,
     method: str,
     retrieve: int,
@@ -101,14 +101,10 @@ def answer_one(
     chosen = (
         nearest_documents(question, documents, models.encoder, retrieve) if len(documents) > retrieve else documents
     )
-    with common.progress("extracting triples", len(chosen)) as advance:
-        graph = KnowledgeGraph.open(kg, mode="read") if kg is not None else None
-        if graph is not None and (missing := graph.missing(chosen)):
-            message = (
-                f"{kg}: {len(missing)} of {len(chosen)} documents are not in this graph, first {missing[0].title!r}; "
-                f"add them with 'pytrace kg build --docs {docs} --out {kg} --resume'"
-            )
-            raise InputError(message)
+    with (
+        common.progress("extracting triples", len(chosen)) as advance,
+        KnowledgeGraph.open(kg, mode="read") if kg is not None else nullcontext() as graph,
+    ):
         answerer = make_method(method, models, settings, graph=graph, extracted=lambda _: advance())
         answer = answerer.answer([question], [chosen])[0]
     if len(chosen) < len(documents) and sys.stderr.isatty():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,12 +67,12 @@ def evaluate(
     for note in told.notes[:20]:
         click.echo(f"pytrace: {note}", err=True)
     chosen = list(dict.fromkeys(methods))
-    graph = KnowledgeGraph.open(kg, mode="read") if kg is not None else None
-    store = RunStore(":memory:")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        store = RunStore(out / "run.sqlite")
-    with store:
+    with (
+        KnowledgeGraph.open(kg, mode="read") if kg is not None else nullcontext() as graph,
+        RunStore(":memory:" if out is None else out / "run.sqlite") as store,
+    ):
         store.open_run(
             _settings(data, settings, models, kg),
             resume=resume,

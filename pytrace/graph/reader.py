@@ -61,6 +61,11 @@ class GraphReader:
         """The graph's file, or ``"memory"``, for messages."""
         return self._database.place
 
+    @property
+    def writable(self) -> bool:
+        """Whether the graph can be changed; one opened for reading cannot."""
+        return self._database.writable
+
     def __len__(self) -> int:
         """Count the documents."""
         with self._database.read() as connection:

@@ -8,19 +8,19 @@ a reader answers from the chains' triples (TRACE-Triple) or from the documents t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from pytrace.answers import Reader
 from pytrace.candidates import Ranker, TripleIndex
 from pytrace.chains import SearchSettings, build_chains
-from pytrace.errors import InputError
+from pytrace.errors import InputError, StoreError
 from pytrace.evidence import document_evidence, triple_evidence
 from pytrace.graph import KnowledgeGraph
 from pytrace.methods.stages import Stages
 from pytrace.models.encoder import Encoder
-from pytrace.models.language_model import LanguageModel
+from pytrace.models.language_model import OPTION_LABELS, LanguageModel
 from pytrace.records import Answer, Document, Evidence, Triple
 from pytrace.selector import (
     BlackBoxSelector,
@@ -42,6 +42,8 @@ from pytrace.triples import (
 
 Unit = Literal["triple", "sentence", "document"]
 Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -87,19 +89,19 @@ class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     calibrated: bool = False
     ranker_weight: float = 0.0
     stop_bias: float = 0.0
-    candidates: int = 20
-    length: int = 4
-    beams: int = 5
-    chains: int = 5
+    candidates: Positive = 20
+    length: Positive = 4
+    beams: Positive = 5
+    chains: Positive = 5
     adaptive: bool = True
-    demonstrations: int = 3
+    demonstrations: Count = 3
     adaptive_demonstrations: bool = True
-    triple_demonstrations: int = 3
+    triple_demonstrations: Count = 3
     adaptive_triple_demonstrations: bool = True
-    grounding: float = 80.0
+    grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
     spans: bool = False
-    reader_demonstrations: int = 0
-    reader_documents: int | None = None
+    reader_demonstrations: Count = 0
+    reader_documents: Positive | None = None
 
 
 class Trace:
@@ -114,8 +116,8 @@ class Trace:
     settings
         Every choice of the method; the paper's if not given.
     graph
-        Where triples are kept, and looked up before a document is read again; one in memory if not given. Its recipe
-        must be this method's (`extractor.recipe`).
+        Where triples are looked up before a document is read, and kept; one in memory if not given. Its recipe must be
+        this method's (`extractor.recipe`), unless it was opened for reading and has all that is asked for.
     name
         The method's name in answers.
     extracted
@@ -171,6 +173,8 @@ class Trace:
         ------
         InputError
             If a question is empty.
+        StoreError
+            If a graph opened for reading lacks a document.
         """
         check_questions(questions, documents)
         stages = Stages(self._model)
@@ -212,7 +216,14 @@ class Trace:
         ]
 
     def _triples(self, documents: Sequence[Document]) -> list[Triple]:
-        build_graph(self.graph, self.extractor, documents, done=self._extracted)
+        if self.graph.writable:
+            build_graph(self.graph, self.extractor, documents, done=self._extracted)
+        elif missing := self.graph.missing(documents):
+            message = (
+                f"{self.graph.place} has no triples of {len(missing)} of the {len(documents)} documents, first of "
+                f"{missing[0].title!r}; extract them with 'pytrace kg build', which goes on with --resume"
+            )
+            raise StoreError(message)
         return self.graph.triples(documents)
 
 
@@ -232,7 +243,19 @@ def make_extractor(model: LanguageModel, encoder: Encoder, settings: TraceSettin
 
 
 def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Selector:
-    """Make the selector that the settings ask for."""
+    """Make the selector that the settings ask for.
+
+    Raises
+    ------
+    InputError
+        If there are more candidates than letters to choose them by.
+    """
+    if settings.scoring in {"letters", "black-box"} and settings.candidates >= len(OPTION_LABELS):
+        message = (
+            f"candidates is {settings.candidates}, but letters can tell only {len(OPTION_LABELS) - 1} apart; "
+            "use fewer candidates or another scoring"
+        )
+        raise InputError(message)
     shown = Demonstrations(settings.demonstrations, encoder=encoder if settings.adaptive_demonstrations else None)
     if settings.scoring == "letters":
         return LetterSelector(model, shown, layout=settings.layout, calibrated=settings.calibrated)
