@@ -227,3 +227,45 @@ def token_set_ratio(a, b):
     if both:
         scores += [200 * len(common) / (len(common) + len(text)) for text in (with_a, with_b)]
     return max(scores)
+
+
+def reasoning_chains(
+    candidates: Callable[[tuple[int, ...]], Sequence[int]],
+    logits: Callable[[tuple[int, ...], Sequence[int]], Sequence[float]],
+    *,
+    length: int,
+    beams: int,
+    chains: int,
+    min_prob: float,
+    adaptive: bool,
+    minimum: int,
+) -> tuple[list[tuple[tuple[int, ...], tuple[float, ...], bool]], list[tuple[int, ...]]]:
+    """Algorithm 1 of TRACE for one question, with probabilities multiplied as it is written there.
+
+    `candidates` names the triples offered to a chain, and `logits` scores ending (entry 0) and each of them. Returns the
+    chains, best first, as (triples, probability of each step, ended), and every chain that the selector was asked about.
+    """
+    kept: list[tuple[tuple[int, ...], tuple[float, ...], str]] = [((), (), "open")]
+    asked = []
+    for _ in range(length):
+        grown: list[tuple[tuple[int, ...], tuple[float, ...], str]] = []
+        for chain, steps, state in kept:
+            if state != "open":
+                grown.append((chain, steps, state))
+                continue
+            asked.append(chain)
+            offered = candidates(chain)
+            scores = dict(enumerate(logits(chain, offered)))
+            if not adaptive or len(chain) < minimum:
+                del scores[0]
+            total = math.fsum(math.exp(score) for score in scores.values())
+            tried = sorted(scores, key=lambda option: -scores[option])[:beams]
+            likely = [option for option in tried if math.exp(scores[option]) / total >= min_prob]
+            for option in likely:
+                step = (*steps, math.exp(scores[option]) / total)
+                grown.append((chain, step, "ended") if option == 0 else ((*chain, offered[option - 1]), step, "open"))
+            if not likely:
+                grown.append((chain, steps, "stuck"))
+        grown.sort(key=lambda entry: -math.prod(entry[1]))
+        kept = grown[:chains]
+    return [(chain, steps, state == "ended") for chain, steps, state in kept if chain], asked
