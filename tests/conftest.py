@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from pytrace import _core
 from pytrace.errors import ModelFileError
 from pytrace.models import registry
+from tests.gguf_files import write_random_gguf
 
 # The `isa` fixture is set once around all examples of a property, which is what we want.
 settings.register_profile(
@@ -40,6 +41,12 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no evaluation data at {path}; set PYTRACE_DATA to its folder")
     return path
+
+
+@pytest.fixture(scope="session")
+def random_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a tiny Llama model with random float32 weights: see `tests/gguf_files.py`."""
+    return write_random_gguf(tmp_path_factory.mktemp("models") / "random.gguf")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.errors import ModelError
 from pytrace.models.language_model import Completion
 
 if TYPE_CHECKING:
@@ -23,8 +24,17 @@ LONGEST_PERIOD = 48
 
 
 def log_normalizer(row: Row) -> float:
-    """Return the logarithm of the sum of exponentials, which turns logits into log-probabilities."""
+    """Return the logarithm of the sum of exponentials, which turns logits into log-probabilities.
+
+    Raises
+    ------
+    ModelError
+        If the logits are not numbers, as those of damaged weights are.
+    """
     highest = float(row.max())
+    if not np.isfinite(highest):
+        message = f"the model's largest logit is {highest}; its file is damaged, pull it again or choose another"
+        raise ModelError(message)
     return highest + float(np.log(np.exp(row - np.float32(highest)).sum(dtype=np.float64)))
 
 
@@ -50,11 +60,12 @@ class Generation:
 
     def advance(self, row: Row, runtime: LlamaRuntime) -> None:
         """Choose the next token from its logits, float32 [vocabulary], and see whether the sequence ends there."""
+        total = log_normalizer(row)
         token = self._choose(row)
         if token is None or runtime.ends(token):
             self.finish = "end"
             return
-        self.log_probability += float(row[token]) - log_normalizer(row)
+        self.log_probability += float(row[token]) - total
         self.tokens.append(token)
         piece = runtime.piece(token)
         self.data += piece
@@ -84,8 +95,8 @@ class Generation:
                 return None
         if self.temperature == 0.0:
             return int(row.argmax())
-        logits = row.astype(np.float64) / self.temperature
-        probabilities = np.exp(logits - logits.max())
+        with np.errstate(over="ignore"):  # at a temperature near 0 all but the likeliest may go to -inf
+            probabilities = np.exp((row.astype(np.float64) - float(row.max())) / self.temperature)
         probabilities /= probabilities.sum()
         if self.top_p < 1.0:
             order = np.argsort(-probabilities, kind="stable")

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class LlamaCppModel:
         How many cells of finished prompts to keep for later calls, least recently used first to go; 0 keeps none. More is
         not better: every cell in use costs time at every token.
     float32_cache
-        Keys and values in float32: slower, and closer to unbatched results.
+        Keys and values in float32 without flash attention: slower, and closer to unbatched results.
 
     Raises
     ------
@@ -89,14 +89,16 @@ class LlamaCppModel:
         reuse_tokens: int = 2048,
         float32_cache: bool = False,
     ) -> None:
-        for option, value in {
-            "context": context,
-            "batch": batch,
-            "max_parallel": max_parallel,
-            "threads": threads,
-        }.items():
-            if value is not None and value < 1:
-                message = f"{option} must be at least 1, not {value}"
+        for option, value, least in (
+            ("context", context, 1),
+            ("cache_tokens", cache_tokens, 1),
+            ("max_parallel", max_parallel, 1),
+            ("batch", batch, 1),
+            ("threads", threads, 1),
+            ("reuse_tokens", reuse_tokens, 0),
+        ):
+            if value is not None and not least <= value < 2**30:
+                message = f"{option} must be at least {least} and below 2**30, not {value}"
                 raise ValueError(message)
         self._path = Path(path)
         self._name = name or self._path.stem
@@ -117,7 +119,12 @@ class LlamaCppModel:
             message = f"{self._name} has no chat template; use style='plain'"
             raise ModelError(message)
         self.style: Literal["chat", "plain"] = "plain" if style == "plain" or template is None else "chat"
-        self._template = _compile_template(template) if template is not None else None
+        self._template = None
+        if self.style == "chat" and template is not None:
+            texts = {"bos_token": self._runtime.bos, "eos_token": self._runtime.eos}
+            self._template = _compile_template(
+                template, {key: self._runtime.token_text(token) for key, token in texts.items()}
+            )
         self._fingerprint: str | None = None
         self._lock = threading.RLock()
         self._token_cache: dict[str, Tokens] = {}
@@ -159,6 +166,7 @@ class LlamaCppModel:
         return len(self._tokenize(text))
 
     def _tokenize(self, text: str) -> Tokens:
+        self._runtime.check_open()
         known = self._token_cache.get(text)
         if known is None:
             if len(self._token_cache) > 20_000:
@@ -192,6 +200,9 @@ class LlamaCppModel:
         say("user", prompt.input)
         assert self._template is not None
         parts = self._template(messages).split("\x00")
+        if sorted(set(parts[1::2])) != sorted(map(str, range(len(contents)))):
+            message = f"the chat template of {self._name} leaves a message out; use style='plain'"
+            raise ModelError(message)
         if prompt.answer_start:
             parts += [str(len(contents)), ""]
             contents.append(prompt.answer_start)
@@ -201,6 +212,8 @@ class LlamaCppModel:
                 tokens.append(self._tokenize(contents[int(part)]))
             elif part:
                 tokens.append(np.array(self._runtime.tokenize(part, special=True), dtype=np.int32))
+        if self._bos() and (not len(tokens[0]) or tokens[0][0] != self._runtime.bos):
+            tokens.insert(0, np.array(self._bos(), dtype=np.int32))
         return np.concatenate(tokens)
 
     def _fit(self, prompt: Prompt | str, reserve: int) -> Tokens:
@@ -263,14 +276,18 @@ class LlamaCppModel:
         ------
         ContextOverflowError
             If a prompt does not fit, even with no demonstrations.
+        ModelError
+            If the grammar cannot be parsed, or the model was closed.
         ValueError
             If an option is out of range.
         """
+        _check_list(prompts, "prompts")
+        _check_list(stop, "stop")
         limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
-        _check_generation(len(prompts), limits, temperature, top_p, n)
+        _check_generation(len(prompts), limits, temperature, top_p, n, seed)
         grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)
         _check_pairs(len(prompts), len(grammars), "grammars")
-        stops = tuple(text.encode("utf-8") for text in stop if text)
+        stops = tuple(text.encode("utf-8", "surrogatepass") for text in stop if text)
         generations: list[list[Generation]] = []
         tasks: list[Task] = []
         for index, (prompt, limit, rules) in enumerate(zip(prompts, limits, grammars, strict=True)):
@@ -311,6 +328,7 @@ class LlamaCppModel:
         ValueError
             If a label has no single-token form.
         """
+        _check_list(prompts, "prompts")
         _check_pairs(len(prompts), len(options), "options")
         results: list[OptionScores | None] = [None] * len(prompts)
         tasks = []
@@ -348,6 +366,7 @@ class LlamaCppModel:
         list of list of ContinuationScore
             Token log-probabilities, in the order given; an empty text has none.
         """
+        _check_list(prompts, "prompts")
         _check_pairs(len(prompts), len(continuations), "continuations")
         results: list[list[ContinuationScore]] = []
         tasks = []
@@ -378,10 +397,16 @@ class LlamaCppModel:
     def _label_tokens(self, label: str) -> list[int]:
         forms = [self._tokenize(form) for form in dict.fromkeys((label, f" {label.strip()}", label.strip()))]
         tokens = sorted({int(form[0]) for form in forms if len(form) == 1})
-        if not tokens:
+        if not tokens or not label.strip():
             message = f"the option label {label!r} is no single token of {self._name}; use one letter or a short word"
             raise ValueError(message)
         return tokens
+
+
+def _check_list(texts: object, what: str) -> None:
+    if isinstance(texts, str):
+        message = f"{what} must be a list of texts, not one text; write [text]"
+        raise TypeError(message)
 
 
 def _check_pairs(prompts: int, given: int, what: str) -> None:
@@ -390,7 +415,7 @@ def _check_pairs(prompts: int, given: int, what: str) -> None:
         raise ValueError(message)
 
 
-def _check_generation(prompts: int, limits: list[int], temperature: float, top_p: float, n: int) -> None:
+def _check_generation(prompts: int, limits: list[int], temperature: float, top_p: float, n: int, seed: int) -> None:
     _check_pairs(prompts, len(limits), "token limits")
     if any(limit < 1 for limit in limits):
         message = f"max_tokens must be at least 1, not {min(limits)}"
@@ -404,9 +429,12 @@ def _check_generation(prompts: int, limits: list[int], temperature: float, top_p
     if n < 1:
         message = f"n must be at least 1, not {n}"
         raise ValueError(message)
+    if seed < 0:
+        message = f"seed must be 0 or above, not {seed}"
+        raise ValueError(message)
 
 
-def _compile_template(template: str) -> Callable[[list[dict[str, str]]], str]:
+def _compile_template(template: str, special: dict[str, str]) -> Callable[[list[dict[str, str]]], str]:
     """Compile a model's chat template, in the sandbox: it comes out of a file that somebody else made."""
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -418,17 +446,29 @@ def _compile_template(template: str) -> Callable[[list[dict[str, str]]], str]:
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.globals["raise_exception"] = refuse
-    compiled = environment.from_string(template)
 
     def render(messages: list[dict[str, str]]) -> str:
-        arguments: dict[str, Any] = {"add_generation_prompt": True, "bos_token": "", "eos_token": ""}
         try:
-            return compiled.render(messages=messages, **arguments)
+            return compiled.render(messages=messages, add_generation_prompt=True, **special)
         except jinja2.TemplateError:
             # Some templates know no system role: its words then open the first user message.
             if len(messages) < 2 or messages[0]["role"] != "system":
                 raise
             first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
-            return compiled.render(messages=[first, *messages[2:]], **arguments)
+            return compiled.render(messages=[first, *messages[2:]], add_generation_prompt=True, **special)
 
-    return render
+    def explained(messages: list[dict[str, str]]) -> str:
+        try:
+            return render(messages)
+        except Exception as error:  # whatever the code in a file may raise
+            raise _unusable_template(error) from error
+
+    try:
+        compiled = environment.from_string(template)
+    except jinja2.TemplateError as error:
+        raise _unusable_template(error) from error
+    return explained
+
+
+def _unusable_template(error: Exception) -> ModelError:
+    return ModelError(f"the model's chat template cannot be used ({error}); use style='plain'")

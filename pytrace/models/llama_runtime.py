@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from numpy.typing import NDArray
 from pytrace.errors import DeviceUnavailableError, MissingDependencyError, ModelError, ModelFileError
 
 GGUF_MAGIC = b"GGUF"
-_log_tail: list[str] = []
+GGML_LOG_LEVEL_ERROR = 4
+_errors: list[str] = []
 
 
 @functools.cache
 def library() -> Any:
-    """Import llama-cpp-python once, with its log kept in memory instead of printed.
+    """Import llama-cpp-python once, with the errors that it logs kept in memory instead of printed.
 
     Raises
     ------
@@ -38,9 +40,9 @@ def library() -> Any:
 
     @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
     def remember(level: int, text: bytes, _: object) -> None:
-        if level >= 2:  # warnings and errors
-            _log_tail.append(text.decode("utf-8", "replace").strip())
-            del _log_tail[:-8]
+        if level == GGML_LOG_LEVEL_ERROR:
+            _errors.append(text.decode("utf-8", "replace").strip())
+            del _errors[8:]
 
     llama_cpp.llama_log_set(remember, ctypes.c_void_p(0))
     library.callback = remember  # type: ignore[attr-defined]  # the C side keeps only a pointer
@@ -102,7 +104,7 @@ class LlamaRuntime:
     gpu_layers
         Layers to put on a GPU (-1: all).
     float32_cache
-        Keep keys and values in float32 instead of float16.
+        Keep keys and values in float32 instead of float16, and attend without flash attention.
     repack
         Let llama.cpp rearrange weights for this processor as it loads them. Not given: yes, except where the processor
         has AMX, because llama.cpp's AMX code dies of an invalid tile configuration (SIGSEGV at `ldtilecfg`) when GCC 12
@@ -130,6 +132,7 @@ class LlamaRuntime:
     ) -> None:
         self._context: Any = None
         self._model: Any = None
+        self._gate = threading.Lock()
         self._c = c = library()
         check_gguf(path)
         if gpu_layers != 0 and not supports_gpu_offload():
@@ -141,6 +144,7 @@ class LlamaRuntime:
         model_parameters = c.llama_model_default_params()
         model_parameters.n_gpu_layers = gpu_layers
         model_parameters.use_extra_bufts = repack if repack is not None else not has_amx()
+        _errors.clear()
         self._model = c.llama_model_load_from_file(os.fsencode(path), model_parameters)
         if not self._model:
             message = f"{path}: llama.cpp cannot load this model: {self._why()}; pull it again or choose another"
@@ -159,9 +163,10 @@ class LlamaRuntime:
         self.trained_context = int(c.llama_model_n_ctx_train(self._model))
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocabulary))
         context_parameters = c.llama_context_default_params()
-        context_parameters.n_ctx = cells
-        context_parameters.n_batch = batch
-        context_parameters.n_ubatch = min(batch, 512)
+        context_parameters.n_ctx = max(cells, sequences)
+        # llama.cpp reserves an output for every sequence; a batch or context smaller than that aborts the process.
+        context_parameters.n_batch = max(batch, sequences)
+        context_parameters.n_ubatch = min(max(batch, sequences), 512)
         context_parameters.n_seq_max = sequences
         context_parameters.n_threads = threads
         context_parameters.n_threads_batch = threads
@@ -169,29 +174,46 @@ class LlamaRuntime:
         context_parameters.no_perf = True
         if float32_cache:
             context_parameters.type_k = context_parameters.type_v = 0  # GGML_TYPE_F32
+            # Flash attention on a CPU rounds large batches and small ones differently: 3e-3 in a log-probability.
+            context_parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        _errors.clear()
         self._context = c.llama_init_from_model(self._model, context_parameters)
         if not self._context:
             message = f"{path}: llama.cpp cannot make a context of {cells} cells: {self._why()}; ask for a smaller one"
             raise ModelError(message)
         self._memory = c.llama_get_memory(self._context)
-        self.cells = int(c.llama_n_ctx(self._context))
+        self.cells = min(cells, int(c.llama_n_ctx(self._context)))
         self.sequences = sequences
-        self.batch = batch
+        # llama.cpp takes no more than its context in one batch, and aborts the process at one token more.
+        self.batch = min(batch, int(c.llama_n_batch(self._context)))
         self._pieces: dict[int, bytes] = {}
 
     @staticmethod
     def _why() -> str:
-        errors = [line for line in _log_tail if line]
-        return errors[-1] if errors else "it gives no reason"
+        # The first error names the cause, the later ones which functions gave up.
+        return next(filter(None, _errors), "it gives no reason")
 
     def close(self) -> None:
         """Free the context and the weights."""
-        if self._context:
-            self._c.llama_free(self._context)
-            self._context = None
-        if self._model:
-            self._c.llama_model_free(self._model)
-            self._model = None
+        with self._gate:
+            if self._context:
+                self._c.llama_free(self._context)
+                self._context = None
+            if self._model:
+                self._c.llama_model_free(self._model)
+                self._model = None
+
+    def check_open(self) -> None:
+        """Refuse to touch native memory that is freed.
+
+        Raises
+        ------
+        ModelError
+            If the model was closed.
+        """
+        if not self._context:
+            message = "this model was closed; load it again"
+            raise ModelError(message)
 
     def __del__(self) -> None:
         """Free native memory that nobody freed."""
@@ -202,7 +224,7 @@ class LlamaRuntime:
     def chat_template(self) -> str | None:
         """The model's own chat template in Jinja, if it has one."""
         template = self._c.llama_model_chat_template(self._model, None)
-        return template.decode("utf-8") if template else None
+        return template.decode("utf-8", "replace") if template else None
 
     @property
     def adds_bos(self) -> bool:
@@ -219,6 +241,12 @@ class LlamaRuntime:
         """The end-of-sequence token, -1 if the model has none."""
         return int(self._c.llama_vocab_eos(self._vocabulary))
 
+    def token_text(self, token: int) -> str:
+        """Return a token as the vocabulary spells it, control tokens too; nothing for -1."""
+        if token < 0:
+            return ""
+        return bytes(self._c.llama_vocab_get_text(self._vocabulary, token)).decode("utf-8", "replace")
+
     def ends(self, token: int) -> bool:
         """Whether a token ends generation."""
         return bool(self._c.llama_vocab_is_eog(self._vocabulary, token))
@@ -227,19 +255,28 @@ class LlamaRuntime:
         """Turn a text into tokens; control tokens are recognised in it only if `special`."""
         data = text.encode("utf-8", "replace")
         size = len(data) + 8
-        buffer = (ctypes.c_int32 * size)()
-        count = self._c.llama_tokenize(self._vocabulary, data, len(data), buffer, size, False, special)
-        if count < 0:
-            message = f"llama.cpp cannot tokenise a text of {len(data)} bytes"
-            raise ModelError(message)
-        return buffer[:count]
+        with self._gate:
+            self.check_open()
+            for _ in range(2):
+                buffer = (ctypes.c_int32 * size)()
+                count = self._c.llama_tokenize(self._vocabulary, data, len(data), buffer, size, False, special)
+                if count >= 0:
+                    return buffer[:count]
+                size = -count  # a vocabulary without a token for the space spells it in three
+        message = f"llama.cpp cannot tokenise a text of {len(data)} bytes"
+        raise ModelError(message)
 
     def piece(self, token: int) -> bytes:
         """Return the bytes of a token; a control token has none."""
         known = self._pieces.get(token)
         if known is None:
-            buffer = ctypes.create_string_buffer(256)
-            count = self._c.llama_token_to_piece(self._vocabulary, token, buffer, 256, 0, False)
+            size = 256
+            buffer = ctypes.create_string_buffer(size)
+            count = self._c.llama_token_to_piece(self._vocabulary, token, buffer, size, 0, False)
+            if count < 0:
+                size = -count
+                buffer = ctypes.create_string_buffer(size)
+                count = self._c.llama_token_to_piece(self._vocabulary, token, buffer, size, 0, False)
             known = self._pieces[token] = buffer.raw[: max(count, 0)]
         return known
 
@@ -270,6 +307,7 @@ class LlamaRuntime:
             If llama.cpp fails.
         """
         c = self._c
+        self.check_open()
 
         def pointer(array: NDArray[Any], kind: Any) -> Any:
             return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
@@ -283,6 +321,7 @@ class LlamaRuntime:
             seq_id=pointer(sequence_addresses, ctypes.POINTER(ctypes.c_int32)),
             logits=pointer(wanted, ctypes.c_int8),
         )
+        _errors.clear()
         status = c.llama_decode(self._context, batch)
         if status == 1:
             return False
@@ -316,9 +355,16 @@ class LlamaRuntime:
         ModelError
             If llama.cpp cannot parse it.
         """
-        sampler = self._c.llama_sampler_init_grammar(self._vocabulary, text.encode("utf-8"), b"root")
+        data = text.encode("utf-8", "replace")
+        if not data.strip() or b"\0" in data:
+            message = "the grammar is empty or has a zero byte in it; give GBNF rules with a start symbol 'root'"
+            raise ModelError(message)
+        with self._gate:
+            self.check_open()
+            _errors.clear()
+            sampler = self._c.llama_sampler_init_grammar(self._vocabulary, data, b"root")
         if not sampler:
-            message = f"llama.cpp cannot parse the grammar: {self._why()}"
+            message = f"llama.cpp cannot parse the grammar: {self._why()}; give GBNF rules with a start symbol 'root'"
             raise ModelError(message)
         return Grammar(self._c, sampler)
 

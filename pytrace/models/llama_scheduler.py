@@ -55,6 +55,7 @@ class Scheduler:
 
     def run(self, tasks: list[Task]) -> None:
         """Evaluate all tasks: rounds of what fits, new sequences entering as finished ones leave."""
+        self._runtime.check_open()
         started = time.perf_counter()
         self.usage += Usage(calls=len(tasks), prompt_tokens=sum(len(task.work.tokens) for task in tasks))
         waiting = deque(sorted(tasks, key=lambda task: task.work.key))
@@ -70,8 +71,9 @@ class Scheduler:
                     )
                     raise ContextOverflowError(message)
                 self._round(entering, writing)
-                writing = self._retire(entering + writing)
-                if entering:
+                active = entering + writing
+                writing = self._retire(active)
+                if len(writing) < len(active):
                     self._settle()
         except BaseException:
             self._reset()
@@ -94,11 +96,13 @@ class Scheduler:
             if task.generation is not None and active + len(entering) >= self._max_parallel:
                 break
             fresh = len(work.tokens) - (common_prefix(previous, work.tokens) if previous is not None else 0) + work.room
+            if entering and needed + fresh > ROUND_TOKENS:
+                break
             while held + needed + fresh > budget or not self._free:
                 if not self._evict():
                     break
                 held = cells_used(list(self._residents.values()))
-            if not self._free or held + needed + fresh > budget or (entering and needed + fresh > ROUND_TOKENS):
+            if not self._free or held + needed + fresh > budget:
                 break
             work.sequence = self._free.pop()
             needed += fresh
