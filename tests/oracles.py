@@ -269,3 +269,37 @@ def reasoning_chains(
         grown.sort(key=lambda entry: -math.prod(entry[1]))
         kept = grown[:chains]
     return [(chain, steps, state == "ended") for chain, steps, state in kept if chain], asked
+
+
+def shared_beginning(first: Sequence[int], second: Sequence[int]) -> int:
+    """Count the tokens that two sequences share from the beginning."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+
+
+def longest_take_over(tokens: Sequence[int], first_wanted: int, residents: Sequence[Sequence[int]]) -> int:
+    """Count the tokens that a sequence may take over from the resident most like it."""
+    return min(first_wanted, max((shared_beginning(tokens, resident) for resident in residents), default=0))
+
+
+def equal_take_overs(works: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[int]:
+    """Lower take-overs, pair by pair until nothing moves, so that sequences decoded together are equally long."""
+    lowered = list(lengths)
+    moved = True
+    while moved:
+        moved = False
+        for i, j in itertools.permutations(range(len(works)), 2):
+            if lowered[j] < min(lowered[i], shared_beginning(works[i], works[j])):
+                lowered[i] = lowered[j]
+                moved = True
+    return lowered
+
+
+def distinct_beginnings(sequences: Iterable[Sequence[int]], starts: Iterable[int]) -> int:
+    """Count the different beginnings that end at or after each sequence's start: cells of a cache that shares all."""
+    return len(
+        {
+            tuple(tokens[: end + 1])
+            for tokens, start in zip(sequences, starts, strict=True)
+            for end in range(start, len(tokens))
+        }
+    )
