@@ -84,7 +84,7 @@ class ScriptedModel:
     Parameters
     ----------
     answers
-        Texts to write, one a prompt, again from the first when they are used up; or a function from a prompt's text.
+        A text to write, or texts, one a prompt, again from the first when they are used up; or a function from a prompt's text.
     context_tokens
         The longest sequence in tokens; a word counts as one.
     gives_logits
@@ -105,7 +105,10 @@ class ScriptedModel:
         context_tokens: int = 100_000,
         gives_logits: bool = True,
     ) -> None:
-        self._answers = answers
+        if not callable(answers) and not answers:
+            message = "a scripted model needs at least one answer"
+            raise ValueError(message)
+        self._answers = (answers,) if isinstance(answers, str) else answers
         self._context_tokens = context_tokens
         self._gives_logits = gives_logits
         self._usage = Usage()
@@ -169,8 +172,8 @@ class ScriptedModel:
             text = self._take(prompt)
             lines = {line.partition(". ")[0]: line.partition(". ")[2] for line in text.splitlines()}
             question = [line for line in text.splitlines() if line.startswith("Question:")][-1:] or [text]
-            shared = np.array([_overlap(lines.get(label, ""), question[0]) for label in labels])
-            results.append(OptionScores(shared - np.logaddexp.reduce(shared), 0.0))
+            shared = np.array([_overlap(lines.get(label, ""), question[0]) for label in labels], dtype=np.float64)
+            results.append(OptionScores(shared - np.logaddexp.reduce(shared), 0.0 if labels else 1.0))
         return results
 
     def score_continuations(
