@@ -179,6 +179,14 @@ def test_grammars_are_obeyed_at_every_temperature(model: LlamaCppModel, temperat
         assert one.finish == "end"
 
 
+def test_every_prompt_has_its_own_grammar(model: LlamaCppModel) -> None:
+    grammars = ['root ::= "one"', 'root ::= "two"', 'root ::= "one"']
+    rows = model.generate(["x", "x", "x"], max_tokens=9, n=2, grammar=grammars)
+    assert [[one.text for one in row] for row in rows] == [["one"] * 2, ["two"] * 2, ["one"] * 2]
+    with pytest.raises(ValueError, match="3 prompts but 1 lists of grammars"):
+        model.generate(["x", "x", "x"], max_tokens=9, grammar=grammars[:1])
+
+
 @pytest.mark.parametrize(
     "grammar", ["", " \n", 'root ::= "a', "root ::= nowhere", 'other ::= "a"', 'root ::= root "a"', 'root ::= "\0"']
 )

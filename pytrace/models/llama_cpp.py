@@ -287,6 +287,7 @@ class LlamaCppModel:
         _check_generation(len(prompts), limits, temperature, top_p, n, seed)
         grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)
         _check_pairs(len(prompts), len(grammars), "grammars")
+        compiled = {text: self._runtime.grammar(text) for text in set(grammars) if text is not None}
         stops = tuple(text.encode("utf-8", "surrogatepass") for text in stop if text)
         generations: list[list[Generation]] = []
         tasks: list[Task] = []
@@ -296,7 +297,7 @@ class LlamaCppModel:
             for copy in range(n):
                 generation = Generation(
                     limit, stops, temperature, top_p, np.random.default_rng([seed, index, copy]),
-                    self._runtime.grammar(rules) if rules is not None else None,
+                    compiled[rules].clone() if rules is not None else None,
                 )  # fmt: skip
 
                 def write(_: int, row: Row, one: Generation = generation) -> None:
