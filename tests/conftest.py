@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, settings
 from pytrace import _core
 from pytrace.errors import ModelFileError
 from pytrace.models import registry
-from tests.gguf_files import write_random_gguf
 
 # The `isa` fixture is set once around all examples of a property, which is what we want.
 settings.register_profile(
@@ -46,6 +45,8 @@ def shared_data() -> Path:
 @pytest.fixture(scope="session")
 def random_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a tiny Llama model with random float32 weights: see `tests/gguf_files.py`."""
+    from tests.gguf_files import write_random_gguf  # so that kernels can be tested without the gguf package
+
     return write_random_gguf(tmp_path_factory.mktemp("models") / "random.gguf")
 
 

@@ -95,6 +95,25 @@ def test_scores_are_those_of_a_softmax_over_the_vocabulary(model: LlamaCppModel)
     assert options.outside == pytest.approx(1 - np.exp(single).sum(), abs=CLOSE)
 
 
+def test_a_continuation_is_scored_token_by_token(model: LlamaCppModel) -> None:
+    whole = model.score_continuations(["pq"], [["abé", "ac"]])[0]
+    for text, score in zip(["abé", "ac"], whole, strict=True):
+        single = [model.score_continuations([f"pq{text[:at]}"], [[one]])[0][0] for at, one in enumerate(text)]
+        assert [score.tokens for score in single] == [1] * len(text)
+        assert_close(score.token_log_probabilities, np.array([one.log_probability for one in single]))
+
+
+def test_memory_holds_what_the_books_say(model: LlamaCppModel) -> None:
+    model.generate(["abc", "abf"], max_tokens=9, n=3)
+    model.score_continuations(["abe"], [["xyz", "xyy"]])
+    runtime, scheduler = model._runtime, model._scheduler
+    held = {resident.sequence: len(resident.tokens) - 1 for resident in scheduler._residents.values()}
+    assert len(held) == 3
+    for sequence in range(runtime.sequences):
+        last = runtime._c.llama_memory_seq_pos_max(runtime._memory, sequence)
+        assert last == held.get(sequence, -1)
+
+
 def test_usage_counts_shared_beginnings_once(model: LlamaCppModel) -> None:
     model.score_options(["aaaa", "aaab"], [["A"], ["A"]])
     usage = model.usage
@@ -338,8 +357,10 @@ def test_a_failure_in_the_middle_leaves_the_model_usable(
 
         model.score_options(prompts[:1], [["A"]])
         monkeypatch.setattr(LlamaRuntime, "decode", fail_at_third)
-        with pytest.raises(ModelError, match="the decoder failed"):
-            model.generate(prompts, max_tokens=5)
+        for _ in range(100):  # more sequences than there are, if one were lost at each failure
+            calls.clear()
+            with pytest.raises(ModelError, match="the decoder failed"):
+                model.generate(prompts, max_tokens=5)
         monkeypatch.undo()
         written = model.generate(prompts, max_tokens=5)
         assert [row[0].text for row in written] == [

@@ -89,6 +89,7 @@ def test_a_round_covers_every_token_once(drawn: list[tuple[list[int], int]], res
 
 
 @given(WORKS, RESIDENTS)
+@example([([0, 0, 0], 2), ([0, 0, 0, 1], 3), ([0, 0, 0, 1, 1], 0)], [[0, 0, 0, 0]])  # lowered from behind
 def test_a_round_takes_over_all_it_may_and_decodes_no_beginning_twice(
     drawn: list[tuple[list[int], int]], resident_tokens: list[list[int]]
 ) -> None:
