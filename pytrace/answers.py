@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytrace.documents import split_sentences
 from pytrace.errors import ContextOverflowError
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.prompts import ReaderDemonstration, reader_demonstrations
@@ -20,7 +21,7 @@ INSTRUCTION = "Answer the question from the context. Write only the answer, as s
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """An answer's text, how many context entries the reader saw and how many tokens they have, and what was left out."""
+    """An answer's text, the tokens of the context that the reader saw, and how many entries it did not see whole."""
 
     text: str
     context_tokens: int
@@ -58,47 +59,67 @@ class Reader:
     def read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> list[Reading]:
         """Answer every question from its evidence.
 
-        Where a context does not fit the model, its last entries are left out and counted; demonstrations go first.
+        Where a context does not fit the model, demonstrations go first; then its last entries are left out, the first that
+        does not fit keeping as many of its sentences as do. Entries not shown whole are counted.
 
         Raises
         ------
         ContextOverflowError
-            If not even one entry of a context fits.
+            If not even one sentence of a context fits.
         """
-        prompts, kept = [], []
-        for question, one in zip(questions, evidence, strict=True):
-            entries = self._fitting(question, one)
-            kept.append(entries)
-            prompts.append(self._prompt(question, one.kind, entries))
+        kept = [self._fitting(question, one) for question, one in zip(questions, evidence, strict=True)]
+        prompts = [
+            self._prompt(question, one.kind, entries)
+            for question, one, (entries, _) in zip(questions, evidence, kept, strict=True)
+        ]
         completions = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
         return [
             Reading(
                 clean_answer(completion[0].text),
                 self._model.count_tokens("\n".join(entries)),
-                len(one.context) - len(entries),
+                left_out,
             )
-            for completion, entries, one in zip(completions, kept, evidence, strict=True)
+            for completion, (entries, left_out) in zip(completions, kept, strict=True)
         ]
 
-    def _fitting(self, question: str, evidence: Evidence) -> tuple[str, ...]:
-        """Return the entries that fit when no demonstration is shown; the engine drops demonstrations as it must."""
+    def _fitting(self, question: str, evidence: Evidence) -> tuple[tuple[str, ...], int]:
+        """Return what fits when no demonstration is shown, and how many entries do not fit whole.
+
+        The engine drops demonstrations as it must.
+        """
         room = self._model.context_tokens - self._max_tokens - 64
         room -= self._model.count_tokens(INSTRUCTION) + self._model.count_tokens(question)
         entries: list[str] = []
+        whole = 0
         for entry in evidence.context:
-            room -= self._model.count_tokens(entry) + 2
-            if room < 0:
+            tokens = self._model.count_tokens(entry) + 2
+            if tokens > room:
+                beginning = self._beginning(entry, room)
+                if beginning:
+                    entries.append(beginning)
                 break
+            room -= tokens
             entries.append(entry)
+            whole += 1
         if evidence.context and not entries:
             message = (
                 f"the first of {len(evidence.context)} context entries has {self._model.count_tokens(evidence.context[0])} "
-                f"tokens and, with a question of {self._model.count_tokens(question)} and an answer of up to "
-                f"{self._max_tokens}, does not fit the {self._model.context_tokens} tokens of {self._model.name}; "
+                f"tokens, and with a question of {self._model.count_tokens(question)} and an answer of up to "
+                f"{self._max_tokens} not one sentence of it fits the {self._model.context_tokens} tokens of {self._model.name}; "
                 "use a model with a longer context, or a shorter question or document"
             )
             raise ContextOverflowError(message)
-        return tuple(entries)
+        return tuple(entries), len(evidence.context) - whole
+
+    def _beginning(self, entry: str, room: int) -> str:
+        """Return as many whole sentences of an entry as fit."""
+        kept: list[str] = []
+        for sentence in split_sentences(entry):
+            room -= self._model.count_tokens(sentence) + 2
+            if room < 0:
+                break
+            kept.append(sentence)
+        return " ".join(kept)
 
     def _prompt(self, question: str, kind: str, entries: Sequence[str]) -> Prompt:
         labelled = reader_demonstrations(kind) if self._labelled is None else self._labelled  # type: ignore[arg-type]

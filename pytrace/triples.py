@@ -30,7 +30,7 @@ INSTRUCTION = (
     "The tail is a phrase copied from the text; the relation says how the title relates to it."
 )
 # Longer documents are read in parts: extraction misses facts in long texts long before the context is full.
-PART_TOKENS = 512
+PART_TOKENS = 256
 
 
 class Extraction(msgspec.Struct, frozen=True):
@@ -145,7 +145,8 @@ class LanguageModelExtractor:
         self._grounding = grounding
         self._spans = spans
         self._batch = max(batch, 1)
-        self._part_tokens = max(min(PART_TOKENS, model.context_tokens // 3), 1)
+        # A part, its triples (three times as long) and the instruction fit the context even without demonstrations.
+        self._part_tokens = max(min(PART_TOKENS, model.context_tokens // 6), 1)
         self._labelled_vectors: NDArray[np.float32] | None = None
 
     @property
@@ -179,6 +180,8 @@ class LanguageModelExtractor:
     def _extract_batch(self, documents: Sequence[Document]) -> list[Extraction]:
         parts: list[tuple[int, Document]] = []
         for index, document in enumerate(documents):
+            if self._model.count_tokens(document.title) > self._part_tokens:
+                continue  # a title stands in every line; nothing can be extracted under one that is a text by itself
             parts += [
                 (index, part.document)
                 for part in split_document(document, self._part_tokens, self._model.count_tokens)
@@ -186,7 +189,7 @@ class LanguageModelExtractor:
             ]
         prompts = self._prompts([(documents[index].title, part.text) for index, part in parts])
         # A triple repeats the title and adds a relation: a text's facts take about three times its own tokens.
-        caps = [min(3 * self._model.count_tokens(part.text) + 48, 512) for _, part in parts]
+        caps = [3 * self._model.count_tokens(part.text) + 48 for _, part in parts]
         grammars = (
             [span_grammar(documents[index].title, part.sentences) for index, part in parts] if self._spans else None
         )

@@ -14,6 +14,7 @@ from pytrace.evidence import (
     supporting_sentence,
     triple_evidence,
 )
+from pytrace.methods.baselines import Rag
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.prompts import ReaderDemonstration, reader_demonstrations
 from pytrace.records import Chain, Document, Evidence, Triple
@@ -157,8 +158,8 @@ def test_a_first_entry_that_does_not_fit_is_an_error_with_numbers_and_remedy() -
     with pytest.raises(ContextOverflowError) as caught:
         Reader(model).read(["Where is it?"], [evidence_of(*entries(2, 500))])
     assert str(caught.value) == (
-        "the first of 2 context entries has 500 tokens and, with a question of 3 and an answer of up to 32, does not fit "
-        "the 200 tokens of scripted; use a model with a longer context, or a shorter question or document"
+        "the first of 2 context entries has 500 tokens, and with a question of 3 and an answer of up to 32 not one sentence "
+        "of it fits the 200 tokens of scripted; use a model with a longer context, or a shorter question or document"
     )
 
 
@@ -218,3 +219,14 @@ def test_documents_without_text_come_last_in_their_order() -> None:
 def test_a_count_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="count must be at least 1, not 0"):
         nearest_documents("x?", [], HashEncoder(), 0)
+
+
+def test_a_document_longer_than_the_context_is_read_up_to_a_sentence_border_and_noted() -> None:
+    sentences = tuple(f"Sentence number {number} has these eight words." for number in range(100))
+    document = Document("1", "Long", sentences)
+    model = ScriptedModel(["x"], context_tokens=300)
+    (answer,) = Rag(model).answer(["What?"], [[document]])
+    (prompt,) = model.prompts
+    assert prompt.count("has these eight words.") == prompt.count("Sentence number") > 10
+    assert len(prompt.split()) < 300
+    assert answer.notes == ("1 of 1 context entries did not fit the model's context whole",)

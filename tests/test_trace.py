@@ -192,7 +192,7 @@ def test_rag_reads_all_documents_in_their_order() -> None:
 def test_a_context_that_does_not_fit_is_noted() -> None:
     long = [Document(str(number), f"T{number}", ("word " * 59 + "end.",)) for number in range(5)]
     (answer,) = Rag(ScriptedModel(["x"], context_tokens=300)).answer(["What?"], [long])
-    assert answer.notes == ("2 of 5 context entries did not fit the model's context",)
+    assert answer.notes == ("2 of 5 context entries did not fit the model's context whole",)
     assert answer.evidence.document_ids == ("0", "1", "2", "3", "4")
 
 

@@ -473,3 +473,13 @@ def test_a_build_that_is_killed_goes_on_without_losing_or_repeating_a_document(t
         {str(n) for n in range(24)} - {tail[1:] for tail in kept}, key=int
     )
     assert len(logged()) <= 24 + 2 * 2
+
+
+def test_a_title_as_long_as_a_text_does_not_stop_the_others() -> None:
+    long = Document("1", "word " * 400, ("It has one sentence.",))
+    short = Document("2", "Rome", ("Rome lies in Italy.",))
+    extractor = LanguageModelExtractor(ScriptedModel([" country; Italy>"], context_tokens=600))
+    stood_in, extracted = extractor.extract([long, short])
+    assert stood_in.statistics.failure
+    assert [triple.tail for triple in stood_in.triples] == ["It has one sentence."]
+    assert [triple.text for triple in extracted.triples] == ["<Rome; country; Italy>"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from pytrace.cli import common
 from pytrace.cli.answer_text import answer_document, print_answer
@@ -107,8 +107,9 @@ def answer_one(
     ):
         answerer = make_method(method, models, settings, graph=graph, extracted=lambda _: advance())
         answer = answerer.answer([question], [chosen])[0]
-    if len(chosen) < len(documents) and sys.stderr.isatty():
-        click.echo(f"used the {len(chosen)} documents nearest to the question, of {len(documents)}", err=True)
+    if len(chosen) < len(documents):
+        note = f"used the {len(chosen)} documents nearest to the question, of {len(documents)}"
+        answer = msgspec.structs.replace(answer, notes=(*answer.notes, note))
     return chosen, answer
 
 

@@ -297,5 +297,5 @@ def notes_of(evidence: Evidence, left_out: int) -> tuple[str, ...]:
     if not evidence.context:
         notes.append("no evidence was found; the answer is the model's own")
     if left_out:
-        notes.append(f"{left_out} of {len(evidence.context)} context entries did not fit the model's context")
+        notes.append(f"{left_out} of {len(evidence.context)} context entries did not fit the model's context whole")
     return tuple(notes)
