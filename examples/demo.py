@@ -25,7 +25,7 @@ def main() -> int:
     documents = list(read_documents(HERE / "docs"))
     model = LlamaCppModel(registry.resolve("tiny", "language-model"), name="tiny", style=prompt_style("tiny"))
     encoder = OnnxEncoder(registry.resolve("tiny", "encoder"))
-    trace = Trace(model, encoder, trace_settings("trace", "tiny"))
+    trace = Trace(model, encoder, trace_settings("trace-doc", "tiny"), name="trace-doc")
     rows = [json.loads(line) for line in (HERE / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
     print(f"{len(documents)} documents of examples/docs, {len(rows)} questions, models on this machine only\n")
     for row in rows:
@@ -41,7 +41,7 @@ def main() -> int:
     )
     print("Next, ask your own (a folder of .txt or .md files, or a .jsonl file with title and text):")
     print(
-        '  .venv/bin/pytrace ask "In which town was the founder of Orrin Head Observatory born?" --docs examples/docs --explain'
+        '  .venv/bin/pytrace ask "Who founded the company that owns the Marigold Tern?" --docs examples/docs --explain'
     )
     print("  .venv/bin/pytrace kg build --docs examples/docs --out runs/tamarrow")
     print("  .venv/bin/pytrace doctor")
