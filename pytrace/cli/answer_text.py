@@ -37,10 +37,16 @@ def _print_chain(number: int, chain: Chain, by_id: dict[str, Document], *, expla
     common.print_styled(f"\nChain {number} (probability {math.exp(chain.score):.3f}{detail})", "bold")
     for position, triple in enumerate(chain.triples):
         probability = f"  p={math.exp(chain.steps[position]):.3f}" if explain else ""
-        common.print_text(f"  {position + 1}. {triple.text}{probability}")
         document = by_id.get(triple.document_id)
+        said = _shorten(supporting_sentence(triple, by_id))
+        if document is not None and not triple.relation:
+            # A sentence is its own support; saying it twice would help nobody.
+            common.print_text(f'  {position + 1}. {document.title}: "{said}"{probability}')
+        else:
+            common.print_text(f"  {position + 1}. {triple.text}{probability}")
         if document is not None:
-            common.print_styled(f'     {document.title}: "{_shorten(supporting_sentence(triple, by_id))}"', "dim")
+            if triple.relation:
+                common.print_styled(f'     {document.title}: "{said}"', "dim")
             if explain and document.source:
                 common.print_styled(f"     from {document.source}", "dim")
 
