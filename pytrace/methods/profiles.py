@@ -15,12 +15,12 @@ from pytrace.methods.trace import TraceSettings
 
 PAPER = TraceSettings()
 
-# SmolLM2-135M judges letters no better than chance and triples' texts well, so it scores texts; it drowns in context, so
-# chains are short and few; and it makes most tails up, so sentences are its units and triples are an option.
+# SmolLM2-135M judges letters no better than chance and texts well by PMI, which the ranker's score does not help any more; it
+# drowns in context, so chains are short and few; and it makes most tails up, so sentences are its units and triples an
+# option.
 TINY = TraceSettings(
     unit="sentence",
     scoring="pmi",
-    ranker_weight=0.5,
     candidates=8,
     length=2,
     beams=2,
