@@ -201,17 +201,19 @@ def test_an_interrupt_ends_a_pull_with_one_sentence(tmp_path: Path) -> None:
     lock.parent.mkdir(parents=True)
     with lock.open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from pytrace.cli import main; main(['models', 'pull', 'smollm2-135m'])"],
+        # A test run in the background of a shell inherits an ignored SIGINT, and so would the program.
+        heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        with subprocess.Popen(
+            [sys.executable, "-c", f"{heed}from pytrace.cli import main; main(['models', 'pull', 'smollm2-135m'])"],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTRACE_HOME": str(tmp_path)},
-        )
-        assert process.stderr is not None
-        assert "another process is pulling smollm2-135m" in process.stderr.readline()
-        time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=30)
+        ) as process:
+            assert process.stderr is not None
+            assert "another process is pulling smollm2-135m" in process.stderr.readline()
+            time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            _, rest = process.communicate(timeout=30)
     assert process.returncode == 1
     assert rest.strip() == "pytrace: interrupted"
 

@@ -310,7 +310,7 @@ def test_the_tiny_models_answer_a_question_of_the_examples(tiny_models: dict[str
 
     asked = json.loads((EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines()[0])
     # Few documents, candidates and demonstrations: the machine may be small.
-    names = {*asked["supporting"], "Brackwater Ferries"}
+    names = {*asked["supporting"], "Pellisk"}
     documents = [document for document in read_documents(EXAMPLES / "docs") if document.title in names]
     assert len(documents) == 3
     tiny = LlamaCppModel(tiny_models["language-model"], name="tiny", context=2048)
