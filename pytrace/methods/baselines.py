@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pytrace.answers import Reader
 from pytrace.evidence import all_documents
 from pytrace.methods.stages import Stages
-from pytrace.methods.trace import check_questions, notes_of
+from pytrace.methods.trace import check_questions, make_answers
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Answer, Document
 
@@ -42,17 +42,4 @@ class Rag:
         evidence = [all_documents(own) for own in documents]
         with stages.stage("read"):
             readings = self._reader.read(questions, evidence)
-        share = 1 / max(len(questions), 1)
-        return [
-            Answer(
-                question=question,
-                text=reading.text,
-                method=self.name,
-                evidence=one,
-                usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
-                seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
-                notes=notes_of(one, reading.left_out),
-                context_tokens=reading.context_tokens,
-            )
-            for question, one, reading in zip(questions, evidence, readings, strict=True)
-        ]
+        return make_answers(questions, evidence, readings, stages, self.name)

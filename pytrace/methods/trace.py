@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from pytrace.answers import Reader
+from pytrace.answers import Reader, Reading
 from pytrace.candidates import Ranker, TripleIndex
 from pytrace.chains import SearchSettings, build_chains
 from pytrace.errors import InputError, StoreError
@@ -200,20 +200,7 @@ class Trace:
         ]
         with stages.stage("read"):
             readings = self._reader.read(questions, evidence)
-        share = 1 / max(len(questions), 1)
-        return [
-            Answer(
-                question=question,
-                text=reading.text,
-                method=self.name,
-                evidence=one,
-                usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
-                seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
-                notes=notes_of(one, reading.left_out),
-                context_tokens=reading.context_tokens,
-            )
-            for question, one, reading in zip(questions, evidence, readings, strict=True)
-        ]
+        return make_answers(questions, evidence, readings, stages, self.name)
 
     def _triples(self, documents: Sequence[Document]) -> list[Triple]:
         if self.graph.writable:
@@ -289,6 +276,26 @@ def check_questions(questions: Sequence[str], documents: Sequence[Sequence[Docum
         if not question.strip():
             message = f"question {number} of {len(questions)} is empty; ask something"
             raise InputError(message)
+
+
+def make_answers(
+    questions: Sequence[str], evidence: Sequence[Evidence], readings: Sequence[Reading], stages: Stages, name: str
+) -> list[Answer]:
+    """Put together what a method found; what a batch spent is divided evenly among its questions."""
+    share = 1 / max(len(questions), 1)
+    return [
+        Answer(
+            question=question,
+            text=reading.text,
+            method=name,
+            evidence=one,
+            usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
+            seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
+            notes=notes_of(one, reading.left_out),
+            context_tokens=reading.context_tokens,
+        )
+        for question, one, reading in zip(questions, evidence, readings, strict=True)
+    ]
 
 
 def notes_of(evidence: Evidence, left_out: int) -> tuple[str, ...]:
