@@ -28,7 +28,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp)
 
 bench: $(VENV)/.ready-test
-	$(BIN)/pip install --quiet '.[bench]'
+	$(BIN)/pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benches
 
 format: $(VENV)/.ready-dev

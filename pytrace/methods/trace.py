@@ -21,7 +21,7 @@ from pytrace.graph import KnowledgeGraph
 from pytrace.methods.stages import Stages
 from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel
-from pytrace.records import Answer, Document, Evidence, Triple
+from pytrace.records import Answer, Document, Evidence
 from pytrace.selector import (
     BlackBoxSelector,
     Demonstrations,
@@ -179,7 +179,8 @@ class Trace:
         check_questions(questions, documents)
         stages = Stages(self._model)
         with stages.stage("triples"):
-            triples = [self._triples(own) for own in documents]
+            self._extract([document for own in documents for document in own])
+            triples = [self.graph.triples(own) for own in documents]
         with stages.stage("rank"):
             index = TripleIndex(triples, self._encoder)
         settings = self.settings
@@ -202,7 +203,8 @@ class Trace:
             readings = self._reader.read(questions, evidence)
         return make_answers(questions, evidence, readings, stages, self.name)
 
-    def _triples(self, documents: Sequence[Document]) -> list[Triple]:
+    def _extract(self, documents: Sequence[Document]) -> None:
+        """Extract what the graph lacks, the documents of all questions in shared batches."""
         if self.graph.writable:
             build_graph(self.graph, self.extractor, documents, done=self._extracted)
         elif missing := self.graph.missing(documents):
@@ -211,7 +213,6 @@ class Trace:
                 f"{missing[0].title!r}; extract them with 'pytrace kg build', which goes on with --resume"
             )
             raise StoreError(message)
-        return self.graph.triples(documents)
 
 
 def make_extractor(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Extractor:
