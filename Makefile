@@ -29,7 +29,7 @@ lint: $(VENV)/.ready-dev
 
 bench: $(VENV)/.ready-test
 	$(BIN)/pip install --quiet --editable '.[bench]'
-	$(BIN)/python -m benches
+	$(BIN)/pytrace bench
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix-only .

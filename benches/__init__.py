@@ -1,1 +1,1 @@
-"""Benches: each verifies its answer first, then times it beside its peers on the same data and threads."""
+"""Measurements that need models, labelled data or a disk; the kernels' benches are `pytrace bench`."""

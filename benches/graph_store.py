@@ -6,6 +6,7 @@ sentences or support: what a general RDF store costs for less.
 
 from __future__ import annotations
 
+import argparse
 import resource
 import shutil
 import sys
@@ -14,9 +15,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pyoxigraph as ox
 
-from benches import harness
+from pytrace.bench import report
+from pytrace.bench.context import Bench
+from pytrace.bench.peers import Peers
+from pytrace.bench.records import Comparison, Kernel, Settings
 from pytrace.graph import KnowledgeGraph, Recipe
 from pytrace.records import Document, Triple
 
@@ -38,9 +43,9 @@ def scripted(number: int) -> tuple[Document, list[Triple]]:
     return Document(f"d{number}", title, sentences), triples
 
 
-def run(settings: harness.Settings) -> Iterator[harness.Comparison]:
+def run(bench: Bench) -> Iterator[Comparison]:
     """Verify that what is read is what was stored, then time each."""
-    corpus = [scripted(number) for number in range(200 if settings.quick else 1000)]
+    corpus = [scripted(number) for number in range(200 if bench.settings.quick else 1000)]
     count = len(corpus)
     root = Path(tempfile.mkdtemp(prefix="pytrace-bench-"))
     try:
@@ -71,24 +76,20 @@ def run(settings: harness.Settings) -> Iterator[harness.Comparison]:
                 raise AssertionError(message)
             rdf = ox.Store()
             rdf.extend(_quads(expected))
-            yield harness.compare(
+            yield bench.compare(
                 f"store {count} documents of {TRIPLES} triples",
                 store,
                 {"pyoxigraph Store": store_rdf},
-                settings,
                 note="one transaction a document",
-                extra=_many(root / "many", 2000 if settings.quick else 20_000),
+                extra=_many(root / "many", 2000 if bench.settings.quick else 20_000),
             )
-            yield harness.compare(
+            yield bench.compare(
                 f"read all {len(expected)} triples",
                 lambda: sum(1 for _ in graph.iterate_triples()),
                 {"pyoxigraph Store": lambda: sum(1 for _ in rdf)},
-                settings,
                 note="the peer's in memory, without provenance",
             )
-            yield harness.compare(
-                f"find that none of {count} documents is missing", lambda: graph.missing(documents), {}, settings
-            )
+            yield bench.compare(f"find that none of {count} documents is missing", lambda: graph.missing(documents), {})
     finally:
         shutil.rmtree(root)
 
@@ -128,5 +129,23 @@ def _many(directory: Path, count: int) -> dict[str, float]:
     }
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="fewer documents")
+    parser.add_argument("--repetitions", type=int, default=7)
+    arguments = parser.parse_args()
+    settings = Settings(threads=1, repetitions=arguments.repetitions, quick=arguments.quick)
+    rows = list(run(Bench(settings, Peers(()), None, lambda case: print(case, file=sys.stderr))))
+    if arguments.json:
+        print(msgspec.json.encode(rows).decode())
+        return 0
+    for table in report.tables("graph_store", Kernel(rows=rows)):
+        for cells in (table.columns, *table.rows):
+            print("  ".join(f"{cell:<40}" for cell in cells[:5]))
+        print(*table.notes, sep="\n")
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(harness.main({"graph_store": run}))
+    sys.exit(main())

@@ -12,6 +12,7 @@
     │   └── DeviceUnavailableError         a provider or GPU was asked for and is not there
     ├── DownloadError                      a model's source cannot be reached, or the disk is full
     ├── MissingDependencyError             an optional package is not installed; names the extra
+    ├── VerificationError                  a bench found a kernel's answer to be wrong
     └── StoreError                         a knowledge graph or run on disk cannot be used
 
 Each message is one sentence that says what is wrong, where, with the numbers, and what to do. Kernels raise plain
@@ -79,6 +80,10 @@ class DownloadError(PytraceError):
 
 class MissingDependencyError(PytraceError):
     """An optional package is not installed."""
+
+
+class VerificationError(PytraceError):
+    """A kernel's answer differs from its oracle's or a peer's: what was to be timed is wrong."""
 
 
 class StoreError(PytraceError):

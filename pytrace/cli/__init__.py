@@ -37,6 +37,7 @@ COMMANDS = (
     ),
     _Command("kg", "pytrace.cli.kg", "Build knowledge graphs of documents, look into them, exchange and change them."),
     _Command("models", "pytrace.cli.models", "List, fetch and check the models that are known by name."),
+    _Command("bench", "pytrace.cli.bench", "Verify the kernels, then time them beside their peers."),
     _Command("doctor", "pytrace.cli.doctor", "Say what this installation has, what it lacks and what to do about it."),
 )
 

@@ -106,7 +106,12 @@ def json_option(function: _F) -> _F:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on stdout.
+    """Print one JSON document on stdout: see `json_bytes`."""
+    click.echo(json_bytes(value))
+
+
+def json_bytes(value: object) -> bytes:
+    """Encode one JSON document, indented.
 
     Records, NumPy scalars and arrays, and paths are all understood. What JSON cannot say becomes something that it can:
     NaN and infinities become null, lone surrogates U+FFFD.
@@ -115,7 +120,7 @@ def print_json(value: object) -> None:
         text = msgspec.json.encode(value, enc_hook=_plain)
     except UnicodeEncodeError:
         text = msgspec.json.encode(_mended(msgspec.to_builtins(value, enc_hook=_plain)))
-    click.echo(msgspec.json.format(text, indent=2))
+    return msgspec.json.format(text, indent=2)
 
 
 def _plain(value: object) -> object:

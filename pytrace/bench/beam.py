@@ -1,0 +1,134 @@
+"""One beam step beside NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.bench.context import Bench, Contest, require, require_close
+from pytrace.bench.records import Check, Row, Sweep, Work
+from pytrace.kernels import Expansion, expand
+
+BEAMS, CHAINS, OPTIONS = 5, 5, 31
+TOLERANCE = 1e-12
+
+
+class Step(NamedTuple):
+    """Input of one step: `questions` with equally many chains each, which all have `OPTIONS` options."""
+
+    questions: int
+    scores: NDArray[np.float64]
+    logits: NDArray[np.float64]
+    finished: NDArray[np.bool_]
+    offsets: NDArray[np.int64]
+
+    @staticmethod
+    def random(random: np.random.Generator, questions: int, chains: int) -> Step:
+        """Draw scores and logits; a fifth of the chains is finished, but never the first of a question."""
+        count = questions * chains
+        finished = random.random(count) < 0.2
+        finished[::chains] = False
+        return Step(
+            questions,
+            -random.exponential(1.0, count),
+            random.standard_normal((count, OPTIONS)),
+            finished,
+            np.arange(questions + 1) * chains,
+        )
+
+    @property
+    def work(self) -> Work:
+        """What a call must read, and the options that it must weigh."""
+        return Work(self.logits.nbytes + self.scores.nbytes + self.finished.nbytes, self.logits.size, "option")
+
+
+def ours(step: Step) -> Expansion:
+    """Take the step by the kernel."""
+    return expand(step.scores, step.logits, step.finished, beams=BEAMS, chains=CHAINS, question_offsets=step.offsets)
+
+
+def numpy_step(step: Step) -> tuple[NDArray[Any], ...]:
+    """Take the step of all questions at once with NumPy; returns parents, options, scores and what has ended."""
+    scores = step.scores.reshape(step.questions, -1)
+    logits = step.logits.reshape(*scores.shape, OPTIONS)
+    finished = step.finished.reshape(scores.shape)
+    largest = logits.max(axis=2, keepdims=True)
+    log_probs = logits - largest - np.log(np.exp(logits - largest).sum(axis=2, keepdims=True))
+    options = np.argpartition(-log_probs, BEAMS - 1, axis=2)[:, :, :BEAMS]
+    totals = scores[:, :, None] + np.take_along_axis(log_probs, options, 2)
+    # A finished chain has one candidate, itself.
+    totals[finished] = -np.inf
+    totals[:, :, 0][finished] = scores[finished]
+    options[finished] = -1
+    flat = totals.reshape(step.questions, -1)
+    best = np.argsort(-flat, axis=1, kind="stable")[:, :CHAINS]
+    chosen = np.take_along_axis(options.reshape(step.questions, -1), best, 1)
+    parents = best // BEAMS
+    ended = np.take_along_axis(finished, parents, 1) | (chosen == 0)
+    return parents, chosen, np.take_along_axis(flat, best, 1), ended
+
+
+def plain_step(step: Step) -> list[tuple[int, int, float]]:
+    """Take the step by trying everything, in plain Python: parents, options and scores, best first a question."""
+    chosen = []
+    for first, last in zip(step.offsets[:-1].tolist(), step.offsets[1:].tolist(), strict=True):
+        candidates: list[tuple[float, int, int]] = []
+        for parent in range(first, last):
+            score = float(step.scores[parent])
+            if step.finished[parent]:
+                candidates.append((-score, parent, -1))
+                continue
+            logits = step.logits[parent].tolist()
+            largest = max(logits)
+            total = math.log(math.fsum(math.exp(logit - largest) for logit in logits))
+            kept = sorted(range(OPTIONS), key=lambda option: -logits[option])[:BEAMS]
+            candidates += [(-(score + logits[option] - largest - total), parent, option) for option in kept]
+        chosen += [(parent, option, -negated) for negated, parent, option in sorted(candidates)[:CHAINS]]
+    return chosen
+
+
+def verify(step: Step, what: str) -> None:
+    """Compare the kernel's and NumPy's step with the plain one."""
+    result, expected = ours(step), plain_step(step)
+    require(
+        result.parents.tolist() == [parent for parent, _, _ in expected]
+        and result.options.tolist() == [option for _, option, _ in expected],
+        f"{what}: the chains chosen differ from those found by trying everything",
+    )
+    scores = [score for _, _, score in expected]
+    require_close(result.scores, scores, TOLERANCE, f"{what}: scores")
+    require_close(numpy_step(step)[2].ravel(), scores, TOLERANCE, f"{what}: NumPy's scores")
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Verify, then time, each bar of the kernel."""
+    random = np.random.default_rng(bench.settings.seed)
+    bench.tell("random steps by trying everything")
+    count = 20 if bench.settings.quick else 200
+    for _ in range(count):
+        verify(Step.random(random, int(random.integers(1, 30)), int(random.integers(1, 12))), "a random step")
+    yield Check.of(f"{count} random steps that differ from trying everything", 0, "", "at most", 0)
+    for questions, bar in ((1, 20.0), (1_000, 3.0)):
+        step = Step.random(random, questions, CHAINS)
+        case = f"{questions:,} question{'s' * (questions > 1)} x {CHAINS} chains x {OPTIONS} options"
+        verify(step, case)
+        yield bench.compare(case, partial(ours, step), {"NumPy": partial(numpy_step, step)}, bar=bar, work=step.work)
+
+
+def sweeps(bench: Bench) -> Iterator[Sweep]:
+    """Grow the number of chains: in questions of five, and in one question."""
+    random = np.random.default_rng(bench.settings.seed)
+    sizes = [10**power for power in range(4 if bench.settings.quick else 5)]
+
+    def prepare(size: int, each: int) -> Contest:
+        step = Step.random(random, max(1, size // each), min(size, each))
+        verify(step, f"{size:,} chains")
+        return Contest(partial(ours, step), {"NumPy": partial(numpy_step, step)})
+
+    for title, each in ((f"one step, questions of {CHAINS} chains", CHAINS), ("one step, one question", sizes[-1])):
+        yield bench.sweep(title, "chains", sizes, partial(prepare, each=each), growth=1)

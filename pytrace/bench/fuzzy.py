@@ -1,0 +1,195 @@
+"""Fuzzy scores beside RapidFuzz: first the same scores on real and random pairs, then the time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pytrace.bench import texts
+from pytrace.bench.context import Bench, Contest, require_close
+from pytrace.bench.records import Check, Row, Sweep, Work
+from pytrace.bench.stopwatch import Call
+from pytrace.kernels import fuzzy
+
+TOLERANCE = 1e-6
+REAL_PAIRS = 1_000_000
+RANDOM_PAIRS = 100_000
+ALPHABETS = ("ab", "etaoin shrdlu", "aé\xa0 b", "aĀ\u2003 б中", "a😀𝔘Ā ", "a\ud800 b")
+SCORERS = ("ratio", "partial_ratio", "token_set_ratio")
+
+# (scorer, sentences, bar): a token_set_ratio takes RapidFuzz ten times as long.
+MATRICES: tuple[tuple[str, int, float | None], ...] = (
+    ("partial_ratio", 200, 8.0),
+    ("ratio", 200, 1.0),
+    ("token_set_ratio", 20, None),
+)
+
+
+def scorer(module: Any, name: str) -> Callable[..., float]:
+    """Return a scorer of ours or of RapidFuzz by its name."""
+    found: Callable[..., float] = getattr(module, name)
+    return found
+
+
+def matrix(bench: Bench, name: str, rows: Sequence[str], columns: Sequence[str]) -> tuple[Call, dict[str, Call]]:
+    """Make our call and the peer's for a whole matrix of scores."""
+    threads = bench.settings.threads
+    rapidfuzz = bench.peers.get("rapidfuzz")
+    peers: dict[str, Call] = {}
+    if rapidfuzz is not None:
+        peers["rapidfuzz cdist"] = partial(
+            rapidfuzz.process.cdist, rows, columns, scorer=scorer(rapidfuzz.fuzz, name), workers=threads
+        )
+    return partial(fuzzy.cdist, rows, columns, scorer=scorer(fuzzy, name), workers=threads), peers
+
+
+def verify(bench: Bench, rows: Sequence[str], columns: Sequence[str], names: Sequence[str] = SCORERS) -> None:
+    """Compare whole matrices in float64 with RapidFuzz's, or a corner of them with plain Python's without it."""
+    threads = bench.settings.threads
+    rapidfuzz = bench.peers.get("rapidfuzz")
+    if rapidfuzz is None:
+        rows, columns = rows[:6], columns[:6]
+    for name in names:
+        mine = fuzzy.cdist(rows, columns, scorer=scorer(fuzzy, name), workers=threads, dtype=np.float64)
+        if rapidfuzz is not None:
+            theirs = rapidfuzz.process.cdist(
+                rows, columns, scorer=scorer(rapidfuzz.fuzz, name), workers=threads, dtype=np.float64
+            )
+            require_close(mine, theirs, TOLERANCE, f"{name}, beside RapidFuzz")
+        elif name in PLAIN:
+            plain = [[PLAIN[name](row, column) for column in columns] for row in rows]
+            require_close(mine, plain, TOLERANCE, f"{name}, beside plain Python")
+
+
+def plain_ratio(a: str, b: str) -> float:
+    """Score two texts by the table of their longest common subsequence."""
+    if not a and not b:
+        return 100.0
+    above = [0] * (len(b) + 1)
+    for x in a:
+        line = [0]
+        for j, y in enumerate(b):
+            line.append(above[j] + 1 if x == y else max(above[j + 1], line[j]))
+        above = line
+    return 200.0 * above[-1] / (len(a) + len(b))
+
+
+def plain_partial_ratio(a: str, b: str) -> float:
+    """Score the shorter text with every window of the longer one, shortened ones at both ends included."""
+    short, long = sorted((a, b), key=len)
+    if not short:
+        return 0.0 if long else 100.0
+    windows = {long[max(0, end - len(short)) : end] for end in range(1, len(long) + len(short))}
+    best = max(plain_ratio(short, window) for window in windows if window)
+    return max(best, plain_partial_ratio_of_equals(short, long)) if len(a) == len(b) else best
+
+
+def plain_partial_ratio_of_equals(a: str, b: str) -> float:
+    """Score every prefix and suffix of the first text with all of the second."""
+    parts = {a[:end] for end in range(1, len(a) + 1)} | {a[start:] for start in range(len(a))}
+    return max(plain_ratio(b, part) for part in parts)
+
+
+PLAIN: dict[str, Callable[[str, str], float]] = {"ratio": plain_ratio, "partial_ratio": plain_partial_ratio}
+
+
+def verify_random(bench: Bench, chance: random.Random, pairs: int) -> None:
+    """Compare random Unicode pairs of all lengths and kinds in blocks of 100 x 100."""
+    for _ in range(max(pairs // 10_000, 1)):
+        sides = []
+        for _ in range(2):
+            longest = chance.choice((12, 40, 80, 160))
+            sides.append(
+                ["".join(chance.choices(chance.choice(ALPHABETS), k=chance.randint(0, longest))) for _ in range(100)]
+            )
+        verify(bench, sides[0], sides[1])
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Verify, then time, each bar of the kernel."""
+    quick = bench.settings.quick
+    chance = random.Random(bench.settings.seed)
+    found = texts.read(bench.settings.data, chance)
+    sentences, entities = found.sentences, found.entities
+    here = bench.peers.get("rapidfuzz") is not None
+    without = "" if here else "rapidfuzz is not installed: a few pairs were compared with plain Python instead"
+
+    bench.tell("scores of real pairs")
+    real = REAL_PAIRS // (10 if quick else 1)
+    verify(
+        bench,
+        [sentences[i % len(sentences)] for i in range(real // 500)],
+        [entities[i % len(entities)] for i in range(500)],
+    )
+    case = f"of {real:,} pairs, those whose scores differ from RapidFuzz ({', '.join(SCORERS)})"
+    yield Check.of(case, 0 if here else None, "", "at most", 0, note=without or found.origin)
+    bench.tell("scores of random Unicode pairs")
+    pairs = RANDOM_PAIRS // (10 if quick else 1)
+    verify_random(bench, chance, pairs if here else 10_000)
+    case = f"of {pairs:,} random Unicode pairs, those whose scores differ from RapidFuzz"
+    yield Check.of(case, 0 if here else None, "", "at most", 0, note=without)
+
+    many = [entities[i % len(entities)] for i in range(1000 if quick else 5000)]
+    some = chance.sample(sentences, min(200, len(sentences)))
+    for name, count, bar in MATRICES:
+        queries = some[:count]
+        ours, peers = matrix(bench, name, queries, many)
+        yield bench.compare(
+            f"cdist({name}), {len(queries)} sentences x {len(many):,} entities", ours, peers, bar=bar,
+            note=found.origin, work=Work(0, len(queries) * len(many), "pair"),
+        )  # fmt: skip
+    sentence = min(sentences, key=lambda text: abs(len(text) - 109))
+    twenty = chance.sample(entities, min(20, len(entities)))
+    rapidfuzz = bench.peers.get("rapidfuzz")
+    pairwise: dict[str, Call] = {}
+    if rapidfuzz is not None:
+        pairwise["rapidfuzz cpdist"] = partial(
+            rapidfuzz.process.cpdist, [sentence] * len(twenty), twenty, scorer=rapidfuzz.fuzz.partial_ratio
+        )
+    verify(bench, [sentence], twenty, ["partial_ratio"])
+    yield bench.compare(
+        f"partial_ratio, one sentence of {len(sentence)} characters x {len(twenty)} entities",
+        partial(fuzzy.cdist, [sentence], twenty, scorer=fuzzy.partial_ratio), pairwise, bar=5.0,
+        note=found.origin, work=Work(0, len(twenty), "pair"),
+    )  # fmt: skip
+
+
+def sweeps(bench: Bench) -> Iterator[Sweep]:
+    """Grow the number of pairs, then the needle."""
+    quick = bench.settings.quick
+    chance = random.Random(bench.settings.seed)
+    found = texts.read(bench.settings.data, chance)
+    shapes = {100: (10, 10), 1_000: (20, 50), 10_000: (50, 200), 100_000: (200, 500), 1_000_000: (500, 2_000)}
+    sizes = list(shapes)[: 3 if quick else 5]
+    # The same mixture of lengths at each size, so that pairs alone grow.
+    queries = [found.sentences[i % len(found.sentences)] for i in range(500)]
+    choices = [found.entities[i % len(found.entities)] for i in range(2_000)]
+    chance.shuffle(queries)
+    chance.shuffle(choices)
+
+    def pairs(size: int, name: str) -> Contest:
+        rows, columns = (group[:count] for group, count in zip((queries, choices), shapes[size], strict=True))
+        verify(bench, rows, columns, [name])
+        return Contest(*matrix(bench, name, rows, columns))
+
+    for name in ("partial_ratio", "ratio"):
+        yield bench.sweep(
+            f"cdist({name})", "pairs", sizes, partial(pairs, name=name), growth=1, bar=True, notes=[found.origin]
+        )
+
+    letters = "etaoin shrdlucmfwypvbgkqjxz"
+
+    def needles(size: int) -> Contest:
+        rows = ["".join(chance.choices(letters, k=size)) for _ in range(20)]
+        columns = ["".join(chance.choices(letters, k=4 * size)) for _ in range(50)]
+        verify(bench, rows[:5], columns[:5], ["partial_ratio"])
+        return Contest(*matrix(bench, "partial_ratio", rows, columns))
+
+    yield bench.sweep(
+        "cdist(partial_ratio), 20 needles x 50 texts four times as long", "characters of the needle",
+        [4, 8, 16, 32] if quick else [4, 8, 16, 32, 64, 128, 256], needles, growth=2, notes=["random letters"],
+    )  # fmt: skip

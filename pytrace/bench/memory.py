@@ -1,0 +1,46 @@
+"""How far one search raises the peak of memory: run as a process of its own, which nothing else has grown.
+
+    python -m pytrace.bench.memory QUERIES ITEMS DIM K THREADS
+
+prints the bytes of the inputs and the bytes by which the peak grew while searching.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from pytrace.kernels import top_k
+
+STATUS = Path("/proc/self/status")
+
+
+def status_bytes(name: str) -> int:
+    """Return a size from this process's status, in bytes."""
+    for line in STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    message = f"{STATUS} does not say {name}"
+    raise OSError(message)
+
+
+def main(n_queries: int, n_items: int, dim: int, k: int, threads: int) -> None:
+    """Search random vectors once and say what that took."""
+    random = np.random.default_rng(0)
+    queries = random.standard_normal((n_queries, dim), dtype=np.float32)
+    items = random.standard_normal((n_items, dim), dtype=np.float32)
+    # The peak so far is forgotten, so that whatever Python took while starting hides nothing of the search.
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    before = status_bytes("VmHWM")
+    top_k(queries, items, k, threads=threads)
+    grown = status_bytes("VmHWM") - before
+    sys.stdout.write(f"{queries.nbytes + items.nbytes} {grown}\n")
+
+
+if __name__ == "__main__":
+    try:
+        main(*map(int, sys.argv[1:]))
+    except OSError as error:
+        sys.exit(f"this system does not tell the peak of memory ({error})")

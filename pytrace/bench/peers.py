@@ -1,0 +1,94 @@
+"""The peers that kernels are measured beside: which there are, which are installed, and their threads."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Collection, Iterator
+from importlib import metadata
+from typing import Any, NamedTuple
+
+REMEDY = "pip install 'pytrace-rag[bench]'"
+
+
+class Peer(NamedTuple):
+    """A package, the module of it that benches call, and the kernels that it is a peer of."""
+
+    package: str
+    module: str
+    kernels: tuple[str, ...]
+
+
+PEERS = {
+    "faiss": Peer("faiss-cpu", "faiss", ("similarity",)),
+    "hnswlib": Peer("hnswlib", "hnswlib", ("similarity",)),
+    "usearch": Peer("usearch", "usearch.index", ("similarity",)),
+    "rapidfuzz": Peer("rapidfuzz", "rapidfuzz", ("fuzzy", "alignment")),
+    "sequence-align": Peer("sequence-align", "sequence_align.pairwise", ("alignment",)),
+    "parasail": Peer("parasail", "parasail", ("alignment",)),
+    "minineedle": Peer("minineedle", "minineedle.needle", ("alignment",)),
+    "cp-sat": Peer("ortools", "ortools.sat.python.cp_model", ("set_cover",)),
+}
+
+
+class Peers:
+    """The peers of some kernels, imported; `missing` names the packages that are not there, and why.
+
+    Parameters
+    ----------
+    kernels
+        Whose peers to import.
+    """
+
+    def __init__(self, kernels: Collection[str]) -> None:
+        self.missing: dict[str, str] = {}
+        self._modules: dict[str, Any] = {}
+        for name, peer in PEERS.items():
+            if not set(peer.kernels) & set(kernels):
+                continue
+            try:
+                # Later than this the limits on threads would not find its library.
+                self._modules[name] = importlib.import_module(peer.module)
+            except ImportError as error:
+                self.missing[peer.package] = "not installed" if version(peer.package) is None else str(error)
+            except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
+                self.missing[peer.package] = f"cannot be loaded ({error})"
+
+    def get(self, name: str) -> Any:
+        """Return a peer's module, or None where it is missing."""
+        return self._modules.get(name)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the peers that are here and of the libraries that they rest on."""
+        packages = [PEERS[name].package for name in self._modules] + ["numpy", "threadpoolctl"]
+        return {package: found for package in packages if (found := version(package)) is not None}
+
+
+def version(package: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def limited_threads(threads: int, peers: Peers) -> Iterator[str | None]:
+    """Hold pytrace's and the peers' thread pools to `threads`; yields a warning where the peers' cannot be held."""
+    from pytrace import _core
+
+    before = _core.num_threads()
+    _core.set_num_threads(threads)
+    faiss = peers.get("faiss")
+    if faiss is not None:
+        faiss.omp_set_num_threads(threads)
+    try:
+        try:
+            from threadpoolctl import threadpool_limits
+        except ImportError:
+            yield f"NumPy's threads keep their own default, because threadpoolctl is not installed ({REMEDY})"
+        else:
+            with threadpool_limits(limits=threads):
+                yield None
+    finally:
+        _core.set_num_threads(before)

@@ -1,0 +1,248 @@
+"""What a bench says: timings, comparisons, checks, sweeps, and the document that holds them all."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+FORMAT = 1
+"""Of the JSON document; a reader can tell by it what to expect."""
+
+RECORD_REPETITIONS = 7
+"""Fewer repetitions than this make a figure that is no record."""
+
+LINEAR = (0.85, 1.15)
+"""Slopes of log time over log size that count as linear growth."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What every case of a bench is run with; `quick` asks for smaller cases."""
+
+    threads: int
+    repetitions: int = RECORD_REPETITIONS
+    seed: int = 0
+    quick: bool = False
+    rows: bool = True
+    sweeps: bool = True
+    data: Path | None = None
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Seconds a call: the median over repetitions, the quartiles as spread, and the fastest."""
+
+    median: float
+    low: float
+    high: float
+    fastest: float
+    repetitions: int
+
+    @staticmethod
+    def of(readings: Sequence[float]) -> Timing:
+        """Summarise the readings of all repetitions."""
+        low, _, high = (
+            statistics.quantiles(readings, n=4, method="inclusive") if len(readings) > 1 else [readings[0]] * 3
+        )
+        return Timing(statistics.median(readings), low, high, min(readings), len(readings))
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What the machine itself does at best with the threads given: bytes read and arithmetic a second, as measured."""
+
+    bytes_per_second: float
+    flops_per_second: float
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What one call must do at least: bytes read and written once, and operations of some unit.
+
+    Only ``"FLOP"`` can be held against the machine's arithmetic; other units give a rate alone.
+    """
+
+    bytes: float = 0.0
+    operations: float = 0.0
+    unit: str = "FLOP"
+
+
+class Achieved(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of its work a call did in a second, and what share of the machine's limit that is (the roofline).
+
+    `limit` names what binds: ``"memory"`` if moving the bytes takes the machine longer than the arithmetic, else
+    ``"arithmetic"``; `share` is the least time that this limit allows over the time taken. Data that stays in a cache
+    near the core can exceed the limit of memory.
+    """
+
+    gigabytes_per_second: float | None
+    giga_operations_per_second: float | None
+    unit: str
+    limit: Literal["memory", "arithmetic"] | None
+    share: float | None
+
+    @staticmethod
+    def of(work: Work, seconds: float, limits: Limits | None) -> Achieved:
+        """Hold the work of a call that took so many seconds against the machine's limits."""
+        least: dict[Literal["memory", "arithmetic"], float] = {}
+        if limits is not None and work.bytes:
+            least["memory"] = work.bytes / limits.bytes_per_second
+        if limits is not None and work.operations and work.unit == "FLOP":
+            least["arithmetic"] = work.operations / limits.flops_per_second
+        binding = max(least.items(), key=lambda item: item[1]) if least else None
+        return Achieved(
+            gigabytes_per_second=work.bytes / seconds / 1e9 if work.bytes else None,
+            giga_operations_per_second=work.operations / seconds / 1e9 if work.operations else None,
+            unit=work.unit,
+            limit=None if binding is None else binding[0],
+            share=None if binding is None else binding[1] / seconds,
+        )
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One case: our timing, the peers' timings, and the ratio of each (above 1: we are faster).
+
+    `bar` is the ratio that every peer in `bar_peers` must show; `best_peer` is the one of them (or of all, where there
+    is none of them) with the lowest ratio, and `ratio` that ratio. `reached` is None where there is no bar, or none of
+    the bar's peers is installed.
+    """
+
+    case: str
+    ours: Timing
+    peers: dict[str, Timing]
+    ratios: dict[str, float]
+    best_peer: str | None
+    ratio: float | None
+    bar: float | None
+    bar_peers: tuple[str, ...]
+    reached: bool | None
+    note: str
+    work: Work | None
+    achieved: Achieved | None
+    extra: dict[str, float]
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One value that is no timing, held against a bar; `reached` is None where it could not be measured."""
+
+    case: str
+    value: float | None
+    unit: str
+    bar: float
+    sense: Literal["at most", "at least"]
+    reached: bool | None
+    note: str = ""
+    extra: dict[str, float] = {}
+
+    @staticmethod
+    def of(
+        case: str,
+        value: float | None,
+        unit: str,
+        sense: Literal["at most", "at least"],
+        bar: float,
+        *,
+        note: str = "",
+        extra: dict[str, float] | None = None,
+    ) -> Check:
+        """Hold a value against its bar; None stands for one that could not be measured, and `note` then says why."""
+        reached = None if value is None else value <= bar if sense == "at most" else value >= bar
+        return Check(
+            case=case, value=value, unit=unit, bar=bar, sense=sense, reached=reached, note=note, extra=extra or {}
+        )
+
+
+Row: TypeAlias = Comparison | Check
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """One case over growing sizes: a timing (or None) a size for us, under ``"pytrace"``, and for each peer.
+
+    `slopes` are those of log time over log size in the upper half of the sizes: 1 is linear growth. `linear` says
+    whether ours lies in `LINEAR`, for work that itself grows linearly; `bar` says whether that counts as a bar.
+    """
+
+    title: str
+    axis: str
+    sizes: list[int]
+    series: dict[str, list[Timing | None]]
+    slopes: dict[str, float]
+    linear: bool | None
+    bar: bool
+    extra: dict[str, list[float | None]]
+    notes: list[str]
+
+
+class Kernel(msgspec.Struct, kw_only=True):
+    """What one kernel's bench has said so far."""
+
+    rows: list[Comparison] = []
+    checks: list[Check] = []
+    sweeps: list[Sweep] = []
+    seconds: float = 0.0
+
+
+class Bars(msgspec.Struct, frozen=True):
+    """How many bars were met, which were missed, and which had no peer to be measured with."""
+
+    met: int
+    of: int
+    missed: list[str]
+    unmeasured: list[str]
+
+
+class Document(msgspec.Struct, kw_only=True):
+    """All that a run said; `complete` is false until it has ended."""
+
+    format: int = FORMAT
+    complete: bool = False
+    command: str
+    settings: Settings
+    machine: dict[str, object]
+    limits: Limits | None = None
+    missing_peers: dict[str, str]
+    warnings: list[str]
+    kernels: dict[str, Kernel] = {}
+    bars: Bars = Bars(0, 0, [], [])
+    load_at_start: list[float] | None = None
+    load_at_end: list[float] | None = None
+    seconds: float = 0.0
+
+
+def slope(sizes: Sequence[int], seconds: Sequence[float | None]) -> float | None:
+    """Fit log time over log size by least squares in the upper half of the sizes that were timed.
+
+    Parameters
+    ----------
+    sizes
+        Growing sizes, above 0.
+    seconds
+        A time for each, or None where there is none.
+
+    Returns
+    -------
+    float or None
+        The slope: 1 for linear growth, 2 for quadratic. None where fewer than two sizes are left.
+    """
+    timed = [(math.log(size), math.log(time)) for size, time in zip(sizes, seconds, strict=True) if time is not None]
+    upper = timed[len(timed) // 2 :]
+    if len(upper) < 2:
+        return None
+    x, y = zip(*upper, strict=True)
+    return statistics.linear_regression(x, y).slope
+
+
+def count_bars(kernels: dict[str, Kernel]) -> Bars:
+    """Count what was met and missed so far."""
+    verdicts: list[tuple[str, bool | None]] = []
+    for name, kernel in kernels.items():
+        verdicts += [(f"{name}: {row.case}", row.reached) for row in kernel.rows if row.bar is not None]
+        verdicts += [(f"{name}: {check.case}", check.reached) for check in kernel.checks]
+        verdicts += [(f"{name}: {sweep.title}, linear", sweep.linear) for sweep in kernel.sweeps if sweep.bar]
+    return Bars(
+        sum(reached is True for _, reached in verdicts),
+        sum(reached is not None for _, reached in verdicts),
+        [case for case, reached in verdicts if reached is False],
+        [case for case, reached in verdicts if reached is None],
+    )

@@ -1,0 +1,185 @@
+"""Exact top-k beside faiss and NumPy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.bench.context import Bench, require, require_close
+from pytrace.bench.records import Check, Comparison, Row, Work
+from pytrace.bench.stopwatch import Call
+from pytrace.kernels import top_k
+
+DIM = 384
+"""The width of the default encoder's embeddings."""
+
+# (queries, items, k, bar, peers of the bar): the few triples of a question, then a corpus.
+SHAPES = (
+    (1, 100, 20, 2.0, ("faiss.knn", "faiss.IndexFlatIP")),
+    (5, 150, 20, 3.0, ("faiss.knn", "faiss.IndexFlatIP")),
+    (64, 10_000, 10, 2.0, ("NumPy", "faiss.knn", "faiss.IndexFlatIP")),
+    (1, 100_000, 10, 2.0, ("NumPy", "faiss.knn", "faiss.IndexFlatIP")),
+    (1_000, 100_000, 10, 1.0, ("faiss.knn", "faiss.IndexFlatIP")),
+)
+
+Vectors: TypeAlias = NDArray[Any]
+Found: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Verify, then time, each bar of the kernel."""
+    random = np.random.default_rng(bench.settings.seed)
+    yield from searches(bench, random)
+    yield from narrow_items(bench, random)
+    yield from ragged(bench, random)
+    if not bench.settings.quick:
+        yield peak_memory(bench)
+
+
+def numpy_top_k(queries: Vectors, items: Vectors, k: int) -> Found:
+    """Find the top k the usual way: one product, a partition, a sort of what is left."""
+    scores = queries @ items.T
+    found = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+    best = np.take_along_axis(scores, found, 1)
+    order = np.argsort(-best, axis=1, kind="stable")
+    return np.take_along_axis(best, order, 1), np.take_along_axis(found, order, 1)
+
+
+def verify(queries: Vectors, items: Vectors, found: Found, what: str) -> None:
+    """Check about five queries against a full sort in float64."""
+    scores, indices = found
+    slack = 1e-3
+    for row in range(0, len(queries), max(1, len(queries) // 5)):
+        true = np.empty(len(items))
+        for start in range(0, len(items), 50_000):  # so that the copy in float64 stays small
+            block = items[start : start + 50_000].astype(np.float64)
+            true[start : start + 50_000] = block @ queries[row].astype(np.float64)
+        k = scores.shape[1]
+        require_close(scores[row], np.sort(true)[::-1][:k], slack, f"{what}: scores of query {row}")
+        require(((indices[row] >= 0) & (indices[row] < len(items))).all(), f"{what}: query {row} has a foreign index")
+        require(len(np.unique(indices[row])) == k, f"{what}: query {row} has an item twice")
+        require_close(true[indices[row]], scores[row], slack, f"{what}: items of query {row}")
+
+
+def work(queries: Vectors, items: Vectors, k: int, pairs: int | None = None) -> Work:
+    """Return the least that a search must move and compute: every array once, and each pair a product of vectors."""
+    scored = len(queries) * len(items) if pairs is None else pairs
+    return Work(queries.nbytes + items.nbytes + len(queries) * k * 12, 2.0 * scored * queries.shape[1])
+
+
+def faiss_peers(bench: Bench, queries: Vectors, items: Vectors, k: int, what: str) -> dict[str, Call]:
+    """Make faiss's two exact searches, verified, if it is installed."""
+    faiss = bench.peers.get("faiss")
+    if faiss is None:
+        return {}
+    index = faiss.IndexFlatIP(items.shape[1])
+    index.add(items)
+    peers: dict[str, Call] = {
+        "faiss.knn": partial(faiss.knn, queries, items, k, metric=faiss.METRIC_INNER_PRODUCT),
+        "faiss.IndexFlatIP": partial(index.search, queries, k),
+    }
+    verify(queries, items, index.search(queries, k), f"{what}, faiss")
+    return peers
+
+
+def searches(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
+    """Search float32 items of several shapes."""
+    for n_queries, n_items, k, bar, bar_peers in SHAPES:
+        if bench.settings.quick and n_queries * n_items > 1_000_000:
+            continue
+        case = f"{n_queries:,} x {n_items:,} x {DIM}, top {k}"
+        queries = random.standard_normal((n_queries, DIM), dtype=np.float32)
+        items = random.standard_normal((n_items, DIM), dtype=np.float32)
+        verify(queries, items, top_k(queries, items, k), case)
+        peers: dict[str, Call] = {"NumPy": partial(numpy_top_k, queries, items, k)}
+        peers |= faiss_peers(bench, queries, items, k, case)
+        yield bench.compare(
+            case, partial(top_k, queries, items, k), peers, bar=bar,
+            bar_peers=bar_peers if bench.peers.get("faiss") is not None else (), work=work(queries, items, k),
+        )  # fmt: skip
+
+
+def narrow_items(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
+    """Search float16 and int8 items beside the same items in float32."""
+    count = 10_000 if bench.settings.quick else 100_000
+    query = random.standard_normal((1, DIM), dtype=np.float32)
+    items = random.standard_normal((count, DIM), dtype=np.float32)
+    half, eight = narrowed(items)
+    wide = {"pytrace, float32 items": partial(top_k, query, items, 10)}
+    case = f"1 x {count:,} x {DIM}, top 10, float16 items"
+    verify(query, half, top_k(query, half, 10), case)
+    yield bench.compare(case, partial(top_k, query, half, 10), wide, bar=1.6, work=work(query, half, 10))
+    case = f"1 x {count:,} x {DIM}, top 10, int8 items"
+    verify(query, eight / np.float32(32), top_k(query, eight, 10, scale=1 / 32), case)
+    yield bench.compare(case, partial(top_k, query, eight, 10, scale=1 / 32), wide, work=work(query, eight, 10))
+
+
+def narrowed(items: Vectors) -> tuple[NDArray[np.float16], NDArray[np.int8]]:
+    """Round to float16, and to int8 in steps of 1/32."""
+    return items.astype(np.float16), np.clip(np.rint(items * 32), -127, 127).astype(np.int8)
+
+
+def ragged(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
+    """Give many questions their own triples in one call; the peer is called once a question."""
+    count, each, k = (100 if bench.settings.quick else 1_000), 100, 10
+    questions = random.standard_normal((count, DIM), dtype=np.float32)
+    items = random.standard_normal((count * each, DIM), dtype=np.float32)
+    half, eight = narrowed(items)
+    offsets = np.arange(count + 1) * each
+    case = f"{count:,} questions x {each} triples x {DIM}, ragged, top {k}"
+
+    def check(kind: str, stored: Vectors, found: Found) -> None:
+        for row in range(0, count, max(1, count // 7)):
+            mine = found[0][row : row + 1], found[1][row : row + 1] - each * row
+            own = stored[each * row : each * row + each]
+            verify(questions[row : row + 1], own, mine, f"{case}, {kind}, question {row}")
+
+    check("float32 items", items, top_k(questions, items, k, offsets=offsets))
+    check("float16 items", half, top_k(questions, half, k, offsets=offsets))
+    check("int8 items", eight / np.float32(32), top_k(questions, eight, k, offsets=offsets, scale=1 / 32))
+    peers: dict[str, Call] = {}
+    faiss = bench.peers.get("faiss")
+    if faiss is not None:
+
+        def loop() -> None:
+            for row in range(count):
+                own = items[each * row : each * row + each]
+                faiss.knn(questions[row : row + 1], own, k, metric=faiss.METRIC_INNER_PRODUCT)
+
+        peers["a loop over faiss.knn"] = loop
+    ours = partial(top_k, questions, items, k, offsets=offsets)
+    pairs = count * each
+    yield bench.compare(case, ours, peers, bar=10.0, work=work(questions, items, k, pairs))
+    wide = {"pytrace, float32 items": ours}
+    yield bench.compare(
+        f"{case}, float16 items", partial(top_k, questions, half, k, offsets=offsets), wide,
+        work=work(questions, half, k, pairs),
+    )  # fmt: skip
+    yield bench.compare(
+        f"{case}, int8 items", partial(top_k, questions, eight, k, offsets=offsets, scale=1 / 32), wide,
+        work=work(questions, eight, k, pairs),
+    )  # fmt: skip
+
+
+def peak_memory(bench: Bench) -> Check:
+    """Measure how far a large search raises a fresh process's peak of memory."""
+    from pytrace.bench import memory
+
+    n_queries, n_items, k = 1_000, 100_000, 10
+    case = f"peak memory of {n_queries:,} x {n_items:,} x {DIM}, top {k}, over its inputs"
+    bench.tell(case)
+    command = [sys.executable, "-m", memory.__name__, *map(str, (n_queries, n_items, DIM, k, bench.settings.threads))]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        reason = (result.stderr.strip().splitlines() or [f"exit status {result.returncode}"])[-1]
+        return Check.of(case, None, "x", "at most", 1.2, note=f"not measured: {reason}")
+    inputs, grown = map(int, result.stdout.split())
+    return Check.of(
+        case, (inputs + grown) / inputs, "x", "at most", 1.2, extra={"input bytes": inputs, "bytes it grew by": grown}
+    )

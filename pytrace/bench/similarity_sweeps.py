@@ -1,0 +1,128 @@
+"""Exact top-k over growing numbers of items, beside exact peers and approximate indexes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pytrace.bench import machine
+from pytrace.bench.context import Bench, Contest
+from pytrace.bench.records import Sweep
+from pytrace.bench.similarity import DIM, Vectors, faiss_peers, numpy_top_k, verify
+from pytrace.bench.stopwatch import Call
+from pytrace.kernels import top_k
+
+K = 10
+BUILD_SECONDS = 20.0
+"""An approximate index that would take longer to build leaves the sweep."""
+
+
+class Index(NamedTuple):
+    """An approximate index: how to search it, and how long it took to build."""
+
+    search: Callable[[Vectors], Vectors]
+    build_seconds: float
+
+
+def hnswlib_index(module: Any, items: Vectors, threads: int) -> Callable[[Vectors], Vectors]:
+    """Build hnswlib's graph with its own defaults."""
+    index = module.Index(space="ip", dim=items.shape[1])
+    index.init_index(max_elements=len(items))
+    index.set_num_threads(threads)
+    index.add_items(items, num_threads=threads)
+    index.set_ef(max(64, K))
+    return lambda queries: index.knn_query(queries, K, num_threads=threads)[0]
+
+
+def usearch_index(module: Any, items: Vectors, threads: int) -> Callable[[Vectors], Vectors]:
+    """Build usearch's graph in float32 with its own defaults."""
+    index = module.Index(ndim=items.shape[1], metric=module.MetricKind.IP, dtype="f32")
+    index.add(np.arange(len(items)), items, threads=threads)
+    return lambda queries: index.search(queries, K, threads=threads).keys.reshape(len(queries), K)
+
+
+BUILDERS = {"hnswlib": hnswlib_index, "usearch": usearch_index}
+
+
+class Indexes:
+    """Builds each approximate index once a size, and no more where that would take longer than `BUILD_SECONDS`."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._built: dict[tuple[str, int], Index] = {}
+        self._pace: dict[str, float] = {}
+        self._stopped: dict[str, str] = {}
+
+    def get(self, name: str, items: Vectors, notes: list[str]) -> Index | None:
+        """Return the index, or None (with a note) where its package is missing or building would take too long."""
+        module = self._bench.peers.get(name)
+        if module is None:
+            return None
+        key = (name, len(items))
+        # Insertion costs about the logarithm of the size, so that seconds an item still grow a little.
+        expected = 1.3 * self._pace.get(name, 0.0) * len(items)
+        if key not in self._built and expected > BUILD_SECONDS:
+            self._stopped.setdefault(
+                name, f"{name}'s index stops before {len(items):,} items: building takes about {expected:.0f} s"
+            )
+            if self._stopped[name] not in notes:
+                notes.append(self._stopped[name])
+            return None
+        if key not in self._built:
+            self._bench.tell(f"building {name}'s index of {len(items):,} items")
+            start = time.perf_counter()
+            search = BUILDERS[name](module, items, self._bench.settings.threads)
+            seconds = time.perf_counter() - start
+            self._pace[name] = seconds / len(items)
+            self._built[key] = Index(search, seconds)
+        return self._built[key]
+
+
+def sweeps(bench: Bench) -> Iterator[Sweep]:
+    """Grow the number of items, for one query and for 64."""
+    settings = bench.settings
+    random = np.random.default_rng(settings.seed)
+    sizes = [10**power for power in range(2, 5 if settings.quick else 7)]
+    free = machine.available_bytes()
+    # The items, a peer's copy of them, and the peers' full matrix of scores with its partition.
+    fitting = [size for size in sizes if free is None or size * (2 * DIM * 4 + 64 * 20) < 0.8 * free]
+    items = random.standard_normal((fitting[-1], DIM), dtype=np.float32)
+    indexes = Indexes(bench)
+
+    def prepare(size: int, queries: Vectors, notes: list[str]) -> Contest:
+        own = items[:size]
+        what = f"{len(queries)} x {size:,} x {DIM}, top {K}"
+        found = top_k(queries, own, K)
+        verify(queries, own, found, what)
+        peers: dict[str, Call] = {"NumPy": partial(numpy_top_k, queries, own, K)}
+        peers |= faiss_peers(bench, queries, own, K, what)
+        extra: dict[str, float] = {}
+        usearch = bench.peers.get("usearch")
+        if usearch is not None:
+            peers["usearch exact"] = partial(
+                usearch.search, own, queries, K, usearch.MetricKind.IP, exact=True, threads=settings.threads
+            )
+        for name in BUILDERS:
+            index = indexes.get(name, own, notes)
+            if index is not None:
+                given = index.search(queries)
+                shared = sum(len(set(a) & set(b)) for a, b in zip(given.tolist(), found[1].tolist(), strict=True))
+                extra[f"{name} recall@{K}"] = shared / found[1].size
+                extra[f"{name} seconds to build"] = index.build_seconds
+                peers[f"{name} (approximate)"] = partial(index.search, queries)
+        return Contest(partial(top_k, queries, own, K), peers, extra)
+
+    for n_queries in (1, 64):
+        notes: list[str] = []
+        if len(fitting) < len(sizes):
+            notes.append(f"stops at {fitting[-1]:,} items: more do not fit into this machine's free memory")
+        queries = random.standard_normal((n_queries, DIM), dtype=np.float32)
+
+        yield bench.sweep(
+            f"top {K} of items x {DIM}, {n_queries} quer{'y' if n_queries == 1 else 'ies'}", "items", fitting,
+            partial(prepare, queries=queries, notes=notes), growth=1, bar=True, notes=notes,
+        )  # fmt: skip
