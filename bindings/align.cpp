@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "calls.h"
 #include "module.h"
 
 namespace py = pybind11;
@@ -213,7 +214,7 @@ double score_pair(const py::object& a, const py::object& b, double match, double
   const Scoring scoring = scoring_of(match, mismatch, gap, gap_open, matrix, true, function);
   const SymbolPair symbols = symbols_of(a, b, function != 0);
   if (matrix) require_symbols_in_matrix(scoring, span(symbols.a), span(symbols.b));
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   return alignment_score(span(symbols.a), span(symbols.b), scoring);
 }
 
@@ -226,7 +227,7 @@ py::tuple align_pair(const py::object& a, const py::object& b, double match, dou
   if (trace_bytes < 0) fail("trace_bytes is " + to_text(trace_bytes) + "; it must be at least 0");
   AlignmentPath path;
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     path = align(span(symbols.a), span(symbols.b), scoring, trace_bytes);
   }
   const py::tuple items_a = items_of(a, "a");
@@ -260,7 +261,7 @@ py::tuple align_pair(const py::object& a, const py::object& b, double match, dou
 
 int64_t distance_of(const py::object& a, const py::object& b) {
   const SymbolPair symbols = symbols_of(a, b, false);
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   return edit_distance(span(symbols.a), span(symbols.b));
 }
 
@@ -316,7 +317,7 @@ py::tuple batch(const Int32Array& candidate_values, const Int64Array& candidate_
                            {lengths.mutable_data(), count},
                            want_steps ? &steps : nullptr};
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     align_batch(candidates, references, group_offsets, scoring, threads, out);
   }
   if (!want_steps) return py::make_tuple(best, scores, matches, lengths);

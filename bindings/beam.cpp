@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arrays.h"
+#include "calls.h"
 #include "module.h"
 
 namespace pytrace::bindings {
@@ -28,20 +29,27 @@ BeamResult run(const BeamInput& input, const py::array& logits, Span<const int64
   } else {
     options.matrix = matrix_view<T>(logits);
   }
-  const py::gil_scoped_release release;
+  const ReleasedGil released;
   return expand(input, options, how, threads);
 }
 
-py::tuple bind_expand(py::handle chain_scores, py::handle option_logits, py::handle finished,
-                      py::handle beams, py::handle chains, double min_prob, py::handle terminate,
-                      py::handle question_offsets, py::handle option_offsets, py::handle lengths,
-                      double length_penalty, py::handle threads) {
+double number_of(py::handle object) {
+  const double value = PyFloat_AsDouble(object.ptr());
+  if (value == -1.0 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return value;
+}
+
+PyObject* bind_expand(PyObject* const* arguments) {
+  const py::handle chain_scores = arguments[0], option_logits = arguments[1],
+                   finished = arguments[2], beams = arguments[3], chains = arguments[4],
+                   terminate = arguments[6], question_offsets = arguments[7],
+                   option_offsets = arguments[8], lengths = arguments[9], threads = arguments[11];
   BeamOptions how;
   how.beams = whole_number(beams, "beams", 1);
   how.chains = whole_number(chains, "chains", 1);
-  how.min_prob = min_prob;
+  how.min_prob = number_of(arguments[5]);
   how.terminate = terminate.is_none() ? -1 : whole_number(terminate, "terminate", 0);
-  how.length_penalty = length_penalty;
+  how.length_penalty = number_of(arguments[10]);
   const int team = thread_count(threads);
 
   BeamInput input;
@@ -106,17 +114,22 @@ py::tuple bind_expand(py::handle chain_scores, py::handle option_logits, py::han
   }
   py::array ends = new_array<int64_t>({static_cast<py::ssize_t>(result.offsets.size())});
   std::copy(result.offsets.begin(), result.offsets.end(), values_of<int64_t>(ends));
-  return py::make_tuple(std::move(parents), std::move(options), std::move(scores), std::move(steps),
-                        std::move(ended), std::move(stuck), std::move(ends));
+  py::array results[] = {std::move(parents), std::move(options), std::move(scores),
+                         std::move(steps),   std::move(ended),   std::move(stuck),
+                         std::move(ends)};
+  PyObject* tuple = PyTuple_New(7);
+  if (tuple == nullptr) throw py::error_already_set();
+  for (Py_ssize_t i = 0; i < 7; ++i) PyTuple_SET_ITEM(tuple, i, results[i].release().ptr());
+  return tuple;
 }
 
 }  // namespace
 
 void register_beam(py::module_& module) {
-  module.def("expand", &bind_expand, py::arg("chain_scores"), py::arg("option_logits"),
-             py::arg("finished"), py::arg("beams"), py::arg("chains"), py::arg("min_prob"),
-             py::arg("terminate"), py::arg("question_offsets"), py::arg("option_offsets"),
-             py::arg("lengths"), py::arg("length_penalty"), py::arg("threads"), py::pos_only());
+  define_fast<&bind_expand, 12>(
+      module, "expand",
+      "expand(chain_scores, option_logits, finished, beams, chains, min_prob, terminate, "
+      "question_offsets, option_offsets, lengths, length_penalty, threads, /)\n--\n\n");
 }
 
 }  // namespace pytrace::bindings

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "calls.h"
 #include "module.h"
 #include "parallel.h"
 
@@ -187,7 +188,7 @@ py::list covers(const py::list& problems, bool exact, double seconds, int thread
     return true;
   };
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     parallel_for(static_cast<int64_t>(size), 1, threads, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end && !interrupted.load(); ++i) {
         const auto at = static_cast<size_t>(i);
@@ -232,7 +233,7 @@ py::list scope_covers(const py::list& questions, bool recheck, int threads) {
   }
   std::vector<ScopeResult> results(size);
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     parallel_for(static_cast<int64_t>(size), 64, threads, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
         results[static_cast<size_t>(i)] = scope_cover(problems[static_cast<size_t>(i)], recheck);

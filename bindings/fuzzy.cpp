@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "calls.h"
 #include "module.h"
 
 namespace py = pybind11;
@@ -69,7 +70,7 @@ double score(int scorer, const py::object& s1, const py::object& s2, double cuto
   const Text b = text_of(s2, "s2", -1);
   const FuzzyScorer which = scorer_of(scorer);
   if (a.size < kFewCells && a.size * b.size < kFewCells) return fuzzy_score(which, a, b, cutoff);
-  py::gil_scoped_release release;
+  const ReleasedGil released;
   return fuzzy_score(which, a, b, cutoff);
 }
 
@@ -78,7 +79,7 @@ py::object alignment(const py::object& s1, const py::object& s2, double cutoff) 
   const Text b = text_of(s2, "s2", -1);
   FuzzyAlignment result;
   {
-    py::gil_scoped_release release;
+    const ReleasedGil released;
     result = fuzzy_partial_alignment(a, b, cutoff);
   }
   if (!result.found) return py::none();
@@ -126,7 +127,7 @@ void cdist(const py::tuple& queries, const py::tuple& choices, int scorer, doubl
   options.missing = missing;
   options.threads = threads;
   void* data = out.mutable_data();
-  py::gil_scoped_release release;
+  const ReleasedGil released;
   fuzzy_cdist({rows.data(), row_count}, {columns.data(), column_count}, options, type, data);
 }
 

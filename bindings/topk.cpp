@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "calls.h"
 #include "module.h"
 
 namespace pytrace::bindings {
@@ -157,9 +158,18 @@ py::tuple read_excluded(py::handle object, int64_t queries, TopKInput* input) {
   return use(indices, offsets);
 }
 
-py::tuple bind_top_k(py::handle queries, py::handle items, py::handle k, py::handle metric,
-                     py::handle offsets, py::handle query_offsets, py::handle exclude,
-                     py::handle scale, py::handle threads) {
+PyObject* pair_of(py::array first, py::array second) {
+  PyObject* pair = PyTuple_New(2);
+  if (pair == nullptr) throw py::error_already_set();
+  PyTuple_SET_ITEM(pair, 0, first.release().ptr());
+  PyTuple_SET_ITEM(pair, 1, second.release().ptr());
+  return pair;
+}
+
+PyObject* bind_top_k(PyObject* const* arguments) {
+  const py::handle queries = arguments[0], items = arguments[1], k = arguments[2],
+                   metric = arguments[3], offsets = arguments[4], query_offsets = arguments[5],
+                   exclude = arguments[6], scale = arguments[7], threads = arguments[8];
   const Metric kind = metric_of(metric);
   const int64_t count = whole_number(k, "k", 0);
   const int team = thread_count(threads);
@@ -193,10 +203,10 @@ py::tuple bind_top_k(py::handle queries, py::handle items, py::handle k, py::han
   float* score_data = values_of<float>(scores);
   int64_t* index_data = values_of<int64_t>(indices);
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     top_k(input, count, kind, team, score_data, index_data);
   }
-  return py::make_tuple(std::move(scores), std::move(indices));
+  return pair_of(std::move(scores), std::move(indices));
 }
 
 py::array bind_similarity(py::handle queries, py::handle items, py::handle metric, py::handle scale,
@@ -207,7 +217,7 @@ py::array bind_similarity(py::handle queries, py::handle items, py::handle metri
   py::array out = results_for<float>(operands, operands.items.rows);
   float* data = values_of<float>(out);
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     similarity(operands.queries, operands.items, kind, team, data);
   }
   return out;
@@ -223,7 +233,7 @@ py::array bind_normalize(py::handle vectors, py::handle threads) {
       array.ndim() == 1 ? new_array<float>({rows.cols}) : new_array<float>({rows.rows, rows.cols});
   float* data = values_of<float>(out);
   {
-    const py::gil_scoped_release release;
+    const ReleasedGil released;
     normalize(rows, team, data);
   }
   return out;
@@ -232,9 +242,9 @@ py::array bind_normalize(py::handle vectors, py::handle threads) {
 }  // namespace
 
 void register_topk(py::module_& module) {
-  module.def("top_k", &bind_top_k, py::arg("queries"), py::arg("items"), py::arg("k"),
-             py::arg("metric"), py::arg("offsets"), py::arg("query_offsets"), py::arg("exclude"),
-             py::arg("scale"), py::arg("threads"), py::pos_only());
+  define_fast<&bind_top_k, 9>(module, "top_k",
+                              "top_k(queries, items, k, metric, offsets, query_offsets, exclude, "
+                              "scale, threads, /)\n--\n\n");
   module.def("similarity", &bind_similarity, py::arg("queries"), py::arg("items"),
              py::arg("metric"), py::arg("scale"), py::arg("threads"), py::pos_only());
   module.def("normalize", &bind_normalize, py::arg("vectors"), py::arg("threads"), py::pos_only());

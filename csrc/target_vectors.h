@@ -12,7 +12,8 @@ inline constexpr int kLanes = PYTRACE_VECTOR_BYTES / 4;
 
 #define PYTRACE_INLINE inline __attribute__((always_inline))
 
-PYTRACE_INLINE VectorF splat(float value) { return VectorF{} + value; }
+// value - 0 is value even where it is -0, which lets the compiler drop the subtraction.
+PYTRACE_INLINE VectorF splat(float value) { return value - VectorF{}; }
 
 PYTRACE_INLINE VectorF load(const float* from) {
   VectorF out;
@@ -94,6 +95,23 @@ PYTRACE_INLINE bool any(VectorI comparison) {
   int64_t halves[2];
   std::memcpy(halves, &comparison, sizeof halves);
   return (halves[0] | halves[1]) != 0;
+#endif
+}
+
+// The comparison's lanes as bits, the first one lowest.
+PYTRACE_INLINE uint32_t bits_of(VectorI comparison) {
+#if defined(PYTRACE_TARGET_AVX512)
+  return _mm512_movepi32_mask((__m512i)comparison);
+#elif defined(PYTRACE_TARGET_AVX2)
+  return static_cast<uint32_t>(_mm256_movemask_ps((__m256)comparison));
+#elif defined(__x86_64__)
+  return static_cast<uint32_t>(_mm_movemask_ps((__m128)comparison));
+#else
+  uint32_t bits = 0;
+  if (any(comparison)) {
+    for (int lane = 0; lane < kLanes; ++lane) bits |= (comparison[lane] & 1u) << lane;
+  }
+  return bits;
 #endif
 }
 

@@ -12,23 +12,28 @@ namespace pytrace::PYTRACE_TARGET_NAMESPACE {
 #include "target_vectors.h"
 
 // A register block of kQueries x kItems running sums needs that many registers, kItems for the
-// items' vectors and one for the query's: 4 x 6 + 6 + 1 = 31 of AVX-512's (and NEON's) 32, 4 x 3 +
-// 3 + 1 = 16 of AVX2's 16. SSE2 has 16 too but no fused multiply-add, so a product needs one more.
-// Both shapes do more multiply-adds than loads, and have more independent sums than the 8 that two
-// pipes with four cycles of latency need.
+// items' vectors and one for the query's; SSE2 has no fused multiply-add, so a product needs one
+// more. All shapes have more independent sums than the 8 that two pipes with four cycles of latency
+// need, and most do more multiply-adds than loads.
 inline constexpr int kQueryBlock = 4;
+inline constexpr int kMaxQueries =
+    5;  // of one block: a fifth query costs less than a pass of its own
 #if PYTRACE_VECTOR_BYTES == 64
-inline constexpr int kItemBlock = 6;
+inline constexpr int kItemsFor[kMaxQueries + 1] = {0, 8, 8, 6, 6, 5};
 #elif PYTRACE_VECTOR_BYTES == 32
-inline constexpr int kItemBlock = 3;
+inline constexpr int kItemsFor[kMaxQueries + 1] = {0, 8, 4, 3, 3, 2};
 #elif defined(__aarch64__)
-inline constexpr int kItemBlock = 5;
+inline constexpr int kItemsFor[kMaxQueries + 1] = {0, 8, 8, 6, 5, 5};
 #else
-inline constexpr int kItemBlock = 2;
+inline constexpr int kItemsFor[kMaxQueries + 1] = {0, 8, 4, 3, 2, 2};
 #endif
-// One or two queries have mainly items to be independent in.
-inline constexpr int kItemsForTwo = kItemBlock < 4 ? 4 : kItemBlock;
-inline constexpr int kItemsForOne = 12;
+
+// Room for the queries of one job with 384 dimensions, in float32.
+inline constexpr int64_t kAlignedValues = 4096;
+inline constexpr float kInfinity = __builtin_inff();
+inline constexpr float kMostFloat = 3.40282347e38f;
+// What `select` holds: all of its scores and a few vectors more.
+inline constexpr int64_t kSelectRoom = kMaxSelected + 4 * kLanes;
 
 template <bool kDistance, int kItems>
 PYTRACE_INLINE void accumulate(VectorF query, const VectorF (&item)[kItems],
@@ -123,15 +128,22 @@ void score_queries(const ScoreJob& job, int64_t first_query, float* out, int64_t
 template <typename T, bool kDistance>
 void score_chunk(const ScoreJob& job, float* out, int64_t out_stride) {
   int64_t query = 0;
-  for (; query + kQueryBlock <= job.query_count; query += kQueryBlock) {
-    score_queries<T, kDistance, kQueryBlock, kItemBlock>(job, query, out, out_stride);
+  for (; query + kMaxQueries < job.query_count; query += kQueryBlock) {
+    score_queries<T, kDistance, kQueryBlock, kItemsFor[4]>(job, query, out, out_stride);
   }
-  if (query + 2 <= job.query_count) {
-    score_queries<T, kDistance, 2, kItemsForTwo>(job, query, out, out_stride);
-    query += 2;
-  }
-  if (query < job.query_count) {
-    score_queries<T, kDistance, 1, kItemsForOne>(job, query, out, out_stride);
+  switch (job.query_count - query) {
+    case 5:
+      return score_queries<T, kDistance, 5, kItemsFor[5]>(job, query, out, out_stride);
+    case 4:
+      return score_queries<T, kDistance, 4, kItemsFor[4]>(job, query, out, out_stride);
+    case 3:
+      return score_queries<T, kDistance, 3, kItemsFor[3]>(job, query, out, out_stride);
+    case 2:
+      return score_queries<T, kDistance, 2, kItemsFor[2]>(job, query, out, out_stride);
+    case 1:
+      return score_queries<T, kDistance, 1, kItemsFor[1]>(job, query, out, out_stride);
+    default:
+      return;
   }
 }
 
@@ -142,10 +154,24 @@ void score_typed(const ScoreJob& job, float* out, int64_t out_stride) {
   constexpr int64_t kChunkBytes = 16 << 10;
   const int64_t row_bytes = (job.dim < 1 ? 1 : job.dim) * static_cast<int64_t>(sizeof(T));
   const int64_t fitting = kChunkBytes / row_bytes / 12 * 12;
-  const int64_t chunk = job.query_count <= kQueryBlock ? job.item_count
+  const int64_t chunk = job.query_count <= kMaxQueries ? job.item_count
                         : fitting < 12                 ? 12
                                                        : fitting;
   ScoreJob part = job;
+  // Half of a block's loads are of queries: moving these to where no load crosses a cache line is
+  // soon repaid. (Items stay as they lie.)
+  alignas(64) float aligned[kAlignedValues];
+  const int64_t padded = (job.dim + kLanes - 1) / kLanes * kLanes;
+  if (kLanes > 4 && job.query_count > 1 && padded * job.query_count <= kAlignedValues &&
+      (reinterpret_cast<uintptr_t>(job.queries) % PYTRACE_VECTOR_BYTES != 0 ||
+       job.query_stride % kLanes != 0)) {
+    for (int64_t q = 0; q < job.query_count; ++q) {
+      std::memcpy(aligned + q * padded, job.queries + q * job.query_stride,
+                  sizeof(float) * static_cast<size_t>(job.dim));
+    }
+    part.queries = aligned;
+    part.query_stride = padded;
+  }
   for (int64_t first = 0; first < job.item_count; first += chunk) {
     part.items = static_cast<const T*>(job.items) + first * job.item_stride;
     part.item_count = job.item_count - first < chunk ? job.item_count - first : chunk;
@@ -171,6 +197,71 @@ void score(const ScoreJob& job, float* out, int64_t out_stride) {
       return score_items<uint16_t>(job, out, out_stride);
     case ItemType::kInt8:
       return score_items<int8_t>(job, out, out_stride);
+  }
+}
+
+template <typename T, bool kDistance>
+void score_listed_typed(const ScoreJob& job, const int32_t* which, int64_t count, float* out) {
+  constexpr int kItems = 4;
+  const float* const queries[1] = {job.queries};
+  const T* base = static_cast<const T*>(job.items);
+  for (int64_t first = 0; first < count; first += kItems) {
+    const T* items[kItems];
+    float scale[kItems];
+    for (int i = 0; i < kItems; ++i) {
+      const int32_t item = which[first + i < count ? first + i : count - 1];
+      items[i] = base + item * job.item_stride;
+      scale[i] = job.item_scale != nullptr ? job.item_scale[item] : 1.0f;
+    }
+    float block[kItems];
+    score_block<T, kDistance>(queries, items, scale, job.dim, block);
+    for (int i = 0; i < kItems && first + i < count; ++i) out[first + i] = block[i];
+  }
+}
+
+template <typename T>
+void score_listed_items(const ScoreJob& job, const int32_t* which, int64_t count, float* out) {
+  if (job.squared_distance) {
+    score_listed_typed<T, true>(job, which, count, out);
+  } else {
+    score_listed_typed<T, false>(job, which, count, out);
+  }
+}
+
+void score_listed(const ScoreJob& job, const int32_t* which, int64_t count, float* out) {
+  switch (job.item_type) {
+    case ItemType::kFloat32:
+      return score_listed_items<float>(job, which, count, out);
+    case ItemType::kFloat16:
+      return score_listed_items<uint16_t>(job, which, count, out);
+    case ItemType::kInt8:
+      return score_listed_items<int8_t>(job, which, count, out);
+  }
+}
+
+template <typename T>
+void widen_typed(const ScoreJob& job, float* out) {
+  const T* base = static_cast<const T*>(job.items);
+  for (int64_t item = 0; item < job.item_count; ++item) {
+    const T* from = base + item * job.item_stride;
+    float* to = out + item * job.dim;
+    int64_t at = 0;
+    for (; at + kLanes <= job.dim; at += kLanes) store(to + at, load(from + at));
+    if (at < job.dim) {
+      const VectorF last = load_first(from + at, job.dim - at);
+      std::memcpy(to + at, &last, sizeof(float) * static_cast<size_t>(job.dim - at));
+    }
+  }
+}
+
+void widen(const ScoreJob& job, float* out) {
+  switch (job.item_type) {
+    case ItemType::kFloat32:
+      return widen_typed<float>(job, out);
+    case ItemType::kFloat16:
+      return widen_typed<uint16_t>(job, out);
+    case ItemType::kInt8:
+      return widen_typed<int8_t>(job, out);
   }
 }
 
@@ -263,6 +354,8 @@ int64_t find_above(const float* scores, int64_t begin, int64_t count, float thre
   return count;
 }
 
+// ranks[i]: how many scores stand before scores[i] (higher, or as high with a lower index). All
+// pairs are compared. Both arrays must have room for `count` rounded up to kTogether.
 void rank(const float* scores, int64_t count, int32_t* ranks) {
   // Several vectors share each score that they are compared with.
   constexpr int kVectors = PYTRACE_VECTOR_BYTES == 64 ? 2 : 4;
@@ -302,9 +395,111 @@ void rank(const float* scores, int64_t count, int32_t* ranks) {
   }
 }
 
+// How many scores reach the bound; `full` is a multiple of kLanes.
+int64_t count_reaching(const float* scores, int64_t full, float bound) {
+  const VectorF least = splat(bound);
+#if defined(PYTRACE_TARGET_AVX512) || defined(PYTRACE_TARGET_AVX2)
+  int count = 0;
+  for (int64_t at = 0; at < full; at += kLanes) {
+    count += __builtin_popcount(bits_of((VectorI)(load(scores + at) >= least)));
+  }
+  return count;
+#else
+  VectorI counts{};
+  for (int64_t at = 0; at < full; at += kLanes) counts -= (VectorI)(load(scores + at) >= least);
+  int64_t count = 0;
+  for (int lane = 0; lane < kLanes; ++lane) count += counts[lane];
+  return count;
+#endif
+}
+
+// A bound that at least k of the `visible` scores reach, and hardly more than `enough` unless many
+// are equal.
+float bound_for(const float* scores, int64_t full, int64_t visible, int64_t k, int64_t enough,
+                float low, float high) {
+  constexpr int kMostProbes = 12;
+  auto reaching_low = static_cast<float>(visible);
+  float reaching_high = 0.0f;
+  const float aim = 0.5f * static_cast<float>(k + enough);
+  for (int probe = 0; probe < kMostProbes; ++probe) {
+    // By turns where a straight line puts the wanted count, and the middle.
+    const float part =
+        probe % 3 == 2 ? 0.5f : (reaching_low - aim) / (reaching_low - reaching_high);
+    const float middle = low + (high - low) * part;
+    if (!(middle > low && middle < high)) break;
+    const int64_t reaching = count_reaching(scores, full, middle);
+    if (reaching < k) {
+      high = middle;
+      reaching_high = static_cast<float>(reaching);
+    } else {
+      low = middle;
+      if (reaching <= enough) break;
+      reaching_low = static_cast<float>(reaching);
+    }
+  }
+  return low;
+}
+
+int64_t select(float* scores, int64_t count, int64_t k, float* best, int32_t* positions) {
+  const int64_t full = (count + kLanes - 1) / kLanes * kLanes;
+  for (int64_t i = count; i < full; ++i) scores[i] = -kInfinity;
+  VectorF highest = splat(-kInfinity);
+  VectorF lowest = splat(kInfinity);
+  int64_t visible = 0;
+  for (int64_t at = 0; at < full; at += kLanes) {
+    const VectorF value = load(scores + at);
+    highest = larger(highest, value);
+    const VectorI hidden = (VectorI)(value == splat(-kInfinity));
+    const VectorF shown = hidden ? splat(kInfinity) : value;
+    lowest = shown < lowest ? shown : lowest;
+  }
+  visible = count_reaching(scores, full, -kMostFloat);
+  const int64_t found = k < visible ? k : visible;
+  if (found == 0) return 0;
+  float high = highest[0];
+  float low = lowest[0];
+  for (int lane = 1; lane < kLanes; ++lane) {
+    high = highest[lane] > high ? highest[lane] : high;
+    low = lowest[lane] < low ? lowest[lane] : low;
+  }
+  const int64_t enough = (found + 8 + kLanes - 1) / kLanes * kLanes;
+  const float bound =
+      visible <= enough ? low : bound_for(scores, full, visible, found, enough, low, high);
+
+  // Those that reach the bound, in order.
+  alignas(64) float kept[kSelectRoom];
+  int32_t places[kSelectRoom];
+  int64_t kept_count = 0;
+#if defined(PYTRACE_TARGET_AVX512)
+  __m512i place = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  for (int64_t at = 0; at < full; at += kLanes) {
+    const VectorF value = load(scores + at);
+    const __mmask16 mask = _mm512_movepi32_mask((__m512i)(VectorI)(value >= splat(bound)));
+    store(kept + kept_count, (VectorF)_mm512_maskz_compress_ps(mask, (__m512)value));
+    _mm512_storeu_si512(places + kept_count, _mm512_maskz_compress_epi32(mask, place));
+    kept_count += __builtin_popcount(mask);
+    place = _mm512_add_epi32(place, _mm512_set1_epi32(kLanes));
+  }
+#else
+  for (int64_t i = 0; i < count; ++i) {
+    kept[kept_count] = scores[i];
+    places[kept_count] = static_cast<int32_t>(i);
+    kept_count += scores[i] >= bound;
+  }
+#endif
+  for (int v = 0; v < 4; ++v) store(kept + kept_count + v * kLanes, splat(-kInfinity));
+  int32_t ranks[kSelectRoom];
+  rank(kept, kept_count, ranks);
+  for (int64_t i = 0; i < kept_count; ++i) {
+    best[ranks[i]] = kept[i];
+    positions[ranks[i]] = places[i];
+  }
+  return found;
+}
+
 extern const VectorKernels kTopKernels;
-const VectorKernels kTopKernels = {&score, &squared_lengths, &finish,   &find_above,
-                                   &rank,  kQueryBlock,      kItemBlock};
+const VectorKernels kTopKernels = {&score,  &score_listed, &widen,  &squared_lengths,
+                                   &finish, &find_above,   &select, kQueryBlock};
 
 }  // namespace pytrace::PYTRACE_TARGET_NAMESPACE
 

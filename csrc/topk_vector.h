@@ -22,10 +22,20 @@ struct ScoreJob {
   bool squared_distance;    // instead of the inner product (which item_scale does not touch)
 };
 
+// Up to here choosing the best by comparing all with a few bounds, which vectors do without a
+// branch, beats keeping a list.
+inline constexpr int64_t kMaxSelected = 256;
+
 struct VectorKernels {
   // out[q * out_stride + i]: inner product, or squared Euclidean distance with item_scale applied.
   // The sum over the dimensions has one fixed order for a pair, whatever else the job holds.
   void (*score)(const ScoreJob& job, float* out, int64_t out_stride);
+
+  // out[i]: what `score` gives for the job's first query and item which[i].
+  void (*score_listed)(const ScoreJob& job, const int32_t* which, int64_t count, float* out);
+
+  // The items as float32, unscaled: out[i * dim + d].
+  void (*widen)(const ScoreJob& job, float* out);
 
   // Squared length of each item, unscaled, summed in the order that `score` uses.
   void (*squared_lengths)(const ScoreJob& job, float* out);
@@ -40,13 +50,13 @@ struct VectorKernels {
   // multiple of some block; `count` if there is none.
   int64_t (*find_above)(const float* scores, int64_t begin, int64_t count, float threshold);
 
-  // ranks[i]: how many scores stand before scores[i] (higher, or as high with a lower index). All
-  // pairs are compared. Both arrays must have room for `count` rounded up to 32.
-  void (*rank)(const float* scores, int64_t count, int32_t* ranks);
+  // The k best of `count` scores (at most kMaxSelected), best first, equal ones by position; -inf
+  // does not count. Returns how many there are. Both results need room for kMaxSelected values, and
+  // `scores` for `count` rounded up to 32, which it may write to.
+  int64_t (*select)(float* scores, int64_t count, int64_t k, float* best, int32_t* positions);
 
-  // Queries and items of one register block: a job is fastest in multiples of these.
+  // Queries of one register block: a job is fastest in multiples of it.
   int query_block;
-  int item_block;
 };
 
 namespace baseline {

@@ -466,3 +466,87 @@ def test_instruction_sets_agree_within_rounding():
         _core.set_active_isa(before)
     for result in results[1:]:
         np.testing.assert_allclose(result, results[0], atol=1e-6)
+
+
+def scanned_search(rng, width, *, kind="float32", spread=1.0):
+    """Queries and items enough for the kernel to scan before it scores."""
+    queries = rng.standard_normal((rng.integers(12, 70), width)).astype(np.float32)
+    items = (rng.standard_normal((rng.integers(1024, 3000), width)) * spread).astype(np.float32)
+    # Some items twice, some close to a query, some empty.
+    items[rng.integers(0, len(items), 40)] = items[rng.integers(0, len(items), 40)]
+    items[rng.integers(0, len(items), 40)] = queries[rng.integers(0, len(queries), 40)] * 0.9
+    items[rng.integers(0, len(items), 5)] = 0
+    queries[rng.integers(0, len(queries), 2)] = 0
+    if kind == "float16":
+        return queries, items.astype(np.float16)
+    if kind == "int8":
+        return queries, np.clip(np.rint(items * 30), -127, 127).astype(np.int8)
+    return queries, items
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("width", [1, 3, 4, 17, 64, 384])
+def test_a_scan_gives_what_one_query_alone_gives(metric, width, kind):
+    rng = np.random.default_rng(width)
+    queries, items = scanned_search(rng, width, kind=kind)
+    k = int(rng.integers(1, 40))
+    scale = rng.uniform(0.01, 0.1, len(items)).astype(np.float32) if kind == "int8" else None
+    exclude = [rng.integers(-1, len(items), rng.integers(0, 30)) for _ in queries]
+    for threads in (1, 2):
+        scores, indices = top_k(queries, items, k, metric=metric, scale=scale, exclude=exclude, threads=threads)
+        for row, query in enumerate(queries):
+            alone = top_k(query, items, k, metric=metric, scale=scale, exclude=[exclude[row]], threads=1)
+            np.testing.assert_array_equal(indices[row], alone[1])
+            np.testing.assert_array_equal(scores[row], alone[0])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_scan_equals_the_oracle(metric):
+    rng = np.random.default_rng(5)
+    queries, items = scanned_search(rng, 24)
+    scores, indices = top_k(queries, items, 7, metric=metric)
+    check_top_k(
+        scores, indices, queries, items, 7, metric, [range(len(items))] * len(queries), tolerance(metric, 24, 6)
+    )
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("spread", [1e-30, 1e-18, 1e-9, 1e6, 1e16])
+def test_a_scan_of_tiny_and_huge_items_gives_what_one_query_alone_gives(metric, spread):
+    rng = np.random.default_rng(6)
+    queries, items = scanned_search(rng, 40)
+    items[::3] *= np.float32(spread)
+    scores, indices = top_k(queries, items, 9, metric=metric)
+    for row, query in enumerate(queries):
+        alone = top_k(query, items, 9, metric=metric)
+        np.testing.assert_array_equal(indices[row], alone[1])
+        np.testing.assert_array_equal(scores[row], alone[0])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_nearly_equal_items_are_all_told_apart(metric):
+    """The scan's rounding differs from the scores': whatever lies within it must be scored."""
+    rng = np.random.default_rng(7)
+    one = rng.standard_normal(384).astype(np.float32)
+    items = np.repeat(one[None], 2000, axis=0)
+    items[np.arange(2000), rng.integers(0, 384, 2000)] *= np.float32(1 + 2e-7)
+    queries = (one + rng.standard_normal((16, 384)) * 0.01).astype(np.float32)
+    scores, indices = top_k(queries, items, 12, metric=metric)
+    for row, query in enumerate(queries):
+        alone = top_k(query, items, 12, metric=metric)
+        np.testing.assert_array_equal(indices[row], alone[1])
+        np.testing.assert_array_equal(scores[row], alone[0])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_scan_finds_values_that_have_no_order(value):
+    rng = np.random.default_rng(8)
+    queries, items = scanned_search(rng, 32)
+    for array, name in ((items, "items"), (queries, "queries")):
+        row, column = len(array) - 3, 30
+        before = array[row, column]
+        array[row, column] = value
+        with pytest.raises(ValueError, match=rf"{name}\[{row}, {column}\] is NaN or infinite"):
+            top_k(queries, items, 3)
+        array[row, column] = before
