@@ -44,6 +44,10 @@ PyObject* bind_expand(PyObject* const* arguments) {
                    finished = arguments[2], beams = arguments[3], chains = arguments[4],
                    terminate = arguments[6], question_offsets = arguments[7],
                    option_offsets = arguments[8], lengths = arguments[9], threads = arguments[11];
+  if (PyType_Check(arguments[12]) == 0 ||
+      PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(arguments[12]), &PyTuple_Type) == 0) {
+    throw py::type_error("the last argument must be a class of tuples");
+  }
   BeamOptions how;
   how.beams = whole_number(beams, "beams", 1);
   how.chains = whole_number(chains, "chains", 1);
@@ -117,7 +121,10 @@ PyObject* bind_expand(PyObject* const* arguments) {
   py::array results[] = {std::move(parents), std::move(options), std::move(scores),
                          std::move(steps),   std::move(ended),   std::move(stuck),
                          std::move(ends)};
-  PyObject* tuple = PyTuple_New(7);
+  // Of the class that the caller names, a NamedTuple: filled here, because its own constructor
+  // costs as much as the step.
+  auto* type = reinterpret_cast<PyTypeObject*>(arguments[12]);
+  PyObject* tuple = type->tp_alloc(type, 7);
   if (tuple == nullptr) throw py::error_already_set();
   for (Py_ssize_t i = 0; i < 7; ++i) PyTuple_SET_ITEM(tuple, i, results[i].release().ptr());
   return tuple;
@@ -126,10 +133,10 @@ PyObject* bind_expand(PyObject* const* arguments) {
 }  // namespace
 
 void register_beam(py::module_& module) {
-  define_fast<&bind_expand, 12>(
+  define_fast<&bind_expand, 13>(
       module, "expand",
       "expand(chain_scores, option_logits, finished, beams, chains, min_prob, terminate, "
-      "question_offsets, option_offsets, lengths, length_penalty, threads, /)\n--\n\n");
+      "question_offsets, option_offsets, lengths, length_penalty, threads, result, /)\n--\n\n");
 }
 
 }  // namespace pytrace::bindings

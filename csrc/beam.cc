@@ -30,7 +30,11 @@ template <typename T>
 class Step {
  public:
   Step(const BeamInput& input, const Options<T>& options, const BeamOptions& how)
-      : input_(input), options_(options), how_(how) {}
+      : input_(input), options_(options), how_(how), few_(how.chains <= kMaxPasses) {
+    candidates_.reserve(kMaxPasses + 1);
+    ranks_.reserve(kMaxPasses + 1);
+    positions_.resize(kMaxPasses);
+  }
 
   // Appends the extensions of one question, best first; returns how many.
   int64_t run(int64_t question, std::vector<Extension>& extensions) {
@@ -48,6 +52,10 @@ class Step {
       } else if (!extend(chain)) {
         carry_over(chain, false);
       }
+    }
+    if (few_) {
+      extensions.insert(extensions.end(), candidates_.begin(), candidates_.end());
+      return static_cast<int64_t>(candidates_.size());
     }
     const auto count = static_cast<int64_t>(candidates_.size());
     const int64_t wanted = std::min(count, how_.chains);
@@ -78,8 +86,28 @@ class Step {
 
   void carry_over(int64_t chain, bool finished) {
     const double score = input_.scores[chain];
-    ranks_.push_back(rank(score, length(chain)));
-    candidates_.push_back({chain, -1, score, 0.0, finished, !finished});
+    add(rank(score, length(chain)), {chain, -1, score, 0.0, finished, !finished});
+  }
+
+  // Takes a candidate among those to choose from. Where few are kept, they are held in order, equal
+  // ones by arrival; false if there is no place for this one, nor for any of no higher rank.
+  bool add(double value, const Extension& candidate) {
+    if (!few_) {
+      ranks_.push_back(value);
+      candidates_.push_back(candidate);
+      return true;
+    }
+    const bool full = static_cast<int64_t>(ranks_.size()) == how_.chains;
+    if (full && !(value > ranks_.back())) return false;
+    if (full) {
+      ranks_.pop_back();
+      candidates_.pop_back();
+    }
+    size_t place = ranks_.size();
+    while (place > 0 && value > ranks_[place - 1]) --place;
+    ranks_.insert(ranks_.begin() + static_cast<std::ptrdiff_t>(place), value);
+    candidates_.insert(candidates_.begin() + static_cast<std::ptrdiff_t>(place), candidate);
+    return true;
   }
 
   // False if the chain has no possible option.
@@ -92,17 +120,23 @@ class Step {
     if (!kernels_.sum_exp(widened_.data(), logits.size, &largest, &sum)) refuse(chain, logits);
     if (largest == -kInfinity) return false;
     const double log_sum = std::log(sum);
-    const int64_t taken = take(widened_, logits.size, std::min(logits.size, how_.beams));
+    const int64_t wanted = std::min(logits.size, how_.beams);
+    // One at a time where few are kept: most chains are done before they have tried `beams`.
+    const bool singly = few_ && wanted <= kMaxPasses;
+    const int64_t taken = singly ? wanted : take(widened_, logits.size, wanted);
     bool any = false;
     for (int64_t i = 0; i < taken; ++i) {
-      const int64_t option = positions_[index(i)];
+      if (singly && take(widened_, logits.size, 1) == 0) break;
+      const int64_t option = positions_[index(singly ? 0 : i)];
       // Not logit - (largest + log_sum): that sum would round away digits when logits are large.
       const double step = (static_cast<double>(logits[option]) - largest) - log_sum;
       if (how_.min_prob > 0.0 && std::exp(step) < how_.min_prob) break;
       const double score = input_.scores[chain] + step;
-      ranks_.push_back(rank(score, length(chain) + 1));
-      candidates_.push_back({chain, option, score, step, option == how_.terminate, false});
       any = true;
+      if (!add(rank(score, length(chain) + 1),
+               {chain, option, score, step, option == how_.terminate, false})) {
+        break;
+      }
     }
     return any;
   }
@@ -146,6 +180,7 @@ class Step {
   const BeamInput& input_;
   const Options<T>& options_;
   const BeamOptions& how_;
+  const bool few_;  // are kept, so that the best are found by insertion
   const BeamKernels& kernels_ = kernels();
   std::vector<double> widened_;
   std::vector<int64_t> positions_;

@@ -174,6 +174,7 @@ void similarity(const Matrix<const float>& queries, const Items& items, Metric m
   whole.item_type = items.type;
   whole.dim = items.cols;
   whole.squared_distance = metric == Metric::kEuclidean;
+  whole.streamed = from_memory(items);
   std::vector<float> query_lengths;
   std::vector<float> item_lengths;
   if (metric == Metric::kCosine) {

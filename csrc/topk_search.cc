@@ -29,6 +29,12 @@ constexpr int64_t kMinScannedItems = 1024;
 constexpr int64_t kFirstItems = 256;
 constexpr int64_t kPanelBytes = 256 << 10;
 constexpr int64_t kMaxPanelItems = 32;
+// More than most second-level caches hold.
+constexpr int64_t kStreamedBytes = 2 << 20;
+
+int64_t row_bytes(const Items& items) {
+  return std::max<int64_t>(1, items.cols * item_bytes(items.type));
+}
 
 }  // namespace
 
@@ -45,9 +51,10 @@ int64_t item_bytes(ItemType type) {
   return type == ItemType::kFloat32 ? 4 : type == ItemType::kFloat16 ? 2 : 1;
 }
 
+bool from_memory(const Items& items) { return items.rows > kStreamedBytes / row_bytes(items); }
+
 int64_t rows_of_tile(const Items& items) {
-  const int64_t row_bytes = std::max<int64_t>(1, items.cols * item_bytes(items.type));
-  return std::clamp(kTileBytes / row_bytes / 24 * 24, int64_t{24}, kMaxTileRows);
+  return std::clamp(kTileBytes / row_bytes(items) / 24 * 24, int64_t{24}, kMaxTileRows);
 }
 
 Search::Search(const TopKInput& input, int64_t k, Metric metric, float* scores, int64_t* indices)
@@ -57,7 +64,8 @@ Search::Search(const TopKInput& input, int64_t k, Metric metric, float* scores, 
       scores_(scores),
       indices_(indices),
       vector_(top_kernels()),
-      tile_rows_(rows_of_tile(input.items)) {
+      tile_rows_(rows_of_tile(input.items)),
+      streamed_(from_memory(input.items)) {
   group_rows_ =
       std::clamp(kGroupBytes / std::max<int64_t>(4, input.items.cols * 4) / vector_.query_block,
                  int64_t{1}, kMaxGroupRows / vector_.query_block) *
@@ -150,6 +158,7 @@ ScoreJob Search::job_for(int64_t first_item, int64_t count) const {
   job.item_type = items.type;
   job.dim = items.cols;
   job.item_scale = items.scale == nullptr ? nullptr : items.scale + first_item;
+  job.streamed = streamed_;
   job.squared_distance = metric_ == Metric::kEuclidean;
   return job;
 }

@@ -34,6 +34,9 @@ const VectorKernels& top_kernels();
 
 int64_t item_bytes(ItemType type);
 
+// Whether the items are too many to stay in a core's caches between two calls.
+bool from_memory(const Items& items);
+
 // Rows of an item tile, which takes a share of the second-level cache.
 int64_t rows_of_tile(const Items& items);
 
@@ -97,6 +100,7 @@ class Search {
   const VectorKernels& vector_;
   int64_t tile_rows_;
   int64_t group_rows_;
+  bool streamed_;
   std::vector<float> query_lengths_;
   std::vector<int64_t> excluded_;
 };

@@ -27,6 +27,10 @@ inline constexpr int kItemsFor[kMaxQueries + 1] = {0, 8, 8, 6, 5, 5};
 #else
 inline constexpr int kItemsFor[kMaxQueries + 1] = {0, 8, 4, 3, 2, 2};
 #endif
+// Items that come from memory: a single query reads few rows side by side, because the processor's
+// own prefetching follows few streams well, and asks for what it needs this many blocks later.
+inline constexpr int kStreamedItems = 2;
+inline constexpr int64_t kBlocksAhead = 3;
 
 // Room for the queries of one job with 384 dimensions, in float32.
 inline constexpr int64_t kAlignedValues = 4096;
@@ -49,16 +53,18 @@ PYTRACE_INLINE void accumulate(VectorF query, const VectorF (&item)[kItems],
   }
 }
 
-template <typename T, bool kDistance, int kQueries, int kItems>
+// With kStreamed, asks for the values that stand `ahead` of those at hand.
+template <typename T, bool kDistance, bool kStreamed, int kQueries, int kItems>
 PYTRACE_INLINE void score_block(const float* const (&queries)[kQueries],
                                 const T* const (&items)[kItems], const float (&scale)[kItems],
-                                int64_t dim, float (&out)[kQueries * kItems]) {
+                                int64_t dim, int64_t ahead, float (&out)[kQueries * kItems]) {
   VectorF sums[kQueries][kItems] = {};
   VectorF item[kItems];
   int64_t at = 0;
   for (; at + kLanes <= dim; at += kLanes) {
 #pragma GCC unroll 12
     for (int i = 0; i < kItems; ++i) {
+      if constexpr (kStreamed) __builtin_prefetch(items[i] + at + ahead);
       item[i] = load(items[i] + at);
       if constexpr (kDistance && sizeof(T) == 1) item[i] *= scale[i];
     }
@@ -101,7 +107,7 @@ PYTRACE_INLINE void score_block(const float* const (&queries)[kQueries],
 
 // All items against kQueries queries. The last block repeats its last item rather than reading past
 // it.
-template <typename T, bool kDistance, int kQueries, int kItems>
+template <typename T, bool kDistance, bool kStreamed, int kQueries, int kItems>
 void score_queries(const ScoreJob& job, int64_t first_query, float* out, int64_t out_stride) {
   const float* queries[kQueries];
   for (int q = 0; q < kQueries; ++q)
@@ -117,7 +123,8 @@ void score_queries(const ScoreJob& job, int64_t first_query, float* out, int64_t
       scale[i] = job.item_scale != nullptr ? job.item_scale[item] : 1.0f;
     }
     float block[kQueries * kItems];
-    score_block<T, kDistance>(queries, items, scale, job.dim, block);
+    score_block<T, kDistance, kStreamed>(queries, items, scale, job.dim,
+                                         kBlocksAhead * kItems * job.item_stride, block);
     for (int q = 0; q < kQueries; ++q) {
       float* to = out + (first_query + q) * out_stride + first;
       for (int64_t i = 0; i < live; ++i) to[i] = block[q * kItems + i];
@@ -125,23 +132,29 @@ void score_queries(const ScoreJob& job, int64_t first_query, float* out, int64_t
   }
 }
 
-template <typename T, bool kDistance>
+template <typename T, bool kDistance, bool kStreamed, int kQueries>
+void score_rest(const ScoreJob& job, int64_t query, float* out, int64_t out_stride) {
+  constexpr int kItems = kStreamed && kQueries == 1 ? kStreamedItems : kItemsFor[kQueries];
+  score_queries<T, kDistance, kStreamed, kQueries, kItems>(job, query, out, out_stride);
+}
+
+template <typename T, bool kDistance, bool kStreamed>
 void score_chunk(const ScoreJob& job, float* out, int64_t out_stride) {
   int64_t query = 0;
   for (; query + kMaxQueries < job.query_count; query += kQueryBlock) {
-    score_queries<T, kDistance, kQueryBlock, kItemsFor[4]>(job, query, out, out_stride);
+    score_rest<T, kDistance, kStreamed, kQueryBlock>(job, query, out, out_stride);
   }
   switch (job.query_count - query) {
     case 5:
-      return score_queries<T, kDistance, 5, kItemsFor[5]>(job, query, out, out_stride);
+      return score_rest<T, kDistance, kStreamed, 5>(job, query, out, out_stride);
     case 4:
-      return score_queries<T, kDistance, 4, kItemsFor[4]>(job, query, out, out_stride);
+      return score_rest<T, kDistance, kStreamed, 4>(job, query, out, out_stride);
     case 3:
-      return score_queries<T, kDistance, 3, kItemsFor[3]>(job, query, out, out_stride);
+      return score_rest<T, kDistance, kStreamed, 3>(job, query, out, out_stride);
     case 2:
-      return score_queries<T, kDistance, 2, kItemsFor[2]>(job, query, out, out_stride);
+      return score_rest<T, kDistance, kStreamed, 2>(job, query, out, out_stride);
     case 1:
-      return score_queries<T, kDistance, 1, kItemsFor[1]>(job, query, out, out_stride);
+      return score_rest<T, kDistance, kStreamed, 1>(job, query, out, out_stride);
     default:
       return;
   }
@@ -154,9 +167,9 @@ void score_typed(const ScoreJob& job, float* out, int64_t out_stride) {
   constexpr int64_t kChunkBytes = 16 << 10;
   const int64_t row_bytes = (job.dim < 1 ? 1 : job.dim) * static_cast<int64_t>(sizeof(T));
   const int64_t fitting = kChunkBytes / row_bytes / 12 * 12;
-  const int64_t chunk = job.query_count <= kMaxQueries ? job.item_count
-                        : fitting < 12                 ? 12
-                                                       : fitting;
+  const int64_t chunk = job.query_count <= kMaxQueries || job.streamed ? job.item_count
+                        : fitting < 12                                 ? 12
+                                                                       : fitting;
   ScoreJob part = job;
   // Half of a block's loads are of queries: moving these to where no load crosses a cache line is
   // soon repaid. (Items stay as they lie.)
@@ -176,7 +189,11 @@ void score_typed(const ScoreJob& job, float* out, int64_t out_stride) {
     part.items = static_cast<const T*>(job.items) + first * job.item_stride;
     part.item_count = job.item_count - first < chunk ? job.item_count - first : chunk;
     part.item_scale = job.item_scale == nullptr ? nullptr : job.item_scale + first;
-    score_chunk<T, kDistance>(part, out + first, out_stride);
+    if (job.streamed) {
+      score_chunk<T, kDistance, true>(part, out + first, out_stride);
+    } else {
+      score_chunk<T, kDistance, false>(part, out + first, out_stride);
+    }
   }
 }
 
@@ -214,7 +231,7 @@ void score_listed_typed(const ScoreJob& job, const int32_t* which, int64_t count
       scale[i] = job.item_scale != nullptr ? job.item_scale[item] : 1.0f;
     }
     float block[kItems];
-    score_block<T, kDistance>(queries, items, scale, job.dim, block);
+    score_block<T, kDistance, false>(queries, items, scale, job.dim, 0, block);
     for (int i = 0; i < kItems && first + i < count; ++i) out[first + i] = block[i];
   }
 }

@@ -19,6 +19,7 @@ struct ScoreJob {
   ItemType item_type;
   int64_t dim;
   const float* item_scale;  // one factor an item, or nullptr
+  bool streamed;            // the items come from memory rather than from a cache
   bool squared_distance;    // instead of the inner product (which item_scale does not touch)
 };
 

@@ -1,8 +1,10 @@
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
+
+_Result = TypeVar("_Result", bound=tuple[Any, ...])
 
 def num_threads() -> int: ...
 def set_num_threads(threads: int, /) -> None: ...
@@ -39,16 +41,9 @@ def expand(
     lengths: npt.ArrayLike | None,
     length_penalty: float,
     threads: int | None,
+    result: type[_Result],
     /,
-) -> tuple[
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.float64],
-    npt.NDArray[np.float64],
-    npt.NDArray[np.bool_],
-    npt.NDArray[np.bool_],
-    npt.NDArray[np.int64],
-]: ...
+) -> _Result: ...
 def alignment_score(
     a: object,
     b: object,

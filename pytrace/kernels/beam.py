@@ -120,19 +120,18 @@ def expand(
     >>> step.options.tolist(), np.exp(step.scores).round(2).tolist(), step.finished.tolist()
     ([1, 2], [0.5, 0.3], [False, False])
     """
-    return Expansion(
-        *_core.expand(
-            chain_scores,
-            option_logits,
-            finished,
-            beams,
-            chains,
-            min_prob,
-            terminate,
-            question_offsets,
-            option_offsets,
-            lengths,
-            length_penalty,
-            threads,
-        )
+    return _core.expand(
+        chain_scores,
+        option_logits,
+        finished,
+        beams,
+        chains,
+        min_prob,
+        terminate,
+        question_offsets,
+        option_offsets,
+        lengths,
+        length_penalty,
+        threads,
+        Expansion,
     )
