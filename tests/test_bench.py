@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +22,16 @@ from pytrace.bench import (
     alignment,
     beam,
     fuzzy,
+    machine,
+    plots,
+    report,
     set_cover,
     similarity,
     stopwatch,
+    texts,
 )
 from pytrace.bench.context import Bench, Contest, require_close
-from pytrace.bench.peers import Peers
+from pytrace.bench.peers import PEERS, Peers
 from pytrace.bench.records import (
     Achieved,
     Check,
@@ -34,9 +43,12 @@ from pytrace.bench.records import (
     count_bars,
     slope,
 )
+from pytrace.bench.runner import Run, command
 from pytrace.bench.stopwatch import MIN_READING, SETTLE, Stopwatch, compare
-from pytrace.errors import VerificationError
+from pytrace.cli import common, program
+from pytrace.errors import DataError, InputError, VerificationError
 from pytrace.kernels.set_cover import Cover
+from tests import oracles
 
 
 class FakeTime:
@@ -253,3 +265,300 @@ def test_a_wrong_answer_ends_the_bench_before_anything_is_timed(
     rows = alignment.long_sequences if kernel == "alignment" else bench_module.rows
     with pytest.raises(VerificationError):
         list(rows(bench))
+
+
+def test_the_benches_own_plain_answers_are_those_of_the_oracles() -> None:
+    """Without peers they are what a kernel is verified with."""
+    random_ = np.random.default_rng(1)
+    chance = random.Random(1)
+    for _ in range(150):
+        a, b = ("".join(chance.choices("ab c", k=chance.randint(0, 7))) for _ in range(2))
+        assert fuzzy.plain_ratio(a, b) == pytest.approx(oracles.ratio(a, b))
+        assert fuzzy.plain_partial_ratio(a, b) == pytest.approx(oracles.partial_ratio(a, b)), (a, b)
+        first, second = (random_.integers(0, 3, random_.integers(1, 6)).astype(np.int32) for _ in range(2))
+        gap_open = int(random_.integers(-4, 0))
+        expected = oracles.best_alignment_score(
+            len(first), len(second), lambda i, j, x=first, y=second: 1.0 if x[i] == y[j] else -1.0, -1.0, gap_open
+        )
+        assert alignment.table_score(alignment.Pair(first, second, "", ""), gap_open) == expected
+        judged = [random_.random(shape) < 0.3 for shape in ((6,), (6, 3), (6, 2))]
+        assert set_cover.three_phases(*judged) == oracles.three_phases(*(part.tolist() for part in judged))
+        matrix = random_.random((6, 5)) < 0.4
+        sets = [frozenset(np.flatnonzero(row).tolist()) for row in matrix]
+        least = int(oracles.least_cover(sets, [1.0] * 6))
+        assert not set_cover.smaller_exists(matrix, least)
+        assert set_cover.smaller_exists(matrix, least + 1)
+    step = beam.Step.random(random_, 3, 4)
+    expected_rows = oracles.expand(
+        step.scores.tolist(), step.logits.tolist(), step.finished.tolist(), step.offsets.tolist(),
+        beams=beam.BEAMS, chains=beam.CHAINS,
+    )  # fmt: skip
+    assert [(parent, option) for parent, option, _ in beam.plain_step(step)] == [
+        (row[0], row[1]) for question in expected_rows for row in question
+    ]
+
+
+@pytest.mark.parametrize("kernel", ["similarity", "alignment", "set_cover", "fuzzy"])
+def test_without_any_peer_a_kernel_is_verified_and_timed_all_the_same(
+    kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for peer in PEERS.values():
+        for name in {peer.module, peer.module.partition(".")[0]}:
+            monkeypatch.setitem(sys.modules, name, None)
+    bench = bench_for(kernel)
+    packages = {peer.package for peer in PEERS.values() if kernel in peer.kernels}
+    assert set(bench.peers.missing) == packages
+    monkeypatch.setattr(similarity, "SHAPES", similarity.SHAPES[:2])
+    timed: list[str] = []
+    monkeypatch.setattr(Bench, "compare", lambda _, case, *__, **___: timed.append(case) or compared(2.0, ()))
+    module: Any = {"similarity": similarity, "alignment": alignment, "set_cover": set_cover, "fuzzy": fuzzy}[kernel]
+    rows = list(module.rows(bench))
+    assert len(timed) >= 4
+    assert all(row.reached is None for row in rows if isinstance(row, Check) and "CP-SAT" in row.case)
+
+
+# ------------------------------------------------------------------------------------------------------------ texts
+
+
+def test_texts_are_the_folders_own_and_a_folder_without_any_is_an_error(tmp_path: Path) -> None:
+    chance = random.Random(0)
+    row = {"context": [["Ostrel", ["Ostrel is a port.", "It has a tower."]], ["Vann", ["Vann is a river."]]]}
+    folder = tmp_path / "multihop"
+    with pytest.raises(InputError, match=r"has no \*.jsonl file"):
+        texts.read(tmp_path, chance)
+    folder.mkdir()
+    (folder / "dev.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    for place in (tmp_path, folder):
+        found = texts.read(place, chance)
+        assert (found.entities, len(found.sentences)) == (["Ostrel", "Vann"], 3)
+        assert found.origin == "3 real sentences, 2 real titles"
+    (folder / "dev.jsonl").write_text(json.dumps(row) + '\n{"question": 1}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"dev\.jsonl:2: is no question"):
+        texts.read(tmp_path, chance)
+
+
+def test_without_data_words_are_drawn_at_random_and_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTRACE_DATA", str(tmp_path))
+    found = texts.read(None, random.Random(0))
+    assert len(found.sentences) >= 1000
+    assert "random words" in found.origin
+    assert found == texts.read(None, random.Random(0))
+
+
+# ---------------------------------------------------------------------------------------------- the document, plots
+
+
+@pytest.fixture
+def small_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make measuring the machine a matter of milliseconds."""
+    monkeypatch.setattr(machine, "READ_BYTES", 2**20)
+    monkeypatch.setattr(machine, "PRODUCT", 64)
+
+
+@pytest.mark.usefixtures("small_measure")
+def test_the_machines_facts_and_limits_are_plausible() -> None:
+    facts = machine.facts(2)
+    assert facts["cores"] == machine.cores() >= 1
+    assert facts["instruction_set"] in facts["instruction_sets"]  # type: ignore[operator]
+    limits = machine.measure(2)
+    assert 1e7 < limits.bytes_per_second < 1e13
+    assert 1e7 < limits.flops_per_second < 1e14
+
+
+def test_the_command_to_run_it_again_says_all_that_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTRACE_ISA", "baseline")
+    monkeypatch.delenv("PYTRACE_DATA", raising=False)
+    settings = Settings(threads=3, repetitions=9, seed=4, quick=True, sweeps=False, data=Path("a folder"))
+    assert command(["beam"], settings) == (
+        "PYTRACE_ISA=baseline pytrace bench beam --threads 3 --repetitions 9 --seed 4 --quick --no-sweeps "
+        "--data 'a folder'"
+    )
+    assert command(KERNELS, Settings(threads=2)).endswith("pytrace bench --threads 2 --repetitions 7 --seed 0")
+
+
+def test_a_run_warns_of_load_of_too_few_repetitions_and_of_missing_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "load", lambda: [99.0, 1.0, 1.0])
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    warnings = Run(["similarity"], Settings(threads=1, repetitions=6)).document.warnings
+    assert any("load average is 99" in warning for warning in warnings)
+    assert any("6 repetitions are below 7" in warning for warning in warnings)
+    (peers,) = (warning for warning in warnings if "peers left out" in warning)
+    assert "faiss-cpu" in peers
+    assert "pip install 'pytrace-rag[bench]'" in peers
+    monkeypatch.setattr(machine, "load", lambda: [0.0, 0.0, 0.0])
+    assert Run(["beam"], Settings(threads=1)).document.warnings == []
+
+
+def test_tables_and_the_summary_name_what_was_missed_with_its_roofline() -> None:
+    kernel = Kernel(
+        rows=[compared(2.0, None)], checks=[Check.of("memory", 1.5, "x", "at most", 1.2)], sweeps=[swept(2)]
+    )
+    run = Run(["beam"], Settings(threads=1))
+    run.document.kernels["beam"] = kernel
+    run.document.bars = count_bars(run.document.kernels)
+    rows, checks, sweep = report.tables("beam", kernel)
+    assert rows.rows[0][2:7] == ("fast", "50 ms", "0.50", "2", "NO")
+    assert checks.rows == [("memory", "1.5 x", "at most 1.2", "NO")]
+    assert [row[0] for row in sweep.rows] == ["1", "10", "100", "1,000", "slope"]
+    assert sweep.notes == ["pytrace grows NOT linearly in the upper half of the sizes"]
+    summary = list(report.summary(run.document))
+    assert summary[0] == "0 of 3 bars met; missed:"
+    assert summary[1] == "  beam: case: 0.50 of 2; 20 GB/s, 10 GFLOP/s, 50% of the limit of memory"
+    assert summary[2] == "  beam: memory: 1.5, at most 1.2 wanted"
+    assert summary[3] == "  beam: case, linear: slope 2.00"
+
+
+@pytest.mark.parametrize(
+    ("value", "worded"),
+    [(1.5, "1.5 s"), (0.0123456, "12.3 ms"), (0.9999e-3, "1 ms"), (5.01e-8, "50.1 ns"), (20, "20 s")],
+)
+def test_times_are_worded_with_their_unit(value: float, worded: str) -> None:
+    assert report.seconds(value) == worded
+
+
+def test_plots_are_written_as_png_and_svg_with_labelled_axes(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib draws the plots; it comes with the extra bench")
+    kernel = Kernel(sweeps=[swept(1.0), swept(2.0)])
+    png, svg = plots.draw("beam", kernel, tmp_path, "about this machine")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert svg.read_text(encoding="utf-8").count("<!-- items -->") == 2
+    for text in ("seconds a call", "pytrace", "peer", "about this machine"):
+        assert text in svg.read_text(encoding="utf-8")
+    assert plots.draw("beam", Kernel(), tmp_path, "") == []
+
+
+# ------------------------------------------------------------------------------------------------------ the command
+
+
+def test_a_quick_run_prints_one_json_document_and_writes_the_same_to_the_output(tmp_path: Path) -> None:
+    output = tmp_path / "bench.json"
+    result = cli("beam", "--quick", "--repetitions", "1", "--threads", "1", "--json", "--output", str(output))
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert json.loads(output.read_text(encoding="utf-8")) == document
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
+    assert document["complete"]
+    assert document["command"].endswith("pytrace bench beam --threads 1 --repetitions 1 --seed 0 --quick")
+    assert {
+        "processor",
+        "cores",
+        "memory_bytes",
+        "caches",
+        "kernel",
+        "python",
+        "pytrace",
+        "instruction_set",
+        "versions",
+    } <= (document["machine"].keys())
+    assert document["limits"]["bytes_per_second"] > 0
+    assert document["seconds"] > 0
+    found = document["kernels"]["beam"]
+    assert len(found["rows"]) == 2
+    for row in found["rows"]:
+        assert row["ours"]["low"] <= row["ours"]["median"] <= row["ours"]["high"]
+        assert row["ratios"]["NumPy"] == pytest.approx(row["peers"]["NumPy"]["median"] / row["ours"]["median"])
+        assert row["reached"] is (row["ratio"] >= row["bar"])
+        assert row["achieved"]["gigabytes_per_second"] > 0
+    assert found["checks"][0]["reached"]
+    assert [sweep["sizes"] for sweep in found["sweeps"]] == [[1, 10, 100, 1000]] * 2
+    assert all(len(column) == 4 for sweep in found["sweeps"] for column in sweep["series"].values())
+    assert document["bars"]["met"] + len(document["bars"]["missed"]) == document["bars"]["of"] == 3
+    assert "pytrace: beam: 1,000 questions" in result.stderr
+
+
+def test_an_interrupt_keeps_the_rows_that_were_done(tmp_path: Path) -> None:
+    output = tmp_path / "bench.json"
+    # A test run in the background of a shell inherits an ignored SIGINT, and so would the program.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    arguments = ["bench", "beam", "--no-sweeps", "--repetitions", "100000", "--output", str(output)]
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{heed}from pytrace.cli import main; main({arguments})"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        while "1 question x" not in process.stderr.readline():
+            pass
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        shown, rest = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert rest.strip() == "pytrace: interrupted"
+    kept = json.loads(output.read_text(encoding="utf-8"))
+    assert not kept["complete"]
+    assert kept["kernels"]["beam"]["checks"][0]["reached"]
+    assert "beam: checks" in shown
+
+
+def a_file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.touch()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("frob",), "'frob' is not one of 'similarity', 'fuzzy', 'alignment', 'set_cover', 'beam'"),
+        (("--repetitions", "0"), "0 is not in the range x>=1"),
+        (("--threads", "0"), "0 is not in the range x>=1"),
+        (("--no-rows", "--no-sweeps"), "leave one out"),
+        (("--plots", "PLACE", "--no-sweeps"), "leave --no-sweeps out"),
+        (("--output", "FOLDER"), "is a directory; name a file"),
+        (("--output", "FOLDER/none/bench.json"), "there is no directory"),
+        (("--data", "FOLDER/none"), "does not exist"),
+        (("fuzzy", "--quick", "--data", "FOLDER"), "has no *.jsonl file"),
+    ],
+)
+def test_wrong_use_of_bench_is_one_sentence_and_exit_status_2(
+    arguments: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    result = cli(*(argument.replace("FOLDER", str(tmp_path)) for argument in arguments))
+    assert result.returncode == 2, result.stderr
+    assert said in one_sentence(result)
+
+
+def test_a_file_in_the_way_of_plots_and_missing_matplotlib_are_said_before_anything_runs(tmp_path: Path) -> None:
+    hide = "import sys; sys.modules['matplotlib.figure'] = None; "
+    code = f"{hide}from pytrace.cli import main; main(['bench', 'beam', '--plots', {str(tmp_path / 'p')!r}])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "pytrace: --plots needs matplotlib: pip install 'pytrace-rag[bench]'\n"
+    pytest.importorskip("matplotlib", reason="matplotlib draws the plots; it comes with the extra bench")
+    result = cli("beam", "--plots", str(a_file(tmp_path)))
+    assert result.returncode == 2
+    assert "a file is in the way" in one_sentence(result)
+
+
+def in_this_process(*arguments: str) -> int:
+    return common.run(program, ["bench", "beam", "--quick", "--repetitions", "1", "--no-sweeps", *arguments])
+
+
+@pytest.mark.usefixtures("small_measure")
+def test_text_shows_facts_and_tables_and_strict_fails_where_a_bar_is_missed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def slow(*arguments: Any, **options: Any) -> kernels.Expansion:
+        time.sleep(0.005)
+        return kernels.expand(*arguments, **options)
+
+    monkeypatch.setattr(beam, "expand", slow)
+    assert in_this_process() == 0
+    shown = capsys.readouterr().out
+    for text in ("again: ", "beam: rows", "CASE", "NumPy", "beam: checks", "1 of 3 bars met; missed:", "load average"):
+        assert text in shown
+    assert in_this_process("--strict") == 1
+    assert capsys.readouterr().out.endswith("at the end\n")
+
+
+@pytest.mark.usefixtures("small_measure")
+def test_a_wrong_answer_is_one_sentence_and_exit_status_1_and_the_output_says_it_is_not_complete(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(beam, "expand", parents_mixed_up)
+    output = tmp_path / "bench.json"
+    assert in_this_process("--output", str(output)) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "pytrace: a random step: the chains chosen differ from those found by trying everything"
+    assert not json.loads(output.read_text(encoding="utf-8"))["complete"]

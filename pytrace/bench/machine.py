@@ -78,7 +78,7 @@ def measure(threads: int) -> Limits:
     return Limits(READ_BYTES / read, 2 * PRODUCT**3 / multiply)
 
 
-def _fastest(call: Callable[[], object], times: int = 7) -> float:
+def _fastest(call: Callable[[], object], times: int = 5) -> float:
     call()
     best = float("inf")
     for _ in range(times):

@@ -20,8 +20,9 @@ class Table(NamedTuple):
 def seconds(value: float) -> str:
     """Word a time with three figures and its unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if value * scale >= 1:
-            return f"{value * scale:.3g} {unit}" if value * scale < 1000 else f"{value * scale:.0f} {unit}"
+        rounded = float(f"{value * scale:.3g}")
+        if rounded >= 1:
+            return f"{rounded:g} {unit}"
     return f"{value * 1e9:.3g} ns"
 
 
@@ -141,7 +142,8 @@ def _sweep(name: str, sweep: Sweep) -> Table:
 def summary(document: Document) -> Iterator[str]:
     """Word how many bars were met; each missed one with what it achieved."""
     bars = document.bars
-    yield f"{bars.met} of {bars.of} bars met" + ("; missed:" if bars.missed else "")
+    if bars.of:
+        yield f"{bars.met} of {bars.of} bars met" + ("; missed:" if bars.missed else "")
     said = {
         f"{name}: {row.case}": f"{row.ratio:.2f} of {row.bar:.3g}; {rate(row.achieved)}"
         for name, kernel in document.kernels.items()

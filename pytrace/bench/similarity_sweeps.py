@@ -112,7 +112,7 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
                 given = index.search(queries)
                 shared = sum(len(set(a) & set(b)) for a, b in zip(given.tolist(), found[1].tolist(), strict=True))
                 extra[f"{name} recall@{K}"] = shared / found[1].size
-                extra[f"{name} seconds to build"] = index.build_seconds
+                extra[f"{name} build s"] = index.build_seconds
                 peers[f"{name} (approximate)"] = partial(index.search, queries)
         return Contest(partial(top_k, queries, own, K), peers, extra)
 
