@@ -89,11 +89,6 @@ def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
-    assert "Traceback" not in result.stderr
-    return result.stderr.splitlines()[-1]
-
-
 # ---------------------------------------------------------------------------------------------------- the stopwatch
 
 
@@ -157,11 +152,13 @@ def test_what_was_achieved_is_held_against_the_limit_that_binds() -> None:
     limits = Limits(bytes_per_second=4e10, flops_per_second=1e11)
     memory = Achieved.of(Work(2e9, 1e9), 0.1, limits)
     assert (memory.gigabytes_per_second, memory.giga_operations_per_second) == pytest.approx((20.0, 10.0))
-    assert (memory.limit, memory.share) == ("memory", pytest.approx(0.5))
+    assert (memory.limit, memory.shares) == ("memory", pytest.approx({"memory": 0.5, "arithmetic": 0.1}))
     assert Achieved.of(Work(1e6, 5e9), 0.1, limits).limit == "arithmetic"
     cells = Achieved.of(Work(0, 5e9, "cell"), 0.1, limits)
-    assert (cells.limit, cells.share, cells.gigabytes_per_second) == (None, None, None)
-    assert compared(2.0, None).achieved.share == pytest.approx(0.5)
+    assert (cells.limit, cells.shares, cells.gigabytes_per_second) == (None, {}, None)
+    assert compared(2.0, None).achieved.shares["memory"] == pytest.approx(0.5)
+    cached = Achieved.of(Work(2e9, 1e9), 0.01, limits)
+    assert report.rate(cached) == "200 GB/s, 100 GFLOP/s, from cache, 100% of the limit of arithmetic"
 
 
 # -------------------------------------------------------------------------------------------------- sweeps and bars
@@ -398,6 +395,9 @@ def test_tables_and_the_summary_name_what_was_missed_with_its_roofline() -> None
     run.document.bars = count_bars(run.document.kernels)
     rows, checks, sweep = report.tables("beam", kernel)
     assert rows.rows[0][2:7] == ("fast", "50 ms", "0.50", "2", "NO")
+    assert rows.notes == []
+    (other,) = next(report.tables("beam", Kernel(rows=[compared(2.0, ("slow",))]))).notes
+    assert other == "case: fast takes 50 ms, ratio 0.50; the bar does not count it"
     assert checks.rows == [("memory", "1.5 x", "at most 1.2", "NO")]
     assert [row[0] for row in sweep.rows] == ["1", "10", "100", "1,000", "slope"]
     assert sweep.notes == ["pytrace grows NOT linearly in the upper half of the sizes"]
@@ -491,12 +491,6 @@ def test_an_interrupt_keeps_the_rows_that_were_done(tmp_path: Path) -> None:
     assert "beam: checks" in shown
 
 
-def a_file(tmp_path: Path) -> Path:
-    path = tmp_path / "file"
-    path.touch()
-    return path
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -512,23 +506,29 @@ def a_file(tmp_path: Path) -> Path:
     ],
 )
 def test_wrong_use_of_bench_is_one_sentence_and_exit_status_2(
-    arguments: tuple[str, ...], said: str, tmp_path: Path
+    arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = cli(*(argument.replace("FOLDER", str(tmp_path)) for argument in arguments))
-    assert result.returncode == 2, result.stderr
-    assert said in one_sentence(result)
+    status = common.run(program, ["bench", *(argument.replace("FOLDER", str(tmp_path)) for argument in arguments)])
+    shown = capsys.readouterr()
+    assert (status, shown.out) == (2, "")
+    assert said in shown.err
+    assert shown.err.startswith("pytrace: ")
+    assert shown.err.count("\n") == 1
 
 
-def test_a_file_in_the_way_of_plots_and_missing_matplotlib_are_said_before_anything_runs(tmp_path: Path) -> None:
+def test_a_file_in_the_way_of_plots_and_missing_matplotlib_are_said_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     hide = "import sys; sys.modules['matplotlib.figure'] = None; "
     code = f"{hide}from pytrace.cli import main; main(['bench', 'beam', '--plots', {str(tmp_path / 'p')!r}])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == "pytrace: --plots needs matplotlib: pip install 'pytrace-rag[bench]'\n"
     pytest.importorskip("matplotlib", reason="matplotlib draws the plots; it comes with the extra bench")
-    result = cli("beam", "--plots", str(a_file(tmp_path)))
-    assert result.returncode == 2
-    assert "a file is in the way" in one_sentence(result)
+    (tmp_path / "file").touch()
+    for place in ("file", "file/below"):
+        assert common.run(program, ["bench", "beam", "--plots", str(tmp_path / place)]) == 2
+        assert "a file is in the way" in capsys.readouterr().err
 
 
 def in_this_process(*arguments: str) -> int:

@@ -90,8 +90,8 @@ class Bench:
         prepare
             Makes the case of a size and verifies it. Peers may be missing at some sizes.
         growth
-            The power of the size with which the work grows: 1 where growth is linear, 2 for a table. It foretells which
-            peers would take too long.
+            The power of the size with which the work grows: 1 where growth is linear, 2 for a table, 0 where a time limit
+            ends every call. It foretells which peers would take too long.
         bar
             Whether linear growth is a bar. It is none in quick runs, whose sizes are too small to show it.
         notes

@@ -69,34 +69,32 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Achieved(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of its work a call did in a second, and what share of the machine's limit that is (the roofline).
+    """How much of its work a call did in a second, and what share of the machine's limits that is (the roofline).
 
-    `limit` names what binds: ``"memory"`` if moving the bytes takes the machine longer than the arithmetic, else
-    ``"arithmetic"``; `share` is the least time that this limit allows over the time taken. Data that stays in a cache
-    near the core can exceed the limit of memory.
+    `shares` are the least times that ``"memory"`` and ``"arithmetic"`` allow over the time taken, and `limit` names the
+    larger, which binds. A share of memory above 1 says that the data stayed in a cache near the core.
     """
 
     gigabytes_per_second: float | None
     giga_operations_per_second: float | None
     unit: str
-    limit: Literal["memory", "arithmetic"] | None
-    share: float | None
+    limit: str | None
+    shares: dict[str, float]
 
     @staticmethod
     def of(work: Work, seconds: float, limits: Limits | None) -> Achieved:
         """Hold the work of a call that took so many seconds against the machine's limits."""
-        least: dict[Literal["memory", "arithmetic"], float] = {}
+        shares: dict[str, float] = {}
         if limits is not None and work.bytes:
-            least["memory"] = work.bytes / limits.bytes_per_second
+            shares["memory"] = work.bytes / limits.bytes_per_second / seconds
         if limits is not None and work.operations and work.unit == "FLOP":
-            least["arithmetic"] = work.operations / limits.flops_per_second
-        binding = max(least.items(), key=lambda item: item[1]) if least else None
+            shares["arithmetic"] = work.operations / limits.flops_per_second / seconds
         return Achieved(
             gigabytes_per_second=work.bytes / seconds / 1e9 if work.bytes else None,
             giga_operations_per_second=work.operations / seconds / 1e9 if work.operations else None,
             unit=work.unit,
-            limit=None if binding is None else binding[0],
-            share=None if binding is None else binding[1] / seconds,
+            limit=max(shares, key=lambda name: shares[name], default=None),
+            shares=shares,
         )
 
 

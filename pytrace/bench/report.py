@@ -40,8 +40,13 @@ def rate(achieved: Achieved | None) -> str:
         words.append(f"{achieved.gigabytes_per_second:.3g} GB/s")
     if achieved.giga_operations_per_second is not None:
         words.append(_operations(achieved.giga_operations_per_second * 1e9, achieved.unit))
-    if achieved.limit is not None and achieved.share is not None:
-        words.append(f"{achieved.share:.0%} of the limit of {achieved.limit}")
+    shares = dict(achieved.shares)
+    if shares.get("memory", 0.0) > 1:
+        del shares["memory"]
+        words.append("from cache")
+    if shares:
+        limit = max(shares, key=lambda name: shares[name])
+        words.append(f"{shares[limit]:.0%} of the limit of {limit}")
     return ", ".join(words)
 
 
@@ -87,6 +92,7 @@ def tables(name: str, kernel: Kernel) -> Iterator[Table]:
         columns = ("CASE", "OURS [QUARTILES]", "BEST PEER", "ITS TIME", "RATIO", "BAR", "REACHED", "ACHIEVED")
         notes = list(dict.fromkeys(row.note for row in kernel.rows if row.note))
         notes += [_extra(row) for row in kernel.rows if row.extra]
+        notes += [said for row in kernel.rows for said in _faster_peers(row)]
         yield Table(f"{name}: rows", columns, [_row(row) for row in kernel.rows], notes)
     if kernel.checks:
         notes = list(dict.fromkeys(f"{check.case}: {check.note}" for check in kernel.checks if check.note))
@@ -110,6 +116,13 @@ def _row(row: Comparison) -> tuple[str, ...]:
         "-" if row.bar is None else verdict(row.reached),
         rate(row.achieved),
     )
+
+
+def _faster_peers(row: Comparison) -> Iterator[str]:
+    """Name the peers that are faster than the best of those that the bar counts."""
+    for peer, ratio in row.ratios.items():
+        if row.ratio is not None and ratio < row.ratio:
+            yield f"{row.case}: {peer} takes {seconds(row.peers[peer].median)}, ratio {ratio:.2f}; the bar does not count it"
 
 
 def _extra(row: Comparison | Check) -> str:

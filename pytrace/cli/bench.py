@@ -68,6 +68,8 @@ def bench(
         _prepare_plots(plots, sweeps=sweeps)
     if output is not None:
         _check_output(output)
+    if data is not None:
+        _check_data(data)
 
     from pytrace import _core
     from pytrace.bench.records import Settings
@@ -133,6 +135,14 @@ def _check_output(output: Path) -> None:
     if not os.access(output if output.exists() else output.parent, os.W_OK):
         message = f"--output {output} cannot be written to; correct its permissions or name another file"
         raise InputError(message)
+
+
+def _check_data(data: Path) -> None:
+    from random import Random
+
+    from pytrace.bench import texts
+
+    texts.read(data, Random(0))
 
 
 def _write(output: Path, document: Document) -> None:
