@@ -76,7 +76,7 @@ def heading(document: Document) -> Iterator[str]:
     if isinstance(versions, dict):
         yield "peers: " + ", ".join(f"{name} {value}" for name, value in versions.items())
     settings = document.settings
-    yield f"{settings.threads} threads, {settings.repetitions} repetitions, seed {settings.seed}"
+    yield f"threads {settings.threads}, repetitions {settings.repetitions}, seed {settings.seed}"
     if limits is not None:
         yield (
             f"this machine reads {limits.bytes_per_second / 1e9:.3g} GB/s and multiplies and adds "

@@ -157,7 +157,7 @@ def _draw(document: Document, name: str, directory: Path) -> None:
 
     facts = document.machine
     about = (
-        f"{facts['processor']}, {document.settings.threads} threads, pytrace {facts['pytrace']} "
+        f"{facts['processor']}, threads {document.settings.threads}, pytrace {facts['pytrace']} "
         f"({facts['instruction_set']}), median of {document.settings.repetitions}"
     )
     for path in plots.draw(name, document.kernels[name], directory, about):
