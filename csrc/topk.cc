@@ -167,7 +167,8 @@ void top_k(const TopKInput& input, int64_t k, Metric metric, int threads, float*
 void similarity(const Matrix<const float>& queries, const Items& items, Metric metric, int threads,
                 float* out) {
   require_same_width(queries, items);
-  const VectorKernels& vector = top_kernels();
+  const ScoreKernels& scorer = score_kernels();
+  const SelectKernels& select = select_kernels();
   ScoreJob whole{};
   whole.query_stride = queries.stride;
   whole.item_stride = items.stride;
@@ -185,7 +186,7 @@ void similarity(const Matrix<const float>& queries, const Items& items, Metric m
       job.item_stride = rows.stride;
       job.item_count = rows.rows;
       job.item_type = rows.type;
-      vector.squared_lengths(job, lengths.data());
+      scorer.squared_lengths(job, lengths.data());
       for (float& length : lengths) length = std::sqrt(length);
     };
     lengths_of(as_items(queries), query_lengths);
@@ -211,11 +212,11 @@ void similarity(const Matrix<const float>& queries, const Items& items, Metric m
                                  item * items.stride * item_bytes(items.type);
                      job.item_count = std::min(tile_rows, items.rows - item);
                      job.item_scale = items.scale == nullptr ? nullptr : items.scale + item;
-                     vector.score(job, out + query * items.rows + item, items.rows);
+                     scorer.score(job, out + query * items.rows + item, items.rows);
                      for (int64_t q = query; q < query + job.query_count; ++q) {
                        float* row = out + q * items.rows + item;
                        const bool cosine = metric == Metric::kCosine;
-                       if (!vector.finish(row, job.item_count, metric, job.item_scale,
+                       if (!select.finish(row, job.item_count, metric, job.item_scale,
                                           cosine ? item_lengths.data() + item : nullptr,
                                           cosine ? query_lengths[static_cast<size_t>(q)] : 1.0f)) {
                          throw NotFinite{q, item};

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "topk_vector.h"
+#include "topk_select.h"
 
 namespace pytrace {
 
@@ -72,11 +72,11 @@ class BestLists {
   }
 
   // `first` is the index that scores[0] belongs to. -inf stands for an item that is not there.
-  void offer(const VectorKernels& vector, int64_t query, const float* scores, int64_t count,
+  void offer(const SelectKernels& kernels, int64_t query, const float* scores, int64_t count,
              int64_t first) {
     BestList& best = lists_[static_cast<size_t>(query)];
     int64_t at = 0;
-    while ((at = vector.find_above(scores, at, count, best.threshold)) < count) {
+    while ((at = kernels.find_above(scores, at, count, best.threshold)) < count) {
       const int64_t end = std::min(count, at + 64);
       for (; at < end; ++at) offer_one(best, scores[at], first + at);
     }

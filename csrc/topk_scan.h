@@ -5,7 +5,7 @@
 // as registers allow, so that a step over the dimensions needs no sum across lanes. The sums of a
 // block are compared in registers with what a candidate must reach, less all rounding that this
 // order of additions and the reported one could differ by; only the few items that pass are scored
-// again, by `VectorKernels::score_listed`. The results are therefore those of the plain kernel, bit
+// again, by `ScoreKernels::score_listed`. The results are therefore those of the plain kernel, bit
 // for bit, whatever the batch.
 #pragma once
 

@@ -38,12 +38,21 @@ int64_t row_bytes(const Items& items) {
 
 }  // namespace
 
-const VectorKernels& top_kernels() {
+const ScoreKernels& score_kernels() {
 #if defined(__x86_64__)
-  return *select_isa<const VectorKernels*>(&baseline::kTopKernels, &avx2::kTopKernels,
-                                           &avx512::kTopKernels);
+  return *select_isa<const ScoreKernels*>(&baseline::kScoreKernels, &avx2::kScoreKernels,
+                                          &avx512::kScoreKernels);
 #else
-  return baseline::kTopKernels;
+  return baseline::kScoreKernels;
+#endif
+}
+
+const SelectKernels& select_kernels() {
+#if defined(__x86_64__)
+  return *select_isa<const SelectKernels*>(&baseline::kSelectKernels, &avx2::kSelectKernels,
+                                           &avx512::kSelectKernels);
+#else
+  return baseline::kSelectKernels;
 #endif
 }
 
@@ -63,13 +72,14 @@ Search::Search(const TopKInput& input, int64_t k, Metric metric, float* scores, 
       metric_(metric),
       scores_(scores),
       indices_(indices),
-      vector_(top_kernels()),
+      scorer_(score_kernels()),
+      select_(select_kernels()),
       tile_rows_(rows_of_tile(input.items)),
       streamed_(from_memory(input.items)) {
   group_rows_ =
-      std::clamp(kGroupBytes / std::max<int64_t>(4, input.items.cols * 4) / vector_.query_block,
-                 int64_t{1}, kMaxGroupRows / vector_.query_block) *
-      vector_.query_block;
+      std::clamp(kGroupBytes / std::max<int64_t>(4, input.items.cols * 4) / scorer_.query_block,
+                 int64_t{1}, kMaxGroupRows / scorer_.query_block) *
+      scorer_.query_block;
   if (metric == Metric::kCosine) {
     query_lengths_.resize(static_cast<size_t>(input.queries.rows));
     ScoreJob job{};
@@ -78,7 +88,7 @@ Search::Search(const TopKInput& input, int64_t k, Metric metric, float* scores, 
     job.item_count = input.queries.rows;
     job.item_type = ItemType::kFloat32;
     job.dim = input.queries.cols;
-    vector_.squared_lengths(job, query_lengths_.data());
+    scorer_.squared_lengths(job, query_lengths_.data());
     for (float& length : query_lengths_) length = std::sqrt(length);
   }
   if (input.excluded.size > 0) {
@@ -141,7 +151,7 @@ std::unique_ptr<QueryBlocks> Search::blocks_for(const Group& group) const {
   job.item_count = group.queries();
   job.item_type = ItemType::kFloat32;
   job.dim = input_.queries.cols;
-  vector_.squared_lengths(job, squared.data());
+  scorer_.squared_lengths(job, squared.data());
   auto blocks = std::make_unique<QueryBlocks>(input_.queries, group.first_query, group.queries(),
                                               metric_, squared.data());
   return blocks->scannable() ? std::move(blocks) : nullptr;
@@ -186,7 +196,7 @@ void Search::score_all(const Group& group, int64_t first_item, int64_t last_item
     const int64_t count = std::min(rows, last_item - tile);
     score_tile(
         group, tile, count, {scores.get(), rows, lengths}, [&](int64_t query, const float* row) {
-          lists.offer(vector_, query - group.first_query, row, count, tile - group.first_item);
+          lists.offer(select_, query - group.first_query, row, count, tile - group.first_item);
         });
   }
 }
@@ -238,7 +248,7 @@ class Search::Scan {
       const int64_t rows = std::min(panel_rows_, count - first);
       const ScoreJob job = search_.job_for(tile + first, rows);
       float* lengths = lengths_.data() + first;
-      search_.vector_.squared_lengths(job, lengths);
+      search_.scorer_.squared_lengths(job, lengths);
       float factors[kMaxPanelItems] = {};
       for (int64_t i = 0; i < rows; ++i) {
         const float scale = job.item_scale == nullptr || cosine ? 1.0f : job.item_scale[i];
@@ -252,7 +262,7 @@ class Search::Scan {
       const auto* from = static_cast<const float*>(job.items);
       int64_t stride = job.item_stride;
       if (widened_) {
-        search_.vector_.widen(job, widened_.get());
+        search_.scorer_.widen(job, widened_.get());
         from = widened_.get();
         stride = dim_;
       }
@@ -301,10 +311,10 @@ class Search::Scan {
     if (count == 0) return;
     job.queries = search_.input_.queries.row(query);
     job.query_count = 1;
-    search_.vector_.score_listed(job, which, count, scores);
+    search_.scorer_.score_listed(job, which, count, scores);
     const float query_length =
         search_.metric_ == Metric::kCosine ? search_.query_lengths_[index(query)] : 1.0f;
-    if (!search_.vector_.finish(scores, count, search_.metric_,
+    if (!search_.select_.finish(scores, count, search_.metric_,
                                 job.item_scale == nullptr ? nullptr : scale, lengths,
                                 query_length)) {
       throw NotFinite{query, first_item};
@@ -349,7 +359,7 @@ void Search::run_small(const Group& group) const {
   const bool distance = metric_ == Metric::kEuclidean;
   score_tile(group, group.first_item, group.items(), {scores, kMaxSelected, lengths},
              [&](int64_t query, float* row) {
-               const int64_t found = vector_.select(row, group.items(), k_, best, positions);
+               const int64_t found = select_.select(row, group.items(), k_, best, positions);
                float* to = scores_ + query * k_;
                int64_t* indices = indices_ + query * k_;
                for (int64_t i = 0; i < found; ++i) {
@@ -365,18 +375,18 @@ void Search::score_tile(const Group& group, int64_t tile, int64_t count, const S
                         const Use& use) const {
   ScoreJob job = job_for(tile, count);
   if (metric_ == Metric::kCosine) {
-    vector_.squared_lengths(job, scratch.lengths);
+    scorer_.squared_lengths(job, scratch.lengths);
     for (int64_t i = 0; i < count; ++i) scratch.lengths[i] = std::sqrt(scratch.lengths[i]);
   }
   for (int64_t query = group.first_query; query < group.last_query; query += group_rows_) {
     job.queries = input_.queries.row(query);
     job.query_count = std::min(group_rows_, group.last_query - query);
-    vector_.score(job, scratch.scores, scratch.stride);
+    scorer_.score(job, scratch.scores, scratch.stride);
     for (int64_t q = 0; q < job.query_count; ++q) {
       float* row = scratch.scores + q * scratch.stride;
       const float query_length =
           metric_ == Metric::kCosine ? query_lengths_[static_cast<size_t>(query + q)] : 1.0f;
-      if (!vector_.finish(row, count, metric_, job.item_scale, scratch.lengths, query_length)) {
+      if (!select_.finish(row, count, metric_, job.item_scale, scratch.lengths, query_length)) {
         throw NotFinite{query + q, tile};
       }
       if (!excluded_.empty()) hide_excluded(query + q, tile, count, row);

@@ -8,6 +8,7 @@
 #include "topk.h"
 #include "topk_blocks.h"
 #include "topk_lists.h"
+#include "topk_select.h"
 #include "topk_vector.h"
 
 namespace pytrace {
@@ -30,7 +31,8 @@ struct Group {
 };
 
 // The kernels for the active instruction set.
-const VectorKernels& top_kernels();
+const ScoreKernels& score_kernels();
+const SelectKernels& select_kernels();
 
 int64_t item_bytes(ItemType type);
 
@@ -97,7 +99,8 @@ class Search {
   Metric metric_;
   float* scores_;
   int64_t* indices_;
-  const VectorKernels& vector_;
+  const ScoreKernels& scorer_;
+  const SelectKernels& select_;
   int64_t tile_rows_;
   int64_t group_rows_;
   bool streamed_;

@@ -34,10 +34,6 @@ inline constexpr int64_t kBlocksAhead = 3;
 
 // Room for the queries of one job with 384 dimensions, in float32.
 inline constexpr int64_t kAlignedValues = 4096;
-inline constexpr float kInfinity = __builtin_inff();
-inline constexpr float kMostFloat = 3.40282347e38f;
-// What `select` holds: all of its scores and a few vectors more.
-inline constexpr int64_t kSelectRoom = kMaxSelected + 4 * kLanes;
 
 template <bool kDistance, int kItems>
 PYTRACE_INLINE void accumulate(VectorF query, const VectorF (&item)[kItems],
@@ -105,6 +101,67 @@ PYTRACE_INLINE void score_block(const float* const (&queries)[kQueries],
   }
 }
 
+// Contiguous rows that all begin at the same place within a vector's length of memory, against one
+// query: every load is of whole aligned vectors, and two neighbours give the one that lies across
+// them. A load across two cache lines costs as much as two, and with one query loads are all there
+// is to do. Reads up to a vector before the first row and behind the last.
+#if defined(PYTRACE_TARGET_AVX512) || defined(PYTRACE_TARGET_AVX2)
+#if defined(PYTRACE_TARGET_AVX512)
+inline constexpr int kShiftedItems = 8;
+#else
+inline constexpr int kShiftedItems = 6;
+#endif
+
+// How many floats the rows stand behind an aligned vector; 0 if there is nothing to gain or no way.
+inline int64_t shift_of(const ScoreJob& job) {
+  if (job.item_type != ItemType::kFloat32 || job.squared_distance || job.dim == 0 ||
+      job.dim % kLanes != 0 || job.item_stride != job.dim) {
+    return 0;
+  }
+  const auto bytes = reinterpret_cast<uintptr_t>(job.items) % PYTRACE_VECTOR_BYTES;
+#if defined(PYTRACE_TARGET_AVX512)
+  return bytes % sizeof(float) == 0 ? static_cast<int64_t>(bytes / sizeof(float)) : 0;
+#else
+  return bytes == 16 ? 4 : 0;
+#endif
+}
+
+PYTRACE_INLINE VectorF across(VectorF low, VectorF high, [[maybe_unused]] VectorI from) {
+#if defined(PYTRACE_TARGET_AVX512)
+  return (VectorF)_mm512_permutex2var_ps((__m512)low, (__m512i)from, (__m512)high);
+#else
+  return (VectorF)_mm256_permute2f128_ps((__m256)low, (__m256)high, 0x21);
+#endif
+}
+
+// Items [first, first + kShiftedItems), none of them the job's first or last.
+inline void score_shifted(const ScoreJob& job, int64_t first, int64_t shift, float* out) {
+  const float* rows = static_cast<const float*>(job.items) + first * job.dim - shift;
+  VectorI from{};
+  for (int lane = 0; lane < kLanes; ++lane) from[lane] = static_cast<int32_t>(lane + shift);
+  VectorF sums[kShiftedItems] = {};
+  VectorF low[kShiftedItems];
+#pragma GCC unroll 8
+  for (int i = 0; i < kShiftedItems; ++i) low[i] = load(rows + i * job.dim);
+  for (int64_t at = 0; at < job.dim; at += kLanes) {
+    VectorF query = load(job.queries + at);
+    hold_in_register(query);
+#pragma GCC unroll 8
+    for (int i = 0; i < kShiftedItems; ++i) {
+      const VectorF high = load(rows + i * job.dim + at + kLanes);
+      sums[i] += query * across(low[i], high, from);
+      low[i] = high;
+    }
+  }
+  for (int i = 0; i < kShiftedItems; i += 2) {
+    const int j = i + 1;
+    const Vector4F two = sum_four(sums[i], sums[j], VectorF{}, VectorF{});
+    out[first + i] = two[0];
+    out[first + j] = two[1];
+  }
+}
+#endif
+
 // All items against kQueries queries. The last block repeats its last item rather than reading past
 // it.
 template <typename T, bool kDistance, bool kStreamed, int kQueries, int kItems>
@@ -113,7 +170,21 @@ void score_queries(const ScoreJob& job, int64_t first_query, float* out, int64_t
   for (int q = 0; q < kQueries; ++q)
     queries[q] = job.queries + (first_query + q) * job.query_stride;
   const T* base = static_cast<const T*>(job.items);
+#if defined(PYTRACE_TARGET_AVX512) || defined(PYTRACE_TARGET_AVX2)
+  const int64_t shift = kQueries == 1 && !kStreamed ? shift_of(job) : 0;
+#endif
   for (int64_t first = 0; first < job.item_count; first += kItems) {
+#if defined(PYTRACE_TARGET_AVX512) || defined(PYTRACE_TARGET_AVX2)
+    if constexpr (kQueries == 1 && !kStreamed && !kDistance) {
+      if (shift != 0 && first != 0) {
+        ScoreJob own = job;
+        own.queries = queries[0];
+        for (; first + kShiftedItems < job.item_count; first += kShiftedItems) {
+          score_shifted(own, first, shift, out + first_query * out_stride);
+        }
+      }
+    }
+#endif
     const T* items[kItems];
     float scale[kItems];
     const int64_t live = job.item_count - first < kItems ? job.item_count - first : kItems;
@@ -324,199 +395,8 @@ void squared_lengths(const ScoreJob& job, float* out) {
   }
 }
 
-bool finish(float* scores, int64_t count, Metric metric, const float* scale, const float* lengths,
-            float query_length) {
-  // x - x is 0 for a finite x and NaN for any other. Adding 0 makes +0 of -0, which would rank
-  // below it.
-  int32_t bad = 0;
-  switch (metric) {
-    case Metric::kInnerProduct:
-      for (int64_t i = 0; i < count; ++i) {
-        const float value = scale != nullptr ? scores[i] * scale[i] : scores[i];
-        bad |= value - value != 0.0f;
-        scores[i] = value + 0.0f;
-      }
-      break;
-    case Metric::kCosine:
-      for (int64_t i = 0; i < count; ++i) {
-        const float length = lengths[i] * query_length;
-        bad |= (scores[i] - scores[i]) + (length - length) != 0.0f;
-        float value = length > 0.0f ? scores[i] / length : 0.0f;
-        value = value > 1.0f ? 1.0f : value;
-        scores[i] = (value < -1.0f ? -1.0f : value) + 0.0f;
-      }
-      break;
-    case Metric::kEuclidean:
-      for (int64_t i = 0; i < count; ++i) {
-        bad |= scores[i] - scores[i] != 0.0f;
-        scores[i] = 0.0f - __builtin_sqrtf(scores[i]);
-      }
-      break;
-  }
-  return bad == 0;
-}
-
-int64_t find_above(const float* scores, int64_t begin, int64_t count, float threshold) {
-  constexpr int64_t kBlock = 4 * kLanes;
-  int64_t at = begin;
-  for (; at + kBlock <= count; at += kBlock) {
-    const VectorF best =
-        larger(larger(load(scores + at), load(scores + at + kLanes)),
-               larger(load(scores + at + 2 * kLanes), load(scores + at + 3 * kLanes)));
-    if (any((VectorI)(best > splat(threshold)))) return at;
-  }
-  for (; at < count; ++at) {
-    if (scores[at] > threshold) return at;
-  }
-  return count;
-}
-
-// ranks[i]: how many scores stand before scores[i] (higher, or as high with a lower index). All
-// pairs are compared. Both arrays must have room for `count` rounded up to kTogether.
-void rank(const float* scores, int64_t count, int32_t* ranks) {
-  // Several vectors share each score that they are compared with.
-  constexpr int kVectors = PYTRACE_VECTOR_BYTES == 64 ? 2 : 4;
-  constexpr int64_t kTogether = kVectors * kLanes;
-  VectorI lane{};
-  for (int i = 0; i < kLanes; ++i) lane[i] = i;
-  for (int64_t first = 0; first < count; first += kTogether) {
-    VectorF mine[kVectors];
-    VectorI before[kVectors] = {};  // a comparison that holds is -1
-    for (int v = 0; v < kVectors; ++v) mine[v] = load(scores + first + v * kLanes);
-    for (int64_t i = 0; i < first; ++i) {
-      const VectorF other = splat(scores[i]);
-      for (int v = 0; v < kVectors; ++v) before[v] += (VectorI)(other >= mine[v]);
-    }
-#pragma GCC unroll 4
-    for (int own = 0; own < kVectors; ++own) {
-      const int64_t begin = first + own * kLanes;
-      for (int64_t i = begin; i < begin + kLanes && i < count; ++i) {
-        const VectorF other = splat(scores[i]);
-        const VectorI behind = lane > static_cast<int32_t>(i - begin);
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          const VectorI higher = (VectorI)(other > mine[v]);
-          const VectorI as_high = (VectorI)(other >= mine[v]);
-          before[v] += v < own ? higher : v > own ? as_high : (higher | (as_high & behind));
-        }
-      }
-    }
-    for (int64_t i = first + kTogether; i < count; ++i) {
-      const VectorF other = splat(scores[i]);
-      for (int v = 0; v < kVectors; ++v) before[v] += (VectorI)(other > mine[v]);
-    }
-    for (int v = 0; v < kVectors; ++v) {
-      before[v] = -before[v];
-      std::memcpy(ranks + first + v * kLanes, &before[v], sizeof before[v]);
-    }
-  }
-}
-
-// How many scores reach the bound; `full` is a multiple of kLanes.
-int64_t count_reaching(const float* scores, int64_t full, float bound) {
-  const VectorF least = splat(bound);
-#if defined(PYTRACE_TARGET_AVX512) || defined(PYTRACE_TARGET_AVX2)
-  int count = 0;
-  for (int64_t at = 0; at < full; at += kLanes) {
-    count += __builtin_popcount(bits_of((VectorI)(load(scores + at) >= least)));
-  }
-  return count;
-#else
-  VectorI counts{};
-  for (int64_t at = 0; at < full; at += kLanes) counts -= (VectorI)(load(scores + at) >= least);
-  int64_t count = 0;
-  for (int lane = 0; lane < kLanes; ++lane) count += counts[lane];
-  return count;
-#endif
-}
-
-// A bound that at least k of the `visible` scores reach, and hardly more than `enough` unless many
-// are equal.
-float bound_for(const float* scores, int64_t full, int64_t visible, int64_t k, int64_t enough,
-                float low, float high) {
-  constexpr int kMostProbes = 12;
-  auto reaching_low = static_cast<float>(visible);
-  float reaching_high = 0.0f;
-  const float aim = 0.5f * static_cast<float>(k + enough);
-  for (int probe = 0; probe < kMostProbes; ++probe) {
-    // By turns where a straight line puts the wanted count, and the middle.
-    const float part =
-        probe % 3 == 2 ? 0.5f : (reaching_low - aim) / (reaching_low - reaching_high);
-    const float middle = low + (high - low) * part;
-    if (!(middle > low && middle < high)) break;
-    const int64_t reaching = count_reaching(scores, full, middle);
-    if (reaching < k) {
-      high = middle;
-      reaching_high = static_cast<float>(reaching);
-    } else {
-      low = middle;
-      if (reaching <= enough) break;
-      reaching_low = static_cast<float>(reaching);
-    }
-  }
-  return low;
-}
-
-int64_t select(float* scores, int64_t count, int64_t k, float* best, int32_t* positions) {
-  const int64_t full = (count + kLanes - 1) / kLanes * kLanes;
-  for (int64_t i = count; i < full; ++i) scores[i] = -kInfinity;
-  VectorF highest = splat(-kInfinity);
-  VectorF lowest = splat(kInfinity);
-  int64_t visible = 0;
-  for (int64_t at = 0; at < full; at += kLanes) {
-    const VectorF value = load(scores + at);
-    highest = larger(highest, value);
-    const VectorI hidden = (VectorI)(value == splat(-kInfinity));
-    const VectorF shown = hidden ? splat(kInfinity) : value;
-    lowest = shown < lowest ? shown : lowest;
-  }
-  visible = count_reaching(scores, full, -kMostFloat);
-  const int64_t found = k < visible ? k : visible;
-  if (found == 0) return 0;
-  float high = highest[0];
-  float low = lowest[0];
-  for (int lane = 1; lane < kLanes; ++lane) {
-    high = highest[lane] > high ? highest[lane] : high;
-    low = lowest[lane] < low ? lowest[lane] : low;
-  }
-  const int64_t enough = (found + 8 + kLanes - 1) / kLanes * kLanes;
-  const float bound =
-      visible <= enough ? low : bound_for(scores, full, visible, found, enough, low, high);
-
-  // Those that reach the bound, in order.
-  alignas(64) float kept[kSelectRoom];
-  int32_t places[kSelectRoom];
-  int64_t kept_count = 0;
-#if defined(PYTRACE_TARGET_AVX512)
-  __m512i place = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  for (int64_t at = 0; at < full; at += kLanes) {
-    const VectorF value = load(scores + at);
-    const __mmask16 mask = _mm512_movepi32_mask((__m512i)(VectorI)(value >= splat(bound)));
-    store(kept + kept_count, (VectorF)_mm512_maskz_compress_ps(mask, (__m512)value));
-    _mm512_storeu_si512(places + kept_count, _mm512_maskz_compress_epi32(mask, place));
-    kept_count += __builtin_popcount(mask);
-    place = _mm512_add_epi32(place, _mm512_set1_epi32(kLanes));
-  }
-#else
-  for (int64_t i = 0; i < count; ++i) {
-    kept[kept_count] = scores[i];
-    places[kept_count] = static_cast<int32_t>(i);
-    kept_count += scores[i] >= bound;
-  }
-#endif
-  for (int v = 0; v < 4; ++v) store(kept + kept_count + v * kLanes, splat(-kInfinity));
-  int32_t ranks[kSelectRoom];
-  rank(kept, kept_count, ranks);
-  for (int64_t i = 0; i < kept_count; ++i) {
-    best[ranks[i]] = kept[i];
-    positions[ranks[i]] = places[i];
-  }
-  return found;
-}
-
-extern const VectorKernels kTopKernels;
-const VectorKernels kTopKernels = {&score,  &score_listed, &widen,  &squared_lengths,
-                                   &finish, &find_above,   &select, kQueryBlock};
+extern const ScoreKernels kScoreKernels;
+const ScoreKernels kScoreKernels = {&score, &score_listed, &widen, &squared_lengths, kQueryBlock};
 
 }  // namespace pytrace::PYTRACE_TARGET_NAMESPACE
 

@@ -23,11 +23,7 @@ struct ScoreJob {
   bool squared_distance;    // instead of the inner product (which item_scale does not touch)
 };
 
-// Up to here choosing the best by comparing all with a few bounds, which vectors do without a
-// branch, beats keeping a list.
-inline constexpr int64_t kMaxSelected = 256;
-
-struct VectorKernels {
+struct ScoreKernels {
   // out[q * out_stride + i]: inner product, or squared Euclidean distance with item_scale applied.
   // The sum over the dimensions has one fixed order for a pair, whatever else the job holds.
   void (*score)(const ScoreJob& job, float* out, int64_t out_stride);
@@ -41,34 +37,19 @@ struct VectorKernels {
   // Squared length of each item, unscaled, summed in the order that `score` uses.
   void (*squared_lengths)(const ScoreJob& job, float* out);
 
-  // Turns one query's raw scores into what ranks them, higher being better: inner product times
-  // scale, cosine (zero where a length is zero), or the negative distance. Returns false if one of
-  // them is not finite.
-  bool (*finish)(float* scores, int64_t count, Metric metric, const float* scale,
-                 const float* lengths, float query_length);
-
-  // The first position at or after `begin` that holds a score above `threshold`, rounded down to a
-  // multiple of some block; `count` if there is none.
-  int64_t (*find_above)(const float* scores, int64_t begin, int64_t count, float threshold);
-
-  // The k best of `count` scores (at most kMaxSelected), best first, equal ones by position; -inf
-  // does not count. Returns how many there are. Both results need room for kMaxSelected values, and
-  // `scores` for `count` rounded up to 32, which it may write to.
-  int64_t (*select)(float* scores, int64_t count, int64_t k, float* best, int32_t* positions);
-
   // Queries of one register block: a job is fastest in multiples of it.
   int query_block;
 };
 
 namespace baseline {
-extern const VectorKernels kTopKernels;
+extern const ScoreKernels kScoreKernels;
 }
 #if defined(__x86_64__)
 namespace avx2 {
-extern const VectorKernels kTopKernels;
+extern const ScoreKernels kScoreKernels;
 }
 namespace avx512 {
-extern const VectorKernels kTopKernels;
+extern const ScoreKernels kScoreKernels;
 }
 #endif
 

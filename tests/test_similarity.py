@@ -550,3 +550,20 @@ def test_a_scan_finds_values_that_have_no_order(value):
         with pytest.raises(ValueError, match=rf"{name}\[{row}, {column}\] is NaN or infinite"):
             top_k(queries, items, 3)
         array[row, column] = before
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("width", [16, 48, 50, 384])
+@pytest.mark.parametrize("n_queries", [1, 5])
+def test_where_an_array_lies_in_memory_changes_no_bit(metric, width, n_queries):
+    rng = np.random.default_rng(width)
+    queries = rng.standard_normal((n_queries, width)).astype(np.float32)
+    items = rng.standard_normal((70, width)).astype(np.float32)
+    room = np.empty(items.size + 32, dtype=np.float32)
+    first = top_k(queries, items, 20, metric=metric)
+    for start in range(17):
+        moved = room[start : start + items.size].reshape(items.shape)
+        moved[:] = items
+        found = top_k(queries, moved, 20, metric=metric)
+        np.testing.assert_array_equal(found[0], first[0])
+        np.testing.assert_array_equal(found[1], first[1])
