@@ -478,8 +478,7 @@ def test_an_interrupt_keeps_the_rows_that_were_done(tmp_path: Path) -> None:
         text=True,
     ) as process:
         assert process.stderr is not None
-        while "1 question x" not in process.stderr.readline():
-            pass
+        assert any("1 question x" in line for line in iter(process.stderr.readline, ""))
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         shown, rest = process.communicate(timeout=30)
