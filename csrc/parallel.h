@@ -1,10 +1,15 @@
 // One knob for threads: PYTRACE_NUM_THREADS, set_num_threads(), or a call's own `threads` argument.
+//
+// The threads are our own, not OpenMP's: an OpenMP region ends only when every thread of its team
+// has arrived, so on a machine with other work a call waits for a thread that has not been given a
+// processor yet (8 to 16 ms on Linux) though nothing is left for it to do. Here the calling thread
+// works too, the others come as they can, and the call ends when all chunks are done.
 #pragma once
 
-#include <omp.h>
-
+#include <atomic>
 #include <cstdint>
 #include <exception>
+#include <mutex>
 
 namespace pytrace {
 
@@ -16,13 +21,22 @@ int num_threads();
 void set_num_threads(int threads);
 
 // The number to run with: `requested` if above 0, else the default; never more than `tasks`; 1 in a
-// child made by fork() (OpenMP's threads do not survive a fork, and starting a team there would
-// hang).
+// child made by fork() (whoever forks has shared the processors out already, and the threads stayed
+// behind).
 int resolve_threads(int requested, int64_t tasks);
+
+namespace detail {
+
+// Calls call(context, chunk, thread) for every chunk of [0, chunks), in increasing order, on at
+// most `threads` threads numbered from 0, the caller's own. `call` must not throw.
+void run_chunks(int64_t chunks, int threads, void (*call)(void*, int64_t, int), void* context);
+
+}  // namespace detail
 
 // Calls body(begin, end, thread) on chunks of [0, tasks). Which thread gets which chunk may vary,
 // so a body must write only to its own chunk's output: results are then the same for every thread
-// count. The first exception thrown by a body is rethrown here.
+// count. If bodies throw, the exception of the lowest chunk is rethrown here; chunks behind it may
+// then be left out.
 template <typename Body>
 void parallel_for(int64_t tasks, int64_t chunk, int requested_threads, const Body& body) {
   if (tasks <= 0) return;
@@ -33,19 +47,31 @@ void parallel_for(int64_t tasks, int64_t chunk, int requested_threads, const Bod
     body(int64_t{0}, tasks, 0);
     return;
   }
-  std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (int64_t index = 0; index < chunks; ++index) {
+  struct Run {
+    const Body& body;
+    int64_t tasks;
+    int64_t chunk;
+    std::mutex mutex;
+    std::atomic<int64_t> failed;
+    std::exception_ptr failure;
+  } run{body, tasks, chunk, {}, {chunks}, nullptr};
+  const auto call = [](void* context, int64_t index, int thread) {
+    Run& own = *static_cast<Run*>(context);
+    if (own.failed.load(std::memory_order_relaxed) < index) return;
     try {
-      const int64_t begin = index * chunk;
-      const int64_t end = begin + chunk < tasks ? begin + chunk : tasks;
-      body(begin, end, omp_get_thread_num());
+      const int64_t begin = index * own.chunk;
+      const int64_t end = own.tasks - begin < own.chunk ? own.tasks : begin + own.chunk;
+      own.body(begin, end, thread);
     } catch (...) {
-#pragma omp critical(pytrace_parallel_failure)
-      if (!failure) failure = std::current_exception();
+      const std::lock_guard<std::mutex> lock(own.mutex);
+      if (index < own.failed) {
+        own.failed = index;
+        own.failure = std::current_exception();
+      }
     }
-  }
-  if (failure) std::rethrow_exception(failure);
+  };
+  detail::run_chunks(chunks, threads, call, &run);
+  if (run.failure) std::rethrow_exception(run.failure);
 }
 
 }  // namespace pytrace
