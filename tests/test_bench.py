@@ -400,7 +400,7 @@ def test_tables_and_the_summary_name_what_was_missed_with_its_roofline() -> None
     assert other == "case: fast takes 50 ms, ratio 0.50; the bar does not count it"
     assert checks.rows == [("memory", "1.5 x", "at most 1.2", "NO")]
     assert [row[0] for row in sweep.rows] == ["1", "10", "100", "1,000", "slope"]
-    assert sweep.notes == ["pytrace grows NOT linearly in the upper half of the sizes"]
+    assert sweep.notes == ["pytrace grows MORE than linearly in the upper half of the sizes (slope 2.00)"]
     summary = list(report.summary(run.document))
     assert summary[0] == "0 of 3 bars met; missed:"
     assert summary[1] == "  beam: case: 0.50 of 2; 20 GB/s, 10 GFLOP/s, 50% of the limit of memory"

@@ -148,7 +148,9 @@ def _sweep(name: str, sweep: Sweep) -> Table:
     rows.append(("slope", *slopes, *("" for _ in sweep.extra)))
     notes = list(sweep.notes)
     if sweep.bar:
-        notes.append(f"pytrace grows {'' if sweep.linear else 'NOT '}linearly in the upper half of the sizes")
+        slope = sweep.slopes.get("pytrace", 0.0)
+        growth = "linearly" if sweep.linear else "MORE than linearly" if slope > 1 else "LESS than linearly"
+        notes.append(f"pytrace grows {growth} in the upper half of the sizes (slope {slope:.2f})")
     return Table(f"{name}: {sweep.title}", columns, rows, notes)
 
 
