@@ -685,6 +685,7 @@ void require_symbols_in_matrix(const Scoring& scoring, Span<const int32_t> a,
 }
 
 double alignment_score(Span<const int32_t> a, Span<const int32_t> b, const Scoring& scoring) {
+  required_isa();  // whichever way this pair will go
   Workspace space;
   std::vector<double> answers;
   // Memory stays linear, so the function's answers are not kept.
@@ -693,6 +694,7 @@ double alignment_score(Span<const int32_t> a, Span<const int32_t> b, const Scori
 
 AlignmentPath align(Span<const int32_t> a, Span<const int32_t> b, const Scoring& scoring,
                     int64_t trace_bytes) {
+  required_isa();
   Workspace space;
   std::vector<double> answers;
   AlignmentPath path;
@@ -760,6 +762,7 @@ int64_t edit_distance(Span<const int32_t> a, Span<const int32_t> b) {
 void align_batch(const RaggedSymbols& candidates, const RaggedSymbols& references,
                  Span<const int64_t> groups, const Scoring& scoring, int threads,
                  const BatchAlignment& out) {
+  required_isa();
   const int64_t largest = largest_whole(scoring);
   // Small paths take well under a microsecond: chunks of 64 keep the scheduling below a hundredth.
   parallel_for(candidates.size(), 64, threads, [&](int64_t begin, int64_t end, int) {

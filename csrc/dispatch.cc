@@ -9,6 +9,7 @@ namespace {
 
 struct State {
   std::atomic<Isa> active{Isa::kBaseline};
+  std::atomic<bool> refused{false};
   std::string error;
 };
 
@@ -51,6 +52,7 @@ State& state() {
         instance.active = require_isa(forced);
       } catch (const std::invalid_argument& error) {
         instance.error = std::string("PYTRACE_ISA: ") + error.what();
+        instance.refused = true;
       }
     }
     return true;
@@ -96,7 +98,16 @@ std::vector<Isa> available_isas() {
 
 Isa active_isa() { return state().active.load(std::memory_order_relaxed); }
 
-void set_active_isa(const std::string& name) { state().active = require_isa(name); }
+Isa required_isa() {
+  const State& now = state();
+  if (now.refused.load(std::memory_order_relaxed)) throw std::invalid_argument(now.error);
+  return now.active.load(std::memory_order_relaxed);
+}
+
+void set_active_isa(const std::string& name) {
+  state().active = require_isa(name);
+  state().refused = false;
+}
 
 const std::string& active_isa_error() { return state().error; }
 

@@ -1,8 +1,8 @@
 // Which instruction set runs: chosen once, at load, from what the processor has.
 //
-// PYTRACE_ISA=baseline|avx2|avx512|neon forces one; a name that this machine or this build lacks is
-// reported by active_isa_error() instead of being ignored, because a benchmark that silently ran
-// something else would lie.
+// PYTRACE_ISA=baseline|avx2|avx512|neon forces one. A name that this machine or this build lacks is
+// reported by active_isa_error(), and every kernel refuses to run until set_active_isa() names
+// another one, because a benchmark that silently ran something else would lie.
 #pragma once
 
 #include <string>
@@ -18,8 +18,11 @@ const char* isa_name(Isa isa);
 // Every instruction set that this build carries and this processor runs, slowest first.
 std::vector<Isa> available_isas();
 
-// The one that kernels use now.
+// The one that kernels use now; what they would use if PYTRACE_ISA could not be obeyed.
 Isa active_isa();
+
+// The same for a kernel. Throws std::invalid_argument if PYTRACE_ISA could not be obeyed.
+Isa required_isa();
 
 // Forces one (tests run every kernel on each). Throws std::invalid_argument for one that is not
 // available.
@@ -33,7 +36,7 @@ const std::string& active_isa_error();
 // nullptr.
 template <typename Function>
 Function select_isa(Function baseline, Function avx2, Function avx512) {
-  switch (active_isa()) {
+  switch (required_isa()) {
     case Isa::kAvx512:
       if (avx512 != nullptr) return avx512;
       [[fallthrough]];
