@@ -21,7 +21,8 @@ using DoubleMatrix = py::array_t<double, py::array::c_style | py::array::forceca
 using Int32Array = py::array_t<int32_t, py::array::c_style>;
 using Int64Array = py::array_t<int64_t, py::array::c_style | py::array::forcecast>;
 
-Span<const int32_t> span(const std::vector<int32_t>& values) {
+template <typename T>
+Span<const T> span(const std::vector<T>& values) {
   return {values.data(), static_cast<int64_t>(values.size())};
 }
 
@@ -31,6 +32,12 @@ Span<const T> span(const py::array_t<T, kFlags>& values, const char* name) {
     fail(std::string(name) + " has " + to_text(values.ndim()) + " dimensions, not 1");
   }
   return {values.data(), values.size()};
+}
+
+template <typename T, int kFlags>
+std::vector<T> copy_of(const py::array_t<T, kFlags>& values, const char* name) {
+  const Span<const T> view = span(values, name);
+  return {view.begin(), view.end()};
 }
 
 // uint64 does not fit in int64, so it takes the way of any other object.
@@ -99,8 +106,7 @@ class Interner {
 
 std::vector<int32_t> integers_of(py::handle value, const char* name, bool* fit,
                                  std::vector<int64_t>* wide) {
-  const auto array = Int64Array::ensure(value);
-  if (!array) throw py::error_already_set();
+  const Int64Array array(py::reinterpret_borrow<py::object>(value));
   const Span<const int64_t> values = span(array, name);
   wide->assign(values.begin(), values.end());
   std::vector<int32_t> narrow(wide->size());
@@ -233,7 +239,7 @@ py::tuple align_pair(const py::object& a, const py::object& b, double match, dou
   const py::tuple items_a = items_of(a, "a");
   const py::tuple items_b = items_of(b, "b");
   if (items_a.size() != symbols.a.size() || items_b.size() != symbols.b.size()) {
-    throw std::runtime_error("a sequence changed its length while it was aligned");
+    fail("a sequence changed its length while it was aligned");
   }
   const auto columns = static_cast<Py_ssize_t>(path.steps.size());
   py::list aligned_a(columns);
@@ -291,13 +297,18 @@ py::tuple batch(const Int32Array& candidate_values, const Int64Array& candidate_
                 double gap_open, const std::optional<DoubleMatrix>& matrix, uintptr_t function,
                 int threads, bool want_steps) {
   const Scoring scoring = scoring_of(match, mismatch, gap, gap_open, matrix, false, function);
-  const RaggedSymbols candidates{span(candidate_values, "candidates' values"),
-                                 span(candidate_offsets, "candidates' offsets")};
-  const RaggedSymbols references{span(reference_values, "references' values"),
-                                 span(reference_offsets, "references' offsets")};
+  // Own copies: another thread may write to the caller's arrays once the GIL is released, and what
+  // was checked must stay as it was. They cost a small part of the alignments.
+  const auto first_values = copy_of(candidate_values, "candidates' values");
+  const auto first_offsets = copy_of(candidate_offsets, "candidates' offsets");
+  const auto second_values = copy_of(reference_values, "references' values");
+  const auto second_offsets = copy_of(reference_offsets, "references' offsets");
+  const auto own_groups = copy_of(groups, "groups");
+  const RaggedSymbols candidates{span(first_values), span(first_offsets)};
+  const RaggedSymbols references{span(second_values), span(second_offsets)};
   require_offsets(candidates.offsets, candidates.values.size, "candidates' offsets");
   require_offsets(references.offsets, references.values.size, "references' offsets");
-  const Span<const int64_t> group_offsets = span(groups, "groups");
+  const Span<const int64_t> group_offsets = span(own_groups);
   if (group_offsets.size != candidates.size() + 1) {
     fail("groups has " + to_text(group_offsets.size) + " values, but " +
          to_text(candidates.size()) + " candidates need " + to_text(candidates.size() + 1));

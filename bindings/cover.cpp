@@ -27,6 +27,15 @@ using Judgements = py::array_t<bool, py::array::c_style>;
 // solved.
 constexpr int64_t kMostBytes = int64_t{1} << 32;
 
+// An empty matrix may claim any number of columns, and each would be reported as uncovered.
+void require_few_features(int64_t features) {
+  constexpr int64_t kMostFeatures = int64_t{1} << 24;
+  if (features > kMostFeatures) {
+    fail(to_text(features) + " features are more than the " + to_text(kMostFeatures) +
+         " that one problem may have; split it");
+  }
+}
+
 // A problem that owns its bits, and the names of its features (none: they are column numbers).
 struct Packed {
   std::vector<uint64_t> bits;
@@ -35,6 +44,7 @@ struct Packed {
   std::optional<py::list> names;
 
   void allocate(int64_t sets, int64_t features) {
+    require_few_features(features);
     const int64_t words = (features + 63) / 64;
     if (words > 0 && sets > kMostBytes / 8 / words) {
       fail(to_text(sets) + " sets over " + to_text(features) +
@@ -54,13 +64,14 @@ void pack_matrix(const Judgements& matrix, Packed* packed) {
   const int64_t sets = matrix.shape(0);
   const int64_t features = matrix.shape(1);
   packed->allocate(sets, features);
-  const bool* from = matrix.data();
+  // As bytes: a view of other numbers as booleans may hold more than 0 and 1.
+  const auto* from = static_cast<const uint8_t*>(static_cast<const void*>(matrix.data()));
   uint64_t* to = packed->bits.data();
   for (int64_t s = 0; s < sets; ++s) {
     for (int64_t first = 0; first < features; first += 64) {
       const int64_t size = std::min<int64_t>(64, features - first);
       uint64_t word = 0;
-      for (int64_t f = 0; f < size; ++f) word |= uint64_t{from[f]} << f;
+      for (int64_t f = 0; f < size; ++f) word |= uint64_t{from[f] != 0} << f;
       *to++ = word;
       from += size;
     }
@@ -139,8 +150,7 @@ void pack(const py::object& sets, const py::object& universe, const py::object& 
     pack_collections(sets, universe, packed);
   }
   if (weights.is_none()) return;
-  const auto array = Weights::ensure(weights);
-  if (!array) throw py::error_already_set();
+  const Weights array(weights);
   if (array.ndim() != 1) fail("weights has " + to_text(array.ndim()) + " dimensions, not 1");
   packed->weights.assign(array.data(), array.data() + array.size());
   require_weights({packed->weights.data(), array.size()}, packed->problem.sets);
@@ -223,6 +233,8 @@ py::list scope_covers(const py::list& questions, bool recheck, int threads) {
            to_text(intent.size()) + " snippets, relations " + to_text(relations.shape(0)) +
            " and nodes " + to_text(nodes.shape(0)));
     }
+    require_few_features(relations.shape(1));
+    require_few_features(nodes.shape(1));
     problems[i] = {reinterpret_cast<const uint8_t*>(intent.data()),
                    reinterpret_cast<const uint8_t*>(relations.data()),
                    reinterpret_cast<const uint8_t*>(nodes.data()),

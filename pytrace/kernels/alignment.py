@@ -249,8 +249,8 @@ def align_batch(
     Parameters
     ----------
     candidates, references
-        Either `Ragged` integer arrays, or sequences of sequences of hashable symbols. Integers outside 32 bits are
-        renumbered (a copy); 32-bit contiguous values are used in place.
+        Either `Ragged` integer arrays, which are copied, or sequences of sequences of hashable symbols. Integers
+        outside 32 bits are renumbered.
     groups
         int64 [n + 1] for n candidates: candidate i has the references ``groups[i]`` up to ``groups[i + 1]``. Left out,
         there is one reference a candidate.
