@@ -6,9 +6,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The installed library must be the checkout's, whatever the caller's environment says.
 unexport PYTHONPATH PYTHONHOME
 
+# The core under AddressSanitizer and UBSan, in an environment of its own that takes all else from .venv.
+SANITIZED := .venv-sanitize
+KERNEL_TESTS := $(addprefix tests/test_,similarity.py fuzzy.py alignment.py set_cover.py beam.py hostile_calls.py)
+
 CORE := CMakeLists.txt pyproject.toml $(wildcard csrc/* bindings/*)
 
-.PHONY: demo test lint bench models format clean
+.PHONY: demo test lint bench models format sanitize clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -30,6 +34,15 @@ lint: $(VENV)/.ready-dev
 bench: $(VENV)/.ready-test
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	$(BIN)/pytrace bench
+
+# Python itself is not instrumented, so the sanitizers' libraries must be loaded before it. Leaks are not looked for:
+# what Python and NumPy keep until the process ends would be taken for them. A request for more than 1 GiB fails as it
+# does where memory is short, in place of being granted and filled.
+sanitize: $(SANITIZED)/.ready
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
+	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OMP_WAIT_POLICY=passive PYTRACE_HOSTILE_CALLS=10000 \
+	$(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(KERNEL_TESTS)
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix-only .
@@ -53,5 +66,20 @@ $(VENV)/.ready-dev: $(VENV)/.ready-test
 	$(BIN)/pip install --quiet --group dev
 	@touch $@
 
+$(VENV)/.ready-native: $(VENV)/.ready-test
+	$(BIN)/pip install --quiet --group native
+	@touch $@
+
+$(SANITIZED)/.ready: $(VENV)/.ready-native $(CORE)
+	@for library in libasan.so libubsan.so; do case "$$(g++ -print-file-name=$$library)" in /*) ;; *) \
+	  echo "g++ has no $$library; on Debian: apt-get install g++ (on Fedora: dnf install libasan libubsan)" >&2; exit 1;; \
+	esac; done
+	$(BIN)/python -m venv --without-pip $(SANITIZED)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))' > \
+	  "$$($(SANITIZED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/rest.pth"
+	CXX=g++ $(BIN)/pip --python $(SANITIZED) install --no-deps --no-build-isolation --editable . \
+	  --config-settings=build-dir=build/sanitize --config-settings=cmake.define.PYTRACE_SANITIZE=address,undefined
+	@touch $@
+
 clean:
-	rm -rf build dist .venv .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist .venv .venv-sanitize .pytest_cache .mypy_cache .ruff_cache
