@@ -69,7 +69,8 @@ def test_a_crash_names_its_call(tmp_path):
         "h.make = lambda seed: (h.Call(alignment.alignment_score, args, {'score': Wild()}, h.check_score), False)\n"
         "h.main()"
     )
-    command = [sys.executable, "-c", program, "--first", "77", "--calls", "1", "--last-seed", str(last)]
+    arguments = ["--first", "77", "--calls", "1", "--memory", "0", "--last-seed", str(last)]
+    command = [sys.executable, "-c", program, *arguments]
     result = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert result.returncode != 0
     assert struct.unpack("<q", last.read_bytes()) == (77,)
