@@ -1,16 +1,20 @@
 // Exact top-k of queries against items by inner product, cosine or Euclidean distance.
 //
-// Brute force, fused: a tile of items that stays in the second-level cache meets a group of queries
-// that stays in the first, in register blocks of dot products; the tile's scores are compared with
-// each query's k-th best so far and only those above it are kept, so that no score matrix exists.
-// Time O(queries * items * dim) multiply-adds, memory O(threads * queries in flight * k). Kept
-// scores are (score, index) packed into one 64-bit key, in a buffer of at least twice k that a
-// selection cuts back to k whenever it is full: O(1) a kept score, whatever the order of the items.
+// Brute force, fused, so that no score matrix exists. Few queries: a tile of items that stays in
+// the second-level cache meets a group of queries that stays in the first, in register blocks of
+// dot products; the tile's scores are compared with each query's k-th best so far and only those
+// above it are kept. Many queries: the same tile is laid out in panels and scanned as a matrix
+// product (topk_scan.h), and only what could be above the k-th best is scored by dot products. Few
+// items: all scores are kept, and the best chosen by a bound that is found by counting
+// (topk_select.h). Time O(queries * items * dim) multiply-adds, memory O(threads * queries in
+// flight * k). Kept scores are (score, index) packed into one 64-bit key, in a buffer of up to
+// twice k that a selection cuts back to k whenever it is full: O(1) a kept score, whatever the
+// order of the items.
 //
 // A score's sum has one fixed order and scores are totally ordered (equal ones: lower index first),
-// so results do not depend on threads, tiles or neighbours in the batch. Between instruction sets
-// they differ by rounding. A score that is not a finite float32 has no place in an order and is an
-// error.
+// so results do not depend on threads, tiles, neighbours in the batch or alignment. Between
+// instruction sets they differ by rounding. A score that is not a finite float32 has no place in an
+// order and is an error.
 #pragma once
 
 #include <cstdint>

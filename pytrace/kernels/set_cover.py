@@ -134,7 +134,9 @@ def minimum_cover(
     """
     if ties != "any":
         return minimum_covers([(sets, universe)], weights=[weights], ties=ties, time_limit=time_limit, threads=1)[0]
-    return _covers([(sets, universe)], [weights], exact=True, time_limit=time_limit, threads=1)[0]
+    # Not through _covers: its lists cost as much as the search among ten sets.
+    seconds = _seconds(time_limit)
+    return Cover(*_core.covers([(_sets(sets, universe), universe, weights)], True, seconds, 1)[0])
 
 
 def greedy_covers(
@@ -308,15 +310,22 @@ def _covers(
     time_limit: float | None,
     threads: int | None,
 ) -> list[Cover]:
-    if time_limit is not None and not time_limit >= 0:
-        message = f"time_limit is {time_limit}; it must be a number of seconds of at least 0, or None"
-        raise ValueError(message)
+    seconds = _seconds(time_limit)
     each = _each_weights(problems, weights)
     packed = [
         (_sets(sets, universe), universe, weight) for (sets, universe), weight in zip(problems, each, strict=True)
     ]
-    seconds = -1.0 if time_limit is None else float(time_limit)
     return [Cover(*found) for found in _core.covers(packed, exact, seconds, _threads(threads))]
+
+
+def _seconds(time_limit: float | None) -> float:
+    """Return the limit as the core takes it: below 0 stands for none."""
+    if time_limit is None:
+        return -1.0
+    if not time_limit >= 0:
+        message = f"time_limit is {time_limit}; it must be a number of seconds of at least 0, or None"
+        raise ValueError(message)
+    return float(time_limit)
 
 
 def _earliest(
@@ -372,7 +381,7 @@ def _sets(sets: Sets, universe: Collection[Hashable] | None) -> Sets:
 
 
 def _judgements(values: ArrayLike, name: str) -> NDArray[np.bool_]:
-    array = np.asarray(values)
+    array = values if type(values) is np.ndarray else np.asarray(values)
     if array.dtype == np.bool_ and array.flags.c_contiguous:
         return array
     if array.dtype != np.bool_:
