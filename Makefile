@@ -10,9 +10,10 @@ unexport PYTHONPATH PYTHONHOME
 SANITIZED := .venv-sanitize
 KERNEL_TESTS := $(addprefix tests/test_,similarity.py fuzzy.py alignment.py set_cover.py beam.py hostile_calls.py)
 
+CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc)
 CORE := CMakeLists.txt pyproject.toml $(wildcard csrc/* bindings/*)
 
-.PHONY: demo test lint bench models format sanitize clean
+.PHONY: demo test lint bench models format sanitize sanitize-threads fuzz clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -29,7 +30,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/python -m mypy.stubtest pytrace._core
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/clang-format --dry-run --Werror $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp)
+	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
 bench: $(VENV)/.ready-test
 	$(BIN)/pip install --quiet --editable '.[bench]'
@@ -44,10 +45,35 @@ sanitize: $(SANITIZED)/.ready
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OMP_WAIT_POLICY=passive PYTRACE_HOSTILE_CALLS=10000 \
 	$(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(KERNEL_TESTS)
 
+# The kernels without Python, which is not instrumented. The deliberate race must be found: exit status 66.
+CLANG_PACKAGES := clang-14 libclang-rt-14-dev
+
+sanitize-threads: build/tsan/build.ninja
+	$(BIN)/ninja -C build/tsan threads
+	@TSAN_OPTIONS=exitcode=66 build/tsan/threads --race > build/tsan/race.log 2>&1; status=$$?; \
+	if [ $$status -ne 66 ]; then echo "the deliberate race was not found: build/tsan/race.log" >&2; exit 1; fi
+	TSAN_OPTIONS=exitcode=66 build/tsan/threads
+
+FUZZ_SECONDS := 30
+FUZZ_TARGETS := fuzzy align cover
+
+fuzz: build/fuzz/build.ninja
+	$(BIN)/ninja -C build/fuzz
+	for target in $(FUZZ_TARGETS); do mkdir -p build/fuzz/found/$$target && \
+	  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) \
+	  -max_len=1024 -timeout=20 -print_final_stats=1 build/fuzz/found/$$target || exit 1; done
+
+build/tsan/build.ninja: SANITIZE := thread
+build/fuzz/build.ninja: SANITIZE := address,undefined,fuzzer-no-link
+build/tsan/build.ninja build/fuzz/build.ninja: $(VENV)/.ready-native CMakeLists.txt
+	@command -v clang++-14 > /dev/null || { echo "clang is missing; on Debian: apt-get install $(CLANG_PACKAGES)" >&2; exit 1; }
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 \
+	  -DCMAKE_BUILD_TYPE=Release -DPYTRACE_PYTHON=OFF -DPYTRACE_DRIVERS=ON -DPYTRACE_WERROR=ON -DPYTRACE_SANITIZE=$(SANITIZE)
+
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp)
+	$(BIN)/clang-format -i $(CXX_FILES)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,307 @@
+// Runs every kernel that uses threads with several of them and compares each result with one
+// thread's own, bit for bit. Built with -fsanitize=thread it also finds races; with --race it makes
+// one, to prove that they are found.
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "align.h"
+#include "beam.h"
+#include "cover.h"
+#include "dispatch.h"
+#include "fuzzy.h"
+#include "parallel.h"
+#include "topk.h"
+
+namespace {
+
+using pytrace::Span;
+
+template <typename T>
+Span<const T> view(const std::vector<T>& values) {
+  return {values.data(), static_cast<int64_t>(values.size())};
+}
+
+using Bytes = std::string;
+
+template <typename T>
+void append(Bytes* to, const std::vector<T>& values) {
+  to->append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+std::mt19937_64& dice() {
+  static std::mt19937_64 state(20261122);
+  return state;
+}
+
+template <typename T>
+std::vector<T> integers(size_t count, int64_t end) {
+  std::vector<T> values(count);
+  for (T& value : values) value = static_cast<T>(dice()() % static_cast<uint64_t>(end));
+  return values;
+}
+
+std::vector<float> reals(size_t count) {
+  std::vector<float> values(count);
+  std::normal_distribution<float> normal;
+  for (float& value : values) value = normal(dice());
+  return values;
+}
+
+// Offsets of `parts` parts of equal size.
+std::vector<int64_t> offsets(int64_t parts, int64_t size) {
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i <= parts; ++i) values.push_back(i * size);
+  return values;
+}
+
+// Large enough that each kernel hands work to its threads.
+struct Inputs {
+  static constexpr int64_t kQueries = 40;
+  static constexpr int64_t kItems = 6000;
+  static constexpr int64_t kDim = 48;
+  std::vector<float> queries = reals(kQueries * kDim);
+  std::vector<float> items = reals(kItems * kDim);
+  std::vector<int64_t> item_offsets = offsets(kQueries, kItems / kQueries);
+  std::vector<int64_t> excluded = integers<int64_t>(3 * kQueries, kItems);
+  std::vector<int64_t> exclude_offsets = offsets(kQueries, 3);
+
+  std::vector<std::vector<uint16_t>> characters;
+  std::vector<pytrace::Text> texts;
+
+  static constexpr int64_t kPaths = 400;
+  std::vector<int32_t> candidates = integers<int32_t>(4 * kPaths, 6);
+  std::vector<int32_t> references = integers<int32_t>(40 * kPaths, 6);
+  std::vector<int64_t> candidate_offsets = offsets(kPaths, 4);
+  std::vector<int64_t> reference_offsets = offsets(2 * kPaths, 20);
+  std::vector<int64_t> groups = offsets(kPaths, 2);
+
+  static constexpr int64_t kChains = 1200;
+  static constexpr int64_t kOptions = 31;
+  std::vector<float> logits = reals(kChains * kOptions);
+  std::vector<double> chain_scores = std::vector<double>(kChains, -1.0);
+  std::vector<int64_t> question_offsets = offsets(kChains / 5, 5);
+
+  Inputs() {
+    for (size_t i = 0; i < 80; ++i) characters.push_back(integers<uint16_t>(1 + i * 3, 300));
+    for (const auto& text : characters) {
+      texts.push_back({text.data(), static_cast<int64_t>(text.size()), 2, false});
+    }
+  }
+};
+
+pytrace::Matrix<const float> rows_of(const std::vector<float>& values) {
+  return {values.data(), static_cast<int64_t>(values.size()) / Inputs::kDim, Inputs::kDim,
+          Inputs::kDim};
+}
+
+pytrace::Items items_of(const Inputs& in) {
+  return {in.items.data(), Inputs::kItems, Inputs::kDim, Inputs::kDim, pytrace::ItemType::kFloat32,
+          nullptr};
+}
+
+Bytes top_k(const Inputs& in, int threads, bool ragged) {
+  pytrace::TopKInput input;
+  input.queries = rows_of(in.queries);
+  input.items = items_of(in);
+  input.excluded = view(in.excluded);
+  input.exclude_offsets = view(in.exclude_offsets);
+  if (ragged) input.item_offsets = view(in.item_offsets);
+  std::vector<float> scores(Inputs::kQueries * 10);
+  std::vector<int64_t> indices(Inputs::kQueries * 10);
+  pytrace::top_k(input, 10, pytrace::Metric::kInnerProduct, threads, scores.data(), indices.data());
+  Bytes out;
+  append(&out, scores);
+  append(&out, indices);
+  return out;
+}
+
+// One query against all items, which are dealt out.
+Bytes one_query(const Inputs& in, int threads) {
+  const std::vector<float> many = [&] {
+    std::vector<float> values;
+    for (int copy = 0; copy < 8; ++copy) {
+      values.insert(values.end(), in.items.begin(), in.items.end());
+    }
+    return values;
+  }();
+  pytrace::TopKInput input;
+  input.queries = {in.queries.data(), 1, Inputs::kDim, Inputs::kDim};
+  input.items = items_of(in);
+  input.items.data = many.data();
+  input.items.rows = 8 * Inputs::kItems;
+  std::vector<float> scores(20);
+  std::vector<int64_t> indices(20);
+  pytrace::top_k(input, 20, pytrace::Metric::kEuclidean, threads, scores.data(), indices.data());
+  Bytes out;
+  append(&out, scores);
+  append(&out, indices);
+  return out;
+}
+
+Bytes similarity(const Inputs& in, int threads) {
+  std::vector<float> out(Inputs::kQueries * Inputs::kItems);
+  pytrace::similarity(rows_of(in.queries), items_of(in), pytrace::Metric::kCosine, threads,
+                      out.data());
+  Bytes bytes;
+  append(&bytes, out);
+  return bytes;
+}
+
+Bytes normalize(const Inputs& in, int threads) {
+  std::vector<float> out(in.items.size());
+  pytrace::normalize(rows_of(in.items), threads, out.data());
+  Bytes bytes;
+  append(&bytes, out);
+  return bytes;
+}
+
+Bytes cdist(const Inputs& in, int threads, pytrace::FuzzyScorer scorer) {
+  std::vector<double> out(in.texts.size() * in.texts.size());
+  pytrace::FuzzyCdist how;
+  how.scorer = scorer;
+  how.threads = threads;
+  pytrace::fuzzy_cdist(view(in.texts), view(in.texts), how, pytrace::FuzzyType::kFloat64,
+                       out.data());
+  Bytes bytes;
+  append(&bytes, out);
+  return bytes;
+}
+
+Bytes align(const Inputs& in, int threads, double gap_open) {
+  const size_t count = Inputs::kPaths;
+  std::vector<int64_t> best(count);
+  std::vector<double> scores(count);
+  std::vector<int64_t> matches(count);
+  std::vector<int64_t> lengths(count);
+  std::vector<std::vector<pytrace::Step>> steps(count);
+  const pytrace::BatchAlignment out{{best.data(), Inputs::kPaths},
+                                    {scores.data(), Inputs::kPaths},
+                                    {matches.data(), Inputs::kPaths},
+                                    {lengths.data(), Inputs::kPaths},
+                                    &steps};
+  pytrace::Scoring scoring;
+  scoring.gap_open = gap_open;
+  pytrace::align_batch({view(in.candidates), view(in.candidate_offsets)},
+                       {view(in.references), view(in.reference_offsets)}, view(in.groups), scoring,
+                       threads, out);
+  Bytes bytes;
+  append(&bytes, best);
+  append(&bytes, scores);
+  append(&bytes, matches);
+  append(&bytes, lengths);
+  for (const auto& path : steps) append(&bytes, path);
+  return bytes;
+}
+
+Bytes expand(const Inputs& in, int threads) {
+  const std::vector<char> none(Inputs::kChains);
+  pytrace::BeamInput input;
+  input.scores = view(in.chain_scores);
+  input.finished = {reinterpret_cast<const bool*>(none.data()), Inputs::kChains};
+  input.question_offsets = view(in.question_offsets);
+  pytrace::Options<float> options;
+  options.matrix = {in.logits.data(), Inputs::kChains, Inputs::kOptions, Inputs::kOptions};
+  pytrace::BeamOptions how;
+  how.beams = 5;
+  how.chains = 5;
+  const pytrace::BeamResult found = pytrace::expand(input, options, how, threads);
+  Bytes bytes;
+  append(&bytes, found.offsets);
+  for (const pytrace::Extension& one : found.extensions) {
+    append(&bytes, std::vector<int64_t>{one.parent, one.option, one.finished, one.stuck});
+    append(&bytes, std::vector<double>{one.score, one.step});
+  }
+  return bytes;
+}
+
+// Covers are dealt out by the binding, with parallel_for; so they are here.
+Bytes covers(int threads, bool exact) {
+  constexpr int64_t kProblems = 60;
+  std::mt19937_64 own(7);
+  std::vector<uint64_t> bits(kProblems * 20);
+  for (uint64_t& word : bits) word = own() & own() & 0xffff;
+  std::vector<pytrace::CoverResult> results(kProblems);
+  pytrace::parallel_for(kProblems, 1, threads, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const pytrace::CoverProblem problem{bits.data() + 20 * i, 20, 16, 1, nullptr};
+      results[static_cast<size_t>(i)] =
+          exact ? pytrace::minimum_cover(problem, pytrace::CoverLimits{})
+                : pytrace::greedy_cover(problem);
+    }
+  });
+  Bytes bytes;
+  for (const auto& result : results) append(&bytes, result.sets);
+  return bytes;
+}
+
+template <typename Call>
+bool agrees(const char* name, const Call& call) {
+  const Bytes expected = call(1);
+  bool good = true;
+  for (int threads : {2, 3, 8}) {
+    if (call(threads) != expected) {
+      std::printf("%s: %d threads give another result than one\n", name, threads);
+      good = false;
+    }
+  }
+  // Several callers at once, as Python threads are, and one more that changes the default
+  // meanwhile.
+  std::vector<Bytes> found(3);
+  std::vector<std::thread> callers;
+  for (Bytes& bytes : found) callers.emplace_back([&bytes, &call] { bytes = call(2); });
+  callers.emplace_back([] {
+    for (int i = 1; i < 50; ++i) pytrace::set_num_threads(i % 3 + 1);
+  });
+  for (std::thread& caller : callers) caller.join();
+  for (const Bytes& bytes : found) {
+    if (bytes != expected) {
+      std::printf("%s: a caller beside others got another result\n", name);
+      good = false;
+    }
+  }
+  return good;
+}
+
+// Bodies sleep, so that more than one thread gets a chunk even on one processor.
+int make_a_race() {
+  int64_t shared = 0;
+  pytrace::parallel_for(100, 1, 4, [&](int64_t begin, int64_t end, int) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int64_t i = begin; i < end; ++i) shared = shared + i;
+  });
+  std::printf("the race ended with %lld\n", static_cast<long long>(shared));
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count == 2 && std::strcmp(arguments[1], "--race") == 0) return make_a_race();
+  const Inputs in;
+  bool good = true;
+  for (pytrace::Isa isa : pytrace::available_isas()) {
+    pytrace::set_active_isa(pytrace::isa_name(isa));
+    const auto run = [&](const char* name, const auto& call) { good = agrees(name, call) && good; };
+    run("top_k", [&](int threads) { return top_k(in, threads, false); });
+    run("top_k, ragged", [&](int threads) { return top_k(in, threads, true); });
+    run("top_k, one query", [&](int threads) { return one_query(in, threads); });
+    run("similarity", [&](int threads) { return similarity(in, threads); });
+    run("normalize", [&](int threads) { return normalize(in, threads); });
+    for (auto scorer : {pytrace::FuzzyScorer::kRatio, pytrace::FuzzyScorer::kPartialRatio,
+                        pytrace::FuzzyScorer::kTokenSetRatio}) {
+      run("cdist", [&](int threads) { return cdist(in, threads, scorer); });
+    }
+    run("align_batch", [&](int threads) { return align(in, threads, -1.0); });
+    run("align_batch, affine", [&](int threads) { return align(in, threads, -2.5); });
+    run("expand", [&](int threads) { return expand(in, threads); });
+    run("greedy_cover", [&](int threads) { return covers(threads, false); });
+    run("minimum_cover", [&](int threads) { return covers(threads, true); });
+    std::printf("%s: done\n", pytrace::isa_name(isa));
+  }
+  return good ? 0 : 1;
+}
