@@ -5,6 +5,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <cstring>
 #include <initializer_list>
 #include <string>
 
@@ -64,9 +65,7 @@ template <typename T>
 py::array convert(const py::array& array) {
   constexpr int kFlags =
       py::array::c_style | py::array::forcecast | py::detail::npy_api::NPY_ARRAY_ALIGNED_;
-  auto converted = py::array_t<T, kFlags>::ensure(array);
-  if (!converted) throw py::error_already_set();
-  return converted;
+  return py::array_t<T, kFlags>(py::reinterpret_borrow<py::object>(array));
 }
 
 // An array with contiguous rows of T, copied only if it is not one already.
@@ -107,7 +106,8 @@ Matrix<const T> matrix_view(const py::array& array) {
   return view;
 }
 
-// Whole numbers as contiguous int64, copied only where the object is something else.
+// Whole numbers as contiguous int64, always a copy: offsets are checked before they are used, and
+// another thread must not be able to change them in between.
 inline py::array int64_vector(py::handle object, const char* name) {
   const py::array array = real_array(object, name);
   require_rank(array, 1, name);
@@ -116,8 +116,11 @@ inline py::array int64_vector(py::handle object, const char* name) {
     throw py::type_error(std::string(name) + " holds " + std::string(py::str(array.dtype())) +
                          "; it must hold whole numbers");
   }
-  if (array.dtype().num() == py::dtype::num_of<int64_t>() && readable_rows(array)) return array;
-  return convert<int64_t>(array);
+  py::array converted = convert<int64_t>(array);
+  if (converted.ptr() != array.ptr()) return converted;
+  py::array copy = new_array<int64_t>({converted.size()});
+  std::memcpy(values_of<int64_t>(copy), converted.data(), static_cast<size_t>(converted.nbytes()));
+  return copy;
 }
 
 template <typename T>

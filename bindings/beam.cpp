@@ -61,7 +61,8 @@ PyObject* bind_expand(PyObject* const* arguments) {
   require_rank(score_array, 1, "chain_scores");
   input.scores = span_view<double>(score_array);
   const py::array finished_array = finished_of(finished);
-  input.finished = span_view<bool>(finished_array);
+  // As bytes: a view of other data may hold more than 0 and 1.
+  input.finished = span_view<uint8_t>(finished_array);
   const int64_t one_question[2] = {0, input.scores.size};
   input.question_offsets = {one_question, 2};
   py::object owners[3];

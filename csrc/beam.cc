@@ -47,7 +47,7 @@ class Step {
         fail("chain_scores[" + to_text(chain) + "] is " + (std::isnan(score) ? "NaN" : "infinite") +
              "; it must be a log-probability");
       }
-      if (input_.finished[chain]) {
+      if (input_.finished[chain] != 0) {
         carry_over(chain, true);
       } else if (!extend(chain)) {
         carry_over(chain, false);
@@ -63,13 +63,14 @@ class Step {
     const int64_t taken = take(ranks_, count, wanted);
     for (int64_t i = 0; i < taken; ++i)
       extensions.push_back(candidates_[index(positions_[index(i)])]);
-    for (int64_t i = 0, left = wanted - taken; left > 0; ++i) {
+    int64_t found = taken;
+    for (int64_t i = 0; i < count && found < wanted; ++i) {
       const Extension& candidate = candidates_[index(i)];
       if (candidate.score != -kInfinity) continue;
       extensions.push_back(candidate);
-      --left;
+      ++found;
     }
-    return wanted;
+    return found;
   }
 
  private:
@@ -92,6 +93,9 @@ class Step {
   // Takes a candidate among those to choose from. Where few are kept, they are held in order, equal
   // ones by arrival; false if there is no place for this one, nor for any of no higher rank.
   bool add(double value, const Extension& candidate) {
+    // An array that another thread writes to may turn NaN after it was checked; it must not reach
+    // an order.
+    if (std::isnan(value)) value = -kInfinity;
     if (!few_) {
       ranks_.push_back(value);
       candidates_.push_back(candidate);

@@ -35,7 +35,7 @@ struct Options {
 
 struct BeamInput {
   Span<const double> scores;             // accumulated log-probability a chain
-  Span<const bool> finished;             // chains that ended
+  Span<const uint8_t> finished;          // not 0: the chain ended
   Span<const int64_t> question_offsets;  // chains of question g: [offsets[g], offsets[g + 1])
   Span<const int64_t> lengths;  // steps a chain has taken; needed if length_penalty is not 0
 };

@@ -35,8 +35,11 @@ int processors() {
   return count > 0 ? static_cast<int>(count) : 1;
 }
 
+// From the start: a child must not touch the pool, whose mutex a helper may have held at the fork.
+[[maybe_unused]] const int fork_is_watched =
+    pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; });
+
 int initial_threads() {
-  pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; });
   if (const char* text = std::getenv("PYTRACE_NUM_THREADS"); text != nullptr && *text != '\0') {
     char* end = nullptr;
     const long value = std::strtol(text, &end, 10);

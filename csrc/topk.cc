@@ -233,6 +233,7 @@ void similarity(const Matrix<const float>& queries, const Items& items, Metric m
 }
 
 void normalize(const Matrix<const float>& rows, int threads, float* out) {
+  if (rows.cols == 0) return;  // of however many rows
   const int64_t chunk = std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, rows.cols));
   parallel_for(rows.rows, chunk, threads, [&](int64_t begin, int64_t end, int) {
     for (int64_t row = begin; row < end; ++row) {

@@ -71,10 +71,13 @@ class BestLists {
     best.keys[best.count++] = pack_key(score, static_cast<uint32_t>(index));
   }
 
-  // `first` is the index that scores[0] belongs to. -inf stands for an item that is not there.
-  void offer(const SelectKernels& kernels, int64_t query, const float* scores, int64_t count,
+  // `first` is the index that scores[0] belongs to; -inf stands for an item that is not there.
+  // There are at most kMaxSelected, in an array with room for them rounded up to 32 that may be
+  // written to.
+  void offer(const SelectKernels& kernels, int64_t query, float* scores, int64_t count,
              int64_t first) {
     BestList& best = lists_[static_cast<size_t>(query)];
+    if (best.count == 0 && k_ < count) return begin(kernels, best, scores, count, first);
     int64_t at = 0;
     while ((at = kernels.find_above(scores, at, count, best.threshold)) < count) {
       const int64_t end = std::min(count, at + 64);
@@ -83,6 +86,17 @@ class BestLists {
   }
 
  private:
+  // The first scores of a list would nearly all enter: chosen at once, they cost a tenth.
+  void begin(const SelectKernels& kernels, BestList& best, float* scores, int64_t count,
+             int64_t first) const {
+    float chosen[kMaxSelected];
+    int32_t positions[kMaxSelected];
+    best.count = kernels.select(scores, count, k_, chosen, positions);
+    for (int64_t i = 0; i < best.count; ++i)
+      best.keys[i] = pack_key(chosen[i], static_cast<uint32_t>(first + positions[i]));
+    if (best.count == k_) best.threshold = chosen[k_ - 1];
+  }
+
   int64_t k_;
   int64_t capacity_;
   std::unique_ptr<uint64_t[]> keys_;

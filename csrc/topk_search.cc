@@ -24,7 +24,9 @@ constexpr int64_t kMaxListBytes = 64 << 20;
 
 // Below these, laying queries and items out for a scan costs more than the scan saves.
 constexpr int64_t kMinScannedQueries = 12;
-constexpr int64_t kMinScannedItems = 1024;
+constexpr int64_t kMinScannedItems = 512;
+// Up to here the scores of a group of queries stand on the stack.
+constexpr int64_t kFewItems = 256;
 // So many items of a search are scored plainly, for thresholds that let few of the others through.
 constexpr int64_t kFirstItems = 256;
 constexpr int64_t kPanelBytes = 256 << 10;
@@ -101,7 +103,8 @@ Search::Search(const TopKInput& input, int64_t k, Metric metric, float* scores, 
 }
 
 void Search::run(const Group& group) const {
-  if (group.items() <= kMaxSelected) return run_small(group);
+  if (group.items() <= (group.queries() < kMinScannedQueries ? kMaxSelected : kFewItems))
+    return run_small(group);
   const int64_t step = queries_in_flight(group);
   for (int64_t first = group.first_query; first < group.last_query; first += step) {
     Group part = group;
@@ -189,15 +192,15 @@ void Search::score_all(const Group& group, int64_t first_item, int64_t last_item
                        BestLists& lists) const {
   const int64_t rows = std::min(tile_rows_, last_item - first_item);
   const int64_t group_rows = std::min(group_rows_, group.queries());
+  const int64_t stride = (rows + 31) / 32 * 32;  // as BestLists::offer wants it
   const std::unique_ptr<float[]> scores(
-      new float[static_cast<size_t>(std::max<int64_t>(1, rows * group_rows))]);
+      new float[static_cast<size_t>(std::max<int64_t>(1, stride * group_rows))]);
   float lengths[kMaxTileRows];
   for (int64_t tile = first_item; tile < last_item; tile += rows) {
     const int64_t count = std::min(rows, last_item - tile);
-    score_tile(
-        group, tile, count, {scores.get(), rows, lengths}, [&](int64_t query, const float* row) {
-          lists.offer(select_, query - group.first_query, row, count, tile - group.first_item);
-        });
+    score_tile(group, tile, count, {scores.get(), stride, lengths}, [&](int64_t query, float* row) {
+      lists.offer(select_, query - group.first_query, row, count, tile - group.first_item);
+    });
   }
 }
 
@@ -352,12 +355,21 @@ void Search::run_small(const Group& group) const {
     for (int64_t query = group.first_query; query < group.last_query; ++query) pad(query, 0);
     return;
   }
-  float scores[kMaxGroupRows * kMaxSelected];
+  float few_scores[kMaxGroupRows * kFewItems];
+  std::unique_ptr<float[]> many_scores;
+  float* scores = few_scores;
+  int64_t stride = kFewItems;
+  if (group.items() > kFewItems) {
+    stride = kMaxSelected;
+    many_scores.reset(
+        new float[static_cast<size_t>(std::min(group_rows_, group.queries()) * stride)]);
+    scores = many_scores.get();
+  }
   float lengths[kMaxSelected];
   float best[kMaxSelected];
   int32_t positions[kMaxSelected];
   const bool distance = metric_ == Metric::kEuclidean;
-  score_tile(group, group.first_item, group.items(), {scores, kMaxSelected, lengths},
+  score_tile(group, group.first_item, group.items(), {scores, stride, lengths},
              [&](int64_t query, float* row) {
                const int64_t found = select_.select(row, group.items(), k_, best, positions);
                float* to = scores_ + query * k_;

@@ -79,8 +79,8 @@ class Search {
             const QueryBlocks& blocks) const;
   class Scan;
 
-  // A group whose items are so few that its scores are all kept until the best are chosen. Nothing
-  // is allocated.
+  // A group whose items are so few that its scores are all kept until the best are chosen; up to
+  // 256 of them nothing is allocated.
   void run_small(const Group& group) const;
 
   // Calls use(query, scores) with the final scores of items [tile, tile + count) for each of the

@@ -9,7 +9,7 @@ namespace pytrace {
 
 // Up to here choosing the best by comparing all with a few bounds, which vectors do without a
 // branch, beats keeping a list.
-inline constexpr int64_t kMaxSelected = 256;
+inline constexpr int64_t kMaxSelected = 1024;
 
 struct SelectKernels {
   // Turns one query's raw scores into what ranks them, higher being better: inner product times

@@ -756,16 +756,10 @@ def arrays_in(value: Any) -> Iterator[Array]:
             yield from arrays_in(part)
 
 
-READS_TWICE = (top_k, beam.expand)
-"""What reads arguments again after it has checked them: only top_k's vectors may be overwritten meanwhile."""
-
-
 @contextlib.contextmanager
 def overwritten(rng: Dice, call: Call) -> Iterator[None]:
     """Let another thread write anything into the call's arrays, and put the pool back afterwards."""
     arrays = list(arrays_in([*call.args, *call.options.values()]))
-    if call.function in READS_TWICE:
-        arrays = [array for array in arrays if array.dtype == np.float32 and call.function is top_k]
     done = threading.Event()
 
     def overwrite() -> None:
