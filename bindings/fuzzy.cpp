@@ -2,10 +2,12 @@
 
 #include <pybind11/numpy.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "calls.h"
 #include "module.h"
 
@@ -46,16 +48,38 @@ Text text_of(py::handle object, const char* name, py::ssize_t index) {
   return text;
 }
 
-std::vector<Text> texts_of(const py::tuple& objects, const char* name) {
+std::vector<Text> texts_of(py::handle objects, const char* name) {
+  if (!PyTuple_Check(objects.ptr())) {
+    throw py::type_error(std::string(name) + " must be a tuple of texts");
+  }
+  const Py_ssize_t count = PyTuple_GET_SIZE(objects.ptr());
   std::vector<Text> texts;
-  texts.reserve(objects.size());
-  py::ssize_t index = 0;
-  for (py::handle object : objects) texts.push_back(text_of(object, name, index++));
+  texts.reserve(static_cast<size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    texts.push_back(text_of(PyTuple_GET_ITEM(objects.ptr(), i), name, i));
+  }
   return texts;
 }
 
-FuzzyScorer scorer_of(int number) {
-  if (number < 0 || number > static_cast<int>(FuzzyScorer::kTokenSetRatio)) {
+double number_of(py::handle object) {
+  const double value = PyFloat_AsDouble(object.ptr());
+  if (value == -1.0 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return value;
+}
+
+// None means no cutoff.
+double cutoff_of(py::handle object) {
+  if (object.is_none()) return 0.0;
+  const double cutoff = number_of(object);
+  if (std::isnan(cutoff)) {
+    throw py::value_error("score_cutoff is not a number; give 0 to 100, or None");
+  }
+  return cutoff;
+}
+
+FuzzyScorer scorer_of(py::handle object) {
+  const int64_t number = whole_number(object, "scorer", 0);
+  if (number > static_cast<int64_t>(FuzzyScorer::kTokenSetRatio)) {
     throw py::value_error("scorer is " + std::to_string(number) + "; it must be 0, 1 or 2");
   }
   return static_cast<FuzzyScorer>(number);
@@ -65,13 +89,21 @@ FuzzyScorer scorer_of(int number) {
 // nobody waits).
 constexpr int64_t kFewCells = 1 << 14;
 
-double score(int scorer, const py::object& s1, const py::object& s2, double cutoff) {
-  const Text a = text_of(s1, "s1", -1);
-  const Text b = text_of(s2, "s2", -1);
-  const FuzzyScorer which = scorer_of(scorer);
-  if (a.size < kFewCells && a.size * b.size < kFewCells) return fuzzy_score(which, a, b, cutoff);
-  const ReleasedGil released;
-  return fuzzy_score(which, a, b, cutoff);
+// arguments: scorer, s1, s2, score_cutoff.
+PyObject* bind_score(PyObject* const* arguments) {
+  const FuzzyScorer scorer = scorer_of(arguments[0]);
+  const Text a = text_of(arguments[1], "s1", -1);
+  const Text b = text_of(arguments[2], "s2", -1);
+  const double cutoff = cutoff_of(arguments[3]);
+  if (a.size < kFewCells && a.size * b.size < kFewCells) {
+    return PyFloat_FromDouble(fuzzy_score(scorer, a, b, cutoff));
+  }
+  double score = 0;
+  {
+    const ReleasedGil released;
+    score = fuzzy_score(scorer, a, b, cutoff);
+  }
+  return PyFloat_FromDouble(score);
 }
 
 py::object alignment(const py::object& s1, const py::object& s2, double cutoff) {
@@ -84,6 +116,138 @@ py::object alignment(const py::object& s1, const py::object& s2, double cutoff) 
   }
   if (!result.found) return py::none();
   return py::make_tuple(result.score, result.a_start, result.a_end, result.b_start, result.b_end);
+}
+
+py::object owned(PyObject* object) {
+  if (object == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(object);
+}
+
+// The choices of extract as they were given: in order, with keys if they are a mapping's values.
+class Choices {
+ public:
+  explicit Choices(py::handle object) : given_(py::reinterpret_borrow<py::object>(object)) {
+    PyObject* pointer = object.ptr();
+    if (PyUnicode_Check(pointer) || PyBytes_Check(pointer)) {
+      throw py::type_error("one text was given where a list of texts belongs; put it in a list");
+    }
+    if (PyList_CheckExact(pointer) || PyTuple_CheckExact(pointer)) return;
+    if (PyDict_CheckExact(pointer)) {
+      keys_ = owned(PySequence_Tuple(pointer));
+      given_ = owned(PyDict_Values(pointer));
+      return;
+    }
+    if (!py::hasattr(object, "items")) {
+      given_ = owned(PySequence_Tuple(pointer));
+      return;
+    }
+    py::list keys;
+    py::list values;
+    for (py::handle pair : object.attr("items")()) {
+      const auto both = py::reinterpret_steal<py::tuple>(PySequence_Tuple(pair.ptr()));
+      if (!both) throw py::error_already_set();
+      if (both.size() != 2) throw py::value_error("items() of choices must give pairs");
+      keys.append(both[0]);
+      values.append(both[1]);
+    }
+    keys_ = std::move(keys);
+    given_ = std::move(values);
+  }
+
+  Py_ssize_t size() const { return Py_SIZE(given_.ptr()); }
+
+  // A borrowed reference.
+  PyObject* text(Py_ssize_t i) const {
+    PyObject* pointer = given_.ptr();
+    return PyList_Check(pointer) ? PyList_GET_ITEM(pointer, i) : PyTuple_GET_ITEM(pointer, i);
+  }
+
+  // A new reference to the key, or to the index where there are no keys.
+  PyObject* key(Py_ssize_t i) const {
+    PyObject* pointer = keys_.ptr();
+    if (pointer == nullptr) return PyLong_FromSsize_t(i);
+    PyObject* found =
+        PyList_Check(pointer) ? PyList_GET_ITEM(pointer, i) : PyTuple_GET_ITEM(pointer, i);
+    Py_INCREF(found);
+    return found;
+  }
+
+  // Another thread can change a list while the GIL is released but never a tuple: its texts stay
+  // alive.
+  void freeze() {
+    if (PyList_Check(given_.ptr())) given_ = owned(PyList_AsTuple(given_.ptr()));
+  }
+
+ private:
+  py::object given_;
+  py::object keys_;
+};
+
+// Characters that are compared before the GIL is released: a good answer often stands among the
+// first choices, and then the list is neither copied nor read to its end.
+constexpr int64_t kFirstCharacters = 1 << 11;
+
+// arguments: scorer, query, choices, limit (None for all), score_cutoff. Returns a list of tuples
+// (choice, score, key or index).
+PyObject* bind_extract(PyObject* const* arguments) {
+  const FuzzyScorer scorer = scorer_of(arguments[0]);
+  int64_t limit = -1;
+  if (arguments[3] != Py_None) {
+    const auto number = owned(PyNumber_Index(arguments[3]));
+    limit = PyLong_AsLongLong(number.ptr());
+    if (limit == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    if (limit < 0) {
+      throw py::value_error("limit is " + std::to_string(limit) +
+                            "; give 0 or more, or None for all");
+    }
+  }
+  const double cutoff = cutoff_of(arguments[4]);
+  const Text query = text_of(arguments[1], "query", -1);
+  Choices choices(arguments[2]);
+  FuzzySearch search(scorer, query, cutoff, limit);
+  std::vector<Text> texts;
+  Py_ssize_t next = 0;
+  const auto read = [&](Py_ssize_t end) {
+    texts.clear();
+    for (; next < end; ++next) texts.push_back(text_of(choices.text(next), "choices", next));
+  };
+  int64_t characters = 0;
+  for (Py_ssize_t some = 8; !search.settled() && next < choices.size(); some *= 2) {
+    if (characters + query.size > kFirstCharacters) break;
+    read(std::min(next + some, choices.size()));
+    for (const Text& text : texts) characters += text.size;
+    if (characters > kFewCells) {
+      next -= static_cast<Py_ssize_t>(texts.size());
+      break;
+    }
+    search.add({texts.data(), static_cast<int64_t>(texts.size())}, 1);
+  }
+  if (!search.settled() && next < choices.size()) {
+    choices.freeze();
+    texts.reserve(static_cast<size_t>(choices.size() - next));
+    read(choices.size());
+    const ReleasedGil released;
+    search.add({texts.data(), static_cast<int64_t>(texts.size())}, 0);
+  }
+  const std::vector<FuzzySearch::Found> found = search.found();
+  // Held before anything is made: that may run a finaliser, which may change a list.
+  std::vector<py::object> texts_found;
+  texts_found.reserve(found.size());
+  for (const FuzzySearch::Found& one : found) {
+    if (one.index >= choices.size()) throw std::runtime_error("choices changed during the search");
+    texts_found.push_back(
+        py::reinterpret_borrow<py::object>(choices.text(static_cast<Py_ssize_t>(one.index))));
+  }
+  py::object list = owned(PyList_New(static_cast<Py_ssize_t>(found.size())));
+  for (size_t k = 0; k < found.size(); ++k) {
+    const auto index = static_cast<Py_ssize_t>(found[k].index);
+    PyObject* tuple = owned(PyTuple_New(3)).release().ptr();
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(k), tuple);
+    PyTuple_SET_ITEM(tuple, 0, texts_found[k].release().ptr());
+    PyTuple_SET_ITEM(tuple, 1, owned(PyFloat_FromDouble(found[k].score)).release().ptr());
+    PyTuple_SET_ITEM(tuple, 2, owned(choices.key(index)).release().ptr());
+  }
+  return list.release().ptr();
 }
 
 FuzzyType type_of(const py::array& array) {
@@ -105,10 +269,13 @@ FuzzyType type_of(const py::array& array) {
 
 // Tuples, because the caller can change a list while the GIL is released but never a tuple: its
 // texts stay alive.
-void cdist(const py::tuple& queries, const py::tuple& choices, int scorer, double cutoff,
-           double multiplier, double missing, int threads, py::array& out) {
-  const std::vector<Text> rows = texts_of(queries, "queries");
-  const std::vector<Text> columns = texts_of(choices, "choices");
+//
+// arguments: queries, choices, scorer, cutoff, multiplier, missing, threads, out.
+PyObject* bind_cdist(PyObject* const* arguments) {
+  const std::vector<Text> rows = texts_of(arguments[0], "queries");
+  const std::vector<Text> columns = texts_of(arguments[1], "choices");
+  if (!py::isinstance<py::array>(arguments[7])) throw py::type_error("out must be an array");
+  auto out = py::reinterpret_borrow<py::array>(arguments[7]);
   const FuzzyType type = type_of(out);
   const auto row_count = static_cast<int64_t>(rows.size());
   const auto column_count = static_cast<int64_t>(columns.size());
@@ -120,27 +287,35 @@ void cdist(const py::tuple& queries, const py::tuple& choices, int scorer, doubl
   if ((out.flags() & py::array::c_style) == 0 || (order != '=' && order != '|')) {
     throw py::value_error("out must be contiguous and of the machine's own byte order");
   }
+  if (!out.writeable()) throw py::value_error("out is not writeable");
   FuzzyCdist options;
-  options.scorer = scorer_of(scorer);
-  options.cutoff = cutoff;
-  options.multiplier = multiplier;
-  options.missing = missing;
-  options.threads = threads;
+  options.scorer = scorer_of(arguments[2]);
+  options.cutoff = cutoff_of(arguments[3]);
+  options.multiplier = number_of(arguments[4]);
+  options.missing = number_of(arguments[5]);
+  options.threads =
+      static_cast<int>(std::min<int64_t>(whole_number(arguments[6], "threads", 1), 4096));
   void* data = out.mutable_data();
-  const ReleasedGil released;
-  fuzzy_cdist({rows.data(), row_count}, {columns.data(), column_count}, options, type, data);
+  {
+    const ReleasedGil released;
+    fuzzy_cdist({rows.data(), row_count}, {columns.data(), column_count}, options, type, data);
+  }
+  Py_RETURN_NONE;
 }
 
 }  // namespace
 
 void register_fuzzy(py::module_& module) {
-  module.def("fuzzy_score", &score, py::arg("scorer"), py::arg("s1"), py::arg("s2"),
-             py::arg("cutoff"), py::pos_only());
+  define_fast<&bind_score, 4>(module, "fuzzy_score",
+                              "fuzzy_score(scorer, s1, s2, score_cutoff, /)\n--\n\n");
+  define_fast<&bind_extract, 5>(
+      module, "fuzzy_extract",
+      "fuzzy_extract(scorer, query, choices, limit, score_cutoff, /)\n--\n\n");
+  define_fast<&bind_cdist, 8>(module, "fuzzy_cdist",
+                              "fuzzy_cdist(queries, choices, scorer, score_cutoff, multiplier, "
+                              "missing, threads, out, /)\n--\n\n");
   module.def("fuzzy_alignment", &alignment, py::arg("s1"), py::arg("s2"), py::arg("cutoff"),
              py::pos_only());
-  module.def("fuzzy_cdist", &cdist, py::arg("queries"), py::arg("choices"), py::arg("scorer"),
-             py::arg("cutoff"), py::arg("multiplier"), py::arg("missing"), py::arg("threads"),
-             py::arg("out"), py::pos_only());
 }
 
 }  // namespace pytrace::bindings

@@ -4,6 +4,7 @@
 
 #include "dispatch.h"
 #include "fuzzy_text.h"
+#include "fuzzy_words.h"
 
 namespace pytrace {
 
@@ -39,13 +40,6 @@ void WideCharacters::clear() {
 
 namespace {
 
-Text part(const Text& text, int64_t begin, int64_t end) {
-  Text result = text;
-  result.data = static_cast<const char*>(text.data) + begin * text.kind;
-  result.size = end - begin;
-  return result;
-}
-
 // Cuts what both begin and end with: an optimal alignment may always match it. Returns its length.
 int64_t cut_common_ends(Text* a, Text* b) {
   return with_characters(*a, [&](const auto* x) {
@@ -56,16 +50,15 @@ int64_t cut_common_ends(Text* a, Text* b) {
       int64_t suffix = 0;
       while (suffix < shorter - prefix && x[a->size - 1 - suffix] == y[b->size - 1 - suffix])
         ++suffix;
-      *a = part(*a, prefix, a->size - suffix);
-      *b = part(*b, prefix, b->size - suffix);
+      *a = fuzzy_part(*a, prefix, a->size - suffix);
+      *b = fuzzy_part(*b, prefix, b->size - suffix);
       return prefix + suffix;
     });
   });
 }
 
-int64_t short_lcs(const Text& needle, const Text& text) {
-  MatchTable<uint64_t> table;
-  table.assign(needle);
+template <typename Mask>
+int64_t mask_lcs(const MatchTable<Mask>& table, const Text& text) {
   uint64_t state = ~uint64_t{0};
   with_characters(text, [&](const auto* characters) {
     for (int64_t i = 0; i < text.size; ++i) {
@@ -76,38 +69,13 @@ int64_t short_lcs(const Text& needle, const Text& text) {
   return __builtin_popcountll(~state);
 }
 
-// The same over as many words as the needle needs, the addition's carry handed on.
-int64_t long_lcs(const Text& needle, const Text& text) {
-  Alphabet alphabet;
-  const size_t words = static_cast<size_t>((needle.size + 63) / 64);
-  std::vector<uint64_t> table(words, 0);
-  with_characters(needle, [&](const auto* characters) {
-    for (int64_t r = 0; r < needle.size; ++r) {
-      const size_t row = alphabet.add(characters[r]);
-      if ((row + 1) * words > table.size()) table.resize((row + 1) * words, 0);
-      table[row * words + static_cast<size_t>(r / 64)] |= uint64_t{1} << (r % 64);
-    }
-  });
-  std::vector<uint64_t> state(words, ~uint64_t{0});
-  with_characters(text, [&](const auto* characters) {
-    for (int64_t i = 0; i < text.size; ++i) {
-      const uint32_t row = alphabet.find(characters[i]);
-      if (row == 0) continue;
-      const uint64_t* masks = table.data() + row * words;
-      uint64_t carry = 0;
-      for (size_t k = 0; k < words; ++k) {
-        const uint64_t matched = state[k] & masks[k];
-        uint64_t sum = 0;
-        uint64_t overflow = __builtin_add_overflow(state[k], matched, &sum) ? 1 : 0;
-        overflow |= __builtin_add_overflow(sum, carry, &sum) ? 1u : 0u;
-        carry = overflow;
-        state[k] = sum | (state[k] & ~masks[k]);
-      }
-    }
-  });
-  int64_t lcs = 0;
-  for (uint64_t word : state) lcs += __builtin_popcountll(~word);
-  return lcs;
+// A narrow table is sooner filled; its masks are widened, because the recurrence leaves bits that
+// no mask sets alone.
+template <typename Mask>
+int64_t short_lcs(const Text& needle, const Text& text) {
+  MatchTable<Mask> table;
+  table.assign(needle);
+  return mask_lcs(table, text);
 }
 
 // counts[w] for all windows of a needle of at most 64 characters.
@@ -228,7 +196,69 @@ int64_t fuzzy_lcs(const Text& first, const Text& second) {
   const int64_t common = cut_common_ends(&a, &b);
   if (a.size > b.size) std::swap(a, b);
   if (a.size == 0) return common;
-  return common + (a.size <= 64 ? short_lcs(a, b) : long_lcs(a, b));
+  if (a.size > 64) return common + LcsQuery(a).lcs(b);
+  return common + with_mask(a.size, [&](auto mask) { return short_lcs<decltype(mask)>(a, b); });
+}
+
+LcsQuery::LcsQuery(const Text& text) : text_(text) {
+  if (text.size <= 64) {
+    short_.assign(text);
+    return;
+  }
+  words_ = static_cast<size_t>((text.size + 63) / 64);
+  table_.assign(words_, 0);
+  state_.resize(words_);
+  with_characters(text, [&](const auto* characters) {
+    for (int64_t r = 0; r < text.size; ++r) {
+      const size_t row = alphabet_.add(characters[r]);
+      if ((row + 1) * words_ > table_.size()) table_.resize((row + 1) * words_, 0);
+      table_[row * words_ + static_cast<size_t>(r / 64)] |= uint64_t{1} << (r % 64);
+    }
+  });
+}
+
+// Over as many words as the text needs (0: any number), the addition's carry handed on.
+template <int kWords>
+int64_t LcsQuery::long_lcs(const Text& other) {
+  const size_t words = kWords > 0 ? static_cast<size_t>(kWords) : words_;
+  uint64_t few[kWords > 0 ? kWords : 1];
+  uint64_t* state = kWords > 0 ? few : state_.data();
+  std::fill(state, state + words, ~uint64_t{0});
+  with_characters(other, [&](const auto* characters) {
+    for (int64_t i = 0; i < other.size; ++i) {
+      const uint32_t row = alphabet_.find(characters[i]);
+      if (row == 0) continue;
+      const uint64_t* masks = table_.data() + row * words;
+      uint64_t carry = 0;
+#pragma GCC unroll 4
+      for (size_t k = 0; k < words; ++k) {
+        const uint64_t matched = state[k] & masks[k];
+        uint64_t sum = 0;
+        uint64_t overflow = __builtin_add_overflow(state[k], matched, &sum) ? 1 : 0;
+        overflow |= __builtin_add_overflow(sum, carry, &sum) ? 1u : 0u;
+        carry = overflow;
+        state[k] = sum | (state[k] & ~masks[k]);
+      }
+    }
+  });
+  int64_t lcs = 0;
+  for (size_t k = 0; k < words; ++k) lcs += __builtin_popcountll(~state[k]);
+  return lcs;
+}
+
+int64_t LcsQuery::lcs(const Text& other) {
+  switch (words_) {
+    case 0:
+      return mask_lcs(short_, other);
+    case 2:
+      return long_lcs<2>(other);
+    case 3:
+      return long_lcs<3>(other);
+    case 4:
+      return long_lcs<4>(other);
+    default:
+      return long_lcs<0>(other);
+  }
 }
 
 void fuzzy_comb_windows(const Text& needle, const Text& text, std::vector<int32_t>& counts) {
@@ -251,7 +281,7 @@ FuzzyWindow fuzzy_best_window(const Text& needle, const Text& text) {
       WindowRow<Mask> row(lanes);
       row.add(table, m, text);
       row.run();
-      return lanes.best(row.counts(), text.size, m);
+      return lanes.best(row.counts(), text.size, m, kFuzzyPrefixes | kFuzzySuffixes);
     });
   }
   std::vector<int32_t> counts;
@@ -270,8 +300,13 @@ double fuzzy_score(FuzzyScorer scorer, const Text& a, const Text& b, double cuto
   switch (scorer) {
     case FuzzyScorer::kRatio:
       return fuzzy_apply_cutoff(fuzzy_ratio_of(fuzzy_lcs(a, b), a.size + b.size), cutoff);
-    case FuzzyScorer::kTokenSetRatio:
-      return fuzzy_token_set_ratio(fuzzy_split(a), fuzzy_split(b), cutoff);
+    case FuzzyScorer::kTokenSetRatio: {
+      WordSet x;
+      WordSet y;
+      x.assign(a);
+      y.assign(b);
+      return TokenSetRatio().of(x, y, cutoff);
+    }
     case FuzzyScorer::kPartialRatio:
       break;
   }

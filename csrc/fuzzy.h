@@ -24,12 +24,19 @@
 //   window at once, where computing them one by one costs a factor m / 64 more. One text against
 //   many by ratio: the needles of a batch sit side by side in the lanes of a register.
 //
+// What a cutoff saves
+//   Pairs, packs of pairs and windows that cannot reach the cutoff are left out: by their lengths,
+//   and by how many characters they share whatever the order (fuzzy_bags.h). A bound is computed
+//   as the score itself is, so no result changes, not in its last bit.
+//
 // Scores are computed in double precision from integer LCS lengths by RapidFuzz's own order of
 // operations, so they do not depend on the instruction set or the number of threads. A score below
 // `cutoff` becomes 0.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "views.h"
 
@@ -91,5 +98,32 @@ struct FuzzyCdist {
 // out[i * choices.size + j] = score of queries[i] and choices[j].
 void fuzzy_cdist(Span<const Text> queries, Span<const Text> choices, const FuzzyCdist& options,
                  FuzzyType type, void* out);
+
+// The choices most like a query: those of score `cutoff` or more, at most `limit` of them (all if
+// negative). The cutoff rises as the list fills, so most choices are dropped by a bound.
+class FuzzySearch {
+ public:
+  struct Found {
+    double score;
+    int64_t index;
+  };
+
+  // The query's characters must outlive it.
+  FuzzySearch(FuzzyScorer scorer, const Text& query, double cutoff, int64_t limit);
+  ~FuzzySearch();
+
+  // Looks at more choices. Missing ones are left out, but have an index.
+  void add(Span<const Text> choices, int threads);
+
+  // True once no choice to come can be among the best: only ties with the last are left.
+  bool settled() const;
+
+  // The best first; of equal ones, that of the lower index first.
+  std::vector<Found> found() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace pytrace

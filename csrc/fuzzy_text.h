@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "fuzzy.h"
+#include "fuzzy_score.h"
 #include "fuzzy_vector.h"
 
 namespace pytrace {
@@ -26,6 +28,11 @@ decltype(auto) with_characters(const Text& text, Body&& body) {
     default:
       return body(static_cast<const uint32_t*>(text.data));
   }
+}
+
+// text[begin:end]
+inline Text fuzzy_part(const Text& text, int64_t begin, int64_t end) {
+  return {static_cast<const char*>(text.data) + begin * text.kind, end - begin, text.kind, false};
 }
 
 // Numbers the characters above U+00FF that it is given: an open hash table that is at most half
@@ -150,16 +157,6 @@ class MatchTable {
 // Length of the longest common subsequence.
 int64_t fuzzy_lcs(const Text& a, const Text& b);
 
-// 100 * (1 - distance / total), in RapidFuzz's order of operations.
-inline double fuzzy_ratio_of(int64_t lcs, int64_t total) {
-  if (total == 0) return 100.0;
-  return (1.0 - static_cast<double>(total - 2 * lcs) / static_cast<double>(total)) * 100.0;
-}
-
-inline double fuzzy_apply_cutoff(double score, double cutoff) {
-  return score >= cutoff ? score : 0.0;
-}
-
 // True if the first window's ratio with a needle of m characters is higher. Compared as fractions:
 // exact.
 inline bool fuzzy_better(const FuzzyWindow& a, const FuzzyWindow& b, int64_t m) {
@@ -185,6 +182,7 @@ class WindowRow {
   void clear() {
     runs_.clear();
     end_ = 0;
+    set_ = 0;
   }
 
   // Characters and zeros so far.
@@ -201,9 +199,10 @@ class WindowRow {
     end_ += (m - 1) + text.size;
     runs_.back().end = end_;
     reserve(end_ + (m - 1));
-    Mask* at = masks_.data() + begin;
+    Mask* at = masks_.get() + begin;
     std::fill(at, at + (m - 1), Mask{0});
     table.fill(text, at + (m - 1));
+    set_ = end_;
     return begin;
   }
 
@@ -212,12 +211,12 @@ class WindowRow {
   void run() {
     pad();
     for (const Run& run : runs_) {
-      lanes_.windows(masks_.data() + run.begin, run.end - run.begin, run.m,
-                     counts_.data() + run.begin);
+      lanes_.windows(masks_.get() + run.begin, run.end - run.begin, run.m,
+                     counts_.get() + run.begin);
     }
   }
 
-  const Mask* counts() const { return counts_.data(); }
+  const Mask* counts() const { return counts_.get(); }
 
  private:
   struct Run {
@@ -230,25 +229,31 @@ class WindowRow {
   void pad() {
     if (runs_.empty()) return;
     const int64_t zeros = runs_.back().m - 1;
-    std::fill(masks_.data() + end_, masks_.data() + end_ + zeros, Mask{0});
+    std::fill(masks_.get() + end_, masks_.get() + end_ + zeros, Mask{0});
     end_ += zeros;
+    set_ = end_;
   }
 
   // The loop may read and write `slack` entries beyond its last window; a later run overwrites
-  // them.
+  // them. Nothing is set to zero ahead: for one short pair that would take longer than the pair.
   void reserve(int64_t size) {
-    const auto needed = static_cast<size_t>(size + lanes_.slack);
-    if (masks_.size() >= needed) return;
-    const size_t room = std::max(needed + needed / 2, size_t{2048});
-    masks_.resize(room);
-    counts_.resize(room);
+    const int64_t needed = size + lanes_.slack;
+    if (room_ >= needed) return;
+    const int64_t room = needed + needed / 2;
+    std::unique_ptr<Mask[]> masks(new Mask[static_cast<size_t>(room)]);
+    counts_.reset(new Mask[static_cast<size_t>(room)]);
+    std::copy(masks_.get(), masks_.get() + set_, masks.get());
+    masks_.swap(masks);
+    room_ = room;
   }
 
   const FuzzyLanes<Mask>& lanes_;
   int64_t end_ = 0;
+  int64_t set_ = 0;  // masks that have a value
+  int64_t room_ = 0;
   std::vector<Run> runs_;
-  std::vector<Mask> masks_;
-  std::vector<Mask> counts_;
+  std::unique_ptr<Mask[]> masks_;
+  std::unique_ptr<Mask[]> counts_;
 };
 
 // The vector loops for one mask width.
@@ -270,19 +275,27 @@ decltype(auto) with_mask(int64_t size, Body&& body) {
   return body(uint64_t{0});
 }
 
-// A text split into words: each distinct word once, in order of code points.
-struct Words {
-  std::vector<uint32_t> characters;
-  struct Word {
-    int64_t begin;
-    int64_t end;
-  };
-  std::vector<Word> words;
-};
-Words fuzzy_split(const Text& text);
+// The characters of one text beside many others: its masks are made once.
+class LcsQuery {
+ public:
+  // `text` must outlive it.
+  explicit LcsQuery(const Text& text);
+  int64_t size() const { return text_.size; }
 
-// token_set_ratio of two split texts.
-double fuzzy_token_set_ratio(const Words& a, const Words& b, double cutoff);
+  // Length of the longest common subsequence.
+  int64_t lcs(const Text& other);
+
+ private:
+  template <int kWords>
+  int64_t long_lcs(const Text& other);
+
+  Text text_;
+  MatchTable<uint64_t> short_;
+  Alphabet alphabet_;
+  size_t words_ = 0;
+  std::vector<uint64_t> table_;  // by the number of a character: its masks, word by word
+  std::vector<uint64_t> state_;
+};
 
 // The best window of a needle beside a text that is no shorter; neither is empty. Not the other way
 // round.

@@ -102,19 +102,19 @@ Mask largest(const Mask* begin, int64_t count) {
 }
 
 template <typename Mask>
-FuzzyWindow best_window(const Mask* lcs, int64_t n, int64_t m) {
+FuzzyWindow best_window(const Mask* lcs, int64_t n, int64_t m, int ends) {
   FuzzyWindow best{static_cast<int64_t>(largest<Mask>(lcs + m - 1, n - m + 1)), m};
   // A shortened window is part of the first or the last whole one, so its LCS is at most that
   // one's; and a window of LCS x is at least x long. It can win only if x / (m + x) > top / (2 m).
   const int64_t first = static_cast<int64_t>(lcs[m - 1]);
   const int64_t last = static_cast<int64_t>(lcs[n - 1]);
-  if (first * 2 * m > best.lcs * (m + first)) {
+  if ((ends & kFuzzyPrefixes) != 0 && first * 2 * m > best.lcs * (m + first)) {
     for (int64_t length = m - 1; length > 0; --length) {
       const auto x = static_cast<int64_t>(lcs[length - 1]);
       if (x * (m + best.length) > best.lcs * (m + length)) best = {x, length};
     }
   }
-  if (last * (m + best.length) > best.lcs * (m + last)) {
+  if ((ends & kFuzzySuffixes) != 0 && last * (m + best.length) > best.lcs * (m + last)) {
     for (int64_t length = m - 1; length > 0; --length) {
       const auto x = static_cast<int64_t>(lcs[n + m - 1 - length]);
       if (x * (m + best.length) > best.lcs * (m + length)) best = {x, length};
@@ -143,14 +143,41 @@ void pack(const Mask* table, const uint32_t* rows, int64_t n, Mask* lcs) {
   store_zero_counts<Mask, groups>(state, lcs);
 }
 
-template <typename Mask>
-void scores(const Mask* lcs, const int32_t* sizes, int64_t n, int64_t count, double* out) {
+template <typename Mask, bool percent>
+void scores_as(const Mask* lcs, const int32_t* sizes, int64_t n, int64_t count, double* out) {
   for (int64_t k = 0; k < count; ++k) {
     // All below 2^31, so 32-bit integers convert exactly and in one instruction a vector.
     const int32_t total = sizes[k] + static_cast<int32_t>(n);
     const int32_t distance = total - 2 * static_cast<int32_t>(lcs[k]);
     const double divisor = total > 0 ? static_cast<double>(total) : 1.0;
-    out[k] = (1.0 - static_cast<double>(distance) / divisor) * 100.0;
+    out[k] = percent ? 100.0 - 100.0 * static_cast<double>(distance) / divisor
+                     : (1.0 - static_cast<double>(distance) / divisor) * 100.0;
+  }
+}
+
+template <typename Mask>
+void scores(const Mask* lcs, const int32_t* sizes, int64_t n, int64_t count, bool percent,
+            double* out) {
+  (percent ? scores_as<Mask, true> : scores_as<Mask, false>)(lcs, sizes, n, count, out);
+}
+
+void bag_bounds(const FuzzyBag& needle, const FuzzyBag* bags, int64_t count, uint8_t* bounds) {
+  using Vector = typename Lanes<uint8_t>::Vector;
+  constexpr int kParts = 64 / PYTRACE_VECTOR_BYTES;
+  typedef uint64_t Halves __attribute__((vector_size(PYTRACE_VECTOR_BYTES)));
+  const auto* own = reinterpret_cast<const Vector*>(needle.counts);
+  for (int64_t k = 0; k < count; ++k) {
+    const auto* other = reinterpret_cast<const Vector*>(bags[k].counts);
+    Vector sum{};
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts; ++part) {
+      sum += own[part] < other[part] ? own[part] : other[part];
+    }
+    // No byte overflows: all of them together are at most the needle's characters.
+    const auto halves = (Halves)sum;
+    uint64_t bytes = 0;
+    for (int i = 0; i < PYTRACE_VECTOR_BYTES / 8; ++i) bytes += halves[i];
+    bounds[k] = static_cast<uint8_t>((bytes * 0x0101010101010101u) >> 56);
   }
 }
 
@@ -202,7 +229,7 @@ constexpr FuzzyLanes<Mask> lanes_of() {
 constexpr FuzzyVector kVector = {
     lanes_of<uint8_t>(), lanes_of<uint16_t>(), lanes_of<uint32_t>(), lanes_of<uint64_t>(),
     &scores<uint8_t>,    &scores<uint16_t>,    &scores<uint32_t>,    &scores<uint64_t>,
-    &comb<int16_t>,      &comb<int32_t>,       PYTRACE_VECTOR_BYTES,
+    &comb<int16_t>,      &comb<int32_t>,       PYTRACE_VECTOR_BYTES, &bag_bounds,
 };
 
 }  // namespace

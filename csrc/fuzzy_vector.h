@@ -5,6 +5,17 @@
 
 namespace pytrace {
 
+// How often each of 64 classes of characters (the lowest six bits of their code points) stands in a
+// text. The sum of two bags' minima bounds the LCS of their texts from above: characters that share
+// a class only raise it.
+struct alignas(64) FuzzyBag {
+  uint8_t counts[64];
+};
+
+// The shortened windows that count: those at the text's beginning, at its end, or both.
+inline constexpr int kFuzzyPrefixes = 1;
+inline constexpr int kFuzzySuffixes = 2;
+
 // The best window of a needle of m characters: its ratio is 200 * lcs / (m + length).
 struct FuzzyWindow {
   int64_t lcs = 0;
@@ -20,10 +31,10 @@ struct FuzzyLanes {
   // further than that needs.
   void (*windows)(const Mask* masks, int64_t windows, int64_t steps, Mask* lcs);
 
-  // The best of all windows, whole and shortened, of a needle of m characters beside a text of n >=
-  // m, from the n + m - 1 counts that the text's masks give with m - 1 zeros before and behind
-  // them. Of equal ones a longest.
-  FuzzyWindow (*best)(const Mask* lcs, int64_t n, int64_t m);
+  // The best of all whole windows, and of the shortened ones of `ends`, of a needle of m characters
+  // beside a text of n >= m, from the n + m - 1 counts that the text's masks give with m - 1 zeros
+  // before and behind them. Of equal ones a longest.
+  FuzzyWindow (*best)(const Mask* lcs, int64_t n, int64_t m, int ends);
 
   // lcs[k] = LCS of needle k of a pack with a text of n characters; rows[i] is the number of the
   // table row of character i, and a row holds one mask for each of the pack's needles. A pack is
@@ -43,15 +54,15 @@ struct FuzzyVector {
   FuzzyLanes<uint64_t> lanes64;
 
   // scores[k] = 100 * (1 - distance / total) with total = sizes[k] + n and distance = total - 2
-  // lcs[k]; 100 for total 0.
-  void (*scores8)(const uint8_t* lcs, const int32_t* sizes, int64_t n, int64_t count,
+  // lcs[k]; 100 for total 0. If `percent`, rounded as 100 - 100 * distance / total is.
+  void (*scores8)(const uint8_t* lcs, const int32_t* sizes, int64_t n, int64_t count, bool percent,
                   double* scores);
   void (*scores16)(const uint16_t* lcs, const int32_t* sizes, int64_t n, int64_t count,
-                   double* scores);
+                   bool percent, double* scores);
   void (*scores32)(const uint32_t* lcs, const int32_t* sizes, int64_t n, int64_t count,
-                   double* scores);
+                   bool percent, double* scores);
   void (*scores64)(const uint64_t* lcs, const int32_t* sizes, int64_t n, int64_t count,
-                   double* scores);
+                   bool percent, double* scores);
 
   // Combs the strands of a needle (given backwards, m symbols) and a text (n symbols) through each
   // other. On return `below[j]` is the strand that leaves at the bottom of column j, where strands
@@ -62,6 +73,9 @@ struct FuzzyVector {
   void (*comb32)(const int32_t* backwards, int64_t m, const int32_t* text, int64_t n, int32_t* left,
                  int32_t* below);
   int64_t comb_slack;
+
+  // bounds[k] = sum of the minima of `needle`, which counts 255 characters at most, and bags[k].
+  void (*bag_bounds)(const FuzzyBag& needle, const FuzzyBag* bags, int64_t count, uint8_t* bounds);
 };
 
 namespace baseline {

@@ -1,8 +1,7 @@
 // token_set_ratio: words, their sets, and the score of two sets.
-#include <algorithm>
-#include <cmath>
+#include "fuzzy_words.h"
 
-#include "fuzzy_text.h"
+#include <algorithm>
 
 namespace pytrace {
 namespace {
@@ -18,97 +17,102 @@ bool is_space(Character value) {
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-// Below, equal or above zero, as the words are ordered.
-int compare(const Words& a, const Words::Word& x, const Words& b, const Words::Word& y) {
-  const int64_t shorter = std::min(x.end - x.begin, y.end - y.begin);
-  const uint32_t* p = a.characters.data() + x.begin;
-  const uint32_t* q = b.characters.data() + y.begin;
-  for (int64_t i = 0; i < shorter; ++i) {
-    if (p[i] != q[i]) return p[i] < q[i] ? -1 : 1;
-  }
-  const int64_t difference = (x.end - x.begin) - (y.end - y.begin);
-  return difference == 0 ? 0 : difference < 0 ? -1 : 1;
-}
-
-// Words with one blank between them.
-void append(const Words& from, const Words::Word& word, std::vector<uint32_t>& joined) {
-  if (!joined.empty()) joined.push_back(' ');
-  joined.insert(joined.end(), from.characters.begin() + word.begin,
-                from.characters.begin() + word.end);
-}
-
-double ratio_of_distance(int64_t distance, int64_t total, double cutoff) {
-  const double score =
-      total > 0 ? 100.0 - 100.0 * static_cast<double>(distance) / static_cast<double>(total)
-                : 100.0;
-  return fuzzy_apply_cutoff(score, cutoff);
-}
-
 }  // namespace
 
-Words fuzzy_split(const Text& text) {
-  Words result;
+void WordSet::assign(const Text& text) {
+  words_.clear();
   with_characters(text, [&](const auto* characters) {
-    result.characters.assign(characters, characters + text.size);
+    characters_.assign(characters, characters + text.size);
     int64_t at = 0;
     while (at < text.size) {
       while (at < text.size && is_space(characters[at])) ++at;
       const int64_t begin = at;
       while (at < text.size && !is_space(characters[at])) ++at;
-      if (at > begin) result.words.push_back({begin, at});
+      if (at == begin) continue;
+      // Characters are below 2^31, and one is added so that a word of one is below its extensions.
+      uint64_t key = (uint64_t{characters[begin]} + 1) << 32;
+      if (at - begin > 1) key |= uint64_t{characters[begin + 1]} + 1;
+      words_.push_back({begin, at, key});
     }
   });
-  const auto below = [&](const Words::Word& x, const Words::Word& y) {
-    return compare(result, x, result, y) < 0;
-  };
-  const auto equal = [&](const Words::Word& x, const Words::Word& y) {
-    return compare(result, x, result, y) == 0;
-  };
-  std::sort(result.words.begin(), result.words.end(), below);
-  result.words.erase(std::unique(result.words.begin(), result.words.end(), equal),
-                     result.words.end());
-  return result;
+  const auto below = [&](const Word& x, const Word& y) { return compare(x, *this, y) < 0; };
+  const auto equal = [&](const Word& x, const Word& y) { return compare(x, *this, y) == 0; };
+  std::sort(words_.begin(), words_.end(), below);
+  words_.erase(std::unique(words_.begin(), words_.end(), equal), words_.end());
+  joined_size_ = words_.empty() ? 0 : size() - 1;
+  for (const Word& word : words_) joined_size_ += word.size();
 }
 
-double fuzzy_token_set_ratio(const Words& a, const Words& b, double cutoff) {
-  if (a.words.empty() || b.words.empty() || cutoff > 100.0) return 0.0;
-  std::vector<uint32_t> only_a;
-  std::vector<uint32_t> only_b;
-  int64_t common = 0;  // length of the common words, joined
-  bool any_common = false;
-  auto x = a.words.begin();
-  auto y = b.words.begin();
-  while (x != a.words.end() || y != b.words.end()) {
-    const int order = x == a.words.end() ? 1 : y == b.words.end() ? -1 : compare(a, *x, b, *y);
-    if (order < 0) {
-      append(a, *x++, only_a);
-    } else if (order > 0) {
-      append(b, *y++, only_b);
-    } else {
-      common += (x->end - x->begin) + (any_common ? 1 : 0);
-      any_common = true;
-      ++x;
-      ++y;
-    }
+int WordSet::compare(const Word& x, const WordSet& other, const Word& y) const {
+  if (x.key != y.key) return x.key < y.key ? -1 : 1;
+  const int64_t shorter = std::min(x.size(), y.size());
+  const uint32_t* p = characters(x);
+  const uint32_t* q = other.characters(y);
+  for (int64_t i = 2; i < shorter; ++i) {
+    if (p[i] != q[i]) return p[i] < q[i] ? -1 : 1;
   }
-  if (any_common && (only_a.empty() || only_b.empty())) return 100.0;
+  return x.size() == y.size() ? 0 : x.size() < y.size() ? -1 : 1;
+}
 
-  const int64_t size_a = static_cast<int64_t>(only_a.size());
-  const int64_t size_b = static_cast<int64_t>(only_b.size());
-  const int64_t blank = any_common ? 1 : 0;
-  const int64_t total = 2 * (common + blank) + size_a + size_b;
+void WordSet::join(const uint8_t* common, std::vector<uint32_t>* out) const {
+  out->clear();
+  for (size_t k = 0; k < words_.size(); ++k) {
+    if (common != nullptr && common[k] != 0) continue;
+    if (!out->empty()) out->push_back(' ');
+    const uint32_t* at = characters(words_[k]);
+    out->insert(out->end(), at, at + words_[k].size());
+  }
+}
+
+double TokenSetRatio::of(const WordSet& a, const WordSet& b, double cutoff, LcsQuery* all_of_a) {
+  common_a_.assign(static_cast<size_t>(a.size()), 0);
+  common_b_.assign(static_cast<size_t>(b.size()), 0);
+  for (int64_t x = 0, y = 0; x < a.size() && y < b.size();) {
+    const int order = a.compare(a.word(x), b, b.word(y));
+    if (order == 0) common_a_[static_cast<size_t>(x)] = common_b_[static_cast<size_t>(y)] = 1;
+    if (order <= 0) ++x;
+    if (order >= 0) ++y;
+  }
+  return of_common(a, common_a_.data(), b, common_b_.data(), cutoff, all_of_a);
+}
+
+double TokenSetRatio::of_common(const WordSet& a, const uint8_t* common_a, const WordSet& b,
+                                const uint8_t* common_b, double cutoff, LcsQuery* all_of_a) {
+  if (a.size() == 0 || b.size() == 0 || cutoff > 100.0) return 0.0;
+  int64_t count = 0;
+  int64_t common = 0;  // length of the common words, joined
+  for (int64_t k = 0; k < b.size(); ++k) {
+    if (common_b[k] == 0) continue;
+    common += b.word(k).size() + (count > 0 ? 1 : 0);
+    ++count;
+  }
+  if (count > 0 && (count == a.size() || count == b.size())) {
+    return 100.0;
+  }
+  const int64_t blank = count > 0 ? 1 : 0;
+  const int64_t size_a = a.joined_size() - common - blank;
+  const int64_t size_b = b.joined_size() - common - blank;
+  const int64_t shared = common + blank;
+  const int64_t total = 2 * shared + size_a + size_b;
   double best = 0.0;
   // The common words with either rest need no LCS; they first, because they may show that the dear
   // one cannot win.
-  if (any_common) {
-    best = std::max(ratio_of_distance(blank + size_a, 2 * common + blank + size_a, cutoff),
-                    ratio_of_distance(blank + size_b, 2 * common + blank + size_b, cutoff));
+  if (count > 0) {
+    best = std::max(fuzzy_apply_cutoff(fuzzy_percent_of(common, common + shared + size_a), cutoff),
+                    fuzzy_apply_cutoff(fuzzy_percent_of(common, common + shared + size_b), cutoff));
   }
-  const int64_t least = size_a > size_b ? size_a - size_b : size_b - size_a;
-  if (ratio_of_distance(least, total, cutoff) <= best) return best;
-  const int64_t lcs =
-      fuzzy_lcs({only_a.data(), size_a, 4, false}, {only_b.data(), size_b, 4, false});
-  return std::max(best, ratio_of_distance(size_a + size_b - 2 * lcs, total, cutoff));
+  const int64_t most = shared + std::min(size_a, size_b);
+  if (fuzzy_apply_cutoff(fuzzy_percent_of(most, total), cutoff) <= best) return best;
+  b.join(common_b, &rest_b_);
+  const Text rest_b{rest_b_.data(), size_b, 4, false};
+  int64_t lcs = 0;
+  if (count == 0 && all_of_a != nullptr) {
+    lcs = all_of_a->lcs(rest_b);
+  } else {
+    a.join(common_a, &rest_a_);
+    lcs = fuzzy_lcs({rest_a_.data(), size_a, 4, false}, rest_b);
+  }
+  return std::max(best, fuzzy_apply_cutoff(fuzzy_percent_of(shared + lcs, total), cutoff));
 }
 
 }  // namespace pytrace

@@ -92,13 +92,16 @@ def covers(
 def scope_covers(
     questions: list[tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]], recheck: bool, threads: int, /
 ) -> list[tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...]]]: ...
-def fuzzy_score(scorer: int, s1: object, s2: object, cutoff: float, /) -> float: ...
+def fuzzy_score(scorer: int, s1: object, s2: object, score_cutoff: float | None, /) -> float: ...
+def fuzzy_extract(
+    scorer: int, query: object, choices: object, limit: int | None, score_cutoff: float | None, /
+) -> list[tuple[Any, float, Any]]: ...
 def fuzzy_alignment(s1: object, s2: object, cutoff: float, /) -> tuple[float, int, int, int, int] | None: ...
 def fuzzy_cdist(
     queries: tuple[object, ...],
     choices: tuple[object, ...],
     scorer: int,
-    cutoff: float,
+    score_cutoff: float | None,
     multiplier: float,
     missing: float,
     threads: int,

@@ -176,6 +176,101 @@ def test_a_cutoff_turns_lower_scores_to_zero_and_nothing_else(scorer, a, b, cuto
             assert scorer(a, b, score_cutoff=cutoff) == SCORERS[scorer][1](a, b, score_cutoff=cutoff)
 
 
+def thresholds(scores: np.ndarray, rng: random.Random) -> list[float]:
+    """Cutoffs that some score equals, those just above it, and others."""
+    met = [float(score) for score in rng.sample(sorted(set(scores[scores > 0])), 4)]
+    return [0, 1e-300, 100, *(math.nextafter(score, 101) for score in met), *met, *(rng.uniform(30, 95) for _ in met)]
+
+
+@every_isa
+@scorers
+@pytest.mark.parametrize("workers", [1, 3])
+def test_pruning_by_a_cutoff_changes_no_matrix(scorer, workers):
+    # Texts that share parts, so that every cutoff keeps some pairs and drops some.
+    rng = random.Random(19)
+    whole = [random_text(rng, 400) for _ in range(3)]
+    sides = []
+    for count in (70, 150):
+        side = [random_text(rng, size) for size in EDGES]
+        for _ in range(count):
+            source = rng.choice(whole)
+            begin, size = rng.randrange(300), rng.choice((3, 8, 12, 16, 20, 40, 64, 90))
+            part = list(source[begin : begin + size])
+            for _ in range(rng.randrange(4)):
+                part[rng.randrange(len(part))] = rng.choice((" ", "x", "\xe9", "\u0141", "\U0001f600"))
+            side.append("".join(part))
+        rng.shuffle(side)
+        sides.append([*side, None, "", "\u2003", b"ab ab", "a" * 300, "a" * 64, whole[0]])
+    full = fuzzy.cdist(*sides, scorer=scorer, dtype=np.float64)
+    for cutoff in thresholds(full, rng):
+        pruned = fuzzy.cdist(*sides, scorer=scorer, score_cutoff=cutoff, workers=workers, dtype=np.float64)
+        np.testing.assert_array_equal(pruned, np.where(full >= cutoff, full, 0))
+        rounded = fuzzy.cdist(*sides, scorer=scorer, score_cutoff=cutoff, score_multiplier=2, dtype="u1")
+        np.testing.assert_array_equal(rounded, np.floor(pruned * 2 + 0.5))
+
+
+@every_isa
+@scorers
+@given(data=st.data())
+def test_pruning_keeps_a_score_that_equals_the_cutoff(scorer, data):
+    queries = data.draw(st.lists(texts(70), min_size=1, max_size=5))
+    choices = data.draw(st.lists(texts(30), min_size=1, max_size=5))
+    full = fuzzy.cdist(queries, choices, scorer=scorer, dtype=np.float64)
+    for cutoff in sorted({*full.ravel(), data.draw(st.floats(0, 100))}):
+        pruned = fuzzy.cdist(queries, choices, scorer=scorer, score_cutoff=cutoff, dtype=np.float64)
+        np.testing.assert_array_equal(pruned, np.where(full >= cutoff, full, 0))
+
+
+@every_isa
+@scorers
+@pytest.mark.parametrize("size", [3, 12, 40, 64, 65, 110])
+def test_extract_is_the_head_of_the_sorted_scores(scorer, size):
+    # More choices than one thread takes alone, many of them equal.
+    rng = random.Random(size)
+    query = random_text(rng, size)
+    some = [query[begin : begin + rng.randrange(1, 90)] + random_text(rng, rng.randrange(8)) for begin in range(size)]
+    choices = [rng.choice((rng.choice(some), random_text(rng, rng.randrange(70)), None)) for _ in range(9000)]
+    scores = fuzzy.cdist([query], choices, scorer=scorer, dtype=np.float64)[0]
+    order = sorted((i for i, choice in enumerate(choices) if choice is not None), key=lambda i: -scores[i])
+    expected = [(choices[i], scores[i], i) for i in order]
+    for limit in (0, 1, 5, 700, 10_000, None):
+        assert fuzzy.extract(query, choices, scorer=scorer, limit=limit) == expected[:limit]
+    for cutoff in thresholds(scores, rng):
+        least = [found for found in expected if found[1] >= cutoff]
+        for limit in (1, 30, None):
+            assert fuzzy.extract(query, choices, scorer=scorer, limit=limit, score_cutoff=cutoff) == least[:limit]
+        assert fuzzy.extract_one(query, choices, scorer=scorer, score_cutoff=cutoff) == (least or [None])[0]
+
+
+def test_extract_takes_choices_in_any_container():
+    class Table:
+        def items(self):
+            yield from {"x": "Accra", "y": "Ada"}.items()
+
+    expected = [("Ada", 100.0, 1), ("Accra", 50.0, 0)]
+    for choices in (["Accra", "Ada"], ("Accra", "Ada"), iter(["Accra", "Ada"]), np.array(["Accra", "Ada"], object)):
+        assert fuzzy.extract("Ada", choices, scorer=fuzzy.ratio) == expected
+    keyed = [("Ada", 100.0, "y"), ("Accra", 50.0, "x")]
+    assert fuzzy.extract("Ada", Table(), scorer=fuzzy.ratio) == keyed
+    assert fuzzy.extract("Ada", {"x": "Accra", "y": "Ada"}, scorer=fuzzy.ratio) == keyed
+    assert fuzzy.extract("Ada", Table(), scorer=fuzzy.ratio, processor=str.upper) == keyed
+    text = random_text(random.Random(1), 9)
+    assert fuzzy.extract(text, ["", text], scorer=fuzzy.ratio)[0][0] is text
+    for wrong in ("Ada", b"Ada"):
+        with pytest.raises(TypeError, match="put it in a list"):
+            fuzzy.extract("Ada", wrong, scorer=fuzzy.ratio)
+    with pytest.raises(TypeError, match="not iterable"):
+        fuzzy.extract("Ada", 3, scorer=fuzzy.ratio)
+
+
+def test_nothing_is_read_behind_the_first_perfect_choices():
+    choices = ["Accra", "Ada", "Ada", *["Kumasi"] * 5000, object()]
+    assert fuzzy.extract_one("Ada", choices, scorer=fuzzy.ratio) == ("Ada", 100.0, 1)
+    assert fuzzy.extract("Ada", choices, scorer=fuzzy.ratio, limit=2) == [("Ada", 100.0, 1), ("Ada", 100.0, 2)]
+    with pytest.raises(TypeError, match=r"choices\[5003\] is of type object"):
+        fuzzy.extract("Ada", choices, scorer=fuzzy.ratio, limit=3)
+
+
 @every_isa
 @scorers
 @pytest.mark.parametrize(
@@ -304,6 +399,23 @@ def test_strings_may_be_freed_while_threads_compare_them():
     assert np.array_equal(results[0], expected)
 
 
+def test_a_list_may_change_while_it_is_searched():
+    rng = random.Random(23)
+    query = random_text(rng, 3000)
+    choices = [random_text(rng, 60) for _ in range(9000)]
+    expected = fuzzy.extract(query, choices, scorer=fuzzy.partial_ratio, limit=50)
+    results = []
+    given_ = list(choices)
+    thread = threading.Thread(
+        target=lambda: results.append(fuzzy.extract(query, given_, scorer=fuzzy.partial_ratio, limit=50))
+    )
+    thread.start()
+    time.sleep(0.002)
+    given_.clear()
+    thread.join()
+    assert results[0] == expected
+
+
 def test_the_gil_is_released():
     text = "ab" * 20_000
     turns = 0
@@ -350,8 +462,11 @@ def test_wrong_arguments_are_refused_with_the_numbers():
         fuzzy.cdist(["a"], ["a"], score_cutoff=math.nan)
     with pytest.raises(ValueError, match="not a number"):
         fuzzy.ratio("a", "a", score_cutoff=math.nan)
-    with pytest.raises(ValueError, match="limit is -1"):
-        fuzzy.extract("a", ["a"], scorer=fuzzy.ratio, limit=-1)
+    for scorer in (fuzzy.ratio, fuzz.ratio):
+        with pytest.raises(ValueError, match="limit is -1"):
+            fuzzy.extract("a", ["a"], scorer=scorer, limit=-1)
+        with pytest.raises(ValueError, match="score_cutoff is not a number"):
+            fuzzy.extract("a", ["a"], scorer=scorer, score_cutoff=math.nan)
     for dtype in ("f2", "c8", "U3", "bool", "O"):
         with pytest.raises(TypeError, match="give float32, float64 or an integer type"):
             fuzzy.cdist(["a"], ["a"], dtype=dtype)

@@ -45,6 +45,7 @@ Scorer: TypeAlias = Callable[..., float]
 
 _FLOAT32 = np.dtype(np.float32)
 _RATIO, _PARTIAL_RATIO, _TOKEN_SET_RATIO = range(3)
+_score = _core.fuzzy_score
 
 
 class ScoreAlignment(NamedTuple):
@@ -88,7 +89,9 @@ def ratio(s1: Text, s2: Text, *, processor: Processor | None = None, score_cutof
     >>> ratio("this is a test", "this is a test!")
     96.55172413793103
     """
-    return _score(_RATIO, s1, s2, processor, score_cutoff)
+    if processor is not None:
+        s1, s2 = _process(s1, processor), _process(s2, processor)
+    return _score(_RATIO, s1, s2, score_cutoff)
 
 
 def partial_ratio(
@@ -125,7 +128,9 @@ def partial_ratio(
     >>> partial_ratio("this is a test", "this is a test!")
     100.0
     """
-    return _score(_PARTIAL_RATIO, s1, s2, processor, score_cutoff)
+    if processor is not None:
+        s1, s2 = _process(s1, processor), _process(s2, processor)
+    return _score(_PARTIAL_RATIO, s1, s2, score_cutoff)
 
 
 def token_set_ratio(
@@ -164,7 +169,9 @@ def token_set_ratio(
     >>> token_set_ratio("fuzzy was a bear", "a bear fuzzy fuzzy was")
     100.0
     """
-    return _score(_TOKEN_SET_RATIO, s1, s2, processor, score_cutoff)
+    if processor is not None:
+        s1, s2 = _process(s1, processor), _process(s2, processor)
+    return _score(_TOKEN_SET_RATIO, s1, s2, score_cutoff)
 
 
 def partial_ratio_alignment(
@@ -233,7 +240,7 @@ def cdist(
     processor
         Called on each text once; None leaves them as they are.
     score_cutoff
-        A score below it becomes 0.
+        A score below it becomes 0; the higher it is, the more pairs are dropped before they are scored.
     score_hint
         Taken for RapidFuzz's sake; no hint changes a result or the speed here.
     score_multiplier
@@ -294,6 +301,9 @@ def extract(
 ) -> list[tuple[Any, float, Any]]:
     """Find the choices most like a query.
 
+    Choices that cannot come among the best are dropped by bounds, and nothing is read behind `limit` choices that
+    score 100.
+
     Parameters
     ----------
     query
@@ -331,19 +341,17 @@ def extract(
     >>> extract("Kongenstein", ["Ada Foah", "Fort Kongenstein", "Kongsberg"], scorer=partial_ratio, limit=1)
     [('Fort Kongenstein', 100.0, 1)]
     """
-    if limit is not None and limit < 0:
-        message = f"limit is {limit}; give 0 or more, or None for all"
-        raise ValueError(message)
+    number = _NATIVE.get(scorer)
+    if number is not None and processor is None:
+        return _core.fuzzy_extract(number, query, choices, limit, score_cutoff)
     keys, texts = _keyed(choices)
-    scores = _scores(query, texts, scorer, processor, score_cutoff, scorer_kwargs)
-    found = np.flatnonzero(scores >= _least(score_cutoff))
-    if limit is not None and limit < len(found):
-        # All that beat the score of the last place, then the first of those that have just that score.
-        last = np.partition(scores[found], len(found) - limit)[len(found) - limit] if limit else math.inf
-        better = found[scores[found] > last]
-        found = np.concatenate([better, found[scores[found] == last][: limit - len(better)]])
-    order = found[np.argsort(-scores[found], kind="stable")]
-    return [(texts[i], float(scores[i]), i if keys is None else keys[i]) for i in order.tolist()]
+    needle, processed = (query, texts) if processor is None else (_process(query, processor), _texts(texts, processor))
+    if number is not None:
+        found = _core.fuzzy_extract(number, needle, processed, limit, score_cutoff)
+        best = [(i, score) for _, score, i in found]
+    else:
+        best = _extract_by(scorer, needle, processed, limit, score_cutoff, scorer_kwargs)
+    return [(texts[i], score, i if keys is None else keys[i]) for i, score in best]
 
 
 def extract_one(
@@ -396,23 +404,12 @@ def extract_one(
 _NATIVE: dict[Scorer, int] = {ratio: _RATIO, partial_ratio: _PARTIAL_RATIO, token_set_ratio: _TOKEN_SET_RATIO}
 
 
-def _score(scorer: int, s1: Text, s2: Text, processor: Processor | None, score_cutoff: float | None) -> float:
-    if processor is not None:
-        s1, s2 = _process(s1, processor), _process(s2, processor)
-    return _core.fuzzy_score(scorer, s1, s2, 0.0 if score_cutoff is None else _cutoff(score_cutoff))
-
-
 def _cutoff(score_cutoff: float | None) -> float:
     cutoff = 0.0 if score_cutoff is None else float(score_cutoff)
     if math.isnan(cutoff):
         message = "score_cutoff is not a number; give 0 to 100, or None"
         raise ValueError(message)
     return cutoff
-
-
-def _least(score_cutoff: float | None) -> float:
-    """Return the least score to report; missing choices have -1."""
-    return max(_cutoff(score_cutoff), 0.0)
 
 
 def _missing(text: object) -> bool:
@@ -454,24 +451,21 @@ def _threads(workers: int) -> int:
     return _core.num_threads() if workers == -1 else workers
 
 
-def _scores(
+def _extract_by(
+    scorer: Scorer,
     query: Text,
     texts: tuple[Any, ...],
-    scorer: Scorer,
-    processor: Processor | None,
+    limit: int | None,
     score_cutoff: float | None,
     scorer_kwargs: Mapping[str, Any] | None,
-) -> npt.NDArray[np.float64]:
-    """Return one score a choice; -1 where it, or the query, is missing."""
-    needle = query if processor is None else _process(query, processor)
-    processed = _texts(texts, processor)
-    out = np.empty(len(processed))
-    number = _NATIVE.get(scorer)
-    if number is not None:
-        row = out.reshape(1, -1)
-        _core.fuzzy_cdist((needle,), processed, number, _cutoff(score_cutoff), 1.0, -1.0, _core.num_threads(), row)
-        return out
+) -> list[tuple[int, float]]:
+    """Return the best indices and their scores by a scorer that is not of this module."""
+    if limit is not None and limit < 0:
+        message = f"limit is {limit}; give 0 or more, or None for all"
+        raise ValueError(message)
+    least = max(_cutoff(score_cutoff), 0.0)
+    if _missing(query):
+        return []
     given = dict(scorer_kwargs or {}, score_cutoff=score_cutoff)
-    for j, choice in enumerate(processed):
-        out[j] = -1 if _missing(needle) or _missing(choice) else scorer(needle, choice, **given)
-    return out
+    scores = [(i, float(scorer(query, text, **given))) for i, text in enumerate(texts) if not _missing(text)]
+    return sorted((found for found in scores if found[1] >= least), key=lambda found: -found[1])[:limit]
