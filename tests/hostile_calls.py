@@ -508,7 +508,7 @@ def check_extract(result: Any, _args: list[Any], options: dict[str, Any]) -> Non
     expect(type(result) is list and all(type(row) is tuple and len(row) == 3 for row in result), result)
     expect(all(type(row[1]) is float and 0 <= row[1] <= 100 for row in result), result)
     limit = options.get("limit", 5)
-    expect(limit is None or len(result) <= limit, result)
+    expect(not isinstance(limit, int) or len(result) <= limit, result)
 
 
 def make_extract(rng: Dice) -> Call:

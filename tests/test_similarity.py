@@ -567,3 +567,7 @@ def test_where_an_array_lies_in_memory_changes_no_bit(metric, width, n_queries):
         found = top_k(queries, moved, 20, metric=metric)
         np.testing.assert_array_equal(found[0], first[0])
         np.testing.assert_array_equal(found[1], first[1])
+
+
+def test_rows_without_dimensions_cost_nothing_however_many():
+    assert normalize(np.zeros((2**58, 0), dtype=np.float32)).shape == (2**58, 0)
