@@ -13,7 +13,7 @@ KERNEL_TESTS := $(addprefix tests/test_,similarity.py fuzzy.py alignment.py set_
 CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc)
 CORE := CMakeLists.txt pyproject.toml $(wildcard csrc/* bindings/*)
 
-.PHONY: demo test lint bench models format sanitize sanitize-threads fuzz clean
+.PHONY: demo test lint bench models format sanitize sanitize-threads fuzz cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -62,6 +62,15 @@ fuzz: build/fuzz/build.ninja
 	for target in $(FUZZ_TARGETS); do mkdir -p build/fuzz/found/$$target && \
 	  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) \
 	  -max_len=1024 -timeout=20 -print_final_stats=1 build/fuzz/found/$$target || exit 1; done
+
+# The core alone for arm64, where NEON is the baseline, and the thread driver on an emulated processor.
+cross-arm64:
+	@command -v aarch64-linux-gnu-g++ qemu-aarch64 > /dev/null || \
+	  { echo 'cross-arm64 needs g++-aarch64-linux-gnu and qemu-user (apt-get install both)' >&2; exit 1; }
+	mkdir -p build/arm64
+	aarch64-linux-gnu-g++ -std=c++17 -O2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Icsrc -pthread -static \
+	  $(wildcard csrc/*.cc) tests/native/threads.cc -o build/arm64/threads
+	qemu-aarch64 build/arm64/threads
 
 build/tsan/build.ninja: SANITIZE := thread
 build/fuzz/build.ninja: SANITIZE := address,undefined,fuzzer-no-link

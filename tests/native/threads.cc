@@ -202,7 +202,7 @@ Bytes expand(const Inputs& in, int threads) {
   const std::vector<char> none(Inputs::kChains);
   pytrace::BeamInput input;
   input.scores = view(in.chain_scores);
-  input.finished = {reinterpret_cast<const bool*>(none.data()), Inputs::kChains};
+  input.finished = {reinterpret_cast<const uint8_t*>(none.data()), Inputs::kChains};
   input.question_offsets = view(in.question_offsets);
   pytrace::Options<float> options;
   options.matrix = {in.logits.data(), Inputs::kChains, Inputs::kOptions, Inputs::kOptions};
