@@ -35,6 +35,14 @@ inline constexpr int64_t kBlocksAhead = 3;
 // Room for the queries of one job with 384 dimensions, in float32.
 inline constexpr int64_t kAlignedValues = 4096;
 
+// The product, rounded: fused with the subtraction that follows in some blocks and not in others,
+// it would make scores depend on the batch.
+PYTRACE_INLINE VectorF scaled(VectorF value, float scale) {
+  VectorF product = value * scale;
+  hold_in_register(product);
+  return product;
+}
+
 template <bool kDistance, int kItems>
 PYTRACE_INLINE void accumulate(VectorF query, const VectorF (&item)[kItems],
                                VectorF (&sums)[kItems]) {
@@ -62,7 +70,7 @@ PYTRACE_INLINE void score_block(const float* const (&queries)[kQueries],
     for (int i = 0; i < kItems; ++i) {
       if constexpr (kStreamed) __builtin_prefetch(items[i] + at + ahead);
       item[i] = load(items[i] + at);
-      if constexpr (kDistance && sizeof(T) == 1) item[i] *= scale[i];
+      if constexpr (kDistance && sizeof(T) == 1) item[i] = scaled(item[i], scale[i]);
     }
 #pragma GCC unroll 12
     for (int q = 0; q < kQueries; ++q) {
@@ -80,7 +88,7 @@ PYTRACE_INLINE void score_block(const float* const (&queries)[kQueries],
     }
     for (int i = 0; i < kItems; ++i) {
       item[i] = overlap ? keep(load(items[i] + dim - kLanes), mask) : load_first(items[i], dim);
-      if constexpr (kDistance && sizeof(T) == 1) item[i] *= scale[i];
+      if constexpr (kDistance && sizeof(T) == 1) item[i] = scaled(item[i], scale[i]);
     }
     for (int q = 0; q < kQueries; ++q) {
       const VectorF query =
