@@ -183,9 +183,14 @@ class Choices {
   py::object keys_;
 };
 
-// Characters that are compared before the GIL is released: a good answer often stands among the
+// Characters that are compared before the GIL is released: a perfect answer often stands among the
 // first choices, and then the list is neither copied nor read to its end.
-constexpr int64_t kFirstCharacters = 1 << 11;
+constexpr int64_t kFirstCharacters = 1 << 13;
+// The product of the query's characters and theirs is bounded as well: about a quarter of a
+// millisecond of partial_ratio.
+constexpr int64_t kFirstCells = 1 << 20;
+// Choices that are read and searched at once behind them, twice as many each time.
+constexpr Py_ssize_t kFirstBlock = 1024;
 
 // arguments: scorer, query, choices, limit (None for all), score_cutoff. Returns a list of tuples
 // (choice, score, key or index).
@@ -216,7 +221,7 @@ PyObject* bind_extract(PyObject* const* arguments) {
     if (characters + query.size > kFirstCharacters) break;
     read(std::min(next + some, choices.size()));
     for (const Text& text : texts) characters += text.size;
-    if (characters > kFewCells) {
+    if (characters > 2 * kFirstCharacters || query.size * characters > kFirstCells) {
       next -= static_cast<Py_ssize_t>(texts.size());
       break;
     }
@@ -224,10 +229,11 @@ PyObject* bind_extract(PyObject* const* arguments) {
   }
   if (!search.settled() && next < choices.size()) {
     choices.freeze();
-    texts.reserve(static_cast<size_t>(choices.size() - next));
-    read(choices.size());
-    const ReleasedGil released;
-    search.add({texts.data(), static_cast<int64_t>(texts.size())}, 0);
+    for (Py_ssize_t some = kFirstBlock; !search.settled() && next < choices.size(); some *= 2) {
+      read(std::min(next + some, choices.size()));
+      const ReleasedGil released;
+      search.add({texts.data(), static_cast<int64_t>(texts.size())}, 0);
+    }
   }
   const std::vector<FuzzySearch::Found> found = search.found();
   // Held before anything is made: that may run a finaliser, which may change a list.

@@ -84,10 +84,15 @@ void lane_windows(const Text& needle, const Text& text, std::vector<int32_t>& co
   const FuzzyLanes<Mask>& lanes = fuzzy_lanes<Mask>(active_fuzzy_vector());
   MatchTable<Mask> table;
   table.assign(needle);
-  WindowRow<Mask> row(lanes);
-  row.add(table, needle.size, text);
-  row.run();
-  counts.assign(row.counts(), row.counts() + needle.size + text.size - 1);
+  // Shortened windows are whole ones over zeros around the text: a mask of zero changes nothing.
+  const int64_t m = needle.size;
+  const int64_t windows = text.size + m - 1;
+  const auto room = static_cast<size_t>(windows + m - 1 + lanes.slack);
+  std::vector<Mask> masks(room, 0);
+  std::vector<Mask> narrow(room);
+  table.fill(text, masks.data() + m - 1);
+  lanes.windows(masks.data(), windows, m, narrow.data());
+  counts.assign(narrow.data(), narrow.data() + windows);
 }
 
 void all_windows(const Text& needle, const Text& text, std::vector<int32_t>& counts) {
@@ -281,7 +286,7 @@ FuzzyWindow fuzzy_best_window(const Text& needle, const Text& text) {
       WindowRow<Mask> row(lanes);
       row.add(table, m, text);
       row.run();
-      return lanes.best(row.counts(), text.size, m, kFuzzyPrefixes | kFuzzySuffixes);
+      return lanes.best(row.counts(), row.masks(), text.size, m, kFuzzyPrefixes | kFuzzySuffixes);
     });
   }
   std::vector<int32_t> counts;

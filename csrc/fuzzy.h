@@ -1,15 +1,15 @@
 // Fuzzy string scores, 0 to 100, as RapidFuzz (3.10 and later) defines them, over Unicode code
 // points.
 //
-// ratio            normalised Indel similarity: 100 * 2 * LCS(a, b) / (|a| + |b|), 100 for two
-// empty texts. partial_ratio    the best ratio of the shorter text (the needle) with any window of
-// the longer one that has the
-//                  needle's length, or with any shorter prefix or suffix of it; equal lengths are
-//                  tried both ways. 100 for two empty texts, 0 if only one is empty.
-// token_set_ratio  both texts are split at white space into sets of words; the best ratio among the
-// common words, the
-//                  common words with the rest of a, and the common words with the rest of b. 0 if
-//                  either has no word.
+// ratio: normalised Indel similarity, 100 * 2 * LCS(a, b) / (|a| + |b|); 100 for two empty texts.
+//
+// partial_ratio: the best ratio of the shorter text (the needle) with any window of the longer one
+// that has the needle's length, or with any shorter prefix or suffix of it; equal lengths are tried
+// both ways. 100 for two empty texts, 0 if only one is empty.
+//
+// token_set_ratio: both texts are split at white space into sets of words; the best ratio among the
+// common words, the common words with the rest of a, and the common words with the rest of b. 0 if
+// either has no word.
 //
 // How it is computed
 //   One LCS: Hyyrö's bit-parallel recurrence ("Bit-Parallel LCS-length Computation Revisited",
@@ -17,12 +17,14 @@
 //   characters: the same recurrence for 64 / width windows side by side in every 64 bits of a
 //   vector register, width being 8, 16, 32 or 64 bits, whichever first holds the needle. The masks
 //   that neighbouring windows need at one step are neighbours in memory, so a step is one
-//   contiguous load and four operations. Shortened windows need no code of their own: the masks are
-//   padded with zeros at both ends, and a zero mask changes nothing. O(n m / lanes) for a needle of
-//   m and a text of n characters. All windows of a longer needle: Tiskin's semi-local LCS by braid
-//   combing ("Semi-local string comparison", 2008): one pass of O(n m) gives the LCS with every
-//   window at once, where computing them one by one costs a factor m / 64 more. One text against
-//   many by ratio: the needles of a batch sit side by side in the lanes of a register.
+//   contiguous load and four operations: O(n m / lanes) for a needle of m and a text of n
+//   characters. The shortened windows of one end are met by one recurrence from that end inwards,
+//   run only where the whole window there leaves one a chance. All windows of a longer needle:
+//   Tiskin's semi-local LCS by braid combing ("Semi-local string comparison", 2008): one pass of
+//   O(n m) gives the LCS with every window at once, where computing them one by one costs a factor
+//   m / 64 more. One text against many by ratio: the needles of a batch sit side by side in the
+//   lanes of a register. So do the joined words for token_set_ratio, which is their ratio unless
+//   the two texts share a word.
 //
 // What a cutoff saves
 //   Pairs, packs of pairs and windows that cannot reach the cutoff are left out: by their lengths,

@@ -341,15 +341,16 @@ void partial_side(const Side& needles, const Side& texts, int64_t margin, const 
     int64_t& shortest = least[kind_of(m)];
     shortest = shortest < 0 ? m : std::min(shortest, m);
   }
+  const double cutoff = output.prunes() ? output.cutoff() : 0.0;
   std::optional<Bags> bags[4];
-  for (int kind = 0; kind < 4 && output.prunes(); ++kind) {
+  for (int kind = 0; kind < 4 && cutoff >= kFuzzyBagCutoff; ++kind) {
     if (least[kind] > 0)
       bags[kind].emplace(texts, int64_t{8} << kind, least[kind] + margin, threads);
   }
   const auto sink = [&](int64_t place, double score) { output.put(score, place); };
   for_tiles(fitting.size(), kTileNeedles, texts.size(), kTileTexts, threads,
             [&](int64_t begin, int64_t end, int64_t text_begin, int64_t text_end) {
-              PartialBatch batch(sink, output.prunes() ? output.cutoff() : 0.0);
+              PartialBatch batch(sink, cutoff);
               for (int64_t k = begin; k < end; ++k) {
                 const Text& needle = fitting.text(k);
                 const std::optional<Bags>& blocks = bags[kind_of(needle.size)];

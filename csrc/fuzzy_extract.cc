@@ -17,6 +17,9 @@ using Found = FuzzySearch::Found;
 // Fewer choices a thread than this are done before a second thread has begun.
 constexpr int64_t kFewChoices = 4096;
 
+// partial_ratio's choices between two looks at the cutoff: enough to fill registers.
+constexpr int64_t kChoicesAtOnce = 64;
+
 bool before(const Found& a, const Found& b) {
   return a.score > b.score || (a.score == b.score && a.index < b.index);
 }
@@ -106,6 +109,7 @@ class PartialScan : public Scan {
     double cutoff = -1.0;
     for (int64_t k = 0; k < choices.size; ++k) {
       const Text& choice = choices[k];
+      if (k % kChoicesAtOnce == 0) finish();
       if (choice.missing) continue;
       if (best->cutoff() != cutoff) {
         if (best->settled()) break;
@@ -126,11 +130,15 @@ class PartialScan : public Scan {
         longer_.add(choice, bags, first + k);
       }
     }
+    finish();
+  }
+
+ private:
+  void finish() {
     shorter_.finish();
     longer_.finish();
   }
 
- private:
   struct Sink {
     Best* best;
     void operator()(int64_t index, double score) const { best->put({score, index}); }

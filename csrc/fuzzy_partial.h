@@ -39,7 +39,7 @@ class PartialBatch {
   }
 
   // Whether add() reads bags at all.
-  bool prunes() const { return cutoff_ > 0; }
+  bool prunes() const { return cutoff_ >= kFuzzyBagCutoff; }
 
   // The needle of the pairs to come; what it points to must stay until finish().
   void set_needle(const Text& needle) {
@@ -98,17 +98,21 @@ class PartialBatch {
     constexpr int64_t width = 8 * static_cast<int64_t>(sizeof(Mask));
     const int64_t m = needle_.size;
     const int64_t n = text.size;
-    if (!prunes()) return add_part(lane, text, 0, n, kFuzzyPrefixes | kFuzzySuffixes, id);
+    if (!prunes()) return add_part(lane, text, 0, n, kFuzzyPrefixes | kFuzzySuffixes, id, true);
 
-    const int64_t count = fuzzy_block_count(n, width) - 2;
-    const int whole = needs_.whole(m);
-    const int shortened = needs_.shortened(m);
+    const int64_t count = fuzzy_block_count(n, width) - kFuzzyEndBags;
+    const WindowNeeds::Needs& needs = needs_.of(m, width);
+    uint8_t bounds[kFuzzyEndBags];
+    vector_.bag_bounds(bag_, blocks, 1, bounds);
+    if (bounds[0] < needs.least) return;
+    // Of equal lengths each is the other's needle; the bags are of one direction's windows only.
+    if (n == m) return add_part(lane, text, 0, n, kFuzzyPrefixes | kFuzzySuffixes, id, true);
     const size_t before = lane.waiting.size();
     int64_t begin = -1;  // of the part that is being gathered: its first window's start
     int64_t end = 0;     // and where the next one would start
     int ends = 0;
     const auto close = [&] {
-      if (begin >= 0) add_part(lane, text, begin, end - 1 + m, ends, id);
+      if (begin >= 0) add_part(lane, text, begin, end - 1 + m, ends, id, false);
       begin = -1;
       ends = 0;
     };
@@ -122,19 +126,23 @@ class PartialBatch {
       ends |= kind;
     };
     const int64_t windows = n - m + 1;
-    constexpr int64_t kStep = 64;
-    uint8_t bounds[kStep];
-    vector_.bag_bounds(bag_, blocks + count, 2, bounds);
-    const bool prefixes = bounds[0] >= shortened;
-    const bool suffixes = bounds[1] >= shortened;
+    vector_.bag_bounds(bag_, blocks + 1, kFuzzyEndBags - 1, bounds + 1);
+    bool prefixes = false;
+    bool suffixes = false;
+    for (int k = 0; k < 4; ++k) {
+      prefixes |= bounds[1 + k] >= needs.shortened[k];
+      suffixes |= bounds[5 + k] >= needs.shortened[k];
+    }
     if (prefixes) gather(0, 1, kFuzzyPrefixes);
+    constexpr int64_t kStep = 64;
+    uint8_t inner[kStep];
     for (int64_t at = 0; at < count; at += kStep) {
       const int64_t some = std::min(kStep, count - at);
-      vector_.bag_bounds(bag_, blocks + at, some, bounds);
+      vector_.bag_bounds(bag_, blocks + kFuzzyEndBags + at, some, inner);
       for (int64_t j = 0; j < some; ++j) {
-        const int64_t first = (at + j) * width;
-        if (bounds[j] >= whole && first < windows) {
-          gather(first, std::min(first + width, windows), 0);
+        const int64_t first = (at + j) * (width / 2);
+        if (inner[j] >= needs.whole && first < windows) {
+          gather(first, std::min(first + width / 2, windows), 0);
         }
       }
     }
@@ -145,13 +153,14 @@ class PartialBatch {
 
   template <typename Mask>
   void add_part(Lane<Mask>& lane, const Text& text, int64_t begin, int64_t end, int ends,
-                int64_t id) {
+                int64_t id, bool last) {
+    if (lane.waiting.capacity() == 0) lane.waiting.reserve(64);
     if (!table_is_set_) {
       lane.table.assign(needle_);
       table_is_set_ = true;
     }
     const int64_t at = lane.row.add(lane.table, needle_.size, fuzzy_part(text, begin, end));
-    lane.waiting.push_back({needle_, text, id, end - begin, at, ends, !prunes()});
+    lane.waiting.push_back({needle_, text, id, end - begin, at, ends, last});
   }
 
   template <typename Mask>
@@ -162,8 +171,8 @@ class PartialBatch {
     FuzzyWindow best{0, 1};
     for (const Waiting& one : lane.waiting) {
       const int64_t m = one.needle.size;
-      const FuzzyWindow window =
-          loops.best(lane.row.counts() + one.begin, one.part_size, m, one.ends);
+      const FuzzyWindow window = loops.best(
+          lane.row.counts() + one.begin, lane.row.masks() + one.begin, one.part_size, m, one.ends);
       if (best.lcs == 0 || fuzzy_better(window, best, m)) best = window;
       if (!one.last) continue;
       put(one.needle, one.text, best, one.id);

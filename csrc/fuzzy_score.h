@@ -38,22 +38,17 @@ class WindowNeeds {
     for (Needs& needs : needs_) needs.whole = kUnknown;
   }
 
-  // The least LCS of a window of m characters; above m if none is enough.
-  int whole(int64_t m) { return of(m).whole; }
-
-  // The same for shortened windows of any length: one of LCS x is at least x long and scores most
-  // if it is no longer.
-  int shortened(int64_t m) { return of(m).shortened; }
-
- private:
-  static constexpr uint8_t kUnknown = 255;
-  static constexpr size_t kSizes = 128;  // a power of two above 64
+  // The least LCS of a whole window, above m if none is enough; and the least number of characters
+  // that the needle must share with the longest of the shortened windows of each quarter: those
+  // longer than k and at most k + 1 quarters of the needle's width.
   struct Needs {
     uint8_t whole;
-    uint8_t shortened;
+    uint8_t shortened[4];
+    uint8_t least;  // the least number that is enough for any window, here or the other way round
   };
 
-  const Needs& of(int64_t m) {
+  // For a needle of m characters, at most `width` of them.
+  const Needs& of(int64_t m, int64_t width) {
     Needs& needs = needs_[static_cast<size_t>(m) % kSizes];
     if (needs.whole != kUnknown) return needs;
     int64_t lcs = 0;
@@ -61,9 +56,25 @@ class WindowNeeds {
     needs.whole = static_cast<uint8_t>(lcs);
     lcs = 0;
     while (lcs < m && fuzzy_ratio_of(lcs, m + lcs) < cutoff_) ++lcs;
-    needs.shortened = static_cast<uint8_t>(lcs < m ? lcs : m + 1);
+    needs.least = static_cast<uint8_t>(lcs < needs.whole ? lcs : needs.whole);
+    for (int64_t k = 0; k < 4; ++k) {
+      const int64_t shortest = k * width / 4 + 1;
+      const int64_t longest = (k + 1) * width / 4 < m ? (k + 1) * width / 4 : m - 1;
+      needs.shortened[k] = kUnknown;
+      for (int64_t shared = 0; shared <= longest && shortest <= longest; ++shared) {
+        // A window of LCS x is at least x long and scores most if it is no longer.
+        const int64_t length = shared < shortest ? shortest : shared;
+        if (fuzzy_ratio_of(shared, m + length) < cutoff_) continue;
+        needs.shortened[k] = static_cast<uint8_t>(shared);
+        break;
+      }
+    }
     return needs;
   }
+
+ private:
+  static constexpr uint8_t kUnknown = 255;  // also: no number is enough
+  static constexpr size_t kSizes = 128;     // a power of two above 64
 
   double cutoff_ = NAN;
   Needs needs_[kSizes];

@@ -168,12 +168,13 @@ inline bool fuzzy_better(const FuzzyWindow& a, const FuzzyWindow& b, int64_t m) 
 // text.size - 1 windows.
 void fuzzy_comb_windows(const Text& needle, const Text& text, std::vector<int32_t>& counts);
 
-// All windows of several needles of at most 8 * sizeof(Mask) characters, each beside one text.
+// The whole windows of several needles of at most 8 * sizeof(Mask) characters, each beside one
+// text.
 //
-// The masks stand in one row with zeros before, between and behind the texts, so that no window
-// holds characters of two. One vector loop runs over all neighbours whose needles have the same
-// length: that fills the registers to the last text, and the wide loads come so long after the
-// narrow stores of the masks that they need not wait for them.
+// The masks stand in one row, and where windows over the seam of two neighbours are few, one vector
+// loop runs over all neighbours whose needles have the same length: that fills the registers to the
+// last text, and the wide loads come so long after the narrow stores of the masks that they need
+// not wait for them.
 template <typename Mask>
 class WindowRow {
  public:
@@ -182,40 +183,34 @@ class WindowRow {
   void clear() {
     runs_.clear();
     end_ = 0;
-    set_ = 0;
   }
 
-  // Characters and zeros so far.
+  // Characters so far.
   int64_t size() const { return end_; }
 
-  // Appends a needle of m >= 1 characters, given by its masks, beside a text; returns where their
-  // counts will begin.
+  // Appends a needle of m >= 1 characters, given by its masks, beside a text that is no shorter;
+  // returns where their masks begin and their counts will begin.
   int64_t add(const MatchTable<Mask>& table, int64_t m, const Text& text) {
-    if (runs_.empty() || runs_.back().m != m) {
-      pad();
-      runs_.push_back({end_, end_, m});
-    }
+    constexpr bool kSeams = sizeof(Mask) <= 2;
     const int64_t begin = end_;
-    end_ += (m - 1) + text.size;
+    reserve(begin + text.size);
+    table.fill(text, masks_.get() + begin);
+    end_ += text.size;
+    if (!kSeams || runs_.empty() || runs_.back().m != m) runs_.push_back({begin, end_, m});
     runs_.back().end = end_;
-    reserve(end_ + (m - 1));
-    Mask* at = masks_.get() + begin;
-    std::fill(at, at + (m - 1), Mask{0});
-    table.fill(text, at + (m - 1));
-    set_ = end_;
     return begin;
   }
 
   // Computes the counts; those of a needle of m beside a text of n characters are counts() + begin,
-  // n + m - 1 of them.
+  // n - m + 1 of them.
   void run() {
-    pad();
     for (const Run& run : runs_) {
-      lanes_.windows(masks_.get() + run.begin, run.end - run.begin, run.m,
+      lanes_.windows(masks_.get() + run.begin, run.end - run.begin - run.m + 1, run.m,
                      counts_.get() + run.begin);
     }
   }
 
+  const Mask* masks() const { return masks_.get(); }
   const Mask* counts() const { return counts_.get(); }
 
  private:
@@ -225,31 +220,21 @@ class WindowRow {
     int64_t m;
   };
 
-  // Closes the last run with the zeros that its last windows read. Room for them is there.
-  void pad() {
-    if (runs_.empty()) return;
-    const int64_t zeros = runs_.back().m - 1;
-    std::fill(masks_.get() + end_, masks_.get() + end_ + zeros, Mask{0});
-    end_ += zeros;
-    set_ = end_;
-  }
-
   // The loop may read and write `slack` entries beyond its last window; a later run overwrites
   // them. Nothing is set to zero ahead: for one short pair that would take longer than the pair.
   void reserve(int64_t size) {
     const int64_t needed = size + lanes_.slack;
     if (room_ >= needed) return;
-    const int64_t room = needed + needed / 2;
+    const int64_t room = std::max(needed + needed / 2, int64_t{2048});
     std::unique_ptr<Mask[]> masks(new Mask[static_cast<size_t>(room)]);
     counts_.reset(new Mask[static_cast<size_t>(room)]);
-    std::copy(masks_.get(), masks_.get() + set_, masks.get());
+    std::copy(masks_.get(), masks_.get() + end_, masks.get());
     masks_.swap(masks);
     room_ = room;
   }
 
   const FuzzyLanes<Mask>& lanes_;
   int64_t end_ = 0;
-  int64_t set_ = 0;  // masks that have a value
   int64_t room_ = 0;
   std::vector<Run> runs_;
   std::unique_ptr<Mask[]> masks_;

@@ -81,6 +81,43 @@ void windows(const Mask* masks, int64_t count, int64_t steps, Mask* lcs) {
   }
 }
 
+// Halves the register until one lane is left.
+template <typename Mask>
+inline __attribute__((always_inline)) Mask largest_lane(typename Lanes<Mask>::Vector tops) {
+  typedef Mask Narrow __attribute__((vector_size(16)));
+  typedef uint8_t Bytes __attribute__((vector_size(16)));
+  Narrow parts[PYTRACE_VECTOR_BYTES / 16];
+  __builtin_memcpy(parts, &tops, sizeof parts);
+  Narrow top = parts[0];
+#pragma GCC unroll 4
+  for (int part = 1; part < PYTRACE_VECTOR_BYTES / 16; ++part) {
+    top = parts[part] > top ? parts[part] : top;
+  }
+  const auto keep_larger = [&top](Bytes moved) {
+    const auto other = (Narrow)moved;
+    top = other > top ? other : top;
+  };
+  auto bytes = (Bytes)top;
+  keep_larger(
+      __builtin_shufflevector(bytes, bytes, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  if constexpr (sizeof(Mask) <= 4) {
+    bytes = (Bytes)top;
+    keep_larger(__builtin_shufflevector(bytes, bytes, 4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11, 12, 13,
+                                        14, 15));
+  }
+  if constexpr (sizeof(Mask) <= 2) {
+    bytes = (Bytes)top;
+    keep_larger(__builtin_shufflevector(bytes, bytes, 2, 3, 0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+                                        14, 15));
+  }
+  if constexpr (sizeof(Mask) == 1) {
+    bytes = (Bytes)top;
+    keep_larger(__builtin_shufflevector(bytes, bytes, 1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+                                        14, 15));
+  }
+  return top[0];
+}
+
 template <typename Mask>
 Mask largest(const Mask* begin, int64_t count) {
   using Vector = typename Lanes<Mask>::Vector;
@@ -97,28 +134,49 @@ Mask largest(const Mask* begin, int64_t count) {
     const Vector next = *reinterpret_cast<const Unaligned*>(begin + i);
     tops = next > tops ? next : tops;
   }
-  for (int64_t lane = 0; lane < lanes; ++lane) top = tops[lane] > top ? tops[lane] : top;
-  return top;
+  return largest_lane<Mask>(tops);
+}
+
+inline uint64_t reversed_bits(uint64_t x) {
+  x = ((x >> 1) & 0x5555555555555555u) | ((x & 0x5555555555555555u) << 1);
+  x = ((x >> 2) & 0x3333333333333333u) | ((x & 0x3333333333333333u) << 2);
+  x = ((x >> 4) & 0x0f0f0f0f0f0f0f0fu) | ((x & 0x0f0f0f0f0f0f0f0fu) << 4);
+  return __builtin_bswap64(x);
+}
+
+// Lets the shortened windows at one end compete: one recurrence from the end inwards meets them
+// all, shortest first. `top` is the LCS of the whole window there.
+template <bool prefixes, typename Mask>
+void shortened_windows(const Mask* masks, int64_t n, int64_t m, int64_t top, FuzzyWindow* best) {
+  // A shortened window is part of a whole one, so its LCS is at most that one's; and a window of
+  // LCS x is at least x long.
+  if (top * (m + best->length) <= best->lcs * (m + top)) return;
+  int64_t longest = m - 1;
+  if (best->lcs > 0) {
+    // Even with the LCS `top` a longer one cannot win.
+    const auto limit = static_cast<uint32_t>(top * (m + best->length) - 1);
+    longest = limit / static_cast<uint32_t>(best->lcs) - m;
+    longest = longest < m - 1 ? longest : m - 1;
+  }
+  uint64_t state = ~uint64_t{0};
+  for (int64_t length = 1; length <= longest; ++length) {
+    const uint64_t mask =
+        prefixes ? masks[length - 1] : reversed_bits(masks[n - length]) >> (64 - m);
+    const uint64_t matched = state & mask;
+    state = (state + matched) | (state ^ matched);
+    const int64_t lcs = __builtin_popcountll(~state);
+    if (lcs * (m + best->length) > best->lcs * (m + length)) *best = {lcs, length};
+  }
 }
 
 template <typename Mask>
-FuzzyWindow best_window(const Mask* lcs, int64_t n, int64_t m, int ends) {
-  FuzzyWindow best{static_cast<int64_t>(largest<Mask>(lcs + m - 1, n - m + 1)), m};
-  // A shortened window is part of the first or the last whole one, so its LCS is at most that
-  // one's; and a window of LCS x is at least x long. It can win only if x / (m + x) > top / (2 m).
-  const int64_t first = static_cast<int64_t>(lcs[m - 1]);
-  const int64_t last = static_cast<int64_t>(lcs[n - 1]);
-  if ((ends & kFuzzyPrefixes) != 0 && first * 2 * m > best.lcs * (m + first)) {
-    for (int64_t length = m - 1; length > 0; --length) {
-      const auto x = static_cast<int64_t>(lcs[length - 1]);
-      if (x * (m + best.length) > best.lcs * (m + length)) best = {x, length};
-    }
+FuzzyWindow best_window(const Mask* lcs, const Mask* masks, int64_t n, int64_t m, int ends) {
+  FuzzyWindow best{static_cast<int64_t>(largest<Mask>(lcs, n - m + 1)), m};
+  if ((ends & kFuzzyPrefixes) != 0) {
+    shortened_windows<true>(masks, n, m, static_cast<int64_t>(lcs[0]), &best);
   }
-  if ((ends & kFuzzySuffixes) != 0 && last * (m + best.length) > best.lcs * (m + last)) {
-    for (int64_t length = m - 1; length > 0; --length) {
-      const auto x = static_cast<int64_t>(lcs[n + m - 1 - length]);
-      if (x * (m + best.length) > best.lcs * (m + length)) best = {x, length};
-    }
+  if ((ends & kFuzzySuffixes) != 0) {
+    shortened_windows<false>(masks, n, m, static_cast<int64_t>(lcs[n - m]), &best);
   }
   return best;
 }

@@ -32,9 +32,9 @@ struct FuzzyLanes {
   void (*windows)(const Mask* masks, int64_t windows, int64_t steps, Mask* lcs);
 
   // The best of all whole windows, and of the shortened ones of `ends`, of a needle of m characters
-  // beside a text of n >= m, from the n + m - 1 counts that the text's masks give with m - 1 zeros
-  // before and behind them. Of equal ones a longest.
-  FuzzyWindow (*best)(const Mask* lcs, int64_t n, int64_t m, int ends);
+  // beside n >= m characters: `masks` are theirs, and `lcs` the n - m + 1 counts of the whole
+  // windows.
+  FuzzyWindow (*best)(const Mask* lcs, const Mask* masks, int64_t n, int64_t m, int ends);
 
   // lcs[k] = LCS of needle k of a pack with a text of n characters; rows[i] is the number of the
   // table row of character i, and a row holds one mask for each of the pack's needles. A pack is

@@ -28,6 +28,9 @@ MATRICES: tuple[tuple[str, int, float | None], ...] = (
     ("token_set_ratio", 20, None),
 )
 
+# (scorer, score_cutoff) of matrices in which most pairs fall below the cutoff.
+CUTOFFS = (("partial_ratio", 60), ("partial_ratio", 80), ("partial_ratio", 90), ("ratio", 90), ("token_set_ratio", 80))
+
 
 def scorer(module: Any, name: str) -> Callable[..., float]:
     """Return a scorer of ours or of RapidFuzz by its name."""
@@ -63,6 +66,54 @@ def verify(bench: Bench, rows: Sequence[str], columns: Sequence[str], names: Seq
         elif name in PLAIN:
             plain = [[PLAIN[name](row, column) for column in columns] for row in rows]
             require_close(mine, plain, TOLERANCE, f"{name}, beside plain Python")
+
+
+def cut(bench: Bench, name: str, cutoff: float, rows: Sequence[str], columns: Sequence[str]) -> Contest:
+    """Make the calls for a matrix with a cutoff, and show that the cutoff changes nothing above it."""
+    threads = bench.settings.threads
+    full = fuzzy.cdist(rows, columns, scorer=scorer(fuzzy, name), dtype=np.float64)
+    ours = partial(fuzzy.cdist, rows, columns, scorer=scorer(fuzzy, name), workers=threads, score_cutoff=cutoff)
+    expected = np.where(full >= cutoff, full, 0)
+    require_close(ours(dtype=np.float64), expected, 0, f"{name} with a cutoff, beside the whole matrix")
+    rapidfuzz = bench.peers.get("rapidfuzz")
+    if rapidfuzz is None:
+        return Contest(ours, {})
+    theirs = partial(
+        rapidfuzz.process.cdist,
+        rows,
+        columns,
+        scorer=scorer(rapidfuzz.fuzz, name),
+        workers=threads,
+        score_cutoff=cutoff,
+    )
+    # Which side of the cutoff a score equal to it falls on is RapidFuzz's rounding.
+    clear = np.abs(full - cutoff) > TOLERANCE
+    require_close(
+        expected[clear], theirs(dtype=np.float64)[clear], TOLERANCE, f"{name} with a cutoff, beside RapidFuzz"
+    )
+    return Contest(ours, {"rapidfuzz cdist": theirs})
+
+
+def search(bench: Bench, name: str, query: str, choices: Sequence[str], limit: int) -> Contest:
+    """Make the calls for the best choices (`extract_one` for a limit of 1) once they return the same."""
+    one = limit == 1
+    mine: Any = fuzzy.extract_one if one else partial(fuzzy.extract, limit=limit)
+    ours: Call = partial(mine, query, choices, scorer=scorer(fuzzy, name))
+    scores = fuzzy.cdist([query], choices, scorer=scorer(fuzzy, name), dtype=np.float64)[0]
+    expected = [(scores[i], i) for i in np.argsort(-scores, kind="stable")[:limit]]
+
+    def found(call: Call) -> list[Any]:
+        result: Any = call()
+        return [row[1:] for row in ([result] if one else result)]
+
+    require_close(found(ours), expected, 0, f"extract({name}), beside cdist")
+    rapidfuzz = bench.peers.get("rapidfuzz")
+    if rapidfuzz is None:
+        return Contest(ours, {})
+    peer: Any = rapidfuzz.process.extractOne if one else partial(rapidfuzz.process.extract, limit=limit)
+    theirs: Call = partial(peer, query, choices, scorer=scorer(rapidfuzz.fuzz, name))
+    require_close(found(ours), found(theirs), TOLERANCE, f"extract({name}), beside RapidFuzz")
+    return Contest(ours, {f"rapidfuzz {'extractOne' if one else 'extract'}": theirs})
 
 
 def plain_ratio(a: str, b: str) -> float:
@@ -156,6 +207,26 @@ def rows(bench: Bench) -> Iterator[Row]:
         partial(fuzzy.cdist, [sentence], twenty, scorer=fuzzy.partial_ratio), pairwise, bar=5.0,
         note=found.origin, work=Work(0, len(twenty), "pair"),
     )  # fmt: skip
+    for name, cutoff in CUTOFFS:
+        contest = cut(bench, name, cutoff, some[:40], many)
+        yield bench.compare(
+            f"cdist({name}, score_cutoff={cutoff}), {len(some[:40])} sentences x {len(many):,} entities",
+            contest.ours, contest.peers, note=found.origin, work=Work(0, len(some[:40]) * len(many), "pair"),
+        )  # fmt: skip
+    # A title that is among the choices ends a search for one at once; with a letter more it does not.
+    title = entities[len(entities) // 2]
+    for name in SCORERS:
+        for case, query, limit in (
+            ("extract of 5, a sentence", sentence, 5),
+            ("extract of 5, an entity", title, 5),
+            ("extract_one, a misspelt entity", f"{title[:-1]}qz", 1),
+            ("extract_one, an entity", title, 1),
+        ):
+            contest = search(bench, name, query, many, limit)
+            yield bench.compare(
+                f"{case} among {len(many):,} entities ({name})", contest.ours, contest.peers,
+                note=found.origin, work=Work(0, len(many), "pair"),
+            )  # fmt: skip
 
 
 def sweeps(bench: Bench) -> Iterator[Sweep]:
