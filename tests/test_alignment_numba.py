@@ -32,7 +32,9 @@ def test_a_compiled_score_gives_what_its_matrix_gives(near, opening):
         assert by_function.score == pytest.approx(by_matrix.score, abs=1e-12)
         np.testing.assert_array_equal(by_function.a_indices, by_matrix.a_indices)
         np.testing.assert_array_equal(by_function.b_indices, by_matrix.b_indices)
-        assert alignment_score(a, b, score=near, gap=-0.7, gap_open=opening) == pytest.approx(by_matrix.score, abs=1e-12)
+        assert alignment_score(a, b, score=near, gap=-0.7, gap_open=opening) == pytest.approx(
+            by_matrix.score, abs=1e-12
+        )
 
 
 def test_a_batch_calls_it_too_from_all_threads(near):
