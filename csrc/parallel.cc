@@ -19,9 +19,11 @@
 namespace pytrace {
 namespace {
 
-// How long a thread looks for work, or for the end of it, before it sleeps: about what waking it up
-// costs.
-constexpr std::chrono::microseconds kPatience{20};
+// How long a thread looks for work, or for the end of it, before it sleeps: first at full speed,
+// then giving way to whoever wants the processor. Waking a thread can cost a millisecond where
+// processors are virtual, and calls come in rows.
+constexpr std::chrono::microseconds kEager{20};
+constexpr std::chrono::microseconds kPatience{1000};
 constexpr int kMostThreads = 4096;
 
 std::atomic<bool> in_forked_child{false};
@@ -62,13 +64,15 @@ void pause_briefly() {
 // Whether something came true within kPatience.
 template <typename Condition>
 bool soon(const Condition& condition) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  do {
+  const auto begin = std::chrono::steady_clock::now();
+  for (auto waited = begin - begin; waited < kPatience;
+       waited = std::chrono::steady_clock::now() - begin) {
     for (int i = 0; i < 32; ++i) {
       if (condition()) return true;
       pause_briefly();
     }
-  } while (std::chrono::steady_clock::now() < end);
+    if (waited > kEager) std::this_thread::yield();
+  }
   return false;
 }
 
