@@ -34,7 +34,7 @@ class FuzzyOutput {
 
   // Makes `count` entries zero; in every type that is all bits zero.
   void clear(int64_t count) const {
-    std::memset(data_, 0, static_cast<size_t>(count) * size_of(type_));
+    if (count > 0) std::memset(data_, 0, static_cast<size_t>(count) * size_of(type_));
   }
 
   // Stores scores[k] at begin + where[k] * stride.
