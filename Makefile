@@ -61,7 +61,7 @@ fuzz: build/fuzz/build.ninja
 	$(BIN)/ninja -C build/fuzz
 	for target in $(FUZZ_TARGETS); do mkdir -p build/fuzz/found/$$target && \
 	  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build/fuzz/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) \
-	  -max_len=1024 -timeout=20 -print_final_stats=1 build/fuzz/found/$$target || exit 1; done
+	  -max_len=1024 -timeout=20 -print_final_stats=1 -artifact_prefix=build/fuzz/$$target- build/fuzz/found/$$target || exit 1; done
 
 # The core alone for arm64, where NEON is the baseline, and the thread driver on an emulated processor.
 cross-arm64:
