@@ -8,7 +8,7 @@ unexport PYTHONPATH PYTHONHOME
 
 # The core under AddressSanitizer and UBSan, in an environment of its own that takes all else from .venv.
 SANITIZED := .venv-sanitize
-KERNEL_TESTS := $(addprefix tests/test_,similarity.py fuzzy.py alignment.py set_cover.py beam.py hostile_calls.py)
+KERNEL_TESTS := $(addprefix tests/test_,similarity.py fuzzy.py alignment.py set_cover.py beam.py parallel.py hostile_calls.py)
 
 CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc)
 CORE := CMakeLists.txt pyproject.toml $(wildcard csrc/* bindings/*)
@@ -42,7 +42,7 @@ bench: $(VENV)/.ready-test
 sanitize: $(SANITIZED)/.ready
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
-	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OMP_WAIT_POLICY=passive PYTRACE_HOSTILE_CALLS=10000 \
+	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTRACE_HOSTILE_CALLS=10000 \
 	$(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(KERNEL_TESTS)
 
 # The kernels without Python, which is not instrumented. The deliberate race must be found: exit status 66.

@@ -17,14 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Up to here the best are taken one pass each; above, a partial sort is cheaper.
 constexpr int64_t kMaxPasses = 16;
 
-const BeamKernels& kernels() {
-#if defined(__x86_64__)
-  return *select_isa<const BeamKernels*>(&baseline::kBeamKernels, &avx2::kBeamKernels,
-                                         &avx512::kBeamKernels);
-#else
-  return baseline::kBeamKernels;
-#endif
-}
+const BeamKernels& kernels() { return *PYTRACE_SELECT_ISA(kBeamKernels); }
 
 template <typename T>
 class Step {

@@ -50,4 +50,13 @@ Function select_isa(Function baseline, Function avx2, Function avx512) {
   return baseline;
 }
 
+// The same for what has one name in the namespaces of all targets: a table of functions, or a
+// function that is not overloaded.
+#if defined(__x86_64__)
+#define PYTRACE_SELECT_ISA(name) ::pytrace::select_isa(&baseline::name, &avx2::name, &avx512::name)
+#else
+#define PYTRACE_SELECT_ISA(name) \
+  ::pytrace::select_isa(&baseline::name, decltype(&baseline::name){}, decltype(&baseline::name){})
+#endif
+
 }  // namespace pytrace

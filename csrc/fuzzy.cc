@@ -8,14 +8,7 @@
 
 namespace pytrace {
 
-const FuzzyVector& active_fuzzy_vector() {
-  using Getter = const FuzzyVector& (*)();
-#if defined(__x86_64__)
-  return select_isa<Getter>(&baseline::fuzzy_vector, &avx2::fuzzy_vector, &avx512::fuzzy_vector)();
-#else
-  return select_isa<Getter>(&baseline::fuzzy_vector, nullptr, nullptr)();
-#endif
-}
+const FuzzyVector& active_fuzzy_vector() { return PYTRACE_SELECT_ISA(fuzzy_vector)(); }
 
 uint32_t WideCharacters::add(uint32_t character, uint32_t number) {
   if (slots_.size() < 2 * (count_ + 1)) {

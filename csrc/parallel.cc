@@ -7,10 +7,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <list>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <thread>
 #if defined(__linux__)
 #include <sched.h>
@@ -81,7 +81,7 @@ struct Job {
   void* context;
   int64_t chunks;
   std::atomic<int64_t> next{0};
-  int wanted;  // helpers that may still come; guarded by the pool's mutex, as the next two
+  int wanted;  // helpers that may still come; guarded by the pool's mutex, as the next one
   int came = 0;
   std::atomic<int> active{0};
 
@@ -138,7 +138,7 @@ class Pool {
       pthread_sigmask(SIG_SETMASK, &all, &before);
       try {
         std::thread([this] { help(); }).detach();
-      } catch (const std::system_error&) {
+      } catch (const std::exception&) {  // no thread or no memory for one
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
         return;
       }

@@ -21,14 +21,7 @@ float rounded_up(double value) {
 
 }  // namespace
 
-const ScanKernels& scan_kernels() {
-#if defined(__x86_64__)
-  return *select_isa<const ScanKernels*>(&baseline::kScanKernels, &avx2::kScanKernels,
-                                         &avx512::kScanKernels);
-#else
-  return baseline::kScanKernels;
-#endif
-}
+const ScanKernels& scan_kernels() { return *PYTRACE_SELECT_ISA(kScanKernels); }
 
 bool scannable(float squared_length) {
   return squared_length == 0.0f || (squared_length > 1e-24f && squared_length < 1e30f);

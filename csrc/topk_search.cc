@@ -40,23 +40,9 @@ int64_t row_bytes(const Items& items) {
 
 }  // namespace
 
-const ScoreKernels& score_kernels() {
-#if defined(__x86_64__)
-  return *select_isa<const ScoreKernels*>(&baseline::kScoreKernels, &avx2::kScoreKernels,
-                                          &avx512::kScoreKernels);
-#else
-  return baseline::kScoreKernels;
-#endif
-}
+const ScoreKernels& score_kernels() { return *PYTRACE_SELECT_ISA(kScoreKernels); }
 
-const SelectKernels& select_kernels() {
-#if defined(__x86_64__)
-  return *select_isa<const SelectKernels*>(&baseline::kSelectKernels, &avx2::kSelectKernels,
-                                           &avx512::kSelectKernels);
-#else
-  return baseline::kSelectKernels;
-#endif
-}
+const SelectKernels& select_kernels() { return *PYTRACE_SELECT_ISA(kSelectKernels); }
 
 int64_t item_bytes(ItemType type) {
   return type == ItemType::kFloat32 ? 4 : type == ItemType::kFloat16 ? 2 : 1;

@@ -77,8 +77,9 @@ def verify(bench: Bench) -> Check:
     model = bench.peers.get("cp-sat")
     random = np.random.default_rng(bench.settings.seed)
     count = 100 if bench.settings.quick else 1000
-    case = f"of {count:,} random problems up to 30 x 16, those whose minimum differs from CP-SAT's"
+    case = "random problems up to 30 x 16 whose minimum is CP-SAT's"
     bench.tell(case)
+    equal = 0
     for number in range(count):
         shape = (int(random.integers(1, 31)), int(random.integers(1, 17)))
         matrix = random.random(shape) < random.uniform(0.05, 0.5)
@@ -89,10 +90,11 @@ def verify(bench: Bench) -> Check:
         if model is not None:
             solved = cp_sat(model, matrix, 1)
             require(solved.proved and solved.weight == cover.weight, f"{what}: {cover.weight} sets, CP-SAT {solved}")
+            equal += 1
         elif cover.weight <= 4:
             require(not smaller_exists(matrix, int(cover.weight)), f"{what}: there is a cover of fewer sets")
     note = "" if model is not None else "ortools is not installed: minima of up to 4 sets were checked by trying all"
-    return Check.of(case, None if model is None else 0, "", "at most", 0, note=note)
+    return Check.of(case, None if model is None else equal, "", "at least", count, note=note)
 
 
 def rows(bench: Bench) -> Iterator[Row]:
