@@ -105,3 +105,27 @@ def test_usage_counts_words() -> None:
         7,
         8,
     )  # a call a completion
+
+
+def test_done_is_called_once_a_prompt_while_later_prompts_wait() -> None:
+    model = ScriptedModel(["a", "b", "c"])
+    seen: list[tuple[int, list[str], int]] = []
+    rows = model.generate(
+        ["one", "two", "three"],
+        max_tokens=4,
+        done=lambda index, row: seen.append((index, [one.text for one in row], len(model.prompts))),
+    )
+    assert seen == [(0, ["a"], 1), (1, ["b"], 2), (2, ["c"], 3)]
+    assert [row[0].text for row in rows] == ["a", "b", "c"]
+
+
+def test_what_done_raises_ends_the_call() -> None:
+    model = ScriptedModel(["a"])
+
+    def refuse(index: int, _: object) -> None:
+        if index == 1:
+            raise KeyError(index)
+
+    with pytest.raises(KeyError):
+        model.generate(["one", "two", "three"], max_tokens=4, done=refuse)
+    assert len(model.prompts) == 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -138,8 +138,14 @@ class LanguageModel(Protocol):
         n: int = 1,
         seed: int = 0,
         grammar: str | Sequence[str] | None = None,
+        done: Callable[[int, list[Completion]], None] | None = None,
     ) -> list[list[Completion]]:
-        """Write `n` completions of every prompt."""
+        """Write `n` completions of every prompt.
+
+        `done(index, completions)` is called once for each prompt, as soon as all of its completions are finished and in
+        whatever order that is, so that a caller may keep them before the others end. It must not call the model; what it
+        raises ends the call.
+        """
         ...
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:

@@ -245,6 +245,7 @@ class LlamaCppModel:
         n: int = 1,
         seed: int = 0,
         grammar: str | Sequence[str] | None = None,
+        done: Callable[[int, list[Completion]], None] | None = None,
     ) -> list[list[Completion]]:
         """Write `n` completions of every prompt, many at once.
 
@@ -266,6 +267,8 @@ class LlamaCppModel:
             Seeds the sampling; completion j of prompt i has its own stream, whatever stands beside it.
         grammar
             GBNF with start symbol `root` that every completion obeys, or one a prompt.
+        done
+            Called with a prompt's index and its completions once they are finished; it must not call the model.
 
         Returns
         -------
@@ -307,7 +310,11 @@ class LlamaCppModel:
                 tasks.append(Task(work, write, generation))
                 generations[-1].append(generation)
         self._evaluate(tasks)
-        return [[generation.completion() for generation in group] for group in generations]
+        completions = [[generation.completion() for generation in group] for group in generations]
+        if done is not None:
+            for index, group in enumerate(completions):
+                done(index, group)
+        return completions
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         """Score the option labels of every prompt as its next token.

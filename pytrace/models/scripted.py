@@ -155,14 +155,17 @@ class ScriptedModel:
         n: int = 1,
         seed: int = 0,
         grammar: str | Sequence[str] | None = None,
+        done: Callable[[int, list[Completion]], None] | None = None,
     ) -> list[list[Completion]]:
-        """Write the scripted answers, cut at a stop text or at `max_tokens` words."""
+        """Write the scripted answers, cut at a stop text or at `max_tokens` words; `done` is called after each prompt."""
         del temperature, top_p, seed, grammar
         limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
-        return [
-            [self._complete(self._take(prompt), limit, stop) for _ in range(n)]
-            for prompt, limit in zip(prompts, limits, strict=True)
-        ]
+        results = []
+        for index, (prompt, limit) in enumerate(zip(prompts, limits, strict=True)):
+            results.append([self._complete(self._take(prompt), limit, stop) for _ in range(n)])
+            if done is not None:
+                done(index, results[-1])
+        return results
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         """Score labels by how many words of the question the line that begins with each of them shares."""
