@@ -53,11 +53,14 @@ class OptionScores(msgspec.Struct, frozen=True):
     """Log-probabilities of option labels at the next token, all surface forms of a label summed.
 
     `log_probabilities` is float64 [n_options], normalised over the whole vocabulary; `outside` is the probability that
-    the next token is none of the labels.
+    the next token is none of the labels. A server tells only the likeliest tokens: where it left a form of a label out,
+    `bounded` is true for that label, and its log-probability is the largest that it can have. An empty `bounded` says that
+    every value is exact.
     """
 
     log_probabilities: NDArray[np.float64]
     outside: float
+    bounded: tuple[bool, ...] = ()
 
 
 class ContinuationScore(msgspec.Struct, frozen=True):
