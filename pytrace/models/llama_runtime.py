@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import DeviceUnavailableError, MissingDependencyError, ModelError, ModelFileError
+from pytrace.models import llama_buffers
 
 GGUF_MAGIC = b"GGUF"
 GGML_LOG_LEVEL_ERROR = 4
@@ -53,15 +54,6 @@ def library() -> Any:
 def supports_gpu_offload() -> bool:
     """Whether this build of llama.cpp can put layers on a GPU that is there."""
     return bool(library().llama_supports_gpu_offload())
-
-
-@functools.cache
-def has_amx() -> bool:
-    """Whether the processor has Intel's matrix tiles."""
-    try:
-        return "amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
 
 
 def check_gguf(path: Path) -> None:
@@ -106,9 +98,8 @@ class LlamaRuntime:
     float32_cache
         Keep keys and values in float32 instead of float16, and attend without flash attention.
     repack
-        Let llama.cpp rearrange weights for this processor as it loads them. Not given: yes, except where the processor
-        has AMX, because llama.cpp's AMX code dies of an invalid tile configuration (SIGSEGV at `ldtilecfg`) when GCC 12
-        compiled it, and a crash in native code cannot be caught.
+        Let llama.cpp rearrange weights for this processor as it loads them, in the ways that `llama_buffers` found to be
+        safe here.
 
     Raises
     ------
@@ -128,7 +119,7 @@ class LlamaRuntime:
         threads: int,
         gpu_layers: int = 0,
         float32_cache: bool = False,
-        repack: bool | None = None,
+        repack: bool = True,
     ) -> None:
         self._context: Any = None
         self._model: Any = None
@@ -143,7 +134,7 @@ class LlamaRuntime:
             raise DeviceUnavailableError(message)
         model_parameters = c.llama_model_default_params()
         model_parameters.n_gpu_layers = gpu_layers
-        model_parameters.use_extra_bufts = repack if repack is not None else not has_amx()
+        model_parameters.use_extra_bufts = repack and bool(llama_buffers.prepare(c))
         _errors.clear()
         self._model = c.llama_model_load_from_file(os.fsencode(path), model_parameters)
         if not self._model:

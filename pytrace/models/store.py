@@ -80,7 +80,7 @@ def pull(model: Model, place: Path, progress: PullProgress, *, repair: bool) -> 
             target = place / path
             if not target.exists() or target.read_bytes() != content:
                 target.parent.mkdir(exist_ok=True)
-                _write(target, content)
+                write(target, content)
 
 
 def _pull_file(model: Model, file: ModelFile, place: Path, progress: PullProgress) -> None:
@@ -176,7 +176,7 @@ def _accept(file: ModelFile, place: Path, label: str, found: _Pin) -> None:
             _refuse(label, found, record[file.path].sha256, record[file.path].size)
     else:
         # Before the rename: a kill in between leaves a hash without its file, never a file without its hash.
-        _write(place / _RECORD, msgspec.json.format(msgspec.json.encode({**record, file.path: found})))
+        write(place / _RECORD, msgspec.json.format(msgspec.json.encode({**record, file.path: found})))
 
 
 def _refuse(label: str, found: _Pin, sha256: str, size: int | None) -> None:
@@ -291,7 +291,8 @@ def _pin(stream: IO[bytes]) -> _Pin:
     return _Pin(digest.hexdigest(), stream.tell())
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
+    """Put a small file in place at once: it is there whole, also after a power cut, or as it was before."""
     partial = path.with_name(f".{path.name}.partial")
     with partial.open("wb") as out:
         out.write(content)
