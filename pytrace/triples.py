@@ -1,29 +1,46 @@
 """Documents become triples: the KG generator of TRACE, and two extractors that need no language model.
 
 Source: TRACE, section 3.2 and Appendix B.1. A document is read by itself, with its title as the head entity, so that the
-work can be stored by content and done once.
+work can be stored by content and done once. Many documents are read at once, and each is finished, and stored, as soon as
+the model has written about it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.documents import split_document
+from pytrace.documents import DocumentPart, split_document
+from pytrace.errors import ContextOverflowError, InputError, ModelError
 from pytrace.graph import ExtractionStatistics, KnowledgeGraph, Recipe
-from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
 from pytrace.prompts import TripleDemonstration, triple_demonstrations
 from pytrace.records import Document, Triple
+from pytrace.triple_lines import ParsedTriples, locate, parse_triples, span_grammar
+
+__all__ = [
+    "INSTRUCTION",
+    "PART_TOKENS",
+    "DocumentExtractor",
+    "Extraction",
+    "Extractor",
+    "LanguageModelExtractor",
+    "ParsedTriples",
+    "SentenceExtractor",
+    "build_graph",
+    "locate",
+    "parse_triples",
+    "sentence_units",
+    "span_grammar",
+]
 
 INSTRUCTION = (
     "Read the title and the text, and write down every fact of the text as a knowledge triple <title; relation; tail>. "
@@ -31,6 +48,9 @@ INSTRUCTION = (
 )
 # Longer documents are read in parts: extraction misses facts in long texts long before the context is full.
 PART_TOKENS = 256
+_STOP = ("\n\n", "Title:")
+# So many parts of a long document are named in the reason of its failure.
+_PARTS_NAMED = 3
 
 
 class Extraction(msgspec.Struct, frozen=True):
@@ -53,6 +73,14 @@ class Extractor(Protocol):
         """Extract the triples of every document, in the documents' order; none is left out."""
         ...
 
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        """Extract the triples of any number of documents and hand each to `done` as soon as it is finished.
+
+        Documents are taken as there is room for them, so that only those in flight are in memory. They may finish in
+        another order. What `done` raises ends the work.
+        """
+        ...
+
 
 class SentenceExtractor:
     """Every sentence is a unit, without a language model (the paper's ablation "w. sentences")."""
@@ -65,6 +93,11 @@ class SentenceExtractor:
     def extract(self, documents: Sequence[Document]) -> list[Extraction]:
         """Make one unit `[title] sentence` a sentence."""
         return [Extraction(document, sentence_units(document), ExtractionStatistics()) for document in documents]
+
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        """Make the units of one document after the other."""
+        for document in documents:
+            done(*self.extract([document]))
 
 
 class DocumentExtractor:
@@ -86,14 +119,39 @@ class DocumentExtractor:
             for document in documents
         ]
 
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        """Make the unit of one document after the other."""
+        for document in documents:
+            done(*self.extract([document]))
 
-def sentence_units(document: Document) -> tuple[Triple, ...]:
-    """Return a document's sentences as units: the title as head, no relation, the sentence as tail."""
+
+def sentence_units(document: Document, indices: Iterable[int] | None = None) -> tuple[Triple, ...]:
+    """Return a document's sentences, or those of some indices, as units: the title as head, no relation, the sentence as tail."""
+    chosen = range(len(document.sentences)) if indices is None else indices
     return tuple(
-        Triple(document.title, "", sentence, document.id, index, 100.0)
-        for index, sentence in enumerate(document.sentences)
-        if sentence.strip()
+        Triple(document.title, "", document.sentences[index], document.id, index, 100.0)
+        for index in chosen
+        if document.sentences[index].strip()
     )
+
+
+@dataclass(slots=True, eq=False)
+class _Reading:
+    """A document on its way through the model: what was written for each of its parts, or why nothing could be."""
+
+    place: int
+    document: Document
+    parts: list[DocumentPart]
+    fault: str = ""
+    completions: list[Completion | str | None] = field(init=False)
+    left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.completions = [None] * len(self.parts)
+        self.left = len(self.parts)
+
+
+_Piece = tuple[_Reading, int]
 
 
 class LanguageModelExtractor:
@@ -116,7 +174,8 @@ class LanguageModelExtractor:
         Let the model write only tails that are spans of the text, by a grammar; it then cannot make any up. Costs a check
         of the grammar at every token.
     batch
-        Documents in one call of the model.
+        Documents (or parts of long ones) in one call of the model: those in flight. Each is finished by itself, so that
+        more of them cost memory and not safety; the model stands partly idle only where such a call ends.
 
     Notes
     -----
@@ -133,7 +192,7 @@ class LanguageModelExtractor:
         labelled: Sequence[TripleDemonstration] | None = None,
         grounding: float = 80.0,
         spans: bool = False,
-        batch: int = 32,
+        batch: int = 128,
     ) -> None:
         if demonstrations < 0:
             message = f"demonstrations must be 0 or more, not {demonstrations}"
@@ -141,6 +200,7 @@ class LanguageModelExtractor:
         self._model = model
         self._encoder = encoder
         self._labelled = tuple(triple_demonstrations() if labelled is None else labelled)
+        self._shown = tuple((_input(one.title, one.text), _output(one)) for one in self._labelled)
         self._demonstrations = min(demonstrations, len(self._labelled))
         self._grounding = grounding
         self._spans = spans
@@ -152,7 +212,7 @@ class LanguageModelExtractor:
     @property
     def recipe(self) -> Recipe:
         """The model, the prompt with its demonstrations, the encoder that chooses them, and the options."""
-        prompt = [INSTRUCTION, *(_input(one.title, one.text) + _output(one) for one in self._labelled)]
+        prompt = [INSTRUCTION, *(given + output for given, output in self._shown)]
         return Recipe(
             "language-model",
             model=self._model.fingerprint,
@@ -167,118 +227,225 @@ class LanguageModelExtractor:
         )
 
     def extract(self, documents: Sequence[Document]) -> list[Extraction]:
-        """Extract the triples of every document, in the documents' order.
+        """Extract the triples of every document, in the documents' order: see `extract_each`."""
+        found: list[Extraction | None] = [None] * len(documents)
+        self._read_all(documents, found.__setitem__)
+        return [extraction for extraction in found if extraction is not None]
 
-        A document that is too long is read in parts; one without a sound triple is represented by its sentences, and its
-        statistics say so.
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        """Extract the triples of any number of documents and hand each to `done` as soon as it is finished.
+
+        A document that is too long is read in parts. The sentences of a part without a sound triple, or at which the
+        model raises `ModelError`, stand in for it, and the document's statistics say why (`failure`); the others are not
+        held up by it.
+
+        Raises
+        ------
+        ModelError
+            If the model does not work any more, whatever it is asked.
         """
-        results = []
-        for start in range(0, len(documents), self._batch):
-            results += self._extract_batch(documents[start : start + self._batch])
-        return results
+        self._read_all(documents, lambda _, extraction: done(extraction))
 
-    def _extract_batch(self, documents: Sequence[Document]) -> list[Extraction]:
-        parts: list[tuple[int, Document]] = []
-        for index, document in enumerate(documents):
-            if self._model.count_tokens(document.title) > self._part_tokens:
-                continue  # a title stands in every line; nothing can be extracted under one that is a text by itself
-            parts += [
-                (index, part.document)
-                for part in split_document(document, self._part_tokens, self._model.count_tokens)
-                if part.document.text.strip()
-            ]
-        prompts = self._prompts([(documents[index].title, part.text) for index, part in parts])
+    def _read_all(self, documents: Iterable[Document], done: Callable[[int, Extraction], object]) -> None:
+        window: list[_Piece] = []
+        for place, document in enumerate(documents):
+            reading = self._split(place, document)
+            if not reading.parts:
+                done(place, self._finish(reading))
+            for number in range(len(reading.parts)):
+                window.append((reading, number))
+                if len(window) == self._batch:
+                    self._write(window, done)
+                    window.clear()
+        if window:
+            self._write(window, done)
+
+    def _split(self, place: int, document: Document) -> _Reading:
+        title_tokens = self._model.count_tokens(document.title)
+        if title_tokens > self._part_tokens:
+            # A title stands in every line; nothing can be extracted under one that is a text by itself.
+            return _Reading(place, document, [], f"its title has {title_tokens} tokens of at most {self._part_tokens}")
+        try:
+            parts = split_document(document, self._part_tokens, self._model.count_tokens)
+        except InputError as error:
+            return _Reading(place, document, [], str(error))
+        parts = [part for part in parts if part.document.text.strip()]
+        return _Reading(place, document, parts, "" if parts else "it has no words")
+
+    def _write(self, window: list[_Piece], done: Callable[[int, Extraction], object]) -> None:
+        """Let the model write for all pieces, and finish each document when its last piece is written."""
+        texts = [(reading.document.title, reading.parts[number].document.text) for reading, number in window]
+        prompts = self._prompts(texts)
         # A triple repeats the title and adds a relation: a text's facts take about three times its own tokens.
-        caps = [3 * self._model.count_tokens(part.text) + 48 for _, part in parts]
-        grammars = (
-            [span_grammar(documents[index].title, part.sentences) for index, part in parts] if self._spans else None
-        )
-        completions = (
-            self._model.generate(prompts, max_tokens=caps, stop=("\n\n", "Title:"), grammar=grammars) if prompts else []
-        )
-        outputs: list[list[Completion]] = [[] for _ in documents]
-        for (index, _), completion in zip(parts, completions, strict=True):
-            outputs[index].append(completion[0])
-        return [self._read(document, output) for document, output in zip(documents, outputs, strict=True)]
+        caps = [3 * self._model.count_tokens(text) + 48 for _, text in texts]
+        grammars = None
+        if self._spans:
+            grammars = [
+                span_grammar(one.document.title, one.parts[number].document.sentences) for one, number in window
+            ]
+        written = [False] * len(window)
+        stopped: list[BaseException] = []
+
+        def finish(index: int, result: Completion | str) -> None:
+            reading, number = window[index]
+            written[index] = True
+            reading.completions[number] = result
+            reading.left -= 1
+            if reading.left == 0:
+                try:
+                    done(reading.place, self._finish(reading))
+                except BaseException as error:
+                    stopped.append(error)  # not the model's own, whatever its kind
+                    raise
+
+        groups = [list(range(len(window)))]
+        while groups:
+            group = groups.pop()
+            try:
+                rows = self._model.generate(
+                    [prompts[index] for index in group],
+                    max_tokens=[caps[index] for index in group],
+                    stop=_STOP,
+                    grammar=None if grammars is None else [grammars[index] for index in group],
+                    done=lambda place, row, own=group: finish(own[place], row[0]),  # type: ignore[misc]
+                )
+            except ModelError as error:
+                left = [index for index in group if not written[index]]
+                if stopped or not left:
+                    raise
+                if not isinstance(error, ContextOverflowError):
+                    self._check_that_it_works(error)
+                if len(left) == 1:
+                    finish(left[0], str(error))
+                else:  # the one at fault is found by halving; the rest of the call is not lost
+                    groups += [left[len(left) // 2 :], left[: len(left) // 2]]
+            else:
+                for index, row in zip(group, rows, strict=True):
+                    if not written[index]:  # by a model that does not say when a prompt is finished
+                        finish(index, row[0])
+
+    def _check_that_it_works(self, error: ModelError) -> None:
+        """Tell a model that fails at one document from one that fails at everything, and raise the latter's error."""
+        try:
+            self._model.generate(["."], max_tokens=1)
+        except ModelError:
+            raise error from None
 
     def _prompts(self, inputs: list[tuple[str, str]]) -> list[Prompt]:
-        chosen: list[list[int]]
         if self._encoder is None or not self._demonstrations:
-            chosen = [list(range(self._demonstrations)) for _ in inputs]
+            chosen = [self._shown[: self._demonstrations]] * len(inputs)
         else:
             if self._labelled_vectors is None:
                 self._labelled_vectors = self._encoder.encode([f"{d.title}. {d.text}" for d in self._labelled])
             vectors = self._encoder.encode([f"{title}. {text}" for title, text in inputs])
             _, indices = top_k(vectors, self._labelled_vectors, self._demonstrations)
             # The nearest stands last, next to the document, and is the last to go where the context is short.
-            chosen = [row[::-1].tolist() for row in indices]
+            chosen = [tuple(self._shown[i] for i in row) for row in indices[:, ::-1].tolist()]
         return [
-            Prompt(
-                INSTRUCTION,
-                tuple(
-                    (_input(self._labelled[i].title, self._labelled[i].text), _output(self._labelled[i])) for i in row
-                ),
-                _input(title, text),
-                answer_start=f"<{title};",
-                separator="\n",
-            )
-            for (title, text), row in zip(inputs, chosen, strict=True)
+            Prompt(INSTRUCTION, shown, _input(title, text), answer_start=f"<{title};", separator="\n")
+            for (title, text), shown in zip(inputs, chosen, strict=True)
         ]
 
-    def _read(self, document: Document, completions: list[Completion]) -> Extraction:
-        triples: list[Triple] = []
-        lines = malformed = repeated = 0
-        seen: set[tuple[str, str, str]] = set()
-        for completion in completions:
+    def _finish(self, reading: _Reading) -> Extraction:
+        """Read what the model wrote about a document."""
+        document = reading.document
+        kept: list[Triple] = []
+        failed: list[tuple[int, str]] = []
+        lines = sound = dropped = repeated = 0
+        seen: dict[tuple[str, str, str], bool] = {}  # whether what was said is sound
+        for number, (part, completion) in enumerate(zip(reading.parts, reading.completions, strict=True)):
+            if not isinstance(completion, Completion):
+                failed.append((number, completion or ""))
+                continue
             parsed = parse_triples(
                 f"<{document.title};{completion.text}",
                 document.title,
                 complete=completion.finish not in {"length", "repetition"},
             )
-            lines += parsed.lines
-            malformed += parsed.malformed
+            new: dict[tuple[str, str, str], Triple] = {}
+            known = False
             for head, relation, tail in parsed.triples:
                 key = (head.casefold(), relation.casefold(), tail.casefold())
-                if key in seen:
+                if key in new or key in seen:
                     repeated += 1
+                    known = known or seen.get(key, False)
                 else:
-                    seen.add(key)
-                    triples.append(Triple(head, relation, tail, document.id))
-        located = locate(document, triples)
-        grounded = [triple for triple in located if triple.support >= self._grounding]
-        failure = "" if grounded else f"no sound triple in {lines} lines; the document's sentences stand in"
+                    new[key] = Triple(head, relation, tail, document.id)
+            located = locate(part.document, list(new.values()), part.indices)
+            grounded = [triple for triple in located if triple.support >= self._grounding]
+            seen.update((key, one.support >= self._grounding) for key, one in zip(new, located, strict=True))
+            lines += parsed.lines
+            dropped += parsed.malformed + len(located) - len(grounded)
+            sound += len(grounded)
+            kept += grounded
+            if not grounded and not known:
+                failed.append((number, f"no sound triple in {parsed.lines} lines"))
+        failure = ""
+        if failed or not reading.parts:
+            kept, failure = self._stand_in(reading, kept, failed)
         statistics = ExtractionStatistics(
             lines=lines,
-            parsed=len(grounded),
-            dropped=malformed + len(located) - len(grounded),
+            parsed=sound,
+            dropped=dropped,
             repeated=repeated,
-            truncated=any(completion.finish in {"length", "repetition"} for completion in completions),
+            truncated=any(
+                isinstance(one, Completion) and one.finish in {"length", "repetition"} for one in reading.completions
+            ),
             failure=failure,
         )
-        return Extraction(document, tuple(grounded) or sentence_units(document), statistics)
+        return Extraction(document, tuple(kept), statistics)
+
+    def _stand_in(
+        self, reading: _Reading, kept: list[Triple], failed: list[tuple[int, str]]
+    ) -> tuple[list[Triple], str]:
+        """Put the sentences of failed parts in their place, and say why."""
+        document = reading.document
+        if not kept:
+            if len(reading.parts) > 1:
+                reason = _named_parts(failed, len(reading.parts))
+            else:
+                reason = failed[0][1] if failed else reading.fault
+            return list(sentence_units(document)), f"{reason}; the document's sentences stand in"
+        indices = sorted({index for number, _ in failed for index in reading.parts[number].indices})
+        units = sentence_units(document, indices)
+        reason = f"{_named_parts(failed, len(reading.parts))}; their sentences stand in"
+        return sorted([*kept, *units], key=lambda triple: triple.sentence), reason
+
+
+def _named_parts(failed: list[tuple[int, str]], parts: int) -> str:
+    named = "; ".join(f"part {number + 1} of {parts}: {reason}" for number, reason in failed[:_PARTS_NAMED])
+    more = len(failed) - _PARTS_NAMED
+    return f"{named}; and {more} parts more" if more > 0 else named
+
+
+def _input(title: str, text: str) -> str:
+    return f"Title: {title}\nText: {text}\nTriples:"
+
+
+def _output(demonstration: TripleDemonstration) -> str:
+    return "\n".join(triple.text for triple in demonstration.triples)
 
 
 def build_graph(
     graph: KnowledgeGraph,
     extractor: Extractor,
-    documents: Iterable[Document],
+    documents: Iterable[Document] | None = None,
     *,
-    batch: int = 16,
     done: Callable[[Extraction], object] | None = None,
     retry: bool = False,
 ) -> int:
-    """Extract the documents that a graph does not have yet, and store each as soon as its batch is done.
+    """Extract the documents that a graph does not have yet, and store each as soon as it is finished.
 
     Parameters
     ----------
     graph
-        An open graph of the extractor's recipe. A program killed on the way loses the batch in flight and nothing else.
+        An open graph of the extractor's recipe. A program killed on the way loses the documents in flight and nothing
+        else.
     extractor
         Makes the triples.
     documents
-        Any documents; those whose content is known cost nothing.
-    batch
-        Documents handed to the extractor at once.
+        Any documents; those whose content is known cost nothing. By default those that wait in the graph, of which only
+        a page is in memory at a time.
     done
         Called after each document is stored, for progress.
     retry
@@ -290,131 +457,14 @@ def build_graph(
         How many documents were extracted now.
     """
     count = 0
-    for group in _batched(documents, batch):
-        for extraction in extractor.extract(graph.missing(group, failed=retry)):
-            graph.add(extraction.document, extraction.triples, extraction.statistics)
-            count += 1
-            if done is not None:
-                done(extraction)
+
+    def keep(extraction: Extraction) -> None:
+        nonlocal count
+        graph.add(extraction.document, extraction.triples, extraction.statistics)
+        count += 1
+        if done is not None:
+            done(extraction)
+
+    missing = graph.pending(failed=retry) if documents is None else graph.iterate_missing(documents, failed=retry)
+    extractor.extract_each(missing, keep)
     return count
-
-
-def _batched(documents: Iterable[Document], size: int) -> Iterator[list[Document]]:
-    iterator = iter(documents)
-    while group := list(islice(iterator, max(size, 1))):
-        yield group
-
-
-def locate(document: Document, triples: Sequence[Triple]) -> list[Triple]:
-    """Give every triple the sentence that supports its tail best (partial ratio; the relation decides ties)."""
-    sentences = [(index, sentence) for index, sentence in enumerate(document.sentences) if sentence.strip()]
-    if not triples or not sentences:
-        return list(triples)
-    texts = [text.casefold() for _, text in sentences]
-    tails = cdist([triple.tail.casefold() for triple in triples], texts, scorer=partial_ratio)
-    relations = cdist([triple.relation.casefold() for triple in triples], texts, scorer=partial_ratio)
-    best = (tails + relations * 1e-3).argmax(axis=1)
-    return [
-        msgspec.structs.replace(triple, sentence=sentences[column][0], support=round(float(tails[row, column]), 1))
-        for row, (triple, column) in enumerate(zip(triples, best.tolist(), strict=True))
-    ]
-
-
-class ParsedTriples(msgspec.Struct):
-    """The (head, relation, tail) of a model's output, how many lines it had and how many could not be read."""
-
-    triples: list[tuple[str, str, str]]
-    lines: int = 0
-    malformed: int = 0
-
-
-_WORD = re.compile(r"\w+(?:['’.,-]\w+)*")
-
-
-def span_grammar(title: str, sentences: Sequence[str]) -> str:
-    r"""Return a GBNF grammar of `relation; tail>` lines for a title whose tails are spans of whole words of a sentence.
-
-    The text that it accepts follows `<title;`. A relation is free text of at most 48 characters.
-
-    Examples
-    --------
-    >>> print(span_grammar("Rome", ["In Italy."]))
-    root ::= " " relation "; " tail ">" ("\\n<Rome; " relation "; " tail ">")* "\\n\\n"?
-    relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}
-    tail ::= w0 | w1
-    w0 ::= "In" (" " w1)?
-    w1 ::= "Italy"
-    """
-    rules: list[str] = []
-    for sentence in sentences:
-        words = list(_WORD.finditer(sentence))
-        for position, word in enumerate(words):
-            rule = f'w{len(rules)} ::= "{_escaped(word.group())}"'
-            if position + 1 < len(words):
-                between = sentence[word.end() : words[position + 1].start()]
-                rule += f' ("{_escaped(between)}" w{len(rules) + 1})?'
-            rules.append(rule)
-    line = f'" " relation "; " tail ">" ("\\n<{_escaped(title)}; " relation "; " tail ">")* "\\n\\n"?'
-    tails = " | ".join(f"w{number}" for number in range(len(rules))) or '""'
-    return "\n".join([f"root ::= {line}", "relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}", f"tail ::= {tails}", *rules])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-
-
-_BULLET = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)")
-_BETWEEN = re.compile(r">\s*[,;.]?\s*(?=<)")
-_CLOSING = re.compile(r">[\s>,;.]*$")
-
-
-def parse_triples(text: str, title: str, *, complete: bool = True) -> ParsedTriples:
-    """Read `<head; relation; tail>` lines leniently.
-
-    A missing bracket is added, several triples on a line are taken apart, a semicolon too many belongs to the tail (or to
-    the title, if the title has it), and a triple of two parts gets the title as its head. What has no relation or no tail
-    is malformed, and so is the last triple of a text that is not `complete` unless its bracket closes: it may be half a
-    fact.
-
-    Examples
-    --------
-    >>> parse_triples("<Rome; country; Italy>, <river; Tiber", "Rome").triples
-    [('Rome', 'country', 'Italy'), ('Rome', 'river', 'Tiber')]
-    """
-    lines = [line for line in text.splitlines() if line.strip()]
-    pieces = [piece for line in lines for piece in _BETWEEN.split(_BULLET.sub("", line).strip())]
-    result = ParsedTriples([], lines=len(pieces))
-    for number, piece in enumerate(pieces, 1):
-        cut_off = number == len(pieces) and not complete and not _CLOSING.search(text)
-        triple = None if cut_off else _parse_piece(piece.strip(), title)
-        if triple is None:
-            result.malformed += 1
-        else:
-            result.triples.append(triple)
-    return result
-
-
-def _parse_piece(piece: str, title: str) -> tuple[str, str, str] | None:
-    closed = _CLOSING.sub("", piece)
-    inner = closed.removeprefix("<") if closed != piece else piece.removeprefix("<").rstrip(",.")
-    # The title is told by its words and not by semicolons, of which it may have some of its own.
-    named, rest = inner.strip()[: len(title)], inner.strip()[len(title) :].lstrip()
-    if title and named.casefold() == title.casefold() and rest.startswith(";"):
-        head, parts = title, [part.strip() for part in rest[1:].split(";")]
-    else:
-        first, *parts = [part.strip() for part in inner.lstrip("<").split(";")]
-        if len(parts) == 1:
-            head, parts = title, [first, *parts]
-        else:
-            head = first
-    if len(parts) < 2 or not (head and parts[0] and parts[1]):
-        return None
-    return head, parts[0], "; ".join(part for part in parts[1:] if part)
-
-
-def _input(title: str, text: str) -> str:
-    return f"Title: {title}\nText: {text}\nTriples:"
-
-
-def _output(demonstration: TripleDemonstration) -> str:
-    return "\n".join(triple.text for triple in demonstration.triples)

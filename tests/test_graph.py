@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -202,14 +203,13 @@ def test_sync_is_the_difference_of_two_corpora(data: st.DataObject) -> None:
         for document in corpus(before):
             graph.add(document, [Triple(document.title, "says", document.sentences[0], sentence=0)])
         report = graph.sync(corpus(after))
-        assert report == SyncReport(
-            tuple(f"d{name}" for name in after if name not in before),
-            tuple(f"d{name}" for name in after if name in before and before[name] != after[name]),
-            tuple(f"d{name}" for name in before if name not in after),
-            sum(before.get(name) == edition for name, edition in after.items()),
-        )
+        added = tuple(f"d{name}" for name in after if name not in before)
+        changed = tuple(f"d{name}" for name in after if name in before and before[name] != after[name])
+        removed = tuple(f"d{name}" for name in before if name not in after)
+        unchanged = sum(before.get(name) == edition for name, edition in after.items())
+        assert report == SyncReport(len(added), len(changed), len(removed), unchanged, 0, added, changed, removed)
         assert list(graph.documents()) == corpus(after)
-        waiting = [document for document in corpus(after) if document.id in (*report.added, *report.changed)]
+        waiting = [document for document in corpus(after) if document.id in (*added, *changed)]
         assert list(graph.pending()) == graph.missing(corpus(after)) == waiting
         statistics = graph.statistics()
         assert (statistics.waiting, statistics.contents) == (len(waiting), len(after))
@@ -220,10 +220,63 @@ def test_sync_is_the_difference_of_two_corpora(data: st.DataObject) -> None:
 def test_sync_refuses_two_texts_under_one_id_and_changes_nothing() -> None:
     with KnowledgeGraph() as graph:
         documents = fill(graph, 2)
-        with pytest.raises(InputError, match=r"id 'd0' and different words \(the second is in other\.txt\)"):
+        with pytest.raises(InputError, match=r"id 'd0' and different words \(in corpus\.jsonl:1 and other\.txt\)"):
             graph.sync([documents[0], Document("d0", "Other", (), "other.txt")])
+        new = make_document(7)
+        with pytest.raises(InputError, match=r"id 'd7' and different words"):
+            graph.sync([new, *documents, Document("d7", "Other", ())])
         assert list(graph.documents()) == documents
-        assert graph.sync([*documents, documents[0]]) == SyncReport(unchanged=2)
+        again: list[tuple[str, str]] = []
+        report = graph.sync(
+            [*documents, new, documents[0], new], repeated=lambda one, place: again.append((one.id, place))
+        )
+        assert (report.unchanged, report.added, report.repeated, len(graph)) == (2, 1, 2, 3)
+        assert again == [("d0", "corpus.jsonl:1"), ("d7", "corpus.jsonl:8")]
+
+
+def test_a_sync_whose_documents_cannot_all_be_read_changes_nothing() -> None:
+    def broken() -> Iterator[Document]:
+        yield make_document(1, sentences=1)
+        yield make_document(9)
+        message = "line 3 is no JSON"
+        raise DataError(message)
+
+    with KnowledgeGraph() as graph:
+        documents = fill(graph, 3)
+        with pytest.raises(DataError, match="line 3"):
+            graph.sync(broken())
+        assert list(graph.documents()) == documents
+        assert graph.triples() == [triple for document in documents for triple in make_triples(document)]
+        assert graph.sync(documents) == SyncReport(unchanged=3)
+
+
+def test_a_report_names_a_thousand_of_each_kind_and_counts_the_rest() -> None:
+    with KnowledgeGraph() as graph:
+        first = graph.sync(make_document(number) for number in range(1500))
+        assert (first.added, len(first.added_ids)) == (1500, 1000)
+        second = graph.sync(make_document(number, sentences=1) for number in range(1200))
+        assert (second.changed, len(second.changed_ids), second.removed) == (1200, 1000, 300)
+        third = graph.sync([])
+        assert (third.removed, third.removed_ids[-1]) == (1200, "d999")
+        assert graph.count_pending() == len(graph) == 0
+
+
+def test_what_waits_or_failed_is_counted_as_it_is_listed() -> None:
+    with KnowledgeGraph() as graph:
+        documents = fill(graph, 3)
+        twin = msgspec_replace(documents[2], "twin")
+        cut = ExtractionStatistics(truncated=True)
+        graph.add(documents[1], [], ExtractionStatistics(failure="nothing"))
+        graph.add(documents[2], make_triples(documents[2]), cut)
+        graph.sync([*documents, twin, make_document(5), make_document(6)])
+        assert [one.id for one in graph.pending()] == ["d5", "d6"]
+        assert [one.id for one in graph.pending(failed=True)] == ["d1", "d5", "d6"]
+        assert (graph.count_pending(), graph.count_pending(failed=True)) == (2, 3)
+        assert list(graph.cut_off()) == [("d2", "Title 2"), ("twin", "Title 2")]
+        # One that fails once more does not come again in the same round.
+        for one in graph.pending(failed=True):
+            graph.add(one, [], ExtractionStatistics(failure="again"))
+        assert [name for name, _ in graph.failures()] == ["d1", "d5", "d6"]
 
 
 def test_one_id_in_two_corpora_keeps_both_extractions_until_a_sync() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytrace.errors import ContextOverflowError, ModelError
 from pytrace.graph import KnowledgeGraph, Recipe
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -21,6 +24,7 @@ from pytrace.prompts import TripleDemonstration, triple_demonstrations
 from pytrace.records import Document, Triple
 from pytrace.triples import (
     DocumentExtractor,
+    Extraction,
     LanguageModelExtractor,
     SentenceExtractor,
     build_graph,
@@ -170,9 +174,10 @@ def test_grounding_can_be_turned_off() -> None:
 
 
 class CutOff(ScriptedModel):
-    """Stops where it is told to, as a model does whose tokens are used up."""
+    """Stops where it is told to, as a model does whose tokens are used up, and says so only at the end of the call."""
 
     def generate(self, prompts: list[Prompt | str], **options: object) -> list[list[Completion]]:  # type: ignore[override]
+        del options["done"]
         rows = super().generate(prompts, **options)  # type: ignore[arg-type]
         return [[Completion(one.text, one.tokens, "length", 0.0) for one in row] for row in rows]
 
@@ -376,10 +381,7 @@ def test_a_graph_is_built_once_per_content() -> None:
     twin = Document("twin", documents[2].title, documents[2].sentences)
     done: list[str] = []
     with KnowledgeGraph(recipe=extractor.recipe) as graph:
-        assert (
-            build_graph(graph, extractor, [*documents, twin], batch=2, done=lambda one: done.append(one.document.id))
-            == 5
-        )
+        assert build_graph(graph, extractor, [*documents, twin], done=lambda one: done.append(one.document.id)) == 5
         assert done == [document.id for document in documents]
         assert build_graph(graph, extractor, iter(documents)) == 0
         changed = Document("d0", "T0", ("It has w0 and more.",))
@@ -401,7 +403,133 @@ def test_what_failed_is_tried_again_only_on_request() -> None:
         assert list(graph.failures()) == []
 
 
-SLOW_BUILD = """
+class Choosy(ScriptedModel):
+    """Raises at texts that hold a word, and at all if `broken`; finishes the last prompt of a call first."""
+
+    def __init__(self, word: str = "unreadable", error: type[ModelError] = ContextOverflowError) -> None:
+        super().__init__(copying)
+        self.word = word
+        self.error = error
+        self.broken = False
+
+    def generate(self, prompts: list[Prompt | str], **options: Any) -> list[list[Completion]]:  # type: ignore[override]
+        done, caps = options.pop("done", None), options.pop("max_tokens")
+        rows: list[list[Completion]] = [[] for _ in prompts]
+        for index in reversed(range(len(prompts))):
+            prompt = prompts[index]
+            text = prompt if isinstance(prompt, str) else prompt.input
+            if self.broken or self.word in text:
+                message = f"cannot read {self.word}"
+                raise self.error(message)
+            rows[index] = super().generate(
+                [prompt], max_tokens=caps if isinstance(caps, int) else caps[index], **options
+            )[0]
+            if done is not None:
+                done(index, rows[index])
+        return rows
+
+
+def texts(*words: str) -> list[Document]:
+    return [Document(word, "Book", (f"It names {word}.",)) for word in words]
+
+
+def test_documents_are_handed_over_as_they_finish_and_returned_in_order() -> None:
+    documents = texts(*(f"w{number}" for number in range(7)))
+    extractor = LanguageModelExtractor(Choosy(), demonstrations=0, batch=3)
+    order: list[str] = []
+
+    def given() -> Iterator[Document]:
+        for number, document in enumerate(documents):
+            assert number - len(order) < 3 + 1, "more in memory than in flight"
+            yield document
+
+    extractor.extract_each(given(), lambda one: order.append(one.document.id))
+    assert order == ["w2", "w1", "w0", "w5", "w4", "w3", "w6"]
+    assert [one.document.id for one in extractor.extract(documents)] == [document.id for document in documents]
+
+
+@pytest.mark.parametrize("place", [0, 3, 6])
+@pytest.mark.parametrize("batch", [1, 4, 32])
+@pytest.mark.parametrize("error", [ContextOverflowError, ModelError])
+def test_a_document_at_which_the_model_raises_does_not_hold_up_the_others(
+    place: int, batch: int, error: type[ModelError]
+) -> None:
+    words = [f"w{number}" for number in range(7)]
+    words[place] = "unreadable"
+    model = Choosy(error=error)
+    extractor = LanguageModelExtractor(model, demonstrations=0, batch=batch)
+    with KnowledgeGraph(recipe=extractor.recipe) as graph:
+        assert build_graph(graph, extractor, texts(*words)) == 7
+        reason = "cannot read unreadable; the document's sentences stand in"
+        assert list(graph.failures()) == [("unreadable", reason)]
+        assert [triple.text for triple in graph.triples(["unreadable"])] == ["[Book] It names unreadable."]
+        others = [word for word in words if word != "unreadable"]
+        assert [triple.tail for triple in graph.triples(others)] == others
+        model.word = "nothing"
+        assert build_graph(graph, extractor, retry=True) == 1
+        assert graph.count_pending(failed=True) == 1
+        assert [reason for _, reason in graph.failures()] == [
+            "no sound triple in 1 lines; the document's sentences stand in"
+        ]
+
+
+def test_a_model_that_works_no_more_ends_the_build_and_nothing_is_put_down_to_a_document() -> None:
+    model = Choosy(error=ModelError)
+    extractor = LanguageModelExtractor(model, demonstrations=0, batch=2)
+
+    def breaks(extraction: Extraction) -> None:
+        model.broken = extraction.document.id == "w2"
+
+    with KnowledgeGraph(recipe=extractor.recipe) as graph:
+        documents = texts(*(f"w{number}" for number in range(8)))
+        graph.sync(documents)
+        with pytest.raises(ModelError, match="cannot read"):
+            build_graph(graph, extractor, done=breaks)
+        assert [document.id for document in graph.pending()] == ["w4", "w5", "w6", "w7"]
+        assert list(graph.failures()) == []
+        model.broken = False
+        assert build_graph(graph, extractor) == 4
+
+
+def test_an_error_of_the_caller_is_not_taken_for_one_of_the_model() -> None:
+    def refuse(_: Extraction) -> None:
+        message = "full"
+        raise ModelError(message)
+
+    extractor = LanguageModelExtractor(Choosy(), demonstrations=0)
+    with KnowledgeGraph(recipe=extractor.recipe) as graph:
+        with pytest.raises(ModelError, match="full"):
+            build_graph(graph, extractor, texts("w1", "w2"), done=refuse)
+        assert list(graph.failures()) == []
+
+
+def test_the_sentences_of_a_part_that_failed_stand_in_for_it_alone() -> None:
+    sentences = [f"Line {number} of this long old book names w{number}." for number in range(120)]
+    sentences[40] = "Line 40 is unreadable."
+    sentences[119] = "The last line of all names nobody " * 30
+    document = Document("book", "Book", tuple(sentences))
+    (one,) = LanguageModelExtractor(Choosy(), demonstrations=0).extract([document])
+    assert re.fullmatch(
+        r"part 2 of 6: cannot read unreadable; part \d of 6: no sound triple in 1 lines;.* their sentences stand in",
+        one.statistics.failure,
+    )
+    assert [triple.sentence for triple in one.triples] == list(range(120))
+    stand_ins = [triple.sentence for triple in one.triples if not triple.relation]
+    assert stand_ins[-1] == 119
+    assert stand_ins[:-1] == list(range(stand_ins[0], stand_ins[0] + len(stand_ins) - 1))
+    assert 40 in stand_ins
+    assert one.statistics.parsed == 120 - len(stand_ins)
+
+
+def test_a_document_whose_parts_all_fail_is_represented_by_all_its_sentences() -> None:
+    sentences = tuple(f"Line {number} of this long unreadable book names w{number}." for number in range(200))
+    (one,) = LanguageModelExtractor(Choosy(), demonstrations=0).extract([Document("book", "Book", sentences)])
+    assert [triple.tail for triple in one.triples] == list(sentences)
+    assert one.statistics.failure.startswith("part 1 of 8: cannot read unreadable; part 2 of 8: ")
+    assert one.statistics.failure.endswith("; and 5 parts more; the document's sentences stand in")
+
+
+BUILD = """
 import sys, time
 from pathlib import Path
 from pytrace.graph import KnowledgeGraph
@@ -418,11 +546,11 @@ def answer(prompt):
     time.sleep(pause)
     return f" has; w{number}>"
 
-documents = [Document(f"d{n}", f"T{n}", (f"It has w{n}.",)) for n in range(24)]
+documents = [Document(f"d{n}", f"T{n}", (f"It has w{n}.",)) for n in range(300)]
 extractor = LanguageModelExtractor(ScriptedModel(answer), demonstrations=0)
 with KnowledgeGraph.open(directory, recipe=extractor.recipe, mode="resume") as graph:
     graph.sync(documents)
-    print("extracted", build_graph(graph, extractor, documents, batch=2), flush=True)
+    print("extracted", build_graph(graph, extractor), flush=True)
 """
 
 
@@ -431,48 +559,51 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
     while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
-        time.sleep(0.005)
+        time.sleep(0.001)
 
 
-def test_a_build_that_is_killed_goes_on_without_losing_or_repeating_a_document(tmp_path: Path) -> None:
+def test_a_build_killed_at_any_moment_loses_the_document_in_flight_and_repeats_no_other(tmp_path: Path) -> None:
     directory, log = tmp_path / "graph", tmp_path / "log"
+    rng = random.Random(7)
 
-    def logged() -> list[str]:
-        return log.read_text(encoding="utf-8").split() if log.exists() else []
+    def asked() -> list[str]:
+        # The last line may be half written where the process was killed.
+        return re.findall(r"(\d+)\n", log.read_text(encoding="utf-8")) if log.exists() else []
+
+    def stored() -> set[str]:
+        with KnowledgeGraph.open(directory, mode="read") as graph:
+            assert len(graph) == 300
+            waiting = {document.id for document in graph.pending()}
+            done = [document.id for document in graph.documents() if document.id not in waiting]
+            assert [triple.tail for triple in graph.triples(done)] == [name.replace("d", "w") for name in done]
+            return {name[1:] for name in done}
 
     kept: set[str] = set()
-    for target in (3, 11):
+    kills = 6
+    for _ in range(kills):
+        before = len(asked())
         process = subprocess.Popen(
-            [sys.executable, "-c", SLOW_BUILD, str(directory), str(log), "0.05"],
+            [sys.executable, "-c", BUILD, str(directory), str(log), "0.002"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        wait_for(lambda wanted=target: len(logged()) >= wanted, process)  # type: ignore[misc]
+        target = before + rng.randint(1, 45)
+        wait_for(lambda wanted=target: len(asked()) >= wanted, process)  # type: ignore[misc]
+        time.sleep(rng.uniform(0, 0.004))
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        with KnowledgeGraph.open(directory, mode="read") as graph:
-            assert len(graph) == 24
-            stored = {
-                triple.tail
-                for document in graph.documents()
-                if graph.extraction(document.id)
-                for triple in graph.triples([document.id])
-            }
-        assert kept <= stored
-        kept = stored
-    before = len(logged())
+        now = stored()
+        assert kept < now or (kept == now and len(asked()) - before == 1)
+        # All that was asked before is stored, but for the one document whose answer or transaction was not finished.
+        assert set(asked()) - now <= {asked()[-1]}
+        kept = now
     finished = subprocess.run(
-        [sys.executable, "-c", SLOW_BUILD, str(directory), str(log), "0"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", BUILD, str(directory), str(log), "0"], capture_output=True, text=True, check=True
     )
-    assert finished.stdout == f"extracted {24 - len(kept)}\n"
-    with KnowledgeGraph.open(directory, mode="read") as graph:
-        assert [triple.tail for triple in graph.triples()] == [f"w{number}" for number in range(24)]
-    # What the last run did is what was missing, each once; of the killed runs only the batch in flight was done again.
-    assert sorted(logged()[before:], key=int) == sorted(
-        {str(n) for n in range(24)} - {tail[1:] for tail in kept}, key=int
-    )
-    assert len(logged()) <= 24 + 2 * 2
+    assert finished.stdout == f"extracted {300 - len(kept)}\n"
+    assert stored() == {str(number) for number in range(300)}
+    assert len(asked()) <= 300 + kills
 
 
 def test_a_title_as_long_as_a_text_does_not_stop_the_others() -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
@@ -16,7 +17,7 @@ import click
 import msgspec
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +30,10 @@ WRONG_INPUT = 2
 
 # Seconds between two lines of progress where there is no terminal to draw on.
 PLAIN_INTERVAL = 10.0
+# Seconds between two new rates on a terminal, between two samples of the pace, and that it looks back.
+_REDRAW = 0.5
+_SAMPLE = 1.0
+_WINDOW = 60.0
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
@@ -123,6 +128,28 @@ def json_bytes(value: object) -> bytes:
     return msgspec.json.format(text, indent=2)
 
 
+def stream_json(head: dict[str, object], lists: dict[str, Iterable[object]]) -> None:
+    """Print one JSON document on stdout whose lists may be too long to hold: `head` first, then the lists, an item a line."""
+    click.echo(json_bytes(head).removesuffix(b"\n}"), nl=False)
+    for name, items in lists.items():
+        click.echo(f',\n  "{name}": [', nl=False)
+        separator = "\n"
+        for item in items:
+            line = msgspec.json.format(json_bytes(item), indent=-1)
+            click.echo(separator.encode() + b"    " + line, nl=False)
+            separator = ",\n"
+        click.echo("\n  ]", nl=False)
+    click.echo("\n}")
+
+
+def printable(text: str) -> str:
+    """Escape what would move a terminal's cursor, turn its text around or cannot be encoded."""
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1]  # line feed becomes \n, escape \x1b
+        for character in text
+    )
+
+
 def _plain(value: object) -> object:
     if isinstance(value, np.ndarray):
         return value.tolist()
@@ -168,33 +195,88 @@ def print_styled(text: str, style: str) -> None:
         click.echo(text)
 
 
+class Pace:
+    """How fast things get done: over the last minute, so that a slow or quick beginning is soon forgotten.
+
+    Parameters
+    ----------
+    now
+        Seconds on any clock that only goes forward.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
+
+    def add(self, now: float, done: int, tokens: int) -> None:
+        """Take in how much is done by now."""
+        if now - self._samples[-1][0] >= _SAMPLE:
+            self._samples.append((now, done, tokens))
+            while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW:
+                self._samples.popleft()
+
+    def words(self, now: float, done: int, tokens: int, total: int | None) -> str:
+        """Say the rate, that of tokens if there are any, and the time left if the total is known."""
+        since, before, tokens_before = self._samples[0]
+        seconds = max(now - since, 1e-9)
+        rate = (done - before) / seconds
+        parts = [f"{rate:.2f} a second" if rate < 100 else f"{rate:.0f} a second"]
+        if tokens:
+            parts.append(f"{(tokens - tokens_before) / seconds:.0f} tokens a second")
+        if total and rate:
+            parts.append(f"about {_duration((total - done) / rate)} left")
+        return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
+def progress(what: str, total: int | None, *, tokens: Callable[[], int] = lambda: 0) -> Iterator[Callable[[], None]]:
     """Show on stderr how far a piece of work is: a bar with rate and time left on a terminal, now and then a line else.
 
-    Yields what to call after each item. Nothing is shown for work that does not begin.
+    Yields what to call after each item. `tokens` tells how many a model has written so far. Nothing is shown for work
+    that does not begin.
     """
-    console = messages()
-    if console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(what, total=total, visible=False)
-            yield lambda: bar.update(task, advance=1, visible=True)
-        return
     started = shown = time.monotonic()
+    pace = Pace(started)
     done = 0
+    console = messages()
+    if not console.is_terminal:
 
-    def advance() -> None:
-        nonlocal done, shown
-        done += 1
-        now = time.monotonic()
-        if now - shown >= PLAIN_INTERVAL:
+        def advance() -> None:
+            nonlocal done, shown
+            done += 1
+            now = time.monotonic()
+            if now - shown >= PLAIN_INTERVAL:
+                shown = now
+                written = tokens()
+                pace.add(now, done, written)
+                words = pace.words(now, done, written, total)
+                click.echo(f"pytrace: {what}: {done}{f' of {total}' if total else ''}, {words}", err=True)
+
+        yield advance
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=total, visible=False, pace="")
+
+        def draw() -> None:
+            nonlocal done, shown
+            done += 1
+            now = time.monotonic()
+            if now - shown < _REDRAW:
+                bar.update(task, completed=done, visible=True)
+                return
             shown = now
-            rate = done / (now - started)
-            left = f", about {(total - done) / rate:.0f} s left" if total else ""
-            click.echo(f"pytrace: {what}: {done}{f' of {total}' if total else ''}, {rate:.2f} a second{left}", err=True)
+            written = tokens()
+            pace.add(now, done, written)
+            bar.update(task, completed=done, visible=True, pace=pace.words(now, done, written, total))
 
-    yield advance
+        yield draw
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

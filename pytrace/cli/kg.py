@@ -49,9 +49,24 @@ class _Source(msgspec.Struct):
 @click.option("--document", "document_id", metavar="ID", help="Only the triples of this document.")
 @click.option("--entity", metavar="NAME", help="Only the triples with this entity as head or tail.")
 @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="At most so many triples.")
+@click.option("--failures", "only_failures", is_flag=True, help="List the documents that failed or were cut off.")
 @common.json_option
-def show(*, directory: Path, document_id: str | None, entity: str | None, limit: int, as_json: bool) -> None:
+def show(
+    *,
+    directory: Path,
+    document_id: str | None,
+    entity: str | None,
+    limit: int,
+    only_failures: bool,
+    as_json: bool,
+) -> None:
     """Show a graph in numbers, and triples with the sentences that support them."""
+    if only_failures:
+        if document_id is not None or entity is not None:
+            message = "--failures lists the documents of the whole graph; leave out --document and --entity"
+            raise click.UsageError(message)
+        _show_failures(directory, as_json=as_json)
+        return
     with KnowledgeGraph.open(directory, mode="read") as graph, graph.snapshot() as frozen:
         statistics = frozen.statistics()
         failures = _first(frozen.failures(), _FAILURES_SHOWN if not as_json else limit)
@@ -79,18 +94,41 @@ def show(*, directory: Path, document_id: str | None, entity: str | None, limit:
     if document is None and entity is None:
         _print_statistics(place, msgspec.structs.asdict(statistics), {**msgspec.structs.asdict(recipe)})
         for name, reason in failures:
-            common.print_text(_printable(f"failed: {name}: {reason}"))
+            common.print_text(common.printable(f"failed: {name}: {reason}"))
         if statistics.failures > len(failures):
-            common.print_text(f"failed: {statistics.failures - len(failures)} more (--json lists them)")
+            common.print_text(f"failed: {statistics.failures - len(failures)} more (--failures lists them)")
     elif document is not None:
         state = "waits for its extraction" if waiting else f"from {document.source}" if document.source else ""
-        common.print_text(_printable(f"{document.id}: {document.title}{f' ({state})' if state else ''}"))
+        common.print_text(common.printable(f"{document.id}: {document.title}{f' ({state})' if state else ''}"))
     for item in found:
         _print_triple(item)
     if not found and limit and not waiting:
-        common.print_text("no triples" if entity is None else _printable(f"no triples about {entity!r}"))
+        common.print_text("no triples" if entity is None else common.printable(f"no triples about {entity!r}"))
     elif len(chosen) > limit > 0:
         common.print_text(f"(the first {limit}; --limit shows more)")
+
+
+def _show_failures(directory: Path, *, as_json: bool) -> None:
+    """List, whatever their number, the documents for which sentences stand in and those whose output was cut off."""
+    with KnowledgeGraph.open(directory, mode="read") as graph, graph.snapshot() as frozen:
+        if as_json:
+            common.stream_json(
+                {"graph": frozen.place},
+                {
+                    "failures": ({"document_id": name, "reason": reason} for name, reason in frozen.failures()),
+                    "cut_off": ({"document_id": name, "title": title} for name, title in frozen.cut_off()),
+                },
+            )
+            return
+        count = 0
+        for name, reason in frozen.failures():
+            common.print_text(common.printable(f"failed: {name}: {reason}"))
+            count += 1
+        for name, title in frozen.cut_off():
+            common.print_text(common.printable(f"cut off: {name}: {title}"))
+            count += 1
+    if not count:
+        common.print_text("no document failed or was cut off")
 
 
 def _chosen(graph: GraphReader, document_id: str | None, entity: str | None, limit: int) -> list[Triple]:
@@ -120,30 +158,22 @@ def _print_statistics(place: str, statistics: dict[str, object], recipe: dict[st
     common.print_text(place)
     rows = [(name, str(value)) for name, value in statistics.items() if name != "density"]
     rows.append(("density", f"{statistics['density']:.4%}"))
-    rows += [(name, _printable(str(value))) for name, value in recipe.items() if value]
+    rows += [(name, common.printable(str(value))) for name, value in recipe.items() if value]
     common.print_table(("", ""), [(name.replace("_", " "), value) for name, value in rows])
     common.print_text()
 
 
 def _print_triple(item: _Source) -> None:
     triple = item.triple
-    common.print_text(_printable(triple.text))
+    common.print_text(common.printable(triple.text))
     if item.text is None:
-        common.print_text(_printable(f"    document {triple.document_id}"))
+        common.print_text(common.printable(f"    document {triple.document_id}"))
         return
     support = f", support {triple.support:.0f}" if triple.support else ""
     common.print_text(
-        _printable(
+        common.printable(
             f"    {item.text} [{item.title}; document {triple.document_id}, sentence {triple.sentence}{support}]"
         )
-    )
-
-
-def _printable(text: str) -> str:
-    """Escape what would move a terminal's cursor, turn its text around or cannot be encoded."""
-    return "".join(
-        character if character.isprintable() else ascii(character)[1:-1]  # line feed becomes \n, escape \x1b
-        for character in text
     )
 
 
@@ -175,7 +205,7 @@ def export_command(*, directory: Path, out: str, format_name: str | None, as_jso
     if as_json:
         common.print_json({"documents": count, "file": out})
     else:
-        common.print_text(f"wrote {count} documents to {_printable(out)}")
+        common.print_text(f"wrote {count} documents to {common.printable(out)}")
 
 
 @kg.command("import")
@@ -243,10 +273,10 @@ def edit(*, directory: Path, document_id: str, file: Path, as_json: bool) -> Non
     if as_json:
         common.print_json({"documents": changed, "triples": len(triples)})
         return
-    common.print_text(_printable(f"{document_id} has {len(triples)} triples now"))
+    common.print_text(common.printable(f"{document_id} has {len(triples)} triples now"))
     if len(changed) > 1:
         others = [name for name in changed if name != document_id]
-        common.print_text(_printable(f"so have the documents with the same words: {', '.join(others)}"))
+        common.print_text(common.printable(f"so have the documents with the same words: {', '.join(others)}"))
 
 
 def _grounded(graph: GraphReader, document: Document, triples: list[Triple]) -> list[Triple]:

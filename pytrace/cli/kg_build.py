@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from pytrace.cli import common
 from pytrace.cli.loading import ModelOptions, model_options, settings_option
+from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.triples import Extraction
+    from pytrace.documents import ReadReport
+    from pytrace.graph import KnowledgeGraph, SyncReport
+    from pytrace.records import Document
+    from pytrace.triples import Extraction, Extractor
 
-FAILURES_SHOWN = 5
+_SHOWN = 5  # troubled documents on a screen
+_LISTED = 1_000  # and in a JSON document; `kg show --failures` lists any number
+_TITLE = 200  # characters of a title in a list: some are texts by themselves
 
 
 @click.command()
@@ -43,38 +52,29 @@ def build(
     from pytrace.graph import KnowledgeGraph
     from pytrace.methods.profiles import trace_settings
     from pytrace.methods.trace import make_extractor
-    from pytrace.triples import build_graph
 
     report = ReadReport()
-    documents = read_documents(docs, report=report)
+    documents = read_documents(docs, report=report, distinct=False)
     extractor = make_extractor(
         models.model, models.encoder, trace_settings("trace", models.llm, ("unit=triple", *settings))
     )
     with KnowledgeGraph.open(out, recipe=extractor.recipe, mode="resume" if resume else "create") as graph:
-        changes = graph.sync(documents)
+        changes = _sync(graph, documents, out, report)
         for skipped in report.skipped:
             click.echo(f"pytrace: skipped {skipped.source} ({skipped.title}): {skipped.reason}", err=True)
-        before = graph.statistics()
-        troubled: list[str] = []
-        waiting = before.waiting + (before.failures if retry else 0)
-        with common.progress("extracting triples", waiting) as advance:
-
-            def done(extraction: Extraction) -> None:
-                if extraction.statistics.failure:
-                    troubled.append(f"{extraction.document.title}: {extraction.statistics.failure}")
-                advance()
-
-            extracted = build_graph(graph, extractor, graph.documents(), done=done, retry=retry)
+        unnamed = report.empty + report.duplicates + report.other_files - len(report.skipped)
+        if unnamed > 0:
+            click.echo(f"pytrace: skipped {unnamed} more", err=True)
+        outcome = _extract(graph, extractor, models, retry=retry)
         statistics = graph.statistics()
     usage = models.model.usage
     if as_json:
         common.print_json(
             {
                 "graph": out,
-                "extracted": extracted,
+                **msgspec.structs.asdict(outcome),
                 "changes": changes,
                 "skipped": report.skipped,
-                "failures": troubled,
                 "statistics": statistics,
                 "usage": usage,
             }
@@ -82,18 +82,97 @@ def build(
         return
     common.print_text(
         f"{out}: {statistics.documents} documents, {statistics.triples} triples, {statistics.entities} entities; "
-        f"{extracted} documents extracted now, {changes.unchanged} known before, {len(changes.removed)} removed"
+        f"{outcome.extracted} documents extracted now, {changes.unchanged} known before, {changes.removed} removed"
     )
     common.print_text(
         f"{statistics.lines} lines written by the model: {statistics.parsed} kept, {statistics.dropped} dropped, "
         f"{statistics.repeated} repeated; {statistics.truncated} documents cut off"
     )
-    for line in troubled[:FAILURES_SHOWN]:
-        common.print_text(f"no sound triple: {line}")
-    if len(troubled) > FAILURES_SHOWN:
-        common.print_text(f"no sound triple: {len(troubled) - FAILURES_SHOWN} more (--json lists them)")
+    for line in outcome.failures[:_SHOWN]:
+        common.print_text(common.printable(f"failed: {line}"))
+    if outcome.failed > _SHOWN:
+        common.print_text(f"failed: {outcome.failed - _SHOWN} more")
+    if statistics.failures or statistics.truncated:
+        common.print_text(
+            f"{statistics.failures} of {statistics.contents} texts failed, {statistics.truncated} were cut off: "
+            f"'pytrace kg show {out} --failures' lists them"
+        )
     if usage.seconds:
         common.print_text(
             f"{usage.prompt_tokens} prompt tokens asked for, {usage.evaluated_tokens} evaluated, "
             f"{usage.generated_tokens} generated in {usage.seconds:.1f} s"
         )
+
+
+class _Outcome(msgspec.Struct):
+    """What a build did: documents extracted now, those that failed or were cut off, and the first thousand of each."""
+
+    extracted: int = 0
+    failed: int = 0
+    cut_off: int = 0
+    failures: list[str] = []
+    cut_off_documents: list[str] = []
+
+    def add(self, extraction: Extraction) -> None:
+        document, statistics = extraction.document, extraction.statistics
+        self.extracted += 1
+        if statistics.failure:
+            self.failed += 1
+            if len(self.failures) < _LISTED:
+                self.failures.append(f"{document.title[:_TITLE]}: {statistics.failure}")
+        if statistics.truncated:
+            self.cut_off += 1
+            if len(self.cut_off_documents) < _LISTED:
+                self.cut_off_documents.append(document.title[:_TITLE])
+
+
+def _sync(graph: KnowledgeGraph, documents: Iterator[Document], out: Path, report: ReadReport) -> SyncReport:
+    """Bring the graph's documents up to date, or leave all of them as they were."""
+    with common.progress("reading documents", None) as advance:
+        try:
+            return graph.sync(_counted(documents, advance), repeated=report.add_duplicate)
+        except InputError as error:
+            # One of 200,000 lines is wrong: whoever reads this must know that no half of them got in.
+            kept = len(graph)
+            state = f"the {kept} documents in {out} stay as they were" if kept else f"nothing was stored in {out}"
+            message = f"{error}; {state}"
+            raise InputError(message) from error
+
+
+def _counted(documents: Iterator[Document], advance: Callable[[], None]) -> Iterator[Document]:
+    for document in documents:
+        yield document
+        advance()
+
+
+def _extract(graph: KnowledgeGraph, extractor: Extractor, models: ModelOptions, *, retry: bool) -> _Outcome:
+    """Extract what waits; whatever ends it early, what is stored stays and is counted."""
+    from pytrace.triples import build_graph
+
+    outcome = _Outcome()
+    waiting = graph.count_pending(failed=retry)
+    usage = models.model.usage
+
+    def tokens() -> int:
+        return models.model.usage.generated_tokens - usage.generated_tokens
+
+    with _remark_on_stop(outcome, waiting), common.progress("extracting triples", waiting, tokens=tokens) as advance:
+
+        def done(extraction: Extraction) -> None:
+            outcome.add(extraction)
+            advance()
+
+        build_graph(graph, extractor, done=done, retry=retry)
+    return outcome
+
+
+@contextmanager
+def _remark_on_stop(outcome: _Outcome, waiting: int) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        click.echo(
+            f"pytrace: stopped after {outcome.extracted} of {waiting} documents; they are stored, go on with --resume",
+            err=True,
+        )
+        raise

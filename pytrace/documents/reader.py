@@ -56,12 +56,18 @@ class ReadReport(msgspec.Struct):
         if len(self.skipped) < _LISTED:
             self.skipped.append(Skipped(str(source), title, reason))
 
+    def add_duplicate(self, document: Document, first: str) -> None:
+        """Count a document that was met before, at `first`, and name it."""
+        self.duplicates += 1
+        self.add(document.source, document.title, f"the same document as {first}")
+
 
 def read_documents(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     language: str = "en",
     report: ReadReport | None = None,
+    distinct: bool = True,
 ) -> Iterator[Document]:
     """Read documents from files and folders.
 
@@ -82,11 +88,14 @@ def read_documents(
         ISO 639-1 code for sentence splitting.
     report
         Is filled with counts and with what was left out, while the documents are read.
+    distinct
+        Whether to leave out documents met before, for which some 300 bytes of each are remembered. A caller that tells
+        them apart itself (`KnowledgeGraph.sync` does, on disk) gets all of them, in memory that does not grow.
 
     Returns
     -------
     iterator of Document
-        The documents; ids are unique.
+        The documents; if they are distinct, ids are unique.
 
     Raises
     ------
@@ -110,7 +119,7 @@ def read_documents(
         raise DataError(message)
     for root in roots:
         _check_exists(root)
-    return _read(roots, language, report if report is not None else ReadReport())
+    return _read(roots, language, report if report is not None else ReadReport(), Identities() if distinct else None)
 
 
 def _check_exists(path: Path) -> None:
@@ -125,15 +134,13 @@ def _check_exists(path: Path) -> None:
         raise DataError(message, path=path) from None
 
 
-def _read(roots: list[Path], language: str, report: ReadReport) -> Iterator[Document]:
-    identities = Identities()
+def _read(roots: list[Path], language: str, report: ReadReport, identities: Identities | None) -> Iterator[Document]:
     for root in roots:
         for path in _files(root, report):
             for place, document in _documents(path, language, report):
-                before = identities.first_place(document, place)
+                before = None if identities is None else identities.first_place(document, place)
                 if before is not None:
-                    report.duplicates += 1
-                    report.add(document.source, document.title, f"the same document as {before}")
+                    report.add_duplicate(document, before)
                     continue
                 report.documents += 1
                 yield document

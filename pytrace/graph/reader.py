@@ -75,12 +75,24 @@ class GraphReader:
         """Iterate over the documents in order, a page of them in memory at a time."""
         yield from self._documents("")
 
-    def pending(self) -> Iterator[Document]:
-        """Iterate over one document of each content that waits for its extraction, in document order."""
+    def pending(self, *, failed: bool = False) -> Iterator[Document]:
+        """Iterate over one document of each content that waits for its extraction, in document order.
+
+        With `failed`, those whose extraction failed come, too. What is stored meanwhile does not come again.
+        """
         yield from self._documents(
-            f"AND c.state = {WAITING} AND NOT EXISTS (SELECT 1 FROM documents e WHERE e.content = d.content "
+            f"AND {_lacking(failed=failed)} AND NOT EXISTS (SELECT 1 FROM documents e WHERE e.content = d.content "
             "AND (e.position, e.number) < (d.position, d.number))"
         )
+
+    def count_pending(self, *, failed: bool = False) -> int:
+        """Count what `pending` gives."""
+        with self._database.read() as connection:
+            (count,) = connection.execute(
+                f"SELECT count(*) FROM contents c WHERE {_lacking(failed=failed)} "
+                "AND EXISTS (SELECT 1 FROM documents d WHERE d.content = c.number)"
+            ).fetchone()
+        return int(count)
 
     def _documents(self, condition: str) -> Iterator[Document]:
         query = (
@@ -134,9 +146,16 @@ class GraphReader:
 
     def failures(self) -> Iterator[tuple[str, str]]:
         """Iterate over (document id, reason) of the documents whose extraction failed, in document order."""
+        return self._flagged("c.failure", "c.failure <> ''")
+
+    def cut_off(self) -> Iterator[tuple[str, str]]:
+        """Iterate over (document id, title) of the documents at which the extractor's output was cut off, in order."""
+        return self._flagged("c.title", "c.truncated <> 0")
+
+    def _flagged(self, column: str, condition: str) -> Iterator[tuple[str, str]]:
         query = (
-            "SELECT d.position, d.number, d.id, c.failure FROM documents d JOIN contents c ON c.number = d.content "
-            "WHERE (d.position, d.number) > (?, ?) AND c.failure <> '' "
+            f"SELECT d.position, d.number, d.id, {column} FROM documents d JOIN contents c ON c.number = d.content "
+            f"WHERE (d.position, d.number) > (?, ?) AND {condition} "
             f"ORDER BY d.position, d.number LIMIT {_PAGE}"
         )
         last = (-1, -1)
@@ -145,8 +164,8 @@ class GraphReader:
                 page = connection.execute(query, last).fetchall()
             if not page:
                 return
-            for _, _, name, failure in page:
-                yield from_sql(name), from_sql(failure)
+            for _, _, name, value in page:
+                yield from_sql(name), from_sql(value)
             last = page[-1][:2]
 
     def missing(self, documents: Iterable[Document], *, failed: bool = False) -> list[Document]:
@@ -159,7 +178,10 @@ class GraphReader:
         failed
             Whether a content whose extraction failed counts as missing, to try it again.
         """
-        result = []
+        return list(self.iterate_missing(documents, failed=failed))
+
+    def iterate_missing(self, documents: Iterable[Document], *, failed: bool = False) -> Iterator[Document]:
+        """Iterate over what `missing` returns, as documents are asked for."""
         seen: set[bytes] = set()
         for document in documents:
             document, content_hash = prepare(document)  # noqa: PLW2901
@@ -171,8 +193,7 @@ class GraphReader:
                     "SELECT state, failure FROM contents WHERE hash = ?", (content_hash,)
                 ).fetchone()
             if row is None or row[0] == WAITING or (failed and row[1]):
-                result.append(document)
-        return result
+                yield document
 
     def triples(self, documents: Iterable[str | Document] | None = None) -> list[Triple]:
         """Return the triples of some documents in the order asked for, or of all in document order.
@@ -431,6 +452,10 @@ class GraphReader:
 
     def _unknown(self, document_id: str) -> InputError:
         return InputError(f"there is no document {document_id!r} in the knowledge graph in {self.place}; check its id")
+
+
+def _lacking(*, failed: bool) -> str:
+    return f"(c.state = {WAITING} OR c.failure <> '')" if failed else f"c.state = {WAITING}"
 
 
 def _sentences(text: str) -> tuple[str, ...]:

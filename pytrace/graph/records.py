@@ -90,12 +90,19 @@ class GraphStatistics(msgspec.Struct, frozen=True):
 
 
 class SyncReport(msgspec.Struct, frozen=True):
-    """What `KnowledgeGraph.sync` did: ids of documents added, changed and removed, and how many stayed as they were."""
+    """What `KnowledgeGraph.sync` did: how many documents it added, changed, removed, left as they were, or met again.
 
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
+    The tuples name the first thousand of those added, changed and removed, so that a report does not grow with a corpus.
+    """
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
     unchanged: int = 0
+    repeated: int = 0
+    added_ids: tuple[str, ...] = ()
+    changed_ids: tuple[str, ...] = ()
+    removed_ids: tuple[str, ...] = ()
 
 
 def density(entities: int, edges: int) -> float:

@@ -24,11 +24,13 @@ from pytrace.graph.writer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from pytrace.records import Document, Triple
+
+_NAMED = 1_000  # ids of each kind in a report
 
 
 class KnowledgeGraph(GraphReader):
@@ -89,16 +91,21 @@ class KnowledgeGraph(GraphReader):
         GraphReader.__init__(graph, Database.open(Path(path), recipe=recipe, mode=mode))
         return graph
 
-    def sync(self, documents: Iterable[Document]) -> SyncReport:
+    def sync(
+        self, documents: Iterable[Document], *, repeated: Callable[[Document, str], object] | None = None
+    ) -> SyncReport:
         """Make the graph hold exactly these documents, in this order, keeping every extraction still of use.
 
         A document whose content is known keeps its triples; one with new content waits for extraction (`missing` or
-        `pending`); triples that no document needs any more are deleted. All of it is one transaction.
+        `pending`); triples that no document needs any more are deleted. All of it is one transaction, also when reading
+        the documents raises: the graph then stays as it was. Memory does not grow with their number.
 
         Parameters
         ----------
         documents
             The whole corpus, read once. The same document may come again; other words under the same id may not.
+        repeated
+            Called with a document that came before, and the source it then had.
 
         Raises
         ------
@@ -107,44 +114,55 @@ class KnowledgeGraph(GraphReader):
         """
         added: list[str] = []
         changed: list[str] = []
-        unchanged = 0
+        news = changes = unchanged = repeats = 0
         with self._database.write() as connection:
-            connection.execute("CREATE TEMP TABLE seen (number INTEGER PRIMARY KEY)")
+            (newest,) = connection.execute("SELECT ifnull(max(number), 0) FROM documents").fetchone()
+            connection.execute("CREATE TEMP TABLE seen (number INTEGER PRIMARY KEY)")  # of those up to the newest
             for position, given in enumerate(documents):
                 document, content_hash = prepare(given)
                 known = connection.execute(
-                    "SELECT d.number, c.hash FROM documents d JOIN contents c ON c.number = d.content WHERE d.id = ?",
+                    "SELECT d.number, c.hash, d.source FROM documents d JOIN contents c ON c.number = d.content "
+                    "WHERE d.id = ?",
                     (to_sql(document.id),),
                 ).fetchone()
-                if known is not None:
-                    repeated = connection.execute("SELECT 1 FROM seen WHERE number = ?", known[:1]).fetchone()
-                    if repeated and known[1] == content_hash:
-                        continue
-                    if repeated:
+                if known is not None and (
+                    known[0] > newest or connection.execute("SELECT 1 FROM seen WHERE number = ?", known[:1]).fetchone()
+                ):
+                    before = from_sql(known[2])
+                    if known[1] != content_hash:
+                        places = " and ".join(source for source in (before, document.source) if source)
                         message = (
                             f"two documents have the id {document.id!r} and different words"
-                            f"{f' (the second is in {document.source})' if document.source else ''}; give each its own id"
+                            f"{f' (in {places})' if places else ''}; give each its own id"
                         )
                         raise InputError(message)
+                    repeats += 1
+                    if repeated is not None:
+                        repeated(document, before)
+                    continue
                 content = content_number(connection, document, content_hash)
                 number = place_document(connection, document, content, position)
-                connection.execute("INSERT INTO seen VALUES (?)", (number,))
                 if known is None:
-                    added.append(document.id)
-                elif known[1] != content_hash:
-                    changed.append(document.id)
-                else:
+                    news += 1
+                    if len(added) < _NAMED:
+                        added.append(document.id)
+                    continue
+                connection.execute("INSERT INTO seen VALUES (?)", (number,))
+                if known[1] == content_hash:
                     unchanged += 1
-            removed = [
-                from_sql(row[0])
-                for row in connection.execute(
-                    "SELECT id FROM documents WHERE number NOT IN (SELECT number FROM seen) ORDER BY position, number"
-                )
-            ]
-            connection.execute("DELETE FROM documents WHERE number NOT IN (SELECT number FROM seen)")
+                else:
+                    changes += 1
+                    if len(changed) < _NAMED:
+                        changed.append(document.id)
+            gone = "number <= ? AND number NOT IN (SELECT number FROM seen)"
+            removed = connection.execute(
+                f"SELECT id FROM documents WHERE {gone} ORDER BY position, number LIMIT {_NAMED}", (newest,)
+            ).fetchall()
+            removals = connection.execute(f"DELETE FROM documents WHERE {gone}", (newest,)).rowcount
             collect_orphans(connection)
             connection.execute("DROP TABLE seen")
-        return SyncReport(tuple(added), tuple(changed), tuple(removed), unchanged)
+        names = tuple(from_sql(name) for (name,) in removed)
+        return SyncReport(news, changes, removals, unchanged, repeats, tuple(added), tuple(changed), names)
 
     def add(
         self,

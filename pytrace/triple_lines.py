@@ -1,0 +1,129 @@
+"""What a language model writes becomes triples: the grammar it is held to, the lines it wrote, the sentences behind them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from pytrace.kernels.fuzzy import cdist, partial_ratio
+from pytrace.records import Document, Triple
+
+
+def locate(document: Document, triples: Sequence[Triple], indices: Sequence[int] | None = None) -> list[Triple]:
+    """Give every triple the sentence that supports its tail best (partial ratio; the relation decides ties).
+
+    Parameters
+    ----------
+    document
+        A document, or a part of one.
+    triples
+        Triples of it.
+    indices
+        For a part, the index that each of its sentences has in the whole document, to which the triples then point.
+    """
+    numbers = range(len(document.sentences)) if indices is None else indices
+    sentences = [(number, text) for number, text in zip(numbers, document.sentences, strict=True) if text.strip()]
+    if not triples or not sentences:
+        return list(triples)
+    texts = [text.casefold() for _, text in sentences]
+    tails = cdist([triple.tail.casefold() for triple in triples], texts, scorer=partial_ratio)
+    relations = cdist([triple.relation.casefold() for triple in triples], texts, scorer=partial_ratio)
+    best = (tails + relations * 1e-3).argmax(axis=1)
+    return [
+        msgspec.structs.replace(triple, sentence=sentences[column][0], support=round(float(tails[row, column]), 1))
+        for row, (triple, column) in enumerate(zip(triples, best.tolist(), strict=True))
+    ]
+
+
+class ParsedTriples(msgspec.Struct):
+    """The (head, relation, tail) of a model's output, how many lines it had and how many could not be read."""
+
+    triples: list[tuple[str, str, str]]
+    lines: int = 0
+    malformed: int = 0
+
+
+_WORD = re.compile(r"\w+(?:['’.,-]\w+)*")
+
+
+def span_grammar(title: str, sentences: Sequence[str]) -> str:
+    r"""Return a GBNF grammar of `relation; tail>` lines for a title whose tails are spans of whole words of a sentence.
+
+    The text that it accepts follows `<title;`. A relation is free text of at most 48 characters.
+
+    Examples
+    --------
+    >>> print(span_grammar("Rome", ["In Italy."]))
+    root ::= " " relation "; " tail ">" ("\\n<Rome; " relation "; " tail ">")* "\\n\\n"?
+    relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}
+    tail ::= w0 | w1
+    w0 ::= "In" (" " w1)?
+    w1 ::= "Italy"
+    """
+    rules: list[str] = []
+    for sentence in sentences:
+        words = list(_WORD.finditer(sentence))
+        for position, word in enumerate(words):
+            rule = f'w{len(rules)} ::= "{_escaped(word.group())}"'
+            if position + 1 < len(words):
+                between = sentence[word.end() : words[position + 1].start()]
+                rule += f' ("{_escaped(between)}" w{len(rules) + 1})?'
+            rules.append(rule)
+    line = f'" " relation "; " tail ">" ("\\n<{_escaped(title)}; " relation "; " tail ">")* "\\n\\n"?'
+    tails = " | ".join(f"w{number}" for number in range(len(rules))) or '""'
+    return "\n".join([f"root ::= {line}", "relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}", f"tail ::= {tails}", *rules])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+
+
+_BULLET = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)")
+_BETWEEN = re.compile(r">\s*[,;.]?\s*(?=<)")
+_CLOSING = re.compile(r">[\s>,;.]*$")
+
+
+def parse_triples(text: str, title: str, *, complete: bool = True) -> ParsedTriples:
+    """Read `<head; relation; tail>` lines leniently.
+
+    A missing bracket is added, several triples on a line are taken apart, a semicolon too many belongs to the tail (or to
+    the title, if the title has it), and a triple of two parts gets the title as its head. What has no relation or no tail
+    is malformed, and so is the last triple of a text that is not `complete` unless its bracket closes: it may be half a
+    fact.
+
+    Examples
+    --------
+    >>> parse_triples("<Rome; country; Italy>, <river; Tiber", "Rome").triples
+    [('Rome', 'country', 'Italy'), ('Rome', 'river', 'Tiber')]
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    pieces = [piece for line in lines for piece in _BETWEEN.split(_BULLET.sub("", line).strip())]
+    result = ParsedTriples([], lines=len(pieces))
+    for number, piece in enumerate(pieces, 1):
+        cut_off = number == len(pieces) and not complete and not _CLOSING.search(text)
+        triple = None if cut_off else _parse_piece(piece.strip(), title)
+        if triple is None:
+            result.malformed += 1
+        else:
+            result.triples.append(triple)
+    return result
+
+
+def _parse_piece(piece: str, title: str) -> tuple[str, str, str] | None:
+    closed = _CLOSING.sub("", piece)
+    inner = closed.removeprefix("<") if closed != piece else piece.removeprefix("<").rstrip(",.")
+    # The title is told by its words and not by semicolons, of which it may have some of its own.
+    named, rest = inner.strip()[: len(title)], inner.strip()[len(title) :].lstrip()
+    if title and named.casefold() == title.casefold() and rest.startswith(";"):
+        head, parts = title, [part.strip() for part in rest[1:].split(";")]
+    else:
+        first, *parts = [part.strip() for part in inner.lstrip("<").split(";")]
+        if len(parts) == 1:
+            head, parts = title, [first, *parts]
+        else:
+            head = first
+    if len(parts) < 2 or not (head and parts[0] and parts[1]):
+        return None
+    return head, parts[0], "; ".join(part for part in parts[1:] if part)
