@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,8 +108,9 @@ def test_memory_holds_what_the_books_say(model: LlamaCppModel) -> None:
     model.generate(["abc", "abf"], max_tokens=9, n=3)
     model.score_continuations(["abe"], [["xyz", "xyy"]])
     runtime, scheduler = model._runtime, model._scheduler
-    held = {resident.sequence: len(resident.tokens) - 1 for resident in scheduler._residents.values()}
-    assert len(held) == 3
+    held = {node.sequence: node.end - 1 for node in scheduler._trie.root.below() if not node.children}
+    # "ab", which the two written prompts share, and its longer form "abe"; of "abc" and "abf" nothing more is kept.
+    assert list(held.values()) == [2]
     for sequence in range(runtime.sequences):
         last = runtime._c.llama_memory_seq_pos_max(runtime._memory, sequence)
         assert last == held.get(sequence, -1)
@@ -136,7 +138,7 @@ def test_usage_counts_shared_beginnings_once(model: LlamaCppModel) -> None:
 def test_kept_prompts_stay_below_reuse_tokens(random_gguf: Path) -> None:
     settings = {"context": 100, "threads": 1, "max_parallel": 2}
     with LlamaCppModel(random_gguf, reuse_tokens=30, **settings) as model:  # type: ignore[arg-type]
-        model.generate([letter * 20 for letter in "abcdefg"], max_tokens=5)
+        model.score_options([letter * 20 for letter in "abcdefg"], [["A"]] * 7)
         usage = model.usage
         model.score_options([letter * 20 for letter in "abcdefg"], [["A"]] * 7)
         # 30 cells hold one prompt of 20 tokens: of 140 tokens 19 were there.
@@ -385,6 +387,120 @@ def test_threads_may_share_a_model(model: LlamaCppModel, alone: LlamaCppModel) -
     assert got == {index: [texts] * 5 for index, texts in enumerate(expected)}
 
 
+def test_one_decode_carries_the_scoring_of_one_thread_and_the_generation_of_another(
+    model: LlamaCppModel, alone: LlamaCppModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected_text = alone.generate(["abab"], max_tokens=12)[0][0].text
+    expected_scores = alone.score_options(["ba" * 9], [["A", "B"]])[0].log_probabilities
+    decode = model._runtime.decode
+    sizes: list[int] = []
+    begun, asked = threading.Event(), threading.Event()
+
+    def slow_decode(*arrays: NDArray[np.int32]) -> bool:
+        sizes.append(len(arrays[0]))
+        begun.set()
+        assert asked.wait(30)
+        while len(sizes) == 1 and not model._scheduler._inbox:  # until the other call stands in line
+            time.sleep(0.001)
+        return decode(*arrays)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model._runtime, "decode", slow_decode)
+    texts: list[str] = []
+    writer = threading.Thread(target=lambda: texts.append(model.generate(["abab"], max_tokens=12)[0][0].text))
+    writer.start()
+    assert begun.wait(30)
+    asked.set()
+    scores = model.score_options(["ba" * 9], [["A", "B"]])[0].log_probabilities
+    writer.join()
+    assert texts == [expected_text]
+    assert_close(scores, expected_scores)
+    # The prompt of 4 tokens; then 18 scored tokens together with one written; then the others written, one at a time.
+    assert sizes == [4, 19, *[1] * 10]
+
+
+def test_a_caller_is_told_of_each_prompt_when_it_is_finished(model: LlamaCppModel) -> None:
+    prompts, limits = ["ab", "ba", "abab"], [9, 2, 5]
+    told: list[tuple[int, int]] = []
+
+    def tell(index: int, completions: list[Completion]) -> None:
+        assert len(completions) == 2
+        told.append((index, model.usage.batches))
+
+    results = model.generate(prompts, max_tokens=limits, n=2, done=tell)
+    assert len(told) == len(prompts)
+    assert dict(told) == {
+        index: max(completion.tokens for completion in group) for index, group in enumerate(results)
+    }  # one decode a token, the prompt's first
+
+
+def test_what_the_caller_does_when_told_cannot_hurt_the_model(model: LlamaCppModel, alone: LlamaCppModel) -> None:
+    def ask_again(*_: object) -> None:
+        model.generate(["again"], max_tokens=1)
+
+    with pytest.raises(ModelError, match="called from a function that it had called"):
+        model.generate(["ab"], max_tokens=3, done=ask_again)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        model.generate(["ab", "ba"], max_tokens=[3, 9], done=fail)
+    assert model.generate(["ab"], max_tokens=5)[0][0].text == alone.generate(["ab"], max_tokens=5)[0][0].text
+
+
+def test_a_failure_in_one_thread_is_told_to_the_others(model: LlamaCppModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = model._runtime.decode
+    begun = threading.Event()
+
+    def broken_decode(*_: object) -> bool:
+        begun.set()
+        while not model._scheduler._inbox:
+            time.sleep(0.001)
+        message = "broken"
+        raise ModelError(message)
+
+    monkeypatch.setattr(model._runtime, "decode", broken_decode)
+    errors: list[str] = []
+
+    def write() -> None:
+        with pytest.raises(ModelError) as caught:
+            model.generate(["ab"], max_tokens=3)
+        errors.append(str(caught.value))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert begun.wait(30)
+    with pytest.raises(ModelError, match=r"another thread failed .*\(broken\); ask again"):
+        model.score_options(["ba"], [["A"]])
+    writer.join()
+    assert errors == ["broken"]
+    monkeypatch.setattr(model._runtime, "decode", decode)
+    assert model.generate(["ab"], max_tokens=3)[0][0].tokens == 3
+
+
+def test_a_deterministic_model_repeats_to_the_last_bit_whatever_was_asked_before(random_gguf: Path) -> None:
+    prompts = random_prompts(np.random.default_rng(5), 12)
+    labels = [["A", "B"]] * len(prompts)
+
+    def ask(model: LlamaCppModel) -> tuple[list[list[float]], list[float], list[list[float]]]:
+        scores = [one.log_probabilities.tolist() for one in model.score_options(prompts, labels)]
+        texts = [row[0].log_probability for row in model.generate(prompts, max_tokens=7, temperature=0.9, seed=3)]
+        continued = model.score_continuations(prompts, [["ab", "é"]] * len(prompts))
+        return scores, texts, [[one.log_probability for one in row] for row in continued]
+
+    options = {"threads": 1, "context": 256, "deterministic": True}
+    with LlamaCppModel(random_gguf, **options) as model:  # type: ignore[arg-type]
+        assert model.deterministic
+        first = ask(model)
+        model.generate(prompts[::-1], max_tokens=30)
+        usage = model.usage
+        assert ask(model) == first
+        spent = model.usage - usage
+    with LlamaCppModel(random_gguf, **options) as model:  # type: ignore[arg-type]
+        assert ask(model) == first
+        assert (model.usage.evaluated_tokens, model.usage.batches) == (spent.evaluated_tokens, spent.batches)
+
+
 def test_it_is_a_language_model(model: LlamaCppModel, random_gguf: Path) -> None:
     assert isinstance(model, LanguageModel)
     assert (model.name, model.style, model.context_tokens) == ("random", "chat", 256)
@@ -395,14 +511,14 @@ def test_it_is_a_language_model(model: LlamaCppModel, random_gguf: Path) -> None
 
 @pytest.mark.models
 def test_the_real_tiny_model_chooses_alike_batched_and_alone(tiny_models: dict[str, Path]) -> None:
-    names = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo"]
+    names = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal", "Ida", "Jo", "Kit"]
     prompts: list[Prompt | str] = [
         f"A. {first}: Rome\nB. {second}: Oslo\n{who}? Option"
         for first in names
         for second in names
         if first != second
         for who in (first, second)
-    ]
+    ][:200]
     labels = [["A", "B"]] * len(prompts)
     with LlamaCppModel(tiny_models["language-model"], threads=1, context=256) as model:
         batched = model.score_options(prompts, labels)

@@ -6,15 +6,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytrace.models.prefix_batch import (
-    Resident,
-    Work,
-    cells_used,
-    common_prefix,
-    match_residents,
-    plan_round,
-    sort_key,
-)
+from pytrace.models.prefix_batch import Work, plan_round, sort_key
+from pytrace.models.prefix_trie import common_prefix
 from tests import oracles
 
 # Few different tokens, so that beginnings collide; some wider than a byte, so that the order of the keys is tried.
@@ -32,8 +25,15 @@ def sorted_works(drawn: list[tuple[list[int], int]]) -> list[Work]:
     return sorted(works, key=lambda work: work.key)
 
 
-def as_residents(drawn: list[list[int]]) -> list[Resident]:
-    return [Resident(100 + index, array(tokens)) for index, tokens in enumerate(drawn)]
+def sources_of(works: list[Work], residents: list[list[int]]) -> list[tuple[int, int]]:
+    """Return what the plan is given: for each work a sequence with the longest beginning that it may take over."""
+    sources = []
+    for work in works:
+        tokens = work.tokens.tolist()
+        size = oracles.longest_take_over(tokens, work.first_wanted, residents)
+        shared = [oracles.shared_beginning(tokens, resident) for resident in residents]
+        sources.append((100 + shared.index(max(shared)), size) if size else (-1, 0))
+    return sources
 
 
 @given(TOKENS, TOKENS)
@@ -47,24 +47,12 @@ def test_common_prefix_equals_the_twin(first: list[int], second: list[int]) -> N
 
 
 @given(WORKS, RESIDENTS)
-def test_the_best_resident_is_found(drawn: list[tuple[list[int], int]], resident_tokens: list[list[int]]) -> None:
-    works, residents = sorted_works(drawn), as_residents(resident_tokens)
-    by_sequence = {resident.sequence: resident for resident in residents}
-    for work, (sequence, size) in zip(works, match_residents(works, residents), strict=True):
-        tokens = work.tokens.tolist()
-        assert size == oracles.longest_take_over(tokens, work.first_wanted, resident_tokens)
-        assert (sequence == -1) == (size == 0)
-        if size:
-            assert oracles.shared_beginning(tokens, by_sequence[sequence].tokens.tolist()) >= size
-
-
-@given(WORKS, RESIDENTS)
 @example([([1, 1], 1), ([1, 1], 1), ([1, 1, 0], 2)], [[1, 1, 0, 0]])
 @example([([0, 1, 0], 0), ([0, 1, 1], 2)], [])
 def test_a_round_covers_every_token_once(drawn: list[tuple[list[int], int]], resident_tokens: list[list[int]]) -> None:
-    works, residents = sorted_works(drawn), as_residents(resident_tokens)
-    by_sequence = {resident.sequence: resident.tokens.tolist() for resident in residents}
-    plan = plan_round(works, residents)
+    works = sorted_works(drawn)
+    by_sequence = {100 + index: tokens for index, tokens in enumerate(resident_tokens)}
+    plan = plan_round(works, sources_of(works, resident_tokens))
     covered: dict[tuple[int, int], int] = {}
     for segment in plan.segments:
         owner = works[segment.owner].tokens.tolist()
@@ -95,7 +83,7 @@ def test_a_round_takes_over_all_it_may_and_decodes_no_beginning_twice(
 ) -> None:
     works = sorted_works(drawn)
     tokens = [work.tokens.tolist() for work in works]
-    plan = plan_round(works, as_residents(resident_tokens))
+    plan = plan_round(works, sources_of(works, resident_tokens))
     longest = [
         oracles.longest_take_over(one, work.first_wanted, resident_tokens)
         for one, work in zip(tokens, works, strict=True)
@@ -110,7 +98,7 @@ def test_the_positions_of_a_sequence_come_in_order(
     drawn: list[tuple[list[int], int]], resident_tokens: list[list[int]]
 ) -> None:
     works = sorted_works(drawn)
-    plan = plan_round(works, as_residents(resident_tokens))
+    plan = plan_round(works, sources_of(works, resident_tokens))
     reached = [size for _, size in plan.sources]
     for segment in plan.segments:
         for member in segment.members:
@@ -119,16 +107,10 @@ def test_the_positions_of_a_sequence_come_in_order(
     assert reached == [len(work.tokens) for work in works]
 
 
-@given(RESIDENTS)
-def test_cells_are_counted_once_for_a_shared_beginning(resident_tokens: list[list[int]]) -> None:
-    expected = oracles.distinct_beginnings(resident_tokens, [0] * len(resident_tokens))
-    assert cells_used(as_residents(resident_tokens)) == expected
-
-
 def test_duplicates_cost_one_sequence_and_nothing_costs_nothing() -> None:
     works = sorted_works([([1, 0, 1], 2)] * 4)
-    plan = plan_round(works, [])
+    plan = plan_round(works, [(-1, 0)] * 4)
     assert plan.tokens == 3
     assert [segment.members for segment in plan.segments] == [[0, 1, 2, 3]]
-    empty = plan_round([], as_residents([[1]]))
-    assert (empty.tokens, empty.sources, cells_used([])) == (0, [], 0)
+    empty = plan_round([], [])
+    assert (empty.tokens, empty.sources) == (0, [])

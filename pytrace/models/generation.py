@@ -35,7 +35,9 @@ def log_normalizer(row: Row) -> float:
     if not np.isfinite(highest):
         message = f"the model's largest logit is {highest}; its file is damaged, pull it again or choose another"
         raise ModelError(message)
-    return highest + float(np.log(np.exp(row - np.float32(highest)).sum(dtype=np.float64)))
+    # NumPy adds float32 in pairs, which keeps the sum of a vocabulary exact to about one part in a million.
+    shifted = row - np.float32(highest)
+    return highest + float(np.log(np.exp(shifted, out=shifted).sum()))
 
 
 @dataclass(slots=True)

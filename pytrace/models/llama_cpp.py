@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -17,7 +17,8 @@ from pytrace.models.generation import Generation, Row, log_normalizer
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt
 from pytrace.models.llama_runtime import LlamaRuntime
 from pytrace.models.llama_scheduler import Scheduler, Task
-from pytrace.models.prefix_batch import Tokens, Work
+from pytrace.models.prefix_batch import Work, sort_key
+from pytrace.models.prefix_trie import Tokens, common_prefix
 from pytrace.records import Usage
 
 Style = Literal["auto", "chat", "plain"]
@@ -55,6 +56,10 @@ class LlamaCppModel:
         not better: every cell in use costs time at every token.
     float32_cache
         Keys and values in float32 without flash attention: slower, and closer to unbatched results.
+    deterministic
+        Fix the shape and the order of batches: every call begins with an empty memory and goes alone, so that the same call
+        gives the same numbers to the last bit whatever was asked before it. Without it results differ by rounding. Costs what
+        calls would have shared.
 
     Raises
     ------
@@ -88,6 +93,7 @@ class LlamaCppModel:
         style: Style = "auto",
         reuse_tokens: int = 2048,
         float32_cache: bool = False,
+        deterministic: bool = False,
     ) -> None:
         for option, value, least in (
             ("context", context, 1),
@@ -113,7 +119,10 @@ class LlamaCppModel:
             float32_cache=float32_cache,
         )
         self.context_tokens = min(wanted_context, self._runtime.trained_context, self._runtime.cells)
-        self._scheduler = Scheduler(self._runtime, max_parallel=max_parallel, reuse_tokens=reuse_tokens)
+        self.deterministic = deterministic
+        self._scheduler = Scheduler(
+            self._runtime, max_parallel=max_parallel, reuse_tokens=reuse_tokens, deterministic=deterministic
+        )
         template = self._runtime.chat_template
         if style == "chat" and template is None:
             message = f"{self._name} has no chat template; use style='plain'"
@@ -126,7 +135,6 @@ class LlamaCppModel:
                 template, {key: self._runtime.token_text(token) for key, token in texts.items()}
             )
         self._fingerprint: str | None = None
-        self._lock = threading.RLock()
         self._token_cache: dict[str, Tokens] = {}
         self.demonstrations_dropped = 0
 
@@ -150,8 +158,7 @@ class LlamaCppModel:
 
     def close(self) -> None:
         """Free the model; any later call fails."""
-        with self._lock:
-            self._runtime.close()
+        self._scheduler.close()
 
     def __enter__(self) -> Self:
         """Use the model in a with block."""
@@ -292,29 +299,34 @@ class LlamaCppModel:
         _check_pairs(len(prompts), len(grammars), "grammars")
         compiled = {text: self._runtime.grammar(text) for text in set(grammars) if text is not None}
         stops = tuple(text.encode("utf-8", "surrogatepass") for text in stop if text)
-        generations: list[list[Generation]] = []
+        fitted = [self._fit(prompt, limit) for prompt, limit in zip(prompts, limits, strict=True)]
+        kept = _shared_with_neighbours(fitted)
+        groups: list[list[Generation]] = []
         tasks: list[Task] = []
-        for index, (prompt, limit, rules) in enumerate(zip(prompts, limits, grammars, strict=True)):
-            tokens = self._fit(prompt, limit)
-            generations.append([])
-            for copy in range(n):
-                generation = Generation(
+        for index, (tokens, limit, rules) in enumerate(zip(fitted, limits, grammars, strict=True)):
+            group = [
+                Generation(
                     limit, stops, temperature, top_p, np.random.default_rng([seed, index, copy]),
                     compiled[rules].clone() if rules is not None else None,
-                )  # fmt: skip
+                )
+                for copy in range(n)
+            ]  # fmt: skip
+            groups.append(group)
+            unfinished = iter(range(n - 1, -1, -1))
+
+            def finish(i: int = index, of: list[Generation] = group, left: Iterator[int] = unfinished) -> None:
+                if next(left) == 0 and done is not None:
+                    done(i, [one.completion() for one in of])
+
+            for generation in group:
 
                 def write(_: int, row: Row, one: Generation = generation) -> None:
                     one.advance(row, self._runtime)
 
-                work = Work(tokens, len(tokens) - 1, room=limit, keep=len(tokens))
-                tasks.append(Task(work, write, generation))
-                generations[-1].append(generation)
-        self._evaluate(tasks)
-        completions = [[generation.completion() for generation in group] for group in generations]
-        if done is not None:
-            for index, group in enumerate(completions):
-                done(index, group)
-        return completions
+                work = Work(tokens, len(tokens) - 1, room=limit, keep=kept[index])
+                tasks.append(Task(work, write, generation, finish))
+        self._scheduler.run(tasks)
+        return [[generation.completion() for generation in group] for group in groups]
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         """Score the option labels of every prompt as its next token.
@@ -353,7 +365,7 @@ class LlamaCppModel:
 
             tokens = self._fit(prompt, 1)
             tasks.append(Task(Work(tokens, len(tokens) - 1, keep=len(tokens)), finish))
-        self._evaluate(tasks)
+        self._scheduler.run(tasks)
         return [result for result in results if result is not None]
 
     def score_continuations(
@@ -395,12 +407,8 @@ class LlamaCppModel:
 
                     work = Work(np.concatenate([beginning, ending[:-1]]), first, keep=len(beginning))
                     tasks.append(Task(work, record))
-        self._evaluate(tasks)
+        self._scheduler.run(tasks)
         return results
-
-    def _evaluate(self, tasks: list[Task]) -> None:
-        with self._lock:
-            self._scheduler.run(tasks)
 
     def _label_tokens(self, label: str) -> list[int]:
         forms = [self._tokenize(form) for form in dict.fromkeys((label, f" {label.strip()}", label.strip()))]
@@ -409,6 +417,22 @@ class LlamaCppModel:
             message = f"the option label {label!r} is no single token of {self._name}; use one letter or a short word"
             raise ValueError(message)
         return tokens
+
+
+def _shared_with_neighbours(prompts: list[Tokens]) -> list[int]:
+    """Return how much of each prompt is worth keeping once its text is written: what it shares with another one.
+
+    The rest is seldom the beginning of a later prompt, and every cell in use costs time at every token. A prompt that comes
+    alone may have been written for a later one, so it is kept whole.
+    """
+    if len(prompts) < 2:
+        return [len(tokens) for tokens in prompts]
+    order = sorted(range(len(prompts)), key=lambda index: sort_key(prompts[index]))
+    kept = [0] * len(prompts)
+    for before, after in itertools.pairwise(order):
+        shared = common_prefix(prompts[before], prompts[after])
+        kept[before], kept[after] = max(kept[before], shared), max(kept[after], shared)
+    return kept
 
 
 def _check_list(texts: object, what: str) -> None:

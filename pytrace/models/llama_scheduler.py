@@ -1,10 +1,13 @@
-"""Runs many sequences through one llama.cpp context: rounds of what fits, shared beginnings decoded once."""
+"""Runs many sequences through one llama.cpp context: rounds of what fits, shared beginnings decoded once.
+
+Calls of several threads go through together: whoever comes first drives the rounds, and what the others bring enters at
+the next one, so that one decode carries the scoring of one call and the generation of another.
+"""
 
 from __future__ import annotations
 
-import itertools
+import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +17,8 @@ from numpy.typing import NDArray
 from pytrace.errors import ContextOverflowError, ModelError
 from pytrace.models.generation import Generation, Row
 from pytrace.models.llama_runtime import LlamaRuntime
-from pytrace.models.prefix_batch import Plan, Resident, Tokens, Work, cells_used, common_prefix, plan_round
+from pytrace.models.prefix_batch import Plan, Work, plan_round
+from pytrace.models.prefix_trie import Node, PrefixTrie, common_prefix
 from pytrace.records import Usage
 
 # New tokens that one round takes in, at most: llama.cpp attends over all cells in use, also those of other sequences, so
@@ -22,17 +26,30 @@ from pytrace.records import Usage
 ROUND_TOKENS = 2048
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Task:
-    """A work with what to do with its logits, and its generation if it has one."""
+    """A work with what to do with its logits, its generation if it has one, and what to call when it is finished."""
 
     work: Work
     on_logits: Callable[[int, Row], None]
     generation: Generation | None = None
+    on_finish: Callable[[], None] | None = None
+    job: Job | None = None
+    source: Node | None = None
+    kept: Node | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """The tasks of one call: how many are not finished, and what went wrong."""
+
+    unfinished: int
+    error: BaseException | None = None
+    abandoned: bool = False
 
 
 class Scheduler:
-    """Keeps the sequences of one context: those being evaluated, and finished ones that later prompts may begin with.
+    """Keeps the sequences of one context: those in progress, and beginnings that later prompts may share.
 
     Parameters
     ----------
@@ -41,108 +58,183 @@ class Scheduler:
     max_parallel
         How many sequences are generated at once.
     reuse_tokens
-        Cells of finished sequences to keep.
+        Cells of finished prompts to keep.
+    deterministic
+        Every call begins with an empty memory and is decoded without those of other threads, so that the shape and the order
+        of its batches depend on its own prompts alone.
     """
 
-    def __init__(self, runtime: LlamaRuntime, *, max_parallel: int, reuse_tokens: int) -> None:
+    def __init__(
+        self, runtime: LlamaRuntime, *, max_parallel: int, reuse_tokens: int, deterministic: bool = False
+    ) -> None:
         self._runtime = runtime
         self._max_parallel = min(max_parallel, runtime.sequences - 8)
-        self._reuse_tokens = reuse_tokens
-        self._residents: dict[int, Resident] = {}
-        self._free = list(range(runtime.sequences))
-        self._clock = 0
+        self._deterministic = deterministic
+        self._trie = PrefixTrie(sequences=runtime.sequences, budget=reuse_tokens, forget=runtime.forget)
+        self._turn = threading.Condition()
+        self._driver: int | None = None
+        self._inbox: list[Task] = []
+        self._waiting: list[Task] = []
+        self._entering: list[Task] = []
+        self._writing: list[Task] = []
         self.usage = Usage()
 
     def run(self, tasks: list[Task]) -> None:
-        """Evaluate all tasks: rounds of what fits, new sequences entering as finished ones leave."""
+        """Evaluate all tasks: rounds of what fits, new sequences entering as finished ones leave.
+
+        Raises
+        ------
+        ContextOverflowError
+            If a sequence does not fit the cache.
+        ModelError
+            If llama.cpp fails, or failed for the call of another thread that was decoded together with this one.
+        """
         self._runtime.check_open()
-        started = time.perf_counter()
-        self.usage += Usage(calls=len(tasks), prompt_tokens=sum(len(task.work.tokens) for task in tasks))
-        waiting = deque(sorted(tasks, key=lambda task: task.work.key))
-        writing: list[Task] = []
+        if self._driver == threading.get_ident():
+            message = "the model was called from a function that it had called itself; let that function return first"
+            raise ModelError(message)
+        job = Job(len(tasks))
+        for task in tasks:
+            task.job = job
+        self._spend(Usage(calls=len(tasks), prompt_tokens=sum(len(task.work.tokens) for task in tasks)))
+        if not self._deterministic:
+            with self._turn:
+                self._inbox += tasks
         try:
-            while waiting or writing:
-                entering = self._admit(waiting, len(writing), sum(_outstanding(task) for task in writing))
-                if not entering and not writing:
-                    longest = max(len(task.work.tokens) + task.work.room for task in waiting)
+            while job.unfinished and job.error is None:
+                with self._turn:
+                    if self._driver is not None:
+                        self._turn.wait()
+                        continue
+                    self._driver = threading.get_ident()
+                try:
+                    if self._deterministic:
+                        self._reset()
+                        self._inbox = tasks
+                    self._drive(job)
+                finally:
+                    with self._turn:
+                        self._driver = None
+                        self._turn.notify_all()
+        except BaseException:
+            job.abandoned = True
+            raise
+        if job.error is not None:
+            message = f"a call of another thread failed while this one was decoded with it ({job.error}); ask again"
+            raise ModelError(message) from job.error
+
+    def close(self) -> None:
+        """Wait for the round in progress, then free the model."""
+        with self._turn:
+            self._turn.wait_for(lambda: self._driver is None)
+            self._runtime.close()
+
+    def _spend(self, usage: Usage) -> None:
+        with self._turn:
+            self.usage += usage
+
+    def _drive(self, job: Job) -> None:
+        """Run rounds until a job is finished; what others asked for in the meantime stays in progress."""
+        started = time.perf_counter()
+        try:
+            while job.unfinished:
+                self._take_in()
+                self._admit()
+                if not self._entering and not self._writing:
+                    longest = max(len(task.work.tokens) + task.work.room for task in self._waiting)
                     message = (
                         f"a sequence of {longest} tokens does not fit the cache of {self._runtime.cells} cells; "
                         "ask for a larger cache_tokens"
                     )
                     raise ContextOverflowError(message)
-                self._round(entering, writing)
-                active = entering + writing
-                writing = self._retire(active)
-                if len(writing) < len(active):
-                    self._settle()
-        except BaseException:
-            self._reset()
+                self._round()
+                self._retire()
+        except BaseException as error:
+            self._fail(error, job)
             raise
         finally:
-            self.usage += Usage(seconds=time.perf_counter() - started)
+            self._spend(Usage(seconds=time.perf_counter() - started))
 
-    def _admit(self, waiting: deque[Task], active: int, reserved: int) -> list[Task]:
-        """Take tasks that fit now: sequences, cells, and for generation the limit of parallel writers."""
-        entering: list[Task] = []
-        if not waiting:
-            return entering
-        budget = self._runtime.cells - reserved
-        held = cells_used(list(self._residents.values()))
-        needed = 0
-        previous: Tokens | None = None
-        while waiting:
-            task = waiting[0]
-            work = task.work
-            if task.generation is not None and active + len(entering) >= self._max_parallel:
-                break
-            fresh = len(work.tokens) - (common_prefix(previous, work.tokens) if previous is not None else 0) + work.room
-            if entering and needed + fresh > ROUND_TOKENS:
-                break
-            while held + needed + fresh > budget or not self._free:
-                if not self._evict():
-                    break
-                held = cells_used(list(self._residents.values()))
-            if not self._free or held + needed + fresh > budget:
-                break
-            work.sequence = self._free.pop()
-            needed += fresh
-            previous = work.tokens
-            entering.append(waiting.popleft())
-        return entering
+    def _take_in(self) -> None:
+        """Let in what threads have brought since the last round, in an order in which neighbours share most."""
+        with self._turn:
+            new, self._inbox = self._inbox, []
+        if new:
+            self._waiting = sorted([*self._waiting, *new], key=lambda task: task.work.key)
+        if any(_job(task).abandoned for task in (*self._waiting, *self._writing)):
+            self._waiting = [task for task in self._waiting if not _job(task).abandoned]
+            for task in [task for task in self._writing if _job(task).abandoned]:
+                self._writing.remove(task)
+                self._let_go(task)
 
-    def _evict(self) -> bool:
-        """Forget the resident that was used least recently; false if there is none that nobody is using."""
-        idle = [resident for resident in self._residents.values() if resident.used >= 0]
-        if not idle:
-            return False
-        oldest = min(idle, key=lambda resident: resident.used)
-        self._drop(oldest.sequence)
-        return True
-
-    def _drop(self, sequence: int) -> None:
-        self._runtime.forget(sequence)
-        self._residents.pop(sequence, None)
-        self._free.append(sequence)
+    def _fail(self, error: BaseException, job: Job) -> None:
+        """Empty the memory, of which nothing is known any more, and tell the other jobs in progress."""
+        with self._turn:
+            for task in (*self._inbox, *self._waiting, *self._entering, *self._writing):
+                if task.job is not job:
+                    _job(task).error = error
+            self._inbox, self._waiting, self._entering, self._writing = [], [], [], []
+            self._reset()
 
     def _reset(self) -> None:
         self._runtime.clear()
-        self._residents.clear()
-        self._free = list(range(self._runtime.sequences))
+        self._trie.reset()
 
-    def _round(self, entering: list[Task], writing: list[Task]) -> None:
+    def _admit(self) -> None:
+        """Take tasks that fit now: sequences, cells, and for generation the limit of parallel writers."""
+        reserved = sum(_outstanding(task) for task in self._writing)
+        evaluated = cells = 0
+        previous: Task | None = None
+        for task in self._waiting:
+            work = task.work
+            active = len(self._writing) + len(self._entering)
+            if task.generation is not None and active >= self._max_parallel:
+                break
+            source = self._trie.match(work.tokens, work.first_wanted)
+            shared = common_prefix(previous.work.tokens, work.tokens) if previous is not None else 0
+            # Cells are counted without what is taken over: the plan of a round may take over less.
+            more_cells = len(work.tokens) - shared + work.room
+            more_evaluated = len(work.tokens) - max(shared, source.end)
+            if previous is not None and evaluated + more_evaluated > ROUND_TOKENS:
+                break
+            room = self._runtime.cells - reserved - cells - more_cells
+            source.pins += 1
+            if not self._make_room(room):
+                source.pins -= 1
+                if active or not self._make_room(room):
+                    break
+                source = self._trie.root
+                source.pins += 1
+            task.source = source
+            work.sequence = self._trie.take()
+            evaluated += more_evaluated
+            cells += more_cells
+            previous = task
+            self._entering.append(task)
+        del self._waiting[: len(self._entering)]
+
+    def _make_room(self, cells: int) -> bool:
+        """Evict until the trie takes no more than so many cells and a sequence is free; nothing if that cannot be."""
+        if self._trie.cells > cells and self._trie.pinned_cells() > cells:
+            return False
+        while self._trie.cells > cells or not self._trie.free_sequences:
+            if not self._trie.evict():
+                return False
+        return True
+
+    def _round(self) -> None:
         """Decode the prompts of those entering together with the next token of those writing."""
         entries = _Entries()
-        for task in writing:
+        for task in self._writing:
             generation = task.generation
             assert generation is not None
             position = len(task.work.tokens) + len(generation.tokens) - 1
             entries.add([generation.tokens[-1]], position, [task.work.sequence], [[(task, position)]])
+        entering = self._entering
         works = [task.work for task in entering]
-        plan = plan_round(works, list(self._residents.values())) if works else Plan()
+        plan = plan_round(works, [_take_over(task) for task in entering]) if works else Plan()
         for work, (source, end) in zip(works, plan.sources, strict=True):
             if source >= 0:
-                self._clock += 1
-                self._residents[source].used = self._clock if self._residents[source].used >= 0 else -1
                 self._runtime.share(source, work.sequence, end)
         for segment in plan.segments:
             owner = works[segment.owner]
@@ -158,57 +250,53 @@ class Scheduler:
             entries.add(tokens, segment.start, [member.work.sequence for member in members], wanted)
         self._decode(entries)
         for task in entering:
-            # In use: a resident that others may share but nobody may evict until it retires.
-            self._residents[task.work.sequence] = Resident(task.work.sequence, task.work.tokens, used=-1)
+            assert task.source is not None
+            task.source.pins -= 1
+            task.kept = self._trie.insert(task.work.tokens[: task.work.keep], task.work.sequence)
 
     def _decode(self, entries: _Entries) -> None:
         size = self._runtime.batch
         for start in range(0, len(entries.tokens), size):
             arrays, asked = entries.chunk(start, start + size)
             while not self._runtime.decode(*arrays):
-                if not self._evict():
+                if not self._trie.evict():
                     message = (
-                        f"the cache of {self._runtime.cells} cells is full with {len(self._residents)} sequences in use; "
+                        f"the cache of {self._runtime.cells} cells is full with {self._trie.cells} of them in beginnings; "
                         "ask for a larger cache_tokens"
                     )
                     raise ModelError(message)
-            self.usage += Usage(evaluated_tokens=len(arrays[0]), batches=1)
+            self._spend(Usage(evaluated_tokens=len(arrays[0]), batches=1))
             for index, requests in asked:
                 row = self._runtime.logits(index)
                 for task, position in requests:
                     task.on_logits(position, row)
 
-    def _retire(self, tasks: list[Task]) -> list[Task]:
+    def _retire(self) -> None:
         """Let finished tasks go, keeping in memory what a later prompt may begin with."""
-        writing = []
-        for task in tasks:
+        active, self._writing, self._entering = [*self._writing, *self._entering], [], []
+        finished = []
+        for task in active:
             if task.generation is not None and task.generation.finish is None:
-                writing.append(task)
-                continue
-            work = task.work
+                self._writing.append(task)
+            else:
+                self._let_go(task)
+                finished.append(task)
+        if finished:
+            self._trie.settle()
+        for task in finished:
             if task.generation is not None:
-                self.usage += Usage(generated_tokens=len(task.generation.tokens))
-            if self._reuse_tokens == 0 or work.keep == 0:
-                self._drop(work.sequence)
-                continue
-            self._runtime.forget(work.sequence, work.keep)
-            self._clock += 1
-            self._residents[work.sequence] = Resident(work.sequence, work.tokens[: work.keep], used=self._clock)
-        return writing
+                self._spend(Usage(generated_tokens=len(task.generation.tokens)))
+            if task.on_finish is not None:
+                task.on_finish()
+        with self._turn:
+            for task in finished:
+                _job(task).unfinished -= 1
+            if finished:
+                self._turn.notify_all()
 
-    def _settle(self) -> None:
-        """Drop residents that are the beginning of another, and the oldest beyond what is worth keeping."""
-        ordered = sorted(
-            (resident for resident in self._residents.values() if resident.used >= 0), key=lambda resident: resident.key
-        )
-        for before, after in itertools.pairwise(ordered):
-            if len(before.tokens) <= len(after.tokens) and common_prefix(before.tokens, after.tokens) == len(
-                before.tokens
-            ):
-                after.used = max(after.used, before.used)
-                self._drop(before.sequence)
-        while cells_used([one for one in self._residents.values() if one.used >= 0]) > self._reuse_tokens:
-            self._evict()
+    def _let_go(self, task: Task) -> None:
+        assert task.kept is not None
+        self._trie.release(task.kept, task.work.sequence)
 
 
 class _Entries:
@@ -253,5 +341,16 @@ class _Entries:
 
 
 def _outstanding(task: Task) -> int:
-    """Cells that a writing task may still need, those of its own generated tokens included."""
-    return task.generation.max_tokens if task.generation is not None else 0
+    """Cells that a writing task takes beside those in the trie: of its prompt's end, and of what it may still write."""
+    return len(task.work.tokens) - task.work.keep + task.work.room
+
+
+def _take_over(task: Task) -> tuple[int, int]:
+    """Return the sequence that holds the beginning of a task's prompt, and how much of it."""
+    assert task.source is not None
+    return (task.source.holder(), task.source.end) if task.source.end else (-1, 0)
+
+
+def _job(task: Task) -> Job:
+    assert task.job is not None
+    return task.job

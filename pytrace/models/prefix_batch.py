@@ -7,39 +7,14 @@ an earlier sequence left in memory is taken over by a copy of cell references, w
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-Tokens = NDArray[np.int32]
+from pytrace.models.prefix_trie import Tokens, common_prefix
 
 
 def sort_key(tokens: Tokens) -> bytes:
     """Bytes whose order is the tokens' order (big-endian, so that bytes compare as numbers do)."""
     return tokens.astype(">u4").tobytes()
-
-
-def common_prefix(first: Tokens, second: Tokens) -> int:
-    """Return how many tokens two sequences share from the beginning."""
-    size = min(len(first), len(second))
-    different = np.flatnonzero(first[:size] != second[:size])
-    return int(different[0]) if len(different) else size
-
-
-@dataclass(slots=True)
-class Resident:
-    """A sequence whose keys and values are in memory; `used` orders residents by last use."""
-
-    sequence: int
-    tokens: Tokens
-    used: int = 0
-    key: bytes = b""
-
-    def __post_init__(self) -> None:
-        """Make the sort key once."""
-        self.key = sort_key(self.tokens)
 
 
 @dataclass(slots=True)
@@ -73,7 +48,7 @@ class Segment:
 
 @dataclass(slots=True)
 class Plan:
-    """What a round decodes: for every work the resident to take over and how far, then the segments in order."""
+    """What a round decodes: for every work the sequence to take over and how far, then the segments in order."""
 
     sources: list[tuple[int, int]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
@@ -84,39 +59,12 @@ class Plan:
         return sum(segment.end - segment.start for segment in self.segments)
 
 
-def match_residents(works: list[Work], residents: list[Resident]) -> list[tuple[int, int]]:
-    """Find for every work the resident with the longest common beginning: (its sequence or -1, tokens shared).
+def plan_round(works: list[Work], sources: list[tuple[int, int]]) -> Plan:
+    """Plan the decode of sorted works.
 
-    `works` are sorted. In the sorted union the best resident stands next to the work on one side, so two passes do. The
-    token whose logits are wanted first is never taken over: its logits must be computed again.
+    `sources` has for each the sequence in memory whose beginning it may take over (-1: none) and how many tokens of it.
     """
-    entries: list[tuple[bytes, int, int, Tokens]] = [
-        (work.key, 1, index, work.tokens) for index, work in enumerate(works)
-    ]
-    entries += [(resident.key, 0, resident.sequence, resident.tokens) for resident in residents]
-    entries.sort(key=lambda entry: entry[:3])
-    shared = [0] + [common_prefix(entries[i - 1][3], entries[i][3]) for i in range(1, len(entries))]
-    best = [(-1, 0)] * len(works)
-    for order in (range(len(entries)), range(len(entries) - 1, -1, -1)):
-        sequence, run, previous = -1, 0, -1
-        for i in order:
-            if previous >= 0:
-                run = min(run, shared[max(i, previous)])
-            previous = i
-            _, is_work, index, tokens = entries[i]
-            if not is_work:
-                sequence, run = index, len(tokens)
-            elif sequence >= 0 and run > best[index][1]:
-                best[index] = (sequence, run)
-    return [
-        (sequence, size) if (size := min(run, work.first_wanted)) > 0 else (-1, 0)
-        for work, (sequence, run) in zip(works, best, strict=True)
-    ]
-
-
-def plan_round(works: list[Work], residents: list[Resident]) -> Plan:
-    """Plan the decode of sorted works beside what is in memory."""
-    sources = match_residents(works, residents)
+    sources = list(sources)
     shared = [0] + [common_prefix(works[i - 1].tokens, works[i].tokens) for i in range(1, len(works))]
     # llama.cpp decodes a token for several sequences only if they are equally long so far; where two works share more
     # than is taken over for one of them, both take over as much as the lesser.
@@ -144,10 +92,3 @@ def plan_round(works: list[Work], residents: list[Resident]) -> Plan:
             plan.segments.append(Segment(i, start, end, [i, *range(i + 1, i + 1 + len(followers))]))
             start = end
     return plan
-
-
-def cells_used(residents: list[Resident]) -> int:
-    """Count the cells that residents hold, a shared beginning counted once."""
-    ordered = sorted(residents, key=lambda resident: resident.key)
-    total = sum(len(resident.tokens) for resident in ordered)
-    return total - sum(common_prefix(before.tokens, after.tokens) for before, after in itertools.pairwise(ordered))
