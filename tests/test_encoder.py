@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from pytrace.errors import DeviceUnavailableError, ModelError, ModelFileError
 from pytrace.models import registry
 from pytrace.models.encoder import Encoder, OnnxEncoder
+from pytrace.models.length_buckets import plan
+from pytrace.models.onnx_graph import OnnxGraph
 from pytrace.models.scripted import HashEncoder
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra cpu)")
@@ -49,10 +52,28 @@ def write_graph(
     pooled: bool = False,
     table: np.ndarray[Any, Any] = TABLE,
     quantized: bool = False,
+    weights: str = "float32",
+    external: str | None = None,
 ) -> None:
-    """Write a graph that looks each token's vector up in `table`."""
+    """Write a graph that looks each token's vector up in `table`; `weights` says how that is stored and computed with."""
     helper = onnx.helper
-    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["hidden"])]
+    given = onnx.TensorProto.FLOAT
+    nodes = []
+    stored = {"table": table}
+    if weights == "float16":
+        stored, given = {"table": table.astype(np.float16)}, onnx.TensorProto.FLOAT16
+    elif weights != "float32":
+        scale = np.abs(table).max(axis=1, keepdims=True) / 127
+        stored = {"table_q": np.round(table / scale).astype(np.int8), "table_scale": scale}
+        if weights == "int8 cast":
+            nodes += [
+                helper.make_node("Cast", ["table_q"], ["table_f"], to=onnx.TensorProto.FLOAT),
+                helper.make_node("Mul", ["table_f", "table_scale"], ["table"]),
+            ]
+        else:
+            stored["table_scale"] = scale[:, 0]
+            nodes.append(helper.make_node("DequantizeLinear", ["table_q", "table_scale"], ["table"], axis=0))
+    nodes.append(helper.make_node("Gather", ["table", "input_ids"], ["hidden"]))
     last = "hidden"
     if "position_ids" in inputs:
         nodes += [
@@ -81,16 +102,16 @@ def write_graph(
         nodes,
         "lookup",
         [helper.make_tensor_value_info(name, integer, list(shape)) for name in inputs],
-        [helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, rank)],
+        [helper.make_tensor_value_info(output, given, rank)],
         [
-            onnx.numpy_helper.from_array(table, "table"),
+            *(onnx.numpy_helper.from_array(value, name) for name, value in stored.items()),
             onnx.numpy_helper.from_array(np.array([1]), "axis1"),
             onnx.numpy_helper.from_array(np.array([2]), "axis2"),
         ],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(model, str(path))
+    onnx.save(model, str(path), save_as_external_data=external is not None, location=external, size_threshold=0)
 
 
 def write_settings(
@@ -226,6 +247,78 @@ def test_the_default_prompt_serves_kinds_without_one(tmp_path: Path) -> None:
 def test_lower_casing_is_the_models_own(tmp_path: Path) -> None:
     encoder = OnnxEncoder(make(tmp_path, settings={"lower_case": True}))
     np.testing.assert_array_equal(encoder.encode(["RED House"]), encoder.encode(["red house"]))
+
+
+@pytest.mark.parametrize(("weights", "tolerance"), [("float16", 2e-3), ("int8 cast", 2e-2), ("int8 dequantised", 2e-2)])
+@pytest.mark.parametrize("pooling", ["mean_tokens", "cls_token", "max_tokens", "lasttoken"])
+def test_smaller_weights_give_the_same_vectors_but_for_rounding(
+    tmp_path: Path, weights: str, tolerance: float, pooling: str
+) -> None:
+    expected = OnnxEncoder(make(tmp_path / "full", settings={"pooling": pooling})).encode(TEXTS)
+    found = OnnxEncoder(make(tmp_path / "small", weights=weights, settings={"pooling": pooling})).encode(TEXTS)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=tolerance)
+    assert not np.array_equal(found, expected)  # or the smaller weights were never used
+
+
+def test_vectors_of_a_float16_graph_are_pooled_in_float32(tmp_path: Path) -> None:
+    """Two hundred vectors of 400 add up to more than float16 can hold."""
+    table = np.full_like(TABLE, 400)
+    encoder = OnnxEncoder(make(tmp_path, weights="float16", table=table, settings={"length": 256}))
+    np.testing.assert_array_equal(encoder.encode(["red " * 200]), np.full((1, DIMENSION), 400, np.float32))
+
+
+@pytest.mark.parametrize("weights", ["float32", "float16"])
+@pytest.mark.parametrize("integer", [onnx.TensorProto.INT64, onnx.TensorProto.INT32])
+def test_inputs_and_outputs_bound_to_a_device_are_the_same(tmp_path: Path, weights: str, integer: int) -> None:
+    inputs = ("input_ids", "attention_mask", "token_type_ids", "position_ids")[: 4 if weights == "float32" else 3]
+    path = make(tmp_path, inputs=inputs, integer=integer, weights=weights) / "model.onnx"
+    ids = [tokens(text) for text in TEXTS]
+    plain, mask = OnnxGraph(path).run(ids, 0)
+    bound, bound_mask = OnnxGraph(path, bind="cpu").run(ids, 0)
+    np.testing.assert_array_equal(bound, plain)
+    np.testing.assert_array_equal(bound_mask, mask)
+    assert bound.dtype == np.float32
+
+
+def test_a_bound_graph_says_what_it_failed_on(tmp_path: Path) -> None:
+    graph = OnnxGraph(make(tmp_path, table=TABLE[:5].copy()) / "model.onnx", bind="cpu")
+    with pytest.raises(ModelError, match="failed on 1 texts of up to 3 tokens"):
+        graph.run([[2, 9, 3]], 0)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_change_no_vector(tmp_path: Path, threads: int) -> None:
+    texts = [" ".join([WORDS[4 + index % 5]] * (index % 7)) + f" w{index}" for index in range(300)]
+    encoder = OnnxEncoder(make(tmp_path), threads=threads, batch_tokens=32, cache_bytes=0)
+    np.testing.assert_allclose(encoder.encode(texts), [rows(text).mean(axis=0) for text in texts], rtol=2e-6, atol=1e-7)
+
+
+def test_an_error_on_one_thread_reaches_the_caller_and_ends_the_others(tmp_path: Path) -> None:
+    encoder = OnnxEncoder(make(tmp_path, table=TABLE[:5].copy()), threads=3, batch_tokens=4, cache_bytes=0)
+    with pytest.raises(ModelError, match="failed on 1 texts"):
+        encoder.encode(["red", "river", *(f"red {'red ' * (index % 5)}" for index in range(50))])
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("encoder")]
+
+
+@given(st.lists(st.integers(1, 60), max_size=80), st.integers(1, 200), st.none() | st.integers(1, 5), st.integers(1, 4))
+def test_batches_hold_every_text_once_and_keep_their_bounds(
+    lengths: list[int], batch_tokens: int, most_rows: int | None, threads: int
+) -> None:
+    batches = plan(lengths, batch_tokens=batch_tokens, most_rows=most_rows, threads=threads)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    longest = [max(lengths[index] for index in batch) for batch in batches]
+    assert longest == sorted(longest, reverse=True)
+    for batch, width in zip(batches, longest, strict=True):
+        assert len(batch) == 1 or len(batch) * width <= batch_tokens
+        assert most_rows is None or len(batch) <= most_rows
+        assert len(batch) * width - sum(lengths[index] for index in batch) <= 32
+
+
+def test_few_texts_are_spread_over_all_threads() -> None:
+    assert [len(batch) for batch in plan([20] * 16, batch_tokens=512, threads=4)] == [4, 4, 4, 4]
+    assert [len(batch) for batch in plan([20] * 16, batch_tokens=512, threads=1)] == [16]
+    assert len(plan([5] * 4, batch_tokens=512, threads=4)) == 1  # not worth a thread
 
 
 def test_no_texts_give_no_rows(tmp_path: Path) -> None:
@@ -450,6 +543,20 @@ def test_the_fingerprint_changes_with_everything_that_shapes_a_vector(tmp_path: 
     prints = [encoder.fingerprint for encoder in variants]
     assert len(set(prints)) == len(prints)
     assert OnnxEncoder(make(tmp_path / "g")).fingerprint == prints[0]
+
+
+def test_the_fingerprint_covers_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
+    """Whatever that file is called; and a file that the graph does not name has no say."""
+    place = make(tmp_path / "a", external="numbers.bin")
+    assert (place / "numbers.bin").stat().st_size > 100
+    first = OnnxEncoder(place)
+    np.testing.assert_allclose(first.encode(TEXTS)[0], rows(TEXTS[0]).mean(axis=0), rtol=1e-6)
+    (place / "model.onnx.md").write_text("notes", encoding="utf-8")
+    assert OnnxEncoder(place).fingerprint == first.fingerprint
+    graph = (place / "model.onnx").read_bytes()
+    other = make(tmp_path / "b", external="numbers.bin", table=TABLE + 1)
+    assert (other / "model.onnx").read_bytes() == graph
+    assert OnnxEncoder(other).fingerprint != first.fingerprint
 
 
 def test_hash_encoder_is_an_encoder_of_shared_words() -> None:

@@ -11,7 +11,9 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
@@ -22,14 +24,25 @@ from numpy.typing import NDArray
 from pytrace import _core
 from pytrace.errors import ModelError, ModelFileError
 from pytrace.models.encoder_files import EncoderFiles, Pooling
-from pytrace.models.onnx_graph import Device, OnnxGraph
+from pytrace.models.length_buckets import plan
+from pytrace.models.onnx_graph import Device, OnnxGraph, weight_files
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
 
-# Padded tokens a batch. On a CPU the activations of about a thousand tokens of a small model still fit the second-level
-# cache, and bigger batches measured slower; a GPU wants enough rows to fill its multiprocessors.
-_BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
+# Padded tokens a batch. On a CPU the activations of some hundred tokens of a small model still fit the second-level cache,
+# and bigger batches measured slower; a GPU wants enough rows to fill its multiprocessors.
+_BATCH_TOKENS = {"cpu": 512, "cuda": 16384}
+# Texts that are tokenised and sorted together: enough that neighbours in length are alike, few enough to hold their tokens.
+_AT_ONCE = 8192
+# Up to this size of its files a model runs a batch on each thread, which measured faster than all threads on one batch:
+# nobody waits for another between operators. A larger one would read its weights from memory once a thread, and is slow
+# enough for a single text to want all threads.
+_SMALL = 512 << 20
+
+
+_Tokens = list[list[int]]
+_Map = Callable[[Callable[[_Tokens], Vectors], Iterable[_Tokens]], Iterable[Vectors]]
 
 
 class Encoder(Protocol):
@@ -55,7 +68,8 @@ class OnnxEncoder:
     """A text encoder in an ONNX file, run by onnxruntime.
 
     Texts are cut to the model's length, equal texts encoded once, and the rest sorted by length into batches of about
-    `batch_tokens` tokens, padding included; rows come back in the order of the texts.
+    `batch_tokens` tokens, padding included; rows come back in the order of the texts. On a CPU, models of up to 512 MiB
+    run one batch on each thread, larger ones all threads on one batch.
 
     A text's vector does not depend on the texts beside it. Padding is masked, and masked positions weigh exactly nothing;
     on the shipped encoder (int8 weights, float32 arithmetic) vectors were bit for bit the same alone and in batches of
@@ -72,9 +86,9 @@ class OnnxEncoder:
     providers
         onnxruntime's execution providers in order of preference, instead of those of `device`.
     threads
-        Threads for one batch; by default as many as the kernels use (``PYTRACE_NUM_THREADS``).
+        Threads; by default as many as the kernels use (``PYTRACE_NUM_THREADS``).
     batch_tokens
-        Padded tokens in a batch; by default 1024 on a CPU and 16384 on a GPU.
+        Padded tokens in a batch; by default 512 on a CPU and 16384 on a GPU.
     cache_bytes
         Memory for the vectors of texts met before, the least recently used of which is dropped first. 0 keeps none.
     pooling, normalize
@@ -124,9 +138,11 @@ class OnnxEncoder:
                 message = f"{option} must be at least 1, not {value}"
                 raise ValueError(message)
         self._files = EncoderFiles(Path(path))
-        self._graph = OnnxGraph(
-            self._files.graph, device=device, providers=providers, threads=threads or _core.num_threads()
-        )
+        threads = threads or _core.num_threads()
+        size = sum(file.stat().st_size for file in weight_files(self._files.graph))
+        apart = (providers is None and device == "cpu") and size <= _SMALL
+        self._workers = threads if apart else 1
+        self._graph = OnnxGraph(self._files.graph, device=device, providers=providers, threads=1 if apart else threads)
         self._pooling = None if self._graph.pooled else pooling or self._files.pooling
         if not self._graph.pooled and self._files.has_dense:
             message = (
@@ -166,8 +182,7 @@ class OnnxEncoder:
     def fingerprint(self) -> str:
         """SHA-256 over the graph, its weights, the tokenizer, and everything else that shapes a vector."""
         digest = hashlib.sha256()
-        graph = self._files.graph
-        for path in (*sorted(graph.parent.glob(f"{graph.name}*")), self._files.tokenizer):
+        for path in (*weight_files(self._files.graph), self._files.tokenizer):
             with path.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
         rules = (
@@ -175,6 +190,7 @@ class OnnxEncoder:
             self._normalize,
             self.max_tokens,
             self._files.lower_case,
+            self._graph.provider,
             sorted(self._files.prompts.items()),
         )
         digest.update(repr(rules).encode())
@@ -231,21 +247,18 @@ class OnnxEncoder:
         return result
 
     def _batches(self, texts: list[str]) -> Iterator[tuple[list[str], Vectors]]:
-        tokens = self._tokenize(texts)
-        order = sorted(range(len(texts)), key=lambda index: len(tokens[index]))
-        most = 1 if self._graph.dynamically_quantized else self._graph.rows or len(texts)
-        start = 0
-        while start < len(order):
-            stop = start + 1
-            # Sorted by length, the last text of a batch is the longest: it sets the padded width of all.
-            while (
-                stop < min(len(order), start + most)
-                and (stop - start + 1) * len(tokens[order[stop]]) <= self._batch_tokens
-            ):
-                stop += 1
-            chosen = order[start:stop]
-            yield [texts[index] for index in chosen], self._run([tokens[index] for index in chosen])
-            start = stop
+        most = 1 if self._graph.dynamically_quantized else self._graph.rows
+        for start in range(0, len(texts), _AT_ONCE):
+            chunk = texts[start : start + _AT_ONCE]
+            tokens = self._tokenize(chunk)
+            batches = plan(
+                [self._graph.columns or len(ids) for ids in tokens],
+                batch_tokens=self._batch_tokens, most_rows=most, threads=self._workers,
+            )  # fmt: skip
+            inputs = ([tokens[index] for index in batch] for batch in batches)
+            with _mapping(min(self._workers, len(batches))) as mapping:
+                for batch, vectors in zip(batches, mapping(self._run, inputs), strict=True):
+                    yield [chunk[index] for index in batch], vectors
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         if self._files.lower_case:
@@ -277,6 +290,19 @@ class OnnxEncoder:
             self._cache[_key(text)] = vector.copy()  # a view would keep its whole batch alive
             while len(self._cache) * vector.nbytes > self._cache_bytes:
                 self._cache.popitem(last=False)
+
+
+@contextmanager
+def _mapping(threads: int) -> Iterator[_Map]:
+    """Give a `map` that keeps order and runs on so many threads; what has not begun when it is left never will."""
+    if threads <= 1:
+        yield map
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
+    try:
+        yield pool.map
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _pool(hidden: Vectors, mask: NDArray[np.bool_], pooling: Pooling) -> Vectors:

@@ -84,7 +84,7 @@ class EncoderFiles:
     def token_ids(self, texts: list[str], limit: int | None = None) -> list[list[int]]:
         """Turn texts into token ids with special tokens, cut to the model's length or `limit`, whichever is less."""
         self._tokenizer.enable_truncation(max_length=min(self.max_tokens, limit or self.max_tokens))
-        return [encoding.ids for encoding in self._tokenizer.encode_batch(texts)]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
 
     def _read(self, name: str, kind: type[_T]) -> _T | None:
         path = self.directory / name

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,13 @@ _INTEGERS: dict[str, type[np.signedinteger[Any]]] = {"tensor(int64)": np.int64, 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 _POOLED = ("sentence_embedding", "sentence_embeddings", "embeddings", "embedding")
 _HIDDEN = ("last_hidden_state", "token_embeddings", "hidden_states")
+# Operators that quantise activations by what a batch holds: DynamicQuantizeLinear, DynamicQuantizeMatMul, …
+_DYNAMIC = re.compile(rb"DynamicQuantize")
+# TensorProto.external_data: the entry "location", then the length of the file's name and the name (protobuf's encoding).
+_LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f])(?=([^\x00]{1,127}))", re.DOTALL)
+# onnxruntime's fused form of an addition and a layer normalisation takes 6 times as long on a CPU as the two by themselves
+# (1.31, MiniLM: 13% of a run beside 2%): its sums are not vectorised.
+_SLOW_FUSIONS = ["SkipLayerNormFusion"]
 
 
 class OnnxGraph:
@@ -36,6 +44,8 @@ class OnnxGraph:
         The batch size and length that the graph is fixed to; None where it takes any.
     dynamically_quantized
         Whether activations are quantised while it runs, with one scale for a whole batch.
+    provider
+        The execution provider that runs it.
 
     Parameters
     ----------
@@ -44,7 +54,10 @@ class OnnxGraph:
     device, providers
         Where it runs; `providers`, if given, takes the place of the device's own.
     threads
-        Threads for one batch.
+        Threads for one batch. `run` itself may be called from several threads at once.
+    bind
+        The device whose memory inputs and output are bound to: an output stays there until it is copied, once, whole.
+        By default that of a CUDA provider, and none on others, whose memory is the caller's own.
 
     Raises
     ------
@@ -57,16 +70,24 @@ class OnnxGraph:
     """
 
     def __init__(
-        self, path: Path, *, device: Device = "cpu", providers: Sequence[str] | None = None, threads: int = 1
+        self,
+        path: Path,
+        *,
+        device: Device = "cpu",
+        providers: Sequence[str] | None = None,
+        threads: int = 1,
+        bind: Device | None = None,
     ) -> None:
         self.path = path
         self._session = _load(path, list(providers or _PROVIDERS[device]), threads)
+        self.provider = str(self._session.get_providers()[0])
+        self._bind: Device | None = "cuda" if bind is None and self.provider == "CUDAExecutionProvider" else bind
         self._inputs = {item.name: self._input_type(item) for item in self._session.get_inputs()}
         shapes = [item.shape for item in self._session.get_inputs()]
         self.rows = next((shape[0] for shape in shapes if isinstance(shape[0], int)), None)
         self.columns = next((shape[1] for shape in shapes if isinstance(shape[1], int)), None)
         self._output, self.pooled = self._choose_output()
-        self.dynamically_quantized = _contains(path, b"DynamicQuantizeLinear")
+        self.dynamically_quantized = bool(_findall(path, _DYNAMIC))
 
     def run(self, tokens: Sequence[Sequence[int]], pad_id: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Run one batch of token ids, none of them empty.
@@ -99,7 +120,7 @@ class OnnxGraph:
         }
         feed = {name: values[name].astype(kind) for name, kind in self._inputs.items()}
         try:
-            (output,) = self._session.run([self._output], feed)
+            output = self._bound(feed) if self._bind else self._session.run([self._output], feed)[0]
         except Exception as error:  # onnxruntime raises classes of its own that share no base
             message = (
                 f"{self.path.name} failed on {count} texts of up to {length} tokens ({_first_line(error)}); use smaller "
@@ -107,6 +128,17 @@ class OnnxGraph:
             )
             raise ModelError(message) from error
         return np.asarray(output, dtype=np.float32)[:count], mask[:count]
+
+    def _bound(self, feed: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        from onnxruntime import OrtValue
+
+        binding = self._session.io_binding()
+        for name, value in feed.items():
+            binding.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(value, self._bind, 0))
+        binding.bind_output(self._output, self._bind, 0)
+        self._session.run_with_iobinding(binding)
+        found: NDArray[Any] = binding.get_outputs()[0].numpy()
+        return found
 
     def _input_type(self, item: Any) -> type[np.signedinteger[Any]]:
         if item.name in _INPUTS and item.type in _INTEGERS and len(item.shape) == 2:
@@ -133,6 +165,12 @@ class OnnxGraph:
         raise ModelFileError(message)
 
 
+def weight_files(path: Path) -> list[Path]:
+    """Return a graph's file and those beside it that hold its weights, as the graph names them."""
+    names = {match[1][: match[0][0]].decode("utf-8", "replace") for match in _findall(path, _LOCATION)}
+    return [path, *sorted(file for name in names if (file := path.parent / name).is_file())]
+
+
 def _load(path: Path, providers: list[str], threads: int) -> Any:
     try:
         import onnxruntime
@@ -154,11 +192,14 @@ def _load(path: Path, providers: list[str], threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    # A plan of memory is kept for every shape met, and there are thousands of shapes.
+    options.enable_mem_pattern = False
     # Threads that spin while they wait starve the kernels and llama.cpp, which take turns with them on the same cores.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # errors arrive as exceptions; the same on stderr would be said twice
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=providers)
+        disabled = _SLOW_FUSIONS if providers[0] == "CPUExecutionProvider" else None
+        session = onnxruntime.InferenceSession(str(path), options, providers=providers, disabled_optimizers=disabled)
     except Exception as error:  # onnxruntime raises classes of its own that share no base
         message = f"{path} is no ONNX graph that can be loaded ({_first_line(error)}); fetch the model again"
         raise ModelFileError(message) from error
@@ -173,9 +214,11 @@ def _load(path: Path, providers: list[str], threads: int) -> Any:
     return session
 
 
-def _contains(path: Path, needle: bytes) -> bool:
+def _findall(path: Path, pattern: re.Pattern[bytes]) -> list[Any]:
+    if path.stat().st_size == 0:  # cannot be mapped
+        return []
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(needle) >= 0
+        return pattern.findall(content)
 
 
 def _first_line(error: Exception) -> str:
