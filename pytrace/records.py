@@ -132,7 +132,8 @@ class Usage(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """An answer with its evidence, the stages' model usage and wall-clock seconds, and notes worth telling.
 
-    `context_tokens` counts the tokens of the evidence that the reader saw.
+    `context_tokens` counts the tokens of the evidence that the reader saw. `deterministic` tells how the model ran: true if
+    the same call gives the same numbers to the last bit.
     """
 
     question: str
@@ -143,6 +144,7 @@ class Answer(msgspec.Struct, frozen=True):
     seconds: dict[str, float] = {}
     notes: tuple[str, ...] = ()
     context_tokens: int = 0
+    deterministic: bool = False
 
 
 class Question(msgspec.Struct, frozen=True):

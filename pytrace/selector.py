@@ -9,7 +9,9 @@ the paper's option A, "no need for additional knowledge triples".
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from pytrace.errors import LogitsUnavailableError
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoder import Encoder
-from pytrace.models.language_model import LanguageModel, Prompt, option_labels
+from pytrace.models.language_model import OPTION_LABELS, LanguageModel, Prompt, option_labels
 from pytrace.prompts import ChainDemonstration, chain_demonstrations
 from pytrace.records import Candidate, Triple
 
@@ -33,6 +35,8 @@ LETTER_INSTRUCTION = (
 )
 STOP_OPTION = "no need for additional knowledge triples"
 STOP_TEXT = "\n\nQuestion:"
+# PMI's scores of texts without a question that are kept for later steps and questions: about 10 MB.
+KNOWN_TEXTS = 65_536
 # A letter by itself: "B", "(B)", "B." and "**B**", but not the first letter of "Because".
 _WRITTEN_LETTER = re.compile(r"[\W_]*([A-Za-z])(?![^\W_])")
 
@@ -94,8 +98,10 @@ class LetterSelector:
     demonstrations
         The labelled questions to show.
     layout
-        "paper": the chain stands before the candidates, as in the paper's Figure 6. "shared": the candidates stand first,
-        in an order of their own, so that chains of one question share them.
+        "paper": the chain stands before the candidates, as in the paper's Figure 6. "shared": one list of candidates stands
+        before the chains, all that the chains of a question are offered at this step, so that it is evaluated once for all of
+        them; a chain's options are its own candidates on the list. Where the list has more than there are letters, those
+        with the lowest similarities are not offered.
     calibrated
         Subtract the letters' log-probabilities under the same prompt with a content-free question.
     """
@@ -119,17 +125,26 @@ class LetterSelector:
     def select(self, steps: Sequence[Step]) -> list[NDArray[np.float64]]:
         """Return the letters' log-probabilities, A first."""
         shown = self._demonstrations.choose([step.question for step in steps])
-        prompts = [letter_prompt(step, some, self._layout) for step, some in zip(steps, shown, strict=True)]
+        offers = offered(steps, self._layout)
+        asked = list(zip(steps, shown, offers, strict=True))
+        prompts = [letter_prompt(step, some, self._layout, offer) for step, some, offer in asked]
         if self._calibrated:
             prompts += [
-                letter_prompt(msgspec.structs.replace(step, question="N/A"), some, self._layout)
-                for step, some in zip(steps, shown, strict=True)
+                letter_prompt(msgspec.structs.replace(step, question="N/A"), some, self._layout, offer)
+                for step, some, offer in asked
             ]
-        labels = [option_labels(len(step.candidates) + 1) for step in steps]
+        places = [_places(step, offer) for step, offer in zip(steps, offers, strict=True)]
+        letters = [option_labels(len(offer) + 1) for offer in offers]
+        labels = [[names[place] for place in some if place >= 0] for names, some in zip(letters, places, strict=True)]
         scores = self._model.score_options(prompts, labels * (2 if self._calibrated else 1))
-        logits = [score.log_probabilities for score in scores[: len(steps)]]
-        if self._calibrated:
-            logits = [one - free.log_probabilities for one, free in zip(logits, scores[len(steps) :], strict=True)]
+        logits = []
+        for index, some in enumerate(places):
+            values = scores[index].log_probabilities
+            if self._calibrated:
+                values = values - scores[index + len(steps)].log_probabilities
+            row = np.full(len(some), -np.inf)
+            row[np.asarray(some) >= 0] = values
+            logits.append(row)
         return logits
 
 
@@ -179,6 +194,8 @@ class TextSelector:
     Notes
     -----
     Ending the chain is scored as a text too: what follows a finished chain in the demonstrations, the next question.
+    What PMI takes away does not depend on the question; it is found once for a triple after a chain and kept for later steps
+    and questions, except with a deterministic model, whose results must not depend on what was asked before.
     """
 
     def __init__(
@@ -198,30 +215,46 @@ class TextSelector:
         self._scoring = scoring
         self._ranker_weight = ranker_weight
         self._stop_bias = stop_bias
+        self._known: OrderedDict[bytes, float] = OrderedDict()
 
     def select(self, steps: Sequence[Step]) -> list[NDArray[np.float64]]:
         """Return the scores of ending and of each candidate."""
         shown = self._demonstrations.choose([step.question for step in steps])
         prompts = [text_prompt(step.question, step.chain, some) for step, some in zip(steps, shown, strict=True)]
         texts = [[STOP_TEXT, *(f" {one.triple.text}" for one in step.candidates)] for step in steps]
-        if self._scoring == "pmi":
-            prompts += [text_prompt("", step.chain, some) for step, some in zip(steps, shown, strict=True)]
-            texts += texts
+        without = [text_prompt("", step.chain, some) for step, some in zip(steps, shown, strict=True)]
+        unknown = self._unknown(without, texts) if self._scoring == "pmi" else {}
         scored = [
             np.array([score.log_probability for score in row])
-            for row in self._model.score_continuations(prompts, texts)
+            for row in self._model.score_continuations([*prompts, *unknown], [*texts, *unknown.values()])
         ]
+        for (prompt, some_texts), values in zip(unknown.items(), scored[len(steps) :], strict=True):
+            self._known |= zip((_key(prompt, text) for text in some_texts), values.tolist(), strict=True)
         results = []
         for index, step in enumerate(steps):
             logits = scored[index]
             if self._scoring == "pmi":
-                logits = logits - scored[index + len(steps)]
+                logits = logits - np.array([self._known[_key(without[index], text)] for text in texts[index]])
             if self._ranker_weight:
                 similarity = np.array([one.score for one in step.candidates])
                 logits = fuse(logits, similarity, self._ranker_weight)
             logits[0] += self._stop_bias
             results.append(logits)
+        while len(self._known) > (0 if self._model.deterministic else KNOWN_TEXTS):
+            self._known.popitem(last=False)
         return results
+
+    def _unknown(self, prompts: Sequence[str], texts: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+        """Return the texts whose score after a prompt without a question is still to be found, by prompt."""
+        unknown: dict[str, dict[str, None]] = {}
+        for prompt, some in zip(prompts, texts, strict=True):
+            for text in some:
+                key = _key(prompt, text)
+                if key in self._known:
+                    self._known.move_to_end(key)
+                else:
+                    unknown.setdefault(prompt, {})[text] = None
+        return {prompt: list(some) for prompt, some in unknown.items()}
 
 
 class RankerSelector:
@@ -252,14 +285,48 @@ def _spread(values: NDArray[np.float64]) -> float:
     return deviation if deviation > 1e-9 * max(1.0, float(np.abs(values).max())) else 1.0
 
 
-def letter_prompt(step: Step, shown: Sequence[ChainDemonstration], layout: Layout) -> Prompt:
-    """Build the multiple-choice prompt; each demonstration shows the step at the same position (its last one if shorter)."""
+def offered(steps: Sequence[Step], layout: Layout) -> list[tuple[Triple, ...]]:
+    """Return the triples that each step's prompt lists: its own candidates, or those of all chains of its question."""
+    own = [tuple(candidate.triple for candidate in step.candidates) for step in steps]
+    if layout == "paper":
+        return own
+    best: dict[str, dict[Triple, float]] = {}
+    for step in steps:
+        scores = best.setdefault(step.question, {})
+        for candidate in step.candidates:
+            scores[candidate.triple] = max(candidate.score, scores.get(candidate.triple, -np.inf))
+    most = len(OPTION_LABELS) - 1
+    lists = {
+        question: tuple(sorted(scores, key=lambda triple: -scores[triple])[:most]) for question, scores in best.items()
+    }
+    return [lists[step.question] for step in steps]
+
+
+def _places(step: Step, offer: Sequence[Triple]) -> list[int]:
+    """Return where the options of a step stand among the letters: 0 for ending, -1 for what is not offered."""
+    at = {triple: place for place, triple in reversed(list(enumerate(offer, 1)))}
+    return [0, *(at.get(candidate.triple, -1) for candidate in step.candidates)]
+
+
+def _key(prompt: str, text: str) -> bytes:
+    digest = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=16)
+    digest.update(b"\0" + text.encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+def letter_prompt(
+    step: Step, shown: Sequence[ChainDemonstration], layout: Layout, offer: Sequence[Triple] | None = None
+) -> Prompt:
+    """Build the multiple-choice prompt; each demonstration shows the step at the same position (its last one if shorter).
+
+    `offer` lists other triples than the step's own candidates.
+    """
     position = len(step.chain)
     pairs = []
     for one in shown:
         at = min(position, len(one.steps) - 1)
         pairs.append((_choice(one.question, one.chain[:at], one.steps[at].candidates, layout), one.steps[at].letter))
-    triples = [candidate.triple for candidate in step.candidates]
+    triples = [candidate.triple for candidate in step.candidates] if offer is None else offer
     return Prompt(LETTER_INSTRUCTION, tuple(pairs), _choice(step.question, step.chain, triples, layout))
 
 

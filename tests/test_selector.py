@@ -56,10 +56,15 @@ SHOWN = Demonstrations(2, labelled=LABELLED)
 class Told(ScriptedModel):
     """Gives scores by a function of the prompt and remembers what was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, deterministic: bool = False) -> None:
         super().__init__()
         self.options: list[list[str]] = []
         self.continuations: list[list[str]] = []
+        self._deterministic = deterministic
+
+    @property
+    def deterministic(self) -> bool:
+        return self._deterministic
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         self.options += [list(labels) for labels in options]
@@ -68,7 +73,8 @@ class Told(ScriptedModel):
             assert isinstance(prompt, Prompt)
             self.prompts.append(prompt.plain())
             free = 10.0 if "Question: N/A" in prompt.input else 0.0
-            results.append(OptionScores(-(np.arange(1.0, len(labels) + 1) ** 2) + free, 0.5))
+            places = np.array([OPTION_LABELS.index(label) + 1.0 for label in labels])
+            results.append(OptionScores(-(places**2) + free, 0.5))
         return results
 
     def score_continuations(
@@ -164,6 +170,66 @@ def test_in_the_shared_layout_chains_of_one_question_differ_only_after_the_candi
     assert one.rpartition("Chosen so far: ")[0] == other.rpartition("Chosen so far: ")[0]
     paper = letter_prompt(step(BORN, chain=chains[1]), (), "paper").input
     assert paper.index("Chosen so far") < paper.index(BORN.text)
+
+
+def candidates(**scores: float) -> tuple[Candidate, ...]:
+    return tuple(Candidate(TRIPLES[name], 0, score) for name, score in scores.items())
+
+
+TRIPLES = {"founder": FOUNDER, "built": BUILT, "born": BORN}
+
+
+def test_in_the_shared_layout_one_list_serves_all_chains_of_a_question() -> None:
+    model = Told()
+    steps = [
+        Step(QUESTION, (FOUNDER,), candidates(built=0.5, born=0.4)),
+        Step(QUESTION, (BUILT,), candidates(founder=0.9, born=0.6)),
+        Step("Another?", (), candidates(born=0.1)),
+    ]
+    rows = LetterSelector(model, SHOWN, layout="shared").select(steps)
+    lists = [prompt.rpartition("Options:")[2].partition("Chosen so far")[0] for prompt in model.prompts]
+    # All that either chain is offered, by the best similarity; and each chain is asked for its own candidates alone.
+    assert lists[0] == lists[1]
+    assert [line[3:] for line in lists[0].split("\n")[2:5]] == [FOUNDER.text, BORN.text, BUILT.text]
+    assert lists[2].count(". <") == 1
+    assert model.options == [["A", "D", "C"], ["A", "B", "C"], ["A", "B"]]
+    assert [row.tolist() for row in rows] == [[-1.0, -16.0, -9.0], [-1.0, -4.0, -9.0], [-1.0, -4.0]]
+
+
+def test_a_shared_list_longer_than_the_alphabet_leaves_out_what_is_least_alike() -> None:
+    model = Told()
+    triples = [Triple("x", "y", str(number)) for number in range(60)]
+    first = tuple(Candidate(triple, 0, number / 60) for number, triple in enumerate(triples[:30]))
+    second = tuple(Candidate(triple, 0, number / 60) for number, triple in enumerate(triples[30:], 30))
+    rows = LetterSelector(model, SHOWN, layout="shared", calibrated=True).select(
+        [Step(QUESTION, (), first), Step(QUESTION, (BORN,), second)]
+    )
+    left_out = len(triples) - (len(OPTION_LABELS) - 1)
+    assert np.isneginf(rows[0][1:]).tolist() == [number < left_out for number in range(30)]
+    assert np.isfinite(rows[1]).all()
+    assert all(f" {triple.tail}>" not in model.prompts[0].rpartition("Options:")[2] for triple in triples[:left_out])
+
+
+def test_what_pmi_takes_away_is_found_once_for_a_triple_after_a_chain() -> None:
+    steps = [step(BORN, BUILT), Step("Another?", (), candidates(born=0.1)), step(BORN, chain=[BUILT])]
+    fresh = [TextSelector(Told(), SHOWN).select([one])[0].tolist() for one in steps]
+    model = Told()
+    selector = TextSelector(model, SHOWN)
+    assert [row.tolist() for row in selector.select(steps)] == fresh
+    # Three with their questions; without, the two that begin alike are one prompt.
+    assert model.continuations[3:] == [[STOP_TEXT, f" {BORN.text}", f" {BUILT.text}"], [STOP_TEXT, f" {BORN.text}"]]
+    asked = len(model.prompts)
+    assert [row.tolist() for row in selector.select(steps[::-1])] == fresh[::-1]
+    assert len(model.prompts) == asked + len(steps)
+
+
+def test_with_a_deterministic_model_nothing_is_kept_from_one_call_to_the_next() -> None:
+    model = Told(deterministic=True)
+    selector = TextSelector(model, SHOWN)
+    selector.select([step(BORN)])
+    asked = len(model.prompts)
+    selector.select([step(BORN)])
+    assert len(model.prompts) == 2 * asked
 
 
 def test_demonstrations_are_the_first_or_the_nearest_with_the_nearest_last() -> None:

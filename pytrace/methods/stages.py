@@ -18,6 +18,11 @@ class Stages:
         self.seconds: dict[str, float] = {}
         self.usage: dict[str, Usage] = {}
 
+    @property
+    def deterministic(self) -> bool:
+        """How the model runs: see `LanguageModel.deterministic`."""
+        return self._model.deterministic
+
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Count what happens inside for a stage; entering it again adds to it."""

@@ -294,6 +294,7 @@ def make_answers(
             seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
             notes=notes_of(one, reading.left_out),
             context_tokens=reading.context_tokens,
+            deterministic=stages.deterministic,
         )
         for question, one, reading in zip(questions, evidence, readings, strict=True)
     ]

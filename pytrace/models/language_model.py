@@ -122,6 +122,11 @@ class LanguageModel(Protocol):
         ...
 
     @property
+    def deterministic(self) -> bool:
+        """Whether the same call gives the same numbers to the last bit, whatever was asked before; recorded in results."""
+        ...
+
+    @property
     def usage(self) -> Usage:
         """What has been spent since the model was made."""
         ...

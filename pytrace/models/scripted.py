@@ -136,6 +136,11 @@ class ScriptedModel:
         return self._gives_logits
 
     @property
+    def deterministic(self) -> bool:
+        """Always, unless the answers come from a function that is not."""
+        return True
+
+    @property
     def usage(self) -> Usage:
         """What has been spent, in words."""
         return self._usage
