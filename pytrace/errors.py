@@ -9,7 +9,8 @@
     ├── ModelError                         a model cannot do what was asked of it
     │   ├── ContextOverflowError           a prompt does not fit the context, even with no demonstrations
     │   ├── LogitsUnavailableError         a back end gives no log-probabilities
-    │   └── DeviceUnavailableError         a provider or GPU was asked for and is not there
+    │   ├── DeviceUnavailableError         a provider or GPU was asked for and is not there
+    │   └── ServerError                    a model server cannot be reached, refuses, or answers what makes no sense
     ├── DownloadError                      a model's source cannot be reached, or the disk is full
     ├── MissingDependencyError             an optional package is not installed; names the extra
     ├── VerificationError                  a bench found a kernel's answer to be wrong
@@ -72,6 +73,22 @@ class LogitsUnavailableError(ModelError):
 
 class DeviceUnavailableError(ModelError):
     """A provider or GPU was asked for and is not there; pytrace never falls back in silence."""
+
+
+class ServerError(ModelError):
+    """A language model server cannot be reached, refuses, or answers what makes no sense.
+
+    Parameters
+    ----------
+    message
+        What happened, where, and what to do.
+    status
+        The HTTP status, if the server answered with one.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class DownloadError(PytraceError):

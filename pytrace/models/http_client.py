@@ -1,0 +1,439 @@
+"""Requests to one language model server: many at once, retried with care, and to no other host.
+
+A thread of its own runs the connections, so that a caller waits for plain results, may stop waiting at any moment (Ctrl-C),
+and hears of each result in its own thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import email.utils
+import ipaddress
+import os
+import queue
+import random
+import ssl
+import threading
+import time
+import urllib.request
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from pytrace.errors import InputError, MissingDependencyError, ServerError
+
+T = TypeVar("T")
+R = TypeVar("R", bound="EventReader")
+
+# What a server says when it is busy or just starting; anything else would be refused again.
+RETRIED = frozenset({429, 502, 503, 504})
+FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY_AFTER = 0.5, 30.0, 120.0
+# The largest answer that is asked for lists a whole vocabulary: some 20 MB.
+LARGEST_ANSWER = 256 * 2**20
+
+
+class EventReader(Protocol):
+    """Takes the events of one streamed answer."""
+
+    def feed(self, event: dict[str, Any]) -> bool:
+        """Take an event; true if the rest is not wanted."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer has come to its end."""
+        ...
+
+
+class HttpClient:
+    """JSON requests to one server.
+
+    Parameters
+    ----------
+    url
+        The server's address, with or without a path, without credentials.
+    api_key
+        Sent as a bearer token, to this server alone.
+    api_key_env
+        The name to tell where a key is missing.
+    concurrency
+        How many requests are on their way at once.
+    connect_timeout, read_timeout
+        Seconds to wait for a connection, and for the next piece of an answer.
+    attempts
+        How often a request is tried at most.
+
+    Raises
+    ------
+    InputError
+        If the address or the key cannot be used.
+    MissingDependencyError
+        If httpx2 is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        api_key_env: str = "",
+        concurrency: int = 8,
+        connect_timeout: float = 10.0,
+        read_timeout: float = 300.0,
+        attempts: int = 5,
+    ) -> None:
+        self.parts = _checked(url)
+        self.origin = f"{self.parts.scheme}://{self.parts.netloc}"
+        self._base = self.origin + self.parts.path.rstrip("/").removesuffix("/v1")
+        self._api_key_env = api_key_env
+        self.concurrency = concurrency
+        self._attempts = attempts
+        self._read_timeout = read_timeout
+        self._http = httpx = _library()
+        headers = {"accept-encoding": "identity", "user-agent": "pytrace"}
+        if api_key is not None:
+            headers["authorization"] = f"Bearer {_checked_key(api_key, api_key_env)}"
+        secure = self.parts.scheme == "https"
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            # No .netrc, no proxy, no certificate that the environment names behind the caller's back; see _proxy.
+            trust_env=False,
+            proxy=_proxy(self.parts),
+            verify=ssl.create_default_context() if secure else False,
+            timeout=httpx.Timeout(read_timeout, connect=connect_timeout, pool=None),
+            limits=httpx.Limits(
+                max_connections=concurrency, max_keepalive_connections=concurrency, keepalive_expiry=30.0
+            ),
+            follow_redirects=False,
+        )
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="pytrace-http", daemon=True)
+        self._thread.start()
+        self._close = weakref.finalize(self, _shut_down, self._client, self._loop, self._thread)
+        self._slots = asyncio.Semaphore(concurrency)
+        self.requests = 0
+
+    def close(self) -> None:
+        """Close all connections; any later call fails."""
+        self._close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for one piece of work; what interrupts the waiting cancels the work."""
+        self._check_open(work)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError as error:
+            raise ServerError(self._closed()) from error
+        finally:
+            future.cancel()
+
+    def each(self, work: Callable[[int], Awaitable[T]], count: int) -> Iterator[tuple[int, T]]:
+        """Do `work(0)` to `work(count - 1)`, as many at once as requests may be, and yield each as soon as it is done.
+
+        The first failure ends all; so does the caller who asks for no more.
+        """
+        results: queue.SimpleQueue[tuple[int, T] | None] = queue.SimpleQueue()
+
+        async def worker(indices: Iterator[int]) -> None:
+            for index in indices:
+                results.put((index, await work(index)))
+
+        async def everything() -> None:
+            indices = iter(range(count))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(self.concurrency, count)):
+                        group.create_task(worker(indices))
+            except BaseExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+
+        whole = everything()
+        self._check_open(whole)
+        future = asyncio.run_coroutine_threadsafe(whole, self._loop)
+        future.add_done_callback(lambda _: results.put(None))
+        try:
+            while (result := results.get()) is not None:
+                yield result
+            future.result()
+        except concurrent.futures.CancelledError as error:
+            raise ServerError(self._closed()) from error
+        finally:
+            future.cancel()
+
+    def _check_open(self, work: Coroutine[Any, Any, Any]) -> None:
+        if not self._close.alive:
+            work.close()
+            raise ServerError(self._closed())
+
+    def _closed(self) -> str:
+        return f"the connection to {self.origin} was closed; make a new model"
+
+    async def get(self, path: str, *, patient: bool = True) -> Any:
+        """Return what the server answers to GET, decoded, or None where it has nothing there (404, 405, 501)."""
+        return await self._retried("GET", path, None, self._whole, missing=True, patient=patient)
+
+    async def post(self, path: str, body: Mapping[str, Any], *, missing: bool = False) -> Any:
+        """Return what the server answers to POST, decoded; None where it has nothing there, if `missing` is expected."""
+        return await self._retried("POST", path, body, self._whole, missing=missing)
+
+    async def stream(self, path: str, body: Mapping[str, Any], start: Callable[[], R]) -> R:
+        """POST and give the answer's events to a reader, a fresh one at each try."""
+
+        async def read(response: Any) -> R:
+            reader = start()
+            async for event in _events(self._pieces(response)):
+                if reader.feed(event):
+                    return reader
+            if not reader.complete:
+                message = "the answer ended in the middle"
+                raise self._http.RemoteProtocolError(message)
+            return reader
+
+        result: R = await self._retried("POST", path, body, read)
+        return result
+
+    async def _retried(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        read: Callable[[Any], Awaitable[Any]],
+        *,
+        missing: bool = False,
+        patient: bool = True,
+    ) -> Any:
+        url = self._base + path
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {} if content is None else {"content-type": "application/json"}
+        for attempt in range(1, self._attempts + 1):
+            pause: float | None = None
+            try:
+                async with self._slots, self._client.stream(method, url, content=content, headers=headers) as response:
+                    self.requests += 1
+                    if response.status_code == 200:
+                        return await read(response)
+                    if missing and response.status_code in {404, 405, 501}:
+                        return None
+                    failure = await self._refusal(method, url, response)
+                    if response.status_code not in RETRIED:
+                        raise failure
+                    pause = _retry_after(response.headers.get("retry-after"))
+            except (self._http.ConnectError, self._http.ConnectTimeout) as error:
+                message = f"no server answers at {self.origin} ({_reason(error)}); start it, or check the address"
+                failure = ServerError(message)
+                if not patient:
+                    raise failure from error
+            except self._http.TimeoutException:
+                message = (
+                    f"{method} {url}: no answer within {self._read_timeout:g} s; raise read_timeout, or ask for fewer "
+                    "requests at once (concurrency)"
+                )
+                failure = ServerError(message)
+            except self._http.TransportError as error:
+                message = f"{method} {url}: the connection broke ({_reason(error)}); look at the server's log"
+                failure = ServerError(message)
+            if attempt == self._attempts:
+                raise ServerError(f"{failure}; tried {attempt} times") if attempt > 1 else failure
+            if pause is not None and pause > LONGEST_RETRY_AFTER:
+                message = (
+                    f"{failure}; it asks to wait {pause:g} s, longer than the {LONGEST_RETRY_AFTER:g} s waited for"
+                )
+                raise ServerError(message)
+            longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1))
+            # Half of the pause is drawn, so that requests refused together do not come back together.
+            drawn = longest * (0.5 + 0.5 * random.random())
+            await asyncio.sleep(max(drawn, pause or 0.0))
+        raise AssertionError
+
+    async def _pieces(self, response: Any) -> AsyncIterator[bytes]:
+        """Yield an answer's bytes, and refuse to go on where they are too many."""
+        size = 0
+        async for piece in response.aiter_raw():
+            size += len(piece)
+            if size > LARGEST_ANSWER:
+                message = f"{self.origin}: an answer is longer than {LARGEST_ANSWER:,} bytes; is this a model server?"
+                raise ServerError(message)
+            yield piece
+
+    async def _whole(self, response: Any) -> Any:
+        data = bytearray()
+        async for piece in self._pieces(response):
+            data += piece
+        return _decoded(bytes(data), f"{self.origin}{response.url.path}")
+
+    async def _refusal(self, method: str, url: str, response: Any) -> ServerError:
+        """Return one sentence about an answer that is no success: status, a piece of the body, remedy."""
+        status = response.status_code
+        if 300 <= status < 400:
+            target = urlsplit(response.headers.get("location", "")).hostname or "another path"
+            message = f"{method} {url}: the server redirects to {target}, which is not followed; give the address meant"
+            return ServerError(message, status=status)
+        data = bytearray()
+        with contextlib.suppress(self._http.TransportError):
+            async for piece in response.aiter_raw():
+                data += piece
+                if len(data) > 65536:
+                    break
+        remedy = "look at the server's log"
+        if status in {401, 403}:
+            remedy = f"put its key into the environment variable {self._api_key_env}"
+        elif status in {404, 405}:
+            remedy = "check the address and the model's name"
+        elif status in RETRIED:
+            remedy = "wait until it is ready, or ask for fewer requests at once (concurrency)"
+        message = f"{method} {url}: the server answers {status}: {_excerpt(bytes(data))}; {remedy}"
+        return ServerError(message, status=status)
+
+
+def _library() -> Any:
+    try:
+        import httpx2
+    except ImportError as error:
+        message = "httpx2 is not installed; install pytrace's extra for servers: pip install 'pytrace-rag[remote]'"
+        raise MissingDependencyError(message) from error
+    return httpx2
+
+
+def _shut_down(client: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    async def end() -> None:
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.aclose()
+
+    if thread is threading.current_thread() or not thread.is_alive():
+        return
+    with contextlib.suppress(Exception):
+        asyncio.run_coroutine_threadsafe(end(), loop).result(timeout=5)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(timeout=5)
+    if not thread.is_alive():
+        loop.close()
+
+
+def _checked(url: str) -> SplitResult:
+    """Take an address apart.
+
+    Raises
+    ------
+    InputError
+        If it is no http address, or one that carries a secret.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid:
+        message = f"{url!r} is no server's address; write it as http://127.0.0.1:8080"
+        raise InputError(message)
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        shown = f"{parts.scheme}://{parts.hostname}"
+        message = (
+            f"the address of {shown} carries a name, a password or parameters; leave them out, and put a key into an "
+            "environment variable, where no report or process list shows it"
+        )
+        raise InputError(message)
+    return parts
+
+
+def _checked_key(key: str, variable: str) -> str:
+    key = key.strip()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        message = f"the environment variable {variable} holds no usable key: one word of printable ASCII is needed"
+        raise InputError(message)
+    return key
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _proxy(parts: SplitResult) -> str | None:
+    """Return the proxy that the environment names for a host; none for this machine itself."""
+    host = parts.hostname or ""
+    if is_loopback(host) or urllib.request.proxy_bypass(host):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def read_key(variable: str) -> str | None:
+    """Return the API key that an environment variable holds, if it is set."""
+    return os.environ.get(variable) or None
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Return the seconds that a Retry-After header asks for, given in seconds or as a date."""
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().rstrip(".") or type(error).__name__
+
+
+def _excerpt(data: bytes) -> str:
+    """Return the beginning of an error's body, its message if it is JSON of the usual shapes, on one line."""
+    text = data.decode("utf-8", "replace")
+    with contextlib.suppress(msgspec.DecodeError):
+        body = msgspec.json.decode(data)
+        for key in ("error", "message", "detail"):
+            if isinstance(body, dict) and key in body:
+                body = body[key]
+        text = body if isinstance(body, str) else msgspec.json.encode(body).decode("utf-8", "replace")
+    text = " ".join(text.split())
+    return f"{text[:200]}…" if len(text) > 200 else text or "nothing"
+
+
+def _decoded(data: bytes, where: str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        message = f"{where}: the answer is no JSON ({error}): {_excerpt(data[:400])}; is this a model server?"
+        raise ServerError(message) from error
+
+
+async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+    """Yield the JSON objects of a stream of server-sent events, up to its end or `[DONE]`."""
+    rest = bytearray()
+    async for piece in pieces:
+        rest += piece
+        *lines, last = rest.split(b"\n")
+        rest = bytearray(last)
+        for line in lines:
+            name, _, value = bytes(line).strip().partition(b":")
+            if name == b"error":
+                message = f"the server broke off with an error: {_excerpt(value.strip())}; look at its log"
+                raise ServerError(message)
+            if name != b"data":
+                continue
+            value = value.strip()
+            if value == b"[DONE]":
+                return
+            event = _decoded(value, "a streamed answer")
+            if not isinstance(event, dict) or event.get("error"):
+                message = f"the server broke off with an error: {_excerpt(value)}; look at its log"
+                raise ServerError(message)
+            yield event
