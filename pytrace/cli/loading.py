@@ -12,7 +12,8 @@ from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.models.encoder import OnnxEncoder
-    from pytrace.models.llama_cpp import LlamaCppModel
+    from pytrace.models.language_model import LanguageModel
+    from pytrace.models.llama_cpp import Style
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -21,7 +22,18 @@ class ModelOptions:
     """What the options of `model_options` say; models are loaded when they are first asked for."""
 
     def __init__(
-        self, *, llm: str, encoder: str, device: str, gpu_layers: int | None, threads: int | None, context: int | None
+        self,
+        *,
+        llm: str,
+        encoder: str,
+        device: str,
+        gpu_layers: int | None,
+        threads: int | None,
+        context: int | None,
+        llm_style: Style | None,
+        llm_model: str | None,
+        api_key_env: str,
+        concurrency: int,
     ) -> None:
         self.llm = llm
         self.encoder_name = encoder
@@ -29,17 +41,33 @@ class ModelOptions:
         self._gpu_layers = gpu_layers
         self._threads = threads
         self._context = context
+        self._style = llm_style
+        self._server_model = llm_model
+        self._api_key_env = api_key_env
+        self._concurrency = concurrency
 
     @functools.cached_property
-    def model(self) -> LlamaCppModel:
-        """The language model."""
+    def model(self) -> LanguageModel:
+        """The language model: a server's where an address is given, else one inside this process."""
         from pytrace.methods.profiles import prompt_style
         from pytrace.models import registry
         from pytrace.models.llama_cpp import LlamaCppModel
+        from pytrace.models.openai_api import RemoteModel
 
-        if self.llm.startswith(("http://", "https://")):
-            message = f"{self.llm}: this version runs models inside its own process; give a name or a .gguf file"
-            raise InputError(message)
+        if self.llm.lower().startswith(("http://", "https://")):
+            if self._gpu_layers is not None:
+                message = (
+                    "--gpu-layers is for models inside this process; a server has its own settings, so leave it out"
+                )
+                raise InputError(message)
+            return RemoteModel(
+                self.llm,
+                model=self._server_model,
+                style=self._style or "auto",
+                context=self._context,
+                concurrency=self._concurrency,
+                api_key_env=self._api_key_env,
+            )
         layers = self._gpu_layers if self._gpu_layers is not None else -1 if self._device == "cuda" else 0
         return LlamaCppModel(
             registry.resolve(self.llm, "language-model"),
@@ -47,7 +75,7 @@ class ModelOptions:
             context=self._context,
             threads=self._threads,
             gpu_layers=layers,
-            style=prompt_style(self.llm),
+            style=self._style or prompt_style(self.llm),
         )
 
     @functools.cached_property
@@ -66,7 +94,7 @@ class ModelOptions:
 def model_options(function: _F) -> _F:
     """Give a command the options that choose models, passed to it as one `ModelOptions` named `models`."""
 
-    @click.option("--llm", default="tiny", show_default=True, metavar="NAME|FILE", help="Language model.")
+    @click.option("--llm", default="tiny", show_default=True, metavar="NAME|FILE|URL", help="Language model.")
     @click.option("--encoder", default="tiny", show_default=True, metavar="NAME|DIR", help="Encoder.")
     @click.option(
         "--device",
@@ -78,6 +106,26 @@ def model_options(function: _F) -> _F:
     @click.option("--gpu-layers", type=int, help="Layers of the language model on the GPU (-1: all).")
     @click.option("--threads", type=click.IntRange(min=1), help="Threads of the models.")
     @click.option("--context", type=click.IntRange(min=64), help="Longest prompt and answer together, in tokens.")
+    @click.option(
+        "--llm-style",
+        type=click.Choice(["auto", "chat", "plain"]),
+        help="Prompts by the model's chat template, or without; what suits the model if not given.",
+    )
+    @click.option("--llm-model", metavar="NAME", help="Which model of a server that has several.")
+    @click.option(
+        "--api-key-env",
+        default="PYTRACE_API_KEY",
+        show_default=True,
+        metavar="VARIABLE",
+        help="The environment variable that holds a server's API key.",
+    )
+    @click.option(
+        "--concurrency",
+        type=click.IntRange(min=1),
+        default=8,
+        show_default=True,
+        help="Requests to a server at once.",
+    )
     @functools.wraps(function)
     def wrapped(
         *args: Any,
@@ -87,10 +135,23 @@ def model_options(function: _F) -> _F:
         gpu_layers: int | None,
         threads: int | None,
         context: int | None,
+        llm_style: Style | None,
+        llm_model: str | None,
+        api_key_env: str,
+        concurrency: int,
         **kwargs: Any,
     ) -> Any:
         models = ModelOptions(
-            llm=llm, encoder=encoder, device=device, gpu_layers=gpu_layers, threads=threads, context=context
+            llm=llm,
+            encoder=encoder,
+            device=device,
+            gpu_layers=gpu_layers,
+            threads=threads,
+            context=context,
+            llm_style=llm_style,
+            llm_model=llm_model,
+            api_key_env=api_key_env,
+            concurrency=concurrency,
         )
         return function(*args, models=models, **kwargs)
 

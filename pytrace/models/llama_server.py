@@ -5,6 +5,7 @@ Run in the tests: build b11549, out of the package xllamacpp 2026.10. The parame
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -91,7 +92,6 @@ class LlamaServerDialect(TokenizingDialect):
         tokens = []
         for index, part in enumerate(parts):
             if index % 2:
-                # A folded system message stands for its text and the blank line after it.
                 tokens += await self.tokens(turns[int(part)][1])
             else:
                 tokens += await self._template_tokens(part)
@@ -107,14 +107,7 @@ class LlamaServerDialect(TokenizingDialect):
         if known is not None:
             return known
         messages = [{"role": role, "content": f"{_MARK}{index}{_MARK}"} for index, role in enumerate(roles)]
-        try:
-            answer = await self.client.post("/apply-template", {"messages": messages})
-        except ServerError as error:
-            if roles[0] != "system" or error.status not in {400, 500}:
-                raise
-            # Some templates know no system role: its words then open the first user message.
-            first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
-            answer = await self.client.post("/apply-template", {"messages": [first, *messages[2:]]})
+        answer = await self.client.post("/apply-template", {"messages": messages})
         parts: list[str] = str(field(answer, "/apply-template", "prompt")).split(_MARK)
         if parts[1::2] != [str(index) for index in range(len(roles))]:
             message = f"the chat template of {self.model} leaves a message out or moves it; use style='plain'"
@@ -283,7 +276,9 @@ class _Writing:
                 # The token that ends a sequence is no part of the text.
                 tokens = max(tokens - 1, 0)
                 likely = likely[:tokens]
-        return Written("".join(self._text), tokens, finish, float(sum(likely)), usage)
+        # A token that is no whole character comes without its probability.
+        total = float(sum(likely)) if len(likely) >= tokens or finish == "stop" else math.nan
+        return Written("".join(self._text), tokens, finish, total, usage)
 
 
 def _usage(answer: Any, prompt_tokens: int) -> Usage:
