@@ -391,7 +391,9 @@ def test_llama_cpp_pythons_server_writes_and_scores_as_the_engine_does(other: tu
             remote.score_continuations(prompts, texts), engine.score_continuations(prompts, texts), strict=True
         ):
             for score, wanted in zip(row, expected_row, strict=True):
-                np.testing.assert_allclose(score.token_log_probabilities, wanted.token_log_probabilities, atol=CLOSE_FLOAT16)
+                np.testing.assert_allclose(
+                    score.token_log_probabilities, wanted.token_log_probabilities, atol=CLOSE_FLOAT16
+                )
 
 
 def test_llama_cpp_pythons_chat_interface_cannot_begin_an_answer_and_says_so(other: tuple[str, LlamaCppModel]) -> None:
@@ -425,7 +427,9 @@ def test_echoed_log_probabilities_are_used_where_they_are_right_and_refused_wher
         theirs = engine.score_continuations(["The sea", "A tree"], [[" is", " and"], [""]])
         for row, expected in zip(ours, theirs, strict=True):
             for one, true in zip(row, expected, strict=True):
-                np.testing.assert_allclose(one.token_log_probabilities, true.token_log_probabilities, atol=CLOSE_FLOAT16)
+                np.testing.assert_allclose(
+                    one.token_log_probabilities, true.token_log_probabilities, atol=CLOSE_FLOAT16
+                )
         with pytest.raises(ModelError, match="takes no grammar"):
             remote.generate(["x"], max_tokens=2, grammar=LETTERS)
 

@@ -181,6 +181,11 @@ class RemoteModel:
         return self._logits
 
     @property
+    def deterministic(self) -> bool:
+        """False: what a server answers beside other requests is rounded otherwise, and nobody here can forbid it that."""
+        return False
+
+    @property
     def usage(self) -> Usage:
         """What has been spent since the model was made."""
         return self._usage
