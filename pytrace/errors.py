@@ -14,7 +14,7 @@
     ├── DownloadError                      a model's source cannot be reached, or the disk is full
     ├── MissingDependencyError             an optional package is not installed; names the extra
     ├── VerificationError                  a bench found a kernel's answer to be wrong
-    └── StoreError                         a knowledge graph or run on disk cannot be used
+    └── StoreError                         a knowledge graph, run or cache on disk cannot be used
 
 Each message is one sentence that says what is wrong, where, with the numbers, and what to do. Kernels raise plain
 ``ValueError`` and ``TypeError``, as NumPy does.
@@ -104,6 +104,6 @@ class VerificationError(PytraceError):
 
 
 class StoreError(PytraceError):
-    """A knowledge graph or run on disk cannot be used."""
+    """A knowledge graph, run or cache on disk cannot be used."""
 
     exit_code = 2

@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from pytrace.errors import DeviceUnavailableError, ModelError, ModelFileError
+from pytrace.cli.loading import ModelOptions, model_options
+from pytrace.errors import DeviceUnavailableError, ModelError, ModelFileError, StoreError
 from pytrace.models import registry
 from pytrace.models.encoder import Encoder, OnnxEncoder
 from pytrace.models.length_buckets import plan
@@ -357,6 +360,62 @@ def test_the_cache_answers_again_forgets_the_oldest_and_cannot_be_written_to(
     assert sum(seen) == 3
     encoder.encode(["blue"])
     assert sum(seen) == 4
+
+
+def test_the_cache_on_disk_answers_the_next_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = {"query": "query: ", "document": "passage: "}
+    place = make(tmp_path / "model", settings={"prompts": prompts})
+    plain = OnnxEncoder(place, cache_bytes=0)
+    first = OnnxEncoder(place, cache_directory=tmp_path / "cache")
+    np.testing.assert_array_equal(first.encode(TEXTS), plain.encode(TEXTS))
+    encoder = OnnxEncoder(place, cache_directory=tmp_path / "cache", cache_bytes=0)
+    seen: list[int] = []
+    run = encoder._graph.run
+    monkeypatch.setattr(encoder._graph, "run", lambda ids, pad: seen.append(len(ids)) or run(ids, pad))
+    mixed = ["green blue", *TEXTS, "red red"]
+    np.testing.assert_array_equal(encoder.encode(mixed), plain.encode(mixed))
+    assert sum(seen) == 2
+    np.testing.assert_array_equal(encoder.encode(mixed), plain.encode(mixed))
+    assert sum(seen) == 2
+    # A query has a prompt of its own, and so a vector of its own.
+    np.testing.assert_array_equal(encoder.encode(["red"], kind="query"), plain.encode(["red"], kind="query"))
+    assert sum(seen) == 3
+
+
+def test_the_cache_on_disk_never_answers_for_another_model(tmp_path: Path) -> None:
+    for number, options in enumerate([{}, {"table": TABLE + 1}, {"settings": {"pooling": "cls_token"}}]):
+        place = make(tmp_path / str(number), **options)
+        found = OnnxEncoder(place, cache_directory=tmp_path / "cache").encode(TEXTS)
+        np.testing.assert_array_equal(found, OnnxEncoder(place).encode(TEXTS))
+
+
+def test_vectors_made_before_an_error_are_kept(tmp_path: Path) -> None:
+    place = make(tmp_path / "model", table=TABLE[:5].copy())
+    encoder = OnnxEncoder(place, batch_tokens=4, threads=1, cache_directory=tmp_path / "cache", cache_bytes=0)
+    with pytest.raises(ModelError, match="failed on 1 texts"):
+        encoder.encode(["red red", "river", "red red red"])
+    assert encoder._disk is not None
+    assert len(encoder._disk) == 2
+
+
+@pytest.mark.parametrize("by", ["option", "variable", "nothing"])
+def test_the_command_line_keeps_vectors_where_it_is_told_to(tmp_path: Path, by: str) -> None:
+    @click.command()
+    @model_options
+    def command(models: ModelOptions) -> None:
+        models.encoder.encode(["red"])
+
+    place = str(tmp_path / "cache")
+    given = ["--encoder", str(make(tmp_path / "model"))] + ["--vector-cache", place] * (by == "option")
+    result = CliRunner().invoke(command, given, env={"PYTRACE_VECTOR_CACHE": place if by == "variable" else ""})
+    assert result.exit_code == 0, result.output
+    assert len(list(tmp_path.glob("cache/*.vectors"))) == (by != "nothing")
+
+
+def test_a_cache_directory_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("", encoding="utf-8")
+    with pytest.raises(StoreError, match="name another directory"):
+        OnnxEncoder(make(tmp_path / "model"), cache_directory=tmp_path / "cache")
 
 
 def test_a_tokenizer_without_special_tokens_may_see_an_empty_text(tmp_path: Path) -> None:

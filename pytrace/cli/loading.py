@@ -34,6 +34,7 @@ class ModelOptions:
         llm_model: str | None,
         api_key_env: str,
         concurrency: int,
+        vector_cache: str | None = None,
     ) -> None:
         self.llm = llm
         self.encoder_name = encoder
@@ -45,6 +46,7 @@ class ModelOptions:
         self._server_model = llm_model
         self._api_key_env = api_key_env
         self._concurrency = concurrency
+        self._vector_cache = vector_cache
 
     @functools.cached_property
     def model(self) -> LanguageModel:
@@ -88,6 +90,7 @@ class ModelOptions:
             registry.resolve(self.encoder_name, "encoder"),
             device="cuda" if self._device == "cuda" else "cpu",
             threads=self._threads,
+            cache_directory=self._vector_cache,
         )
 
 
@@ -126,6 +129,13 @@ def model_options(function: _F) -> _F:
         show_default=True,
         help="Requests to a server at once.",
     )
+    @click.option(
+        "--vector-cache",
+        metavar="DIR",
+        envvar="PYTRACE_VECTOR_CACHE",
+        show_envvar=True,
+        help="Keep the encoder's vectors there for later runs; several may share it.",
+    )
     @functools.wraps(function)
     def wrapped(
         *args: Any,
@@ -139,6 +149,7 @@ def model_options(function: _F) -> _F:
         llm_model: str | None,
         api_key_env: str,
         concurrency: int,
+        vector_cache: str | None,
         **kwargs: Any,
     ) -> Any:
         models = ModelOptions(
@@ -152,6 +163,7 @@ def model_options(function: _F) -> _F:
             llm_model=llm_model,
             api_key_env=api_key_env,
             concurrency=concurrency,
+            vector_cache=vector_cache or None,
         )
         return function(*args, models=models, **kwargs)
 

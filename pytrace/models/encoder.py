@@ -26,6 +26,7 @@ from pytrace.errors import ModelError, ModelFileError
 from pytrace.models.encoder_files import EncoderFiles, Pooling
 from pytrace.models.length_buckets import plan
 from pytrace.models.onnx_graph import Device, OnnxGraph, weight_files
+from pytrace.models.vector_cache import VectorCache
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
@@ -91,6 +92,9 @@ class OnnxEncoder:
         Padded tokens in a batch; by default 512 on a CPU and 16384 on a GPU.
     cache_bytes
         Memory for the vectors of texts met before, the least recently used of which is dropped first. 0 keeps none.
+    cache_directory
+        Where vectors are kept for later processes too, which may share it; by default nowhere. See
+        `pytrace.models.vector_cache`.
     pooling, normalize
         Instead of what the model's own files say, and needed for a graph that gives one vector a token if its files say
         nothing.
@@ -103,6 +107,8 @@ class OnnxEncoder:
         A provider was asked for and is not there.
     MissingDependencyError
         onnxruntime is not installed.
+    StoreError
+        The cache's directory cannot be used.
 
     References
     ----------
@@ -127,6 +133,7 @@ class OnnxEncoder:
         threads: int | None = None,
         batch_tokens: int | None = None,
         cache_bytes: int = 32 << 20,
+        cache_directory: str | os.PathLike[str] | None = None,
         pooling: Pooling | None = None,
         normalize: bool | None = None,
     ) -> None:
@@ -162,6 +169,11 @@ class OnnxEncoder:
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
         self._dimension = int(self._run(self._tokenize([""])).shape[1])
+        self._disk = (
+            None
+            if cache_directory is None
+            else VectorCache(cache_directory, fingerprint=self.fingerprint, dimension=self._dimension)
+        )
 
     @property
     def name(self) -> str:
@@ -240,25 +252,36 @@ class OnnxEncoder:
                 unknown.append(text)
             else:
                 result[places] = vector
-        for batch, vectors in self._batches(unknown):
-            for text, vector in zip(batch, vectors, strict=True):
-                result[rows[text]] = vector
-                self._remember(text, vector)
+        for start in range(0, len(unknown), _AT_ONCE):
+            for batch, vectors in self._vectors(unknown[start : start + _AT_ONCE]):
+                for text, vector in zip(batch, vectors, strict=True):
+                    result[rows[text]] = vector
+                    self._remember(text, vector)
         return result
 
+    def _vectors(self, texts: list[str]) -> Iterator[tuple[list[str], Vectors]]:
+        """Read the vectors that are on disk, make those that are not, and put these there batch by batch."""
+        if self._disk is None:
+            yield from self._batches(texts)
+            return
+        there, vectors = self._disk.get([_key(text) for text in texts])
+        yield [text for text, one in zip(texts, there, strict=True) if one], vectors
+        for batch, vectors in self._batches([text for text, one in zip(texts, there, strict=True) if not one]):
+            self._disk.put([_key(text) for text in batch], vectors)
+            yield batch, vectors
+
     def _batches(self, texts: list[str]) -> Iterator[tuple[list[str], Vectors]]:
-        most = 1 if self._graph.dynamically_quantized else self._graph.rows
-        for start in range(0, len(texts), _AT_ONCE):
-            chunk = texts[start : start + _AT_ONCE]
-            tokens = self._tokenize(chunk)
-            batches = plan(
-                [self._graph.columns or len(ids) for ids in tokens],
-                batch_tokens=self._batch_tokens, most_rows=most, threads=self._workers,
-            )  # fmt: skip
-            inputs = ([tokens[index] for index in batch] for batch in batches)
-            with _mapping(min(self._workers, len(batches))) as mapping:
-                for batch, vectors in zip(batches, mapping(self._run, inputs), strict=True):
-                    yield [chunk[index] for index in batch], vectors
+        tokens = self._tokenize(texts)
+        batches = plan(
+            [self._graph.columns or len(ids) for ids in tokens],
+            batch_tokens=self._batch_tokens,
+            most_rows=1 if self._graph.dynamically_quantized else self._graph.rows,
+            threads=self._workers,
+        )
+        inputs = ([tokens[index] for index in batch] for batch in batches)
+        with _mapping(min(self._workers, len(batches))) as mapping:
+            for batch, vectors in zip(batches, mapping(self._run, inputs), strict=True):
+                yield [texts[index] for index in batch], vectors
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         if self._files.lower_case:
