@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.records import Document, Triple
@@ -28,12 +29,14 @@ def locate(document: Document, triples: Sequence[Triple], indices: Sequence[int]
     if not triples or not sentences:
         return list(triples)
     texts = [text.casefold() for _, text in sentences]
-    tails = cdist([triple.tail.casefold() for triple in triples], texts, scorer=partial_ratio)
-    relations = cdist([triple.relation.casefold() for triple in triples], texts, scorer=partial_ratio)
+    queries = [triple.tail.casefold() for triple in triples] + [triple.relation.casefold() for triple in triples]
+    scores = cdist(queries, texts, scorer=partial_ratio)
+    tails, relations = scores[: len(triples)], scores[len(triples) :]
     best = (tails + relations * 1e-3).argmax(axis=1)
+    supports = tails[np.arange(len(triples)), best].tolist()
     return [
-        msgspec.structs.replace(triple, sentence=sentences[column][0], support=round(float(tails[row, column]), 1))
-        for row, (triple, column) in enumerate(zip(triples, best.tolist(), strict=True))
+        Triple(one.head, one.relation, one.tail, one.document_id, sentences[column][0], round(support, 1))
+        for one, column, support in zip(triples, best.tolist(), supports, strict=True)
     ]
 
 
@@ -45,7 +48,7 @@ class ParsedTriples(msgspec.Struct):
     malformed: int = 0
 
 
-_WORD = re.compile(r"\w+(?:['’.,-]\w+)*")
+_WORDS = re.compile(r"(\w+(?:['’.,-]\w+)*)")
 
 
 def span_grammar(title: str, sentences: Sequence[str]) -> str:
@@ -56,7 +59,7 @@ def span_grammar(title: str, sentences: Sequence[str]) -> str:
     Examples
     --------
     >>> print(span_grammar("Rome", ["In Italy."]))
-    root ::= " " relation "; " tail ">" ("\\n<Rome; " relation "; " tail ">")* "\\n\\n"?
+    root ::= " " relation "; " tail ">" ("\n<Rome; " relation "; " tail ">")* "\n\n"?
     relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}
     tail ::= w0 | w1
     w0 ::= "In" (" " w1)?
@@ -64,16 +67,24 @@ def span_grammar(title: str, sentences: Sequence[str]) -> str:
     """
     rules: list[str] = []
     for sentence in sentences:
-        words = list(_WORD.finditer(sentence))
-        for position, word in enumerate(words):
-            rule = f'w{len(rules)} ::= "{_escaped(word.group())}"'
-            if position + 1 < len(words):
-                between = sentence[word.end() : words[position + 1].start()]
-                rule += f' ("{_escaped(between)}" w{len(rules) + 1})?'
-            rules.append(rule)
+        # Between words at even places, words at odd ones; only the former may hold what must be escaped.
+        pieces = _WORDS.split(sentence)
+        if len(pieces) == 1:
+            continue
+        if _TO_ESCAPE.search(sentence):
+            pieces[::2] = map(_escaped, pieces[::2])
+        numbers = range(len(rules), len(rules) + len(pieces) // 2 - 1)
+        rules += [
+            f'w{number} ::= "{word}" ("{between}" w{number + 1})?'
+            for number, word, between in zip(numbers, pieces[1::2], pieces[2::2], strict=False)
+        ]
+        rules.append(f'w{len(rules)} ::= "{pieces[-2]}"')
     line = f'" " relation "; " tail ">" ("\\n<{_escaped(title)}; " relation "; " tail ">")* "\\n\\n"?'
-    tails = " | ".join(f"w{number}" for number in range(len(rules))) or '""'
+    tails = " | ".join([f"w{number}" for number in range(len(rules))]) or '""'
     return "\n".join([f"root ::= {line}", "relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}", f"tail ::= {tails}", *rules])
+
+
+_TO_ESCAPE = re.compile(r'[\\"\n\r]')
 
 
 def _escaped(text: str) -> str:

@@ -43,7 +43,6 @@ CREATE TABLE contents (
   truncated INTEGER NOT NULL DEFAULT 0,
   failure NOT NULL DEFAULT ''
 );
-CREATE INDEX contents_by_state ON contents (state);
 CREATE TABLE documents (
   number INTEGER PRIMARY KEY,
   id NOT NULL UNIQUE,

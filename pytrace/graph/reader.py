@@ -95,9 +95,10 @@ class GraphReader:
         return int(count)
 
     def _documents(self, condition: str) -> Iterator[Document]:
+        # CROSS JOIN keeps SQLite from going by another index, which it would have to sort for every page.
         query = (
             "SELECT d.position, d.number, d.id, c.title, c.sentences, d.source FROM documents d "
-            "JOIN contents c ON c.number = d.content "
+            "CROSS JOIN contents c ON c.number = d.content "
             f"WHERE (d.position, d.number) > (?, ?) {condition} ORDER BY d.position, d.number LIMIT {_PAGE}"
         )
         last = (-1, -1)
@@ -154,7 +155,7 @@ class GraphReader:
 
     def _flagged(self, column: str, condition: str) -> Iterator[tuple[str, str]]:
         query = (
-            f"SELECT d.position, d.number, d.id, {column} FROM documents d JOIN contents c ON c.number = d.content "
+            f"SELECT d.position, d.number, d.id, {column} FROM documents d CROSS JOIN contents c ON c.number = d.content "
             f"WHERE (d.position, d.number) > (?, ?) AND {condition} "
             f"ORDER BY d.position, d.number LIMIT {_PAGE}"
         )

@@ -197,9 +197,18 @@ class KnowledgeGraph(GraphReader):
         if statistics is None:
             statistics = ExtractionStatistics(lines=len(rows), parsed=len(rows))
         with self._database.write() as connection:
-            content = content_number(connection, document, content_hash)
-            place_document(connection, document, content, None)
-            store_extraction(connection, content, rows, statistics)
+            # A build stores documents that a sync has placed: one look tells that nothing but the triples is new.
+            placed = connection.execute(
+                "SELECT c.number, c.state FROM documents d JOIN contents c ON c.number = d.content "
+                "WHERE d.id = ? AND c.hash = ? AND d.source = ?",
+                (to_sql(document.id), content_hash, to_sql(document.source)),
+            ).fetchone()
+            if placed is None:
+                content = content_number(connection, document, content_hash)
+                place_document(connection, document, content, None)
+                store_extraction(connection, content, rows, statistics)
+            else:
+                store_extraction(connection, placed[0], rows, statistics, before=placed[1])
 
     def replace_triples(self, document_id: str, triples: Sequence[Triple]) -> list[str]:
         """Replace a document's triples by others, made by hand; they count as extracted from then on.

@@ -188,9 +188,11 @@ def store_extraction(
     statistics: ExtractionStatistics,
     *,
     state: int = EXTRACTED,
+    before: int | None = None,
 ) -> None:
-    """Store the triples of a content; embeddings stay only if the triples are the same as before."""
-    (before,) = connection.execute("SELECT state FROM contents WHERE number = ?", (content,)).fetchone()
+    """Store the triples of a content, whose state is `before`; embeddings stay only if the triples are the same."""
+    if before is None:
+        (before,) = connection.execute("SELECT state FROM contents WHERE number = ?", (content,)).fetchone()
     if before == WAITING or stored_rows(connection, content) != rows:
         if before != WAITING:
             connection.execute("DELETE FROM triples WHERE content = ?", (content,))
