@@ -8,12 +8,21 @@ import os
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.documents import DocumentPart, ReadReport, clean_text, read_documents, split_document, split_sentences
+from pytrace.documents import (
+    DocumentPart,
+    ReadReport,
+    clean_text,
+    files,
+    read_documents,
+    split_document,
+    split_sentences,
+)
 from pytrace.documents.markdown import read_markdown
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document
@@ -149,30 +158,72 @@ class TestJson:
             error_of(write(tmp_path / "a.json", '[{"title":"A","text":"x"},{}]'))
         )
 
-    def test_a_broken_list_is_told_with_its_line(self, tmp_path: Path) -> None:
-        error = error_of(write(tmp_path / "a.json", '[{"title": "A"},\n\n oops]'))
-        assert error.line == 3
+    @pytest.mark.parametrize(
+        ("text", "line"),
+        [
+            ('[{"title": "A", "text": "x"},\n\n oops]', 3),
+            ('[{"title": "A", "text": "x"},\n\n]', 3),
+            ('[\n{"title": "A", "text": "x"}\n,, {}]', 3),
+            ('[{"title": "A", "text": "x"}\n', 2),
+            ('[{"title": "A", "text": "x"},\n{"title": "B", "text": "x\n\n', 4),
+            ('[{"title": "A", "text": "x"}]\n\n{"title": "A"}', 3),
+            ('[{"title": "A", "text": "x"}\n}', 2),
+            ('[{"title": "A",\n "text": "x"]}\n]', 2),
+            ("[" * 100_000 + "]" * 100_000, 1),
+        ],
+    )
+    def test_a_broken_list_is_told_with_its_line(self, tmp_path: Path, text: str, line: int) -> None:
+        error = error_of(write(tmp_path / "a.json", text))
+        assert error.line == line
         assert "not a JSON list" in str(error)
+
+    @given(
+        st.lists(
+            st.dictionaries(
+                st.text(max_size=4), st.text(alphabet='ab"\\[]{},: \n\x00é😀', max_size=30) | st.lists(st.integers())
+            ),
+            max_size=6,
+        ),
+        st.sampled_from([None, 0, 2]),
+        st.integers(1, 9),
+    )
+    def test_lists_are_cut_into_their_items_wherever_a_read_ends(
+        self, tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], indent: int | None, chunk: int
+    ) -> None:
+        text = json.dumps(rows, indent=indent, ensure_ascii=False)
+        path = write(tmp_path_factory.getbasetemp() / "list.json", f" \n{text} \n ")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "_CHUNK", chunk + 4)
+            assert [row for _, row in files.json_rows(path)] == rows
 
     def test_bytes_that_are_no_utf8_are_told_with_their_line(self, tmp_path: Path) -> None:
         error = error_of(write(tmp_path / "a.jsonl", lines(ADA).encode() + b'{"title": "\xe9", "text": "x"}'))
         assert error.line == 2
         assert "not UTF-8 (byte 0xe9)" in str(error)
 
-    def test_memory_does_not_grow_with_the_file(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("suffix", "distinct", "most"), [("jsonl", True, 600), ("jsonl", False, 20), ("json", False, 20)]
+    )
+    def test_memory_does_not_grow_with_the_file(self, tmp_path: Path, suffix: str, distinct: bool, most: int) -> None:
         def peak(rows: int) -> int:
-            path = tmp_path / f"{rows}.jsonl"
-            with path.open("w") as out:
-                for i in range(rows):
-                    out.write(json.dumps({"title": f"T{i}", "sentences": ["x" * 2_000]}) + "\n")
+            path = tmp_path / f"{rows}.{suffix}"
+            texts = [json.dumps({"title": f"T{i}", "sentences": ["x" * 2_000]}) for i in range(rows)]
+            path.write_text("\n".join(texts) if suffix == "jsonl" else f"[{','.join(texts)}]")
+            del texts
             tracemalloc.start()
-            assert sum(1 for _ in read_documents(path)) == rows
+            assert sum(1 for _ in read_documents(path, distinct=distinct)) == rows
             highest = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             return highest
 
         peak(10)
-        assert (peak(3_000) - peak(500)) / 2_500 < 600, "bytes held for each document read"
+        assert (peak(3_000) - peak(500)) / 2_500 < most, "bytes held for each document read"
+
+    def test_whoever_tells_documents_apart_gets_all_of_them(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "a.jsonl", lines(ADA, {"title": "B", "text": "x"}, ADA))
+        report = ReadReport()
+        assert [d.title for d in read_documents(path, report=report, distinct=False)] == ["Ada Foah", "B", "Ada Foah"]
+        assert (report.documents, report.duplicates) == (3, 0)
 
     @given(st.binary(max_size=300))
     def test_any_bytes_give_documents_or_one_sentence(

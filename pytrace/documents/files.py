@@ -30,6 +30,7 @@ _KNOWN_BINARY = {
     b"GGUF": "a model file",
 }
 _PEEK = 8_192
+_CHUNK = 1 << 18
 
 
 class Place(NamedTuple):
@@ -123,8 +124,8 @@ def looks_like_rows(path: Path) -> bool:
 def json_rows(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
     """Read the JSON objects of a file with their places.
 
-    JSON Lines are read one line at a time, so that memory does not grow with the file; a JSON list has to be held whole
-    (its bytes, not its decoded rows). Blank lines, CRLF and a byte order mark are no matter.
+    JSON Lines are read one line at a time and lists one item at a time, so that memory does not grow with the file. Blank
+    lines, CRLF and a byte order mark are no matter.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ def json_rows(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
     with open_file(path) as stream:
         head = peek_text(stream, path)
         if head.startswith(b"["):
-            yield from _list_rows(stream.read(), path)
+            yield from _list_rows(stream, path)
         else:
             yield from _line_rows(stream, path)
 
@@ -173,20 +174,76 @@ def _whole_object(first_line: bytes, rest: BinaryIO) -> object | None:
         return None
 
 
-def _list_rows(data: bytes, path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
-    data = data.removeprefix(_UTF8_MARK)
-    try:
-        items = msgspec.json.decode(data, type=list[msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
-        position = re.search(r"byte (\d+)", str(error))
-        line = data.count(b"\n", 0, int(position[1]) if position else len(data)) + 1
-        message = (
-            f"not a JSON list ({_reason(error)}); mend the file, or write one JSON object a line and name it .jsonl"
-        )
-        raise DataError(message, path=path, line=line) from None
-    for number, item in enumerate(items, start=1):
+def _list_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+    for number, (data, line) in enumerate(_list_items(stream, path), start=1):
         place = Place(path, item=number)
-        yield place, _as_object(_decode(bytes(item), place), place)
+        try:
+            row: object = msgspec.json.decode(data)
+        except UnicodeDecodeError as error:
+            raise _not_utf8(error, place) from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            position = re.search(r" \(byte (\d+)\)", str(error))
+            lines_before = data.count(b"\n", 0, int(position[1]) if position else len(data))
+            reason = _reason(error).replace(position[0] if position else "", "")
+            raise _no_list(reason, path, line + lines_before) from None
+        yield place, _as_object(row, place)
+
+
+# What stands before the next bracket (or, between items, comma): strings are passed over whole.
+_STRING = rb'"(?:[^"\\]++|\\.)*+"'
+_WITHIN_ITEM = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+", re.DOTALL)
+_BETWEEN_ITEMS = re.compile(rb'(?:[^",\[\]{}]++|' + _STRING + rb")*+", re.DOTALL)
+
+
+def _list_items(stream: BinaryIO, path: Path) -> Iterator[tuple[bytes, int]]:
+    """Cut a JSON list into the bytes of its items, each with the line on which it begins; only brackets are checked."""
+    buffer = stream.read(_CHUNK).removeprefix(_UTF8_MARK)
+    start = at = buffer.index(b"[") + 1
+    line = 1 + buffer.count(b"\n", 0, start)
+    depth = 1
+    first = True
+    while True:
+        run = (_BETWEEN_ITEMS if depth == 1 else _WITHIN_ITEM).match(buffer, at)
+        assert run is not None
+        at = run.end()
+        character = buffer[at : at + 1]
+        if character in (b"", b'"'):  # the end of what was read, perhaps within a string
+            # As much again as the item has so far, so that a long one is not looked at over and over.
+            more = stream.read(max(_CHUNK, len(buffer) - start))
+            if not more:
+                message = "it ends before its closing bracket"
+                raise _no_list(message, path, line + buffer.count(b"\n", start))
+            buffer = buffer[start:] + more
+            at -= start
+            start = 0
+            continue
+        if character in (b"[", b"{"):
+            depth += 1
+        elif character in (b"]", b"}"):
+            depth -= 1
+        if depth == 0 or (depth == 1 and character == b","):
+            item = buffer[start:at]
+            if depth or item.strip() or not first:
+                yield item, line
+            first = False
+            line += buffer.count(b"\n", start, at + 1)
+            start = at + 1
+        at += 1
+        if depth == 0:
+            break
+    rest = buffer[start:]
+    while not rest.strip() and rest:
+        line += rest.count(b"\n")
+        rest = stream.read(_CHUNK)
+    line += rest.count(b"\n", 0, len(rest) - len(rest.lstrip()))
+    if rest or character == b"}":
+        message = "more follows after its end" if rest else "a brace closes it"
+        raise _no_list(message, path, line)
+
+
+def _no_list(reason: str, path: Path, line: int) -> DataError:
+    message = f"not a JSON list ({reason}); mend the file, or write one JSON object a line and name it .jsonl"
+    return DataError(message, path=path, line=line)
 
 
 def _decode(data: bytes, place: Place) -> object:
