@@ -1,0 +1,669 @@
+"""Models on servers against a double on 127.0.0.1 (`tests/server_double.py`): trouble on the wire, and the shapes of protocols.
+
+What a double proves is how we take what it says, not that a real server says it; `tests/test_remote.py` runs real ones.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytrace.errors import (
+    ContextOverflowError,
+    InputError,
+    LogitsUnavailableError,
+    MissingDependencyError,
+    ModelError,
+    ServerError,
+)
+from pytrace.models import http_client
+from pytrace.models.language_model import Prompt
+from pytrace.models.openai_api import RemoteModel
+from tests.server_double import Double, double, pause
+
+LABELS = [["A", "B", "C"]]
+COMPLETIONS = "/v1/completions"
+
+
+@pytest.fixture
+def openai() -> Iterator[Double]:
+    with double("openai") as server:
+        yield server
+
+
+@pytest.fixture
+def vllm() -> Iterator[Double]:
+    with double("vllm") as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
+    monkeypatch.delenv("PYTRACE_API_KEY", raising=False)
+
+
+def trouble(path: str, times: int, answer: Callable[[Any], None]) -> Callable[[Any, str, int], bool]:
+    """Answer the first requests for a path in another way; the server is met first, in peace."""
+    left = [times]
+
+    def meddle(handler: Any, asked: str, _: int) -> bool:
+        if asked != path or not left[0]:
+            return False
+        left[0] -= 1
+        answer(handler)
+        return True
+
+    return meddle
+
+
+def cut(handler: Any) -> None:
+    """Begin an answer and reset the connection."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
+    handler.wfile.flush()
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.close()
+    handler.close_connection = True
+
+
+def count(server: Double, path: str = COMPLETIONS) -> int:
+    return sum(one == path for one, _, _ in server.seen)
+
+
+# --- trouble on the wire
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_busy_server_is_asked_again(openai: Double, status: int) -> None:
+    with RemoteModel(openai.url) as model:
+        before = count(openai)
+        openai.trouble = trouble(COMPLETIONS, 2, lambda handler: handler.refuse("busy", status))
+        assert model.generate(["The sky"], max_tokens=3)[0][0].tokens == 3
+        assert count(openai) - before == 3
+
+
+def test_the_time_that_a_server_asks_to_wait_is_waited_and_too_long_a_time_is_told(
+    openai: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    sleep = http_client.asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(http_client.asyncio, "sleep", note)
+    with RemoteModel(openai.url) as model:
+        openai.trouble = trouble(COMPLETIONS, 1, lambda one: one.reply({}, 429, {"retry-after": "7"}))
+        model.generate(["The sky"], max_tokens=3)
+        assert waited == [7.0]
+        openai.trouble = trouble(COMPLETIONS, 1, lambda one: one.reply({}, 503, {"retry-after": "soon"}))
+        model.generate(["The sky"], max_tokens=3)
+        assert 0 < waited[-1] <= 0.01
+        openai.trouble = trouble(COMPLETIONS, 9, lambda one: one.reply({}, 429, {"retry-after": "3600"}))
+        with pytest.raises(ServerError, match="asks to wait 3600 s"):
+            model.generate(["The sky"], max_tokens=3)
+
+
+def test_tries_are_counted_and_the_last_failure_is_told(openai: Double) -> None:
+    with RemoteModel(openai.url, attempts=3) as model:
+        before = count(openai)
+        openai.trouble = trouble(COMPLETIONS, 99, lambda one: one.refuse("no slot is free", 503))
+        with pytest.raises(ServerError, match=r"POST http://127.*completions.*503: no slot is free.*tried 3 times"):
+            model.generate(["The sky"], max_tokens=3)
+        assert count(openai) - before == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 500, 501])
+def test_what_will_be_refused_again_is_asked_once(openai: Double, status: int) -> None:
+    with RemoteModel(openai.url) as model:
+        before = count(openai)
+        openai.trouble = trouble(COMPLETIONS, 99, lambda one: one.refuse("x" * 5000, status))
+        with pytest.raises(ServerError, match=f"answers {status}: x") as refused:
+            model.generate(["The sky"], max_tokens=3)
+        assert count(openai) - before == 1
+        assert refused.value.status == status
+        assert len(str(refused.value)) < 500
+
+
+def test_a_cut_connection_is_tried_again(openai: Double, vllm: Double) -> None:
+    for server in (openai, vllm):
+        with RemoteModel(server.url) as model:
+            quiet = model.generate(["The sky"], max_tokens=4)
+            server.trouble = trouble(COMPLETIONS, 2, cut)
+            assert str(model.generate(["The sky"], max_tokens=4)) == str(quiet)
+            server.trouble = trouble(COMPLETIONS, 99, cut)
+            with pytest.raises(ServerError, match=r"the connection broke.*tried 5 times"):
+                model.generate(["The sky"], max_tokens=4)
+
+
+def test_a_stream_that_ends_in_the_middle_is_not_taken_for_a_text(vllm: Double) -> None:
+    def half(handler: Any) -> None:
+        handler.send_response(200)
+        handler.send_header("content-type", "text/event-stream")
+        handler.send_header("connection", "close")
+        handler.end_headers()
+        handler.wfile.write(b'data: {"choices": [{"text": " half", "logprobs": null, "finish_reason": null}]}\n\n')
+        handler.close_connection = True
+
+    with RemoteModel(vllm.url) as model:
+        quiet = model.generate(["The sky"], max_tokens=4)
+        vllm.trouble = trouble(COMPLETIONS, 1, half)
+        assert model.generate(["The sky"], max_tokens=4) == quiet
+        vllm.trouble = trouble(COMPLETIONS, 99, half)
+        with pytest.raises(ServerError, match="ended in the middle"):
+            model.generate(["The sky"], max_tokens=4)
+
+
+def test_an_error_inside_a_stream_is_told(vllm: Double) -> None:
+    def fail(handler: Any) -> None:
+        handler.reply(b'data: {"error": {"message": "the engine died", "code": 500}}\n\n')
+
+    with RemoteModel(vllm.url) as model:
+        vllm.trouble = trouble(COMPLETIONS, 1, fail)
+        with pytest.raises(ServerError, match="the engine died"):
+            model.generate(["The sky"], max_tokens=4)
+
+
+def test_a_silent_server_is_given_up(openai: Double) -> None:
+    release = threading.Event()
+    with RemoteModel(openai.url, read_timeout=0.2, attempts=2) as model:
+        openai.trouble = trouble(COMPLETIONS, 99, lambda _: release.wait(30))
+        with pytest.raises(ServerError, match=r"no answer within 0\.2 s; raise read_timeout.*tried 2 times"):
+            model.generate(["The sky"], max_tokens=4)
+        release.set()
+
+
+def test_nobody_listening_is_told_at_once() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    with pytest.raises(ServerError, match=f"no server answers at http://127.0.0.1:{port}.*start it") as refused:
+        RemoteModel(f"http://127.0.0.1:{port}")
+    assert "tried" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{broken", "no JSON"),
+        (b"<html>hello</html>", "is this a model server"),
+        (b"[" * 100_000, "no JSON"),
+        (b'{"choices": []}', "no choices"),
+        (b'{"choices": [{"text": 7}]}', "7 in place of a text"),
+        (b"[]", "no choices"),
+        (b"", "no JSON"),
+        (b'{"choices": [{"text": "a", "logprobs": NaN}]}', "no JSON"),
+    ],
+)
+def test_answers_that_make_no_sense_are_told(openai: Double, body: bytes, message: str) -> None:
+    with RemoteModel(openai.url) as model:
+        openai.trouble = trouble(COMPLETIONS, 1, lambda one: one.reply(body))
+        with pytest.raises(ServerError, match=message):
+            model.generate(["The sky"], max_tokens=4)
+
+
+@pytest.mark.parametrize("value", ["null", "1.5", '"high"', "[1]", "true"])
+def test_a_log_probability_that_is_none_is_told(openai: Double, value: str) -> None:
+    answer = b'{"choices": [{"text": "a", "logprobs": {"top_logprobs": [{"A": -1.0, "B": %s}]}}]}' % value.encode()
+    with RemoteModel(openai.url) as model:
+        assert model.gives_logits
+        openai.trouble = trouble(COMPLETIONS, 1, lambda one: one.reply(answer))
+        with pytest.raises(ServerError, match="for a log-probability"):
+            model.score_options(["The sky"], LABELS)
+
+
+def test_an_endless_answer_is_not_read_to_its_end(openai: Double, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "LARGEST_ANSWER", 100_000)
+    with RemoteModel(openai.url) as model:
+        openai.trouble = trouble(COMPLETIONS, 1, lambda one: one.reply(b'"' + b"x" * 5_000_000 + b'"'))
+        with pytest.raises(ServerError, match="longer than 100,000 bytes"):
+            model.generate(["The sky"], max_tokens=4)
+
+
+def test_no_redirect_is_followed_and_no_other_host_gets_the_key(
+    openai: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTRACE_API_KEY", "sesame-42")
+    with double("openai") as other, RemoteModel(openai.url) as model:
+        assert openai.seen[0][2]["authorization"] == "Bearer sesame-42"
+        to = {"location": f"{other.url}{COMPLETIONS}?key=abc"}
+        openai.trouble = trouble(COMPLETIONS, 1, lambda one: one.reply(b"", 307, to))
+        with pytest.raises(ServerError, match=r"redirects to 127\.0\.0\.1, which is not followed") as refused:
+            model.generate(["The sky"], max_tokens=4)
+        assert "abc" not in str(refused.value)
+        assert other.seen == []
+
+
+def test_proxies_of_the_environment_do_not_stand_before_this_machine(
+    openai: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with RemoteModel(openai.url) as model:
+        assert model.generate(["The sky"], max_tokens=2)[0][0].tokens == 2
+    proxy = http_client._proxy(http_client.urlsplit("http://models.example:8000"))
+    assert proxy == "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://name:secret@127.0.0.1:8080", "carries a name, a password"),
+        ("http://127.0.0.1:8080/?api_key=secret", "carries a name, a password"),
+        ("http://", "is no server's address"),
+        ("http://127.0.0.1:99999", "is no server's address"),
+        ("http://[::1", "is no server's address"),
+        ("ftp://127.0.0.1", "is no server's address"),
+        ("", "is no server's address"),
+    ],
+)
+def test_addresses_that_cannot_be_used_are_refused_without_their_secrets(url: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        RemoteModel(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_options_out_of_range_are_refused() -> None:
+    for wrong in ({"concurrency": 0}, {"context": 0}, {"top_tokens": 0}, {"attempts": 0}, {"read_timeout": math.nan}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be at least"):
+            RemoteModel("http://127.0.0.1:1", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'ollama' is none of: auto, llama-server"):
+        RemoteModel("http://127.0.0.1:1", dialect="ollama")  # type: ignore[arg-type]
+
+
+def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    with pytest.raises(MissingDependencyError, match=r"pytrace-rag\[remote\]"):
+        RemoteModel("http://127.0.0.1:1")
+
+
+# --- many requests
+
+
+def test_requests_go_out_together_over_kept_connections_and_come_back_in_order(openai: Double) -> None:
+    prompts = [f"word{number} the sky" for number in range(40)]
+    with RemoteModel(openai.url, concurrency=1) as model:
+        alone = [row[0].text for row in model.generate(prompts, max_tokens=3)]
+    assert openai.busiest == 1
+    assert len(openai.connections) == 1
+    openai.connections.clear()
+    barrier = threading.Barrier(5)
+
+    def together(handler: Any, path: str, number: int) -> bool:
+        # Nobody is answered before five ask at once; later requests come in another order than they were sent in.
+        if path == COMPLETIONS and number < before + 5:
+            barrier.wait(timeout=30)
+        pause(0.002 * (hash(str(handler.client_address)) % 5))
+        return False
+
+    with RemoteModel(openai.url, concurrency=5) as model:
+        before = count(openai)
+        openai.trouble = together
+        assert [row[0].text for row in model.generate(prompts, max_tokens=3)] == alone
+    assert openai.busiest == 5
+    assert len(openai.connections) <= 6
+
+
+def test_the_first_failure_ends_all(openai: Double) -> None:
+    with RemoteModel(openai.url, concurrency=2) as model:
+        before = count(openai)
+        openai.trouble = trouble(COMPLETIONS, 1, lambda one: one.refuse("never", 400))
+        with pytest.raises(ServerError, match="never"):
+            model.generate(["The sky"] * 200, max_tokens=2)
+        assert count(openai) - before < 20
+        assert model.generate(["The sky"], max_tokens=2)[0][0].tokens == 2
+
+
+def test_several_threads_may_use_one_model(openai: Double) -> None:
+    with RemoteModel(openai.url, concurrency=3) as model:
+        expected = [row[0].text for row in model.generate([f"w{number} x" for number in range(8)], max_tokens=3)]
+        results: dict[int, list[str]] = {}
+
+        def ask(name: int) -> None:
+            rows = model.generate([f"w{number} x" for number in range(8)], max_tokens=3)
+            results[name] = [row[0].text for row in rows]
+
+        before = model.usage
+        threads = [threading.Thread(target=ask, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert list(results.values()) == [expected] * 4
+        assert (model.usage - before).calls == 32
+    assert openai.busiest <= 3
+
+
+def test_an_interrupt_stops_at_once_and_hangs_up(openai: Double) -> None:
+    asked, left = threading.Event(), threading.Event()
+
+    def hang(handler: Any) -> None:
+        asked.set()
+        handler.connection.settimeout(60)
+        if handler.connection.recv(1) == b"":  # what is read when the other side hangs up
+            left.set()
+        handler.close_connection = True
+
+    with RemoteModel(openai.url, concurrency=1) as model:
+        openai.trouble = trouble(COMPLETIONS, 1, hang)
+
+        def interrupt() -> None:
+            asked.wait(30)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            model.generate(["The sky"] * 3, max_tokens=4)
+        assert left.wait(30)
+        assert model.generate(["The sky"], max_tokens=2)[0][0].tokens == 2
+
+
+def test_a_program_ends_though_its_model_was_not_closed_and_waits(openai: Double) -> None:
+    program = f"""
+import threading, time
+from pytrace.models.openai_api import RemoteModel
+model = RemoteModel({openai.url!r})
+threading.Thread(target=lambda: model.generate(["HANG"], max_tokens=2), daemon=True).start()
+time.sleep(0.5)
+print("end")
+"""
+    release = threading.Event()
+
+    def hang(_: Any, path: str, number: int) -> bool:
+        if path == COMPLETIONS and number > 0:
+            release.wait(60)
+        return False
+
+    openai.trouble = hang
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    release.set()
+    assert (done.stdout, done.returncode) == ("end\n", 0)
+
+
+# --- any OpenAI-compatible server, by the shape of the protocol
+
+
+def test_an_openai_server_is_sent_nothing_that_openai_does_not_know(openai: Double) -> None:
+    # The double refuses unknown arguments, as OpenAI does.
+    with RemoteModel(openai.url) as model:
+        assert (model.dialect, model.name, model.style, model.context_tokens) == ("openai", "double", "plain", 4096)
+        text = model.generate(["The sky"], max_tokens=3, stop=["\n"], temperature=0.7, top_p=0.9, seed=6, n=2)[0]
+        assert len({one.text for one in text}) == 2
+        assert model.count_tokens("twelve bytes") == 4
+    names = {name for path, body, _ in openai.seen if path == COMPLETIONS for name in body}
+    assert names == {"model", "prompt", "max_tokens", "temperature", "top_p", "seed", "stop"}
+
+
+def test_options_are_found_by_their_spelling_and_bounded_where_they_are_not_listed(openai: Double) -> None:
+    arithmetic = openai.model
+    with RemoteModel(openai.url) as model:
+        assert model.gives_logits
+        prompts = [
+            f"word{number} the {one}" for number, one in enumerate(("sky", "sea", "tree", "sun", "moon", "star"))
+        ]
+        flags = []
+        for prompt, score in zip(prompts, model.score_options(prompts, LABELS * 6), strict=True):
+            row = arithmetic.row(arithmetic.tokens(prompt))
+            listed = arithmetic.top(row, 20)
+            for label, value, bounded in zip(
+                "ABC", score.log_probabilities, score.bounded or (False,) * 3, strict=True
+            ):
+                forms = [arithmetic.tokens(form)[0] for form in (label, f" {label}")]
+                true = float(np.logaddexp(row[forms[0]], row[forms[1]]))
+                assert bounded == (not set(forms) <= set(listed))
+                assert value >= true - 1e-9
+                found = math.fsum(math.exp(row[form]) for form in forms if form in listed)
+                missing = sum(form not in listed for form in forms)
+                assert value <= math.log(found + missing * math.exp(row[listed[-1]])) + 1e-9
+                flags.append(bounded)
+        assert any(flags)
+
+
+def test_options_never_get_more_than_the_probability_that_is_left() -> None:
+    def listed(top: dict[str, float]) -> Callable[[Any, str, int], bool]:
+        answer = {"choices": [{"text": "x", "logprobs": {"top_logprobs": [top]}}]}
+        return trouble(COMPLETIONS, 1, lambda one: one.reply(answer))
+
+    with double("openai") as server, RemoteModel(server.url) as model:
+        assert model.gives_logits
+        server.trouble = listed({"A": math.log(0.7), " A": math.log(0.2), "x": math.log(0.09)})
+        score = model.score_options(["The sky"], LABELS)[0]
+        assert score.bounded == (False, True, True)
+        np.testing.assert_allclose(np.exp(score.log_probabilities), [0.9, 0.01, 0.01], atol=1e-9)
+        assert score.outside == pytest.approx(0.1)
+        server.trouble = listed({"A": -9999.0, " A": -3.4e38, "B": 0.0, " B": -9999.0, "C": -9999.0, " C": -9999.0})
+        score = model.score_options(["The sky"], LABELS)[0]
+        assert score.bounded == ()
+        assert np.isfinite(score.log_probabilities).all()
+        assert score.log_probabilities.argmax() == 1
+
+
+@pytest.mark.parametrize("most", [20, 5])
+def test_the_length_of_the_list_that_a_server_allows_is_found_once(most: int) -> None:
+    with double("openai", most=most) as server, RemoteModel(server.url) as model:
+        assert model.gives_logits
+        probes = count(server)
+        model.score_options(["The sky", "The sea"], LABELS * 2)
+        assert count(server) == probes + 2
+        assert [body["logprobs"] for _, body, _ in server.seen[-2:]] == [most] * 2
+
+
+def test_a_server_without_log_probabilities_is_found_out_once_and_says_what_to_do() -> None:
+    for wrong in ({"logprobs": False}, {"most": -1}):
+        with double("openai", **wrong) as server, RemoteModel(server.url) as model:
+            assert not model.gives_logits
+            asked = len(server.seen)
+            for _ in range(2):
+                with pytest.raises(LogitsUnavailableError, match=r"use scoring='black-box'.*--set scoring=black-box"):
+                    model.score_options(["The sky"], LABELS)
+                with pytest.raises(LogitsUnavailableError, match="black-box"):
+                    model.score_continuations(["The sky"], [[" is"]])
+            assert not model.gives_logits
+            assert len(server.seen) == asked
+            assert model.generate(["The sky"], max_tokens=2)[0][0].tokens == 2
+
+
+def test_texts_are_scored_by_echo(openai: Double) -> None:
+    arithmetic = openai.model
+    with RemoteModel(openai.url) as model:
+        rows = model.score_continuations(["The sky", "Snow"], [[" is blue", ""], [" falls"]])
+        before = arithmetic.tokens("The sky")
+        after = arithmetic.tokens(" is blue")
+        wanted = [arithmetic.row([*before, *after[:end]])[token] for end, token in enumerate(after)]
+        np.testing.assert_allclose(rows[0][0].token_log_probabilities, wanted, atol=1e-9)
+        assert (rows[0][1].tokens, rows[1][0].tokens) == (0, 1)
+    with double("openai", echo=False) as server, RemoteModel(server.url) as model:
+        assert model.gives_logits
+        with pytest.raises(LogitsUnavailableError, match=r"given texts \(echo\); use scoring='letters'"):
+            model.score_continuations(["The sky"], [[" is"]])
+
+
+def test_a_server_with_a_chat_interface_alone_writes_and_scores_letters() -> None:
+    prompt = Prompt("Choose.", (("a", "A"),), "Which?")
+    with double("openai", completions=False) as server, RemoteModel(server.url) as model:
+        assert model.style == "chat"
+        assert model.gives_logits
+        assert model.generate([prompt], max_tokens=3)[0][0].tokens == 3
+        assert [one["role"] for one in server.seen[-1][1]["messages"]] == ["system", "user", "assistant", "user"]
+        score = model.score_options([prompt], LABELS)[0]
+        assert len(score.log_probabilities) == 3
+        with pytest.raises(ModelError, match="chat interface alone"):
+            model.generate(["plain text"], max_tokens=3)
+        with pytest.raises(LogitsUnavailableError):
+            model.score_continuations([prompt], [[" x"]])
+
+
+def test_a_text_that_repeats_itself_is_cut_where_it_is_clear(openai: Double, vllm: Double) -> None:
+    for server in (openai, vllm):
+        with RemoteModel(server.url) as model:
+            row = model.generate(["Please REPEAT"], max_tokens=90)[0][0]
+            assert row.finish == "repetition"
+            assert row.text == " again" * 24
+
+
+def test_an_estimate_keeps_prompts_inside_of_the_context(openai: Double) -> None:
+    with RemoteModel(openai.url, context=64) as model:
+        shown = tuple((f"question {number}", "answer") for number in range(20))
+        assert model.generate([Prompt("", shown, "Is it?")], max_tokens=4)[0][0].tokens == 4
+        assert model.demonstrations_dropped > 0
+        with pytest.raises(ContextOverflowError, match="64 tokens of double"):
+            model.generate(["x" * 400], max_tokens=4)
+
+
+# --- vLLM, by the shape of its protocol
+
+
+def test_vllms_shape_is_recognised_and_its_context_taken(vllm: Double) -> None:
+    with RemoteModel(vllm.url) as model:
+        assert (model.dialect, model.style, model.context_tokens) == ("vllm", "chat", 120)
+        assert model.count_tokens("four words and more.") == 5
+        with pytest.raises(ContextOverflowError, match="120 tokens"):
+            model.generate(["word " * 200], max_tokens=4)
+    with double("vllm", template=False) as server, RemoteModel(server.url) as model:
+        assert model.style == "plain"
+        with pytest.raises(ModelError, match="no chat template"):
+            RemoteModel(server.url, style="chat")
+
+
+def test_vllms_wanted_tokens_make_every_option_exact(vllm: Double) -> None:
+    arithmetic = vllm.model
+    labels = [["A", "B", "C", "D", "E", "F", "G", "H"]]
+    with RemoteModel(vllm.url, style="plain") as model:
+        score = model.score_options(["The sky"], labels)[0]
+        row = arithmetic.row(arithmetic.tokens("The sky"))
+        true = [np.logaddexp(*(row[arithmetic.tokens(form)[0]] for form in (one, f" {one}"))) for one in labels[0]]
+        np.testing.assert_allclose(score.log_probabilities, true, atol=1e-9)
+        assert score.bounded == ()
+        assert score.outside == pytest.approx(1 - np.exp(true).sum())
+        body = vllm.seen[-1][1]
+        assert len(body["logprob_token_ids"]) == 16
+        assert body["logprobs"] is not None
+
+
+def test_vllm_without_wanted_tokens_bounds_what_it_does_not_list() -> None:
+    with double("vllm", wanted=False, most=10) as server, RemoteModel(server.url, style="plain") as model:
+        assert model.gives_logits
+        score = model.score_options(["The sky"], [["A", "B", "C", "D", "E", "F", "G", "H"]])[0]
+        assert any(score.bounded)
+        assert "logprob_token_ids" not in server.seen[-1][1]
+        assert server.seen[-1][1]["logprobs"] == 5  # 20 was refused
+
+
+def test_vllm_scores_texts_as_prompts_in_one_request_each(vllm: Double) -> None:
+    arithmetic = vllm.model
+    with RemoteModel(vllm.url, style="plain") as model:
+        assert model.gives_logits
+        asked = count(vllm)
+        rows = model.score_continuations(["The sky"], [[" is blue", "", " fell down today"]])
+        assert count(vllm) == asked + 2
+        before = arithmetic.tokens("The sky")
+        for text, score in zip((" is blue", "", " fell down today"), rows[0], strict=True):
+            tokens = arithmetic.tokens(text)
+            wanted = [arithmetic.row([*before, *tokens[:end]])[token] for end, token in enumerate(tokens)]
+            np.testing.assert_allclose(score.token_log_probabilities, wanted, atol=1e-9)
+
+
+def test_vllms_texts_carry_their_log_probability_and_why_they_ended(vllm: Double) -> None:
+    arithmetic = vllm.model
+    with RemoteModel(vllm.url, style="plain") as model:
+        row = model.generate(["The sky"], max_tokens=3)[0][0]
+        tokens, total = arithmetic.tokens("The sky"), 0.0
+        for _ in range(3):
+            likely = arithmetic.row(tokens)
+            best = arithmetic.top(likely, 1)[0]
+            tokens.append(best)
+            total += likely[best]
+        assert (row.tokens, row.finish) == (3, "length")
+        assert row.log_probability == pytest.approx(total)
+        body = vllm.seen[-1][1]
+        assert (body["top_k"], body["repetition_penalty"], body["min_p"]) == (-1, 1.0, 0.0)
+        word = row.text.split()[1]
+        assert model.generate(["The sky"], max_tokens=30, stop=[word])[0][0].finish == "stop"
+        assert model.generate(["The sky"], max_tokens=30, grammar='root ::= " yes"')[0][0].finish == "end"
+
+
+@pytest.mark.parametrize(("version", "name"), [("0.20.0", "structured_outputs"), ("0.9.2", "guided_grammar")])
+def test_vllms_grammar_goes_where_its_version_looks_for_it(version: str, name: str) -> None:
+    with double("vllm", version=version) as server, RemoteModel(server.url) as model:
+        assert model.generate(["The sky"], max_tokens=30, grammar='root ::= " yes"')[0][0].text == " yes"
+        given = server.seen[-1][1][name]
+        assert given == ({"grammar": 'root ::= " yes"'} if name == "structured_outputs" else 'root ::= " yes"')
+
+
+def test_vllms_template_is_asked_for_tokens_and_the_answer_is_begun() -> None:
+    prompt = Prompt("Be short.", (("a", "b"),), "c", answer_start="I say")
+    with double("vllm") as server, RemoteModel(server.url) as model:
+        model.generate([prompt], max_tokens=2)
+        sent = next(body for path, body, _ in reversed(server.seen) if path == COMPLETIONS)["prompt"]
+        text = "".join(map(server.model.text, sent))
+        assert text == "[system] Be short.\n[user] a\n[assistant] b\n[user] c\n[assistant]I say"
+    with double("vllm", template="no system") as server, RemoteModel(server.url) as model:
+        model.generate([prompt], max_tokens=2)
+        sent = next(body for path, body, _ in reversed(server.seen) if path == COMPLETIONS)["prompt"]
+        assert "".join(map(server.model.text, sent)).startswith("[user] Be short.\n\na\n[assistant] b")
+
+
+def test_a_vllm_that_tells_of_fewer_tokens_than_the_prompt_has_is_told(vllm: Double) -> None:
+    with RemoteModel(vllm.url, style="plain") as model:
+        assert model.gives_logits
+        answer = {"choices": [{"text": "x", "prompt_logprobs": [None]}]}
+        vllm.trouble = trouble(COMPLETIONS, 1, lambda one: one.reply(answer))
+        with pytest.raises(ServerError, match="another length"):
+            model.score_continuations(["The sky"], [[" is"]])
+
+
+# --- which server, which model
+
+
+def test_a_server_with_several_models_wants_one_named() -> None:
+    listing = {"object": "list", "data": [{"id": "one", "owned_by": "x"}, {"id": "two", "owned_by": "x"}]}
+
+    def models(handler: Any, path: str, _: int) -> bool:
+        if path == "/v1/models":
+            handler.reply(listing)
+            return True
+        return False
+
+    with double("openai") as server:
+        server.trouble = models
+        with pytest.raises(InputError, match=r"2 models \(one, two\); name one \(--llm-model\)"):
+            RemoteModel(server.url)
+        with RemoteModel(server.url, model="two") as model:
+            model.generate(["The sky"], max_tokens=2)
+            assert server.seen[-1][1]["model"] == "two"
+            with RemoteModel(server.url, model="one") as other:
+                assert model.fingerprint != other.fingerprint
+
+
+def test_what_is_no_model_server_is_told() -> None:
+    with double("openai") as server:
+        server.trouble = lambda handler, *_: bool(handler.refuse("Not Found", 404)) or True
+        with pytest.raises(ServerError, match="no list of models"):
+            RemoteModel(server.url)
+        server.trouble = lambda handler, *_: bool(handler.reply(b"<html>welcome</html>")) or True
+        with pytest.raises(ServerError, match=r"no JSON.*is this a model server"):
+            RemoteModel(server.url)
+
+
+def test_secrets_stay_out_of_errors_and_fingerprints(openai: Double, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTRACE_API_KEY", "sesame-42")
+    with RemoteModel(openai.url) as model:
+        told = [model.fingerprint, repr(model), str(vars(model)), json.dumps(openai.seen[0][1])]
+        openai.trouble = trouble(COMPLETIONS, 1, lambda one: one.refuse("bad", 400))
+        with pytest.raises(ServerError) as refused:
+            model.generate(["The sky"], max_tokens=2)
+        assert "sesame" not in " ".join([*told, str(refused.value), repr(refused.value.__cause__)])
