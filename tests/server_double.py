@@ -181,10 +181,10 @@ class _Handler(BaseHTTPRequestHandler):
                 token = model.tokens(" yes")[0] if step == 0 else 0
             if "REPEAT" in body.get("marks", "") or any(model.text(one) == " REPEAT" for one in tokens):
                 token = model.tokens(" again")[0]
-            if token == 0:
-                return written, rows, "stop", None
             written.append(token)
             rows.append(row)
+            if token == 0:  # it ends the text, and is counted and told of like any other
+                return written, rows, "stop", None
             said += model.text(token)
             for stop in body.get("stop") or ():
                 if stop in said:
@@ -225,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "text_offset": offsets,
             }
 
-        text = "".join(map(model.text, written))
+        text = "".join(model.text(token) for token in written if token)
         if stopped:
             text = text[: text.index(stopped)]
         ids, each = written, list(rows)
@@ -266,7 +266,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         rest = choice["text"]
         for index, token in enumerate(written):
-            piece, rest = rest[: len(self.server.model.text(token))], rest[len(self.server.model.text(token)) :]
+            size = len(self.server.model.text(token)) if token else 0
+            piece, rest = rest[:size], rest[size:]
             logprobs = {key: value[index : index + 1] for key, value in (choice["logprobs"] or {}).items()}
             last = index == len(written) - 1
             event = {
@@ -290,7 +291,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.refuse(f"Unrecognized request argument supplied: {min(unknown)}")
         tokens = model.tokens("\n".join(one["content"] for one in body["messages"]))
         written, rows, reason, stopped = self._write(tokens, body)
-        text = "".join(map(model.text, written))
+        text = "".join(model.text(token) for token in written if token)
         logprobs = None
         if body.get("logprobs") and self.server.abilities["logprobs"]:
             top = [

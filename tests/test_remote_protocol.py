@@ -593,7 +593,10 @@ def test_vllms_texts_carry_their_log_probability_and_why_they_ended(vllm: Double
         assert (body["top_k"], body["repetition_penalty"], body["min_p"]) == (-1, 1.0, 0.0)
         word = row.text.split()[1]
         assert model.generate(["The sky"], max_tokens=30, stop=[word])[0][0].finish == "stop"
-        assert model.generate(["The sky"], max_tokens=30, grammar='root ::= " yes"')[0][0].finish == "end"
+        ended = model.generate(["The sky"], max_tokens=30, grammar='root ::= " yes"')[0][0]
+        assert (ended.text, ended.tokens, ended.finish) == (" yes", 1, "end")
+        row_of_yes = arithmetic.row(arithmetic.tokens("The sky"))
+        assert ended.log_probability == pytest.approx(row_of_yes[arithmetic.tokens(" yes")[0]])
 
 
 @pytest.mark.parametrize(("version", "name"), [("0.20.0", "structured_outputs"), ("0.9.2", "guided_grammar")])

@@ -72,8 +72,9 @@ class RemoteModel:
 
     Notes
     -----
-    Tested against running servers: llama-server b11549, and llama-cpp-python 0.3.36. vLLM and other servers were tested by the
-    shape of their protocol alone, against a double.
+    Tested against running servers: llama-server b11549 and llama-cpp-python 0.3.36 in every test run, vLLM 0.32.0 on a CPU by
+    hand (`tests/test_remote_vllm.py`). Other servers and other versions were tested by the shape of their protocol alone, against
+    a double.
 
     What a server leaves out of its list of the likeliest tokens is bounded and flagged (`OptionScores.bounded`); `outside` is
     then the largest that it can be.

@@ -1,7 +1,7 @@
-"""vLLM's server, by the shape of its protocol: nothing here has met a running vLLM.
+"""vLLM's server: prompts as tokens, wanted tokens by id, and log-probabilities of prompts.
 
-Written after vLLM's published request and response types of July 2026 (`logprob_token_ids` in the completions interface,
-`structured_outputs`, `/tokenize` with messages), and tested against a double that answers in that shape.
+`tests/test_remote_vllm.py` runs a real one where there is one, which CI has not; it last passed with vLLM 0.32.0 on a CPU. What
+older versions lack is tested against a double alone: `logprob_token_ids` (July 2026) and `structured_outputs` (0.11).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class VllmDialect(TokenizingDialect):
 
     A server that does not know `logprob_token_ids` lists at most `--max-logprobs` tokens (20 unless it was started
     otherwise): options beyond are bounded. Its tokenizer reads control tokens inside of documents as such, and its interface
-    has no way to forbid that.
+    has no way to forbid that. The log-probability of a text under a grammar is the one that the grammar leaves it.
     """
 
     name = "vllm"
@@ -187,7 +187,7 @@ class _Writing:
     def __init__(self) -> None:
         self._text: list[str] = []
         self._tokens: list[str] = []
-        self._likely = 0.0
+        self._likely: list[float] = []
         self._finish: Finish | None = None
         self._usage: dict[str, Any] | None = None
 
@@ -203,7 +203,7 @@ class _Writing:
             told = choice.get("logprobs") or {}
             for token, value in zip(told.get("tokens") or (), told.get("token_logprobs") or (), strict=False):
                 self._tokens.append(str(token))
-                self._likely += log_probability(value, "/v1/completions")
+                self._likely.append(log_probability(value, "/v1/completions"))
                 if runs_away(self._tokens):  # type: ignore[arg-type]
                     self._finish = "repetition"
             if self._finish == "repetition":
@@ -215,7 +215,10 @@ class _Writing:
     def written(self, prompt_tokens: int) -> Written:
         tokens = len(self._tokens)
         usage = _usage(self._usage, prompt_tokens) if self._usage else Usage(1, prompt_tokens, prompt_tokens, tokens, 1)
-        return Written("".join(self._text), tokens, self._finish or "length", self._likely, usage)
+        if self._finish == "end":
+            # The token that ends a sequence is no part of the text.
+            tokens = max(tokens - 1, 0)
+        return Written("".join(self._text), tokens, self._finish or "length", sum(self._likely[:tokens]), usage)
 
 
 def finish_of(choice: Mapping[str, Any]) -> Finish:
