@@ -24,6 +24,10 @@ _INTEGERS: dict[str, type[np.signedinteger[Any]]] = {"tensor(int64)": np.int64, 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 _POOLED = ("sentence_embedding", "sentence_embeddings", "embeddings", "embedding")
 _HIDDEN = ("last_hidden_state", "token_embeddings", "hidden_states")
+SMALL = 512 << 20
+"""Bytes; larger graphs are taken as they are, since rewriting holds one in memory more than once."""
+# Of the largest number of an output: float32 rounds at 6e-8, and sums of many of them at some 1e-6.
+_SAME = 1e-4
 # Operators that quantise activations by what a batch holds: DynamicQuantizeLinear, DynamicQuantizeMatMul, …
 _DYNAMIC = re.compile(rb"DynamicQuantize")
 # TensorProto.external_data: the entry "location", then the length of the file's name and the name (protobuf's encoding).
@@ -46,6 +50,10 @@ class OnnxGraph:
         Whether activations are quantised while it runs, with one scale for a whole batch.
     provider
         The execution provider that runs it.
+    fused
+        Whether its attention or Gelu was rewritten into fused operators (`pytrace.models.graph_fusion`): on a CPU, where
+        onnx is installed, the file is of at most 512 MiB, and the rewritten graph gives the same numbers on a batch of
+        three texts.
 
     Parameters
     ----------
@@ -58,6 +66,8 @@ class OnnxGraph:
     bind
         The device whose memory inputs and output are bound to: an output stays there until it is copied, once, whole.
         By default that of a CUDA provider, and none on others, whose memory is the caller's own.
+    fuse
+        Whether to look for what can be fused.
 
     Raises
     ------
@@ -77,9 +87,18 @@ class OnnxGraph:
         providers: Sequence[str] | None = None,
         threads: int = 1,
         bind: Device | None = None,
+        fuse: bool = True,
     ) -> None:
         self.path = path
-        self._session = _load(path, list(providers or _PROVIDERS[device]), threads)
+        chosen = list(providers or _PROVIDERS[device])
+        rewritten = _rewritten(path) if fuse and chosen == ["CPUExecutionProvider"] else None
+        self.fused = rewritten is not None
+        try:
+            self._session = _load(path, chosen, threads, rewritten)
+        except ModelFileError:
+            if not self.fused:
+                raise
+            self._session, self.fused = _load(path, chosen, threads), False
         self.provider = str(self._session.get_providers()[0])
         self._bind: Device | None = "cuda" if bind is None and self.provider == "CUDAExecutionProvider" else bind
         self._inputs = {item.name: self._input_type(item) for item in self._session.get_inputs()}
@@ -88,6 +107,8 @@ class OnnxGraph:
         self.columns = next((shape[1] for shape in shapes if isinstance(shape[1], int)), None)
         self._output, self.pooled = self._choose_output()
         self.dynamically_quantized = bool(_findall(path, _DYNAMIC))
+        if self.fused and not self._equals(_load(path, chosen, threads, optimize=False)):
+            self._session, self.fused = _load(path, chosen, threads), False
 
     def run(self, tokens: Sequence[Sequence[int]], pad_id: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Run one batch of token ids, none of them empty.
@@ -104,6 +125,19 @@ class OnnxGraph:
         ModelError
             onnxruntime could not run the graph on it.
         """
+        feed, mask = self._feed(tokens, pad_id)
+        count = len(tokens)
+        try:
+            output = self._bound(feed) if self._bind else self._session.run([self._output], feed)[0]
+        except Exception as error:  # onnxruntime raises classes of its own that share no base
+            message = (
+                f"{self.path.name} failed on {count} texts of up to {mask.shape[1]} tokens ({_first_line(error)}); use "
+                "smaller batches if memory is short, or fetch the model again"
+            )
+            raise ModelError(message) from error
+        return np.asarray(output, dtype=np.float32)[:count], mask[:count]
+
+    def _feed(self, tokens: Sequence[Sequence[int]], pad_id: int) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
         count = len(tokens)
         length = self.columns or max(len(ids) for ids in tokens)
         ids = np.full((self.rows or count, length), pad_id, dtype=np.int64)
@@ -118,16 +152,21 @@ class OnnxGraph:
             "token_type_ids": np.zeros_like(ids),
             "position_ids": np.maximum(np.cumsum(mask, axis=1) - 1, 0),
         }
-        feed = {name: values[name].astype(kind) for name, kind in self._inputs.items()}
+        return {name: values[name].astype(kind) for name, kind in self._inputs.items()}, mask
+
+    def _equals(self, reference: Any) -> bool:
+        """Whether the session gives what a reference gives, but for rounding, on texts of different lengths."""
+        lengths = [min(length, self.columns or length) for length in (9, 6, 2)][: self.rows or 3]
+        feed, mask = self._feed(
+            [[(31 * place + 17 * length) % 1000 for place in range(length)] for length in lengths], 0
+        )
         try:
-            output = self._bound(feed) if self._bind else self._session.run([self._output], feed)[0]
-        except Exception as error:  # onnxruntime raises classes of its own that share no base
-            message = (
-                f"{self.path.name} failed on {count} texts of up to {length} tokens ({_first_line(error)}); use smaller "
-                "batches if memory is short, or fetch the model again"
-            )
-            raise ModelError(message) from error
-        return np.asarray(output, dtype=np.float32)[:count], mask[:count]
+            found, expected = (session.run([self._output], feed)[0] for session in (self._session, reference))
+        except Exception:  # noqa: BLE001 - onnxruntime's own classes; a graph that only one of them runs is not equal
+            return False
+        if not self.pooled:
+            found, expected = found[mask], expected[mask]
+        return bool(np.abs(found - expected).max() <= _SAME * np.abs(expected).max())
 
     def _bound(self, feed: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         from onnxruntime import OrtValue
@@ -171,7 +210,21 @@ def weight_files(path: Path) -> list[Path]:
     return [path, *sorted(file for name in names if (file := path.parent / name).is_file())]
 
 
-def _load(path: Path, providers: list[str], threads: int) -> Any:
+def _rewritten(path: Path) -> bytes | None:
+    try:
+        from pytrace.models.graph_fusion import fused
+
+        # A graph with weights elsewhere is large, and needs its path to find them.
+        if weight_files(path) == [path] and path.stat().st_size <= SMALL:
+            return fused(path)
+    except Exception:  # noqa: BLE001 - without onnx, or where it cannot read the file, the graph runs as it is
+        return None
+    return None
+
+
+def _load(
+    path: Path, providers: list[str], threads: int, content: bytes | None = None, *, optimize: bool = True
+) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
@@ -196,10 +249,14 @@ def _load(path: Path, providers: list[str], threads: int) -> Any:
     options.enable_mem_pattern = False
     # Threads that spin while they wait starve the kernels and llama.cpp, which take turns with them on the same cores.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4  # errors arrive as exceptions; the same on stderr would be said twice
     try:
         disabled = _SLOW_FUSIONS if providers[0] == "CPUExecutionProvider" else None
-        session = onnxruntime.InferenceSession(str(path), options, providers=providers, disabled_optimizers=disabled)
+        session = onnxruntime.InferenceSession(
+            content or str(path), options, providers=providers, disabled_optimizers=disabled
+        )
     except Exception as error:  # onnxruntime raises classes of its own that share no base
         message = f"{path} is no ONNX graph that can be loaded ({_first_line(error)}); fetch the model again"
         raise ModelFileError(message) from error
