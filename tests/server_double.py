@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-WORDS = re.compile(r"\s?(?:\w+|[^\w\s])|\s")
+WORDS = re.compile(r"<\|\w+\|>|\s?\w+|\s(?!<\|)[^\w\s]|[^\w\s]|\s")
 
 
 class ArithmeticModel:
@@ -153,6 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 tokens = server.model.tokens(body["prompt"])
                 self.reply({"count": len(tokens), "max_model_len": 120, "tokens": tokens})
+        elif self.path == "/detokenize" and vllm:
+            self.reply({"prompt": "".join(map(server.model.text, body["tokens"]))})
         elif self.path == "/v1/completions" and can["completions"]:
             self._complete(body, vllm=vllm)
         elif self.path == "/v1/chat/completions":
@@ -165,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.refuse("default chat template is no longer allowed")
         if messages[0]["role"] == "system" and self.server.abilities["template"] == "no system":
             return self.refuse("System role not supported")
-        text = "".join(f"[{one['role']}] {one['content']}\n" for one in messages) + "[assistant]"
+        text = "".join(f"<|{one['role']}|>{one['content']}\n" for one in messages) + "<|assistant|>"
         tokens = self.server.model.tokens(text)
         return self.reply({"count": len(tokens), "max_model_len": 120, "tokens": tokens})
 

@@ -116,7 +116,7 @@ def _settings(data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: 
         "settings": {name: msgspec.to_builtins(trace_settings(name, models.llm, overrides)) for name in METHODS},
         "versions": {
             "pytrace": pytrace.__version__,
-            "llama-cpp-python": metadata.version("llama-cpp-python"),
+            **({} if models.remote else {"llama-cpp-python": metadata.version("llama-cpp-python")}),
         },
     }
 

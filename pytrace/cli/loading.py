@@ -48,6 +48,11 @@ class ModelOptions:
         self._concurrency = concurrency
         self._vector_cache = vector_cache
 
+    @property
+    def remote(self) -> bool:
+        """Whether the language model runs on a server."""
+        return self.llm.lower().startswith(("http://", "https://"))
+
     @functools.cached_property
     def model(self) -> LanguageModel:
         """The language model: a server's where an address is given, else one inside this process."""
@@ -56,7 +61,7 @@ class ModelOptions:
         from pytrace.models.llama_cpp import LlamaCppModel
         from pytrace.models.openai_api import RemoteModel
 
-        if self.llm.lower().startswith(("http://", "https://")):
+        if self.remote:
             if self._gpu_layers is not None:
                 message = (
                     "--gpu-layers is for models inside this process; a server has its own settings, so leave it out"

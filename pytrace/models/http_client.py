@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 import email.utils
 import ipaddress
+import json
 import os
 import queue
 import random
@@ -107,7 +108,9 @@ class HttpClient:
             verify=ssl.create_default_context() if secure else False,
             timeout=httpx.Timeout(read_timeout, connect=connect_timeout, pool=None),
             limits=httpx.Limits(
-                max_connections=concurrency, max_keepalive_connections=concurrency, keepalive_expiry=30.0
+                max_connections=concurrency,
+                max_keepalive_connections=concurrency,  # Servers hang up after 5 s of silence, llama-server and uvicorn both.
+                keepalive_expiry=4.0,
             ),
             follow_redirects=False,
         )
@@ -209,7 +212,7 @@ class HttpClient:
         patient: bool = True,
     ) -> Any:
         url = self._base + path
-        content = None if body is None else msgspec.json.encode(body)
+        content = None if body is None else _encoded(body)
         headers = {} if content is None else {"content-type": "application/json"}
         for attempt in range(1, self._attempts + 1):
             pause: float | None = None
@@ -405,6 +408,14 @@ def _excerpt(data: bytes) -> str:
         text = body if isinstance(body, str) else msgspec.json.encode(body).decode("utf-8", "replace")
     text = " ".join(text.split())
     return f"{text[:200]}…" if len(text) > 200 else text or "nothing"
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        # Half of a character, as broken files have it, cannot be sent; the engine in this process replaces it too.
+        return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _decoded(data: bytes, where: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from pytrace.errors import ModelError, ServerError
 from pytrace.models.generation import runs_away
 from pytrace.models.language_model import OptionScores, Prompt
 from pytrace.models.server_dialects import (
+    MARK,
     Finish,
     Rendered,
     Sampling,
@@ -32,8 +34,6 @@ _FIELDS = ["content", "tokens", "completion_probabilities", "timings", "stop_typ
 _FINISHES: dict[str, Finish] = {"eos": "end", "word": "stop", "limit": "length"}
 # Added to a logit it makes a token the likeliest; raw probabilities do not change.
 _FORCED = 1e4
-# Stands for a message in a template: private-use characters, which no template touches.
-_MARK = "\ue000"
 
 
 class LlamaServerDialect(TokenizingDialect):
@@ -50,7 +50,7 @@ class LlamaServerDialect(TokenizingDialect):
 
     async def describe(self, listed: Mapping[str, Any]) -> None:
         """Read `/props` and the model's entry."""
-        props = await self.client.get("/props") or {}
+        props = await self.client.get(f"/props?model={quote(self.model, safe='')}") or {}
         context = props.get("default_generation_settings", {}).get("n_ctx")
         self.context = context if isinstance(context, int) and context > 0 else None
         template = props.get("chat_template")
@@ -65,14 +65,18 @@ class LlamaServerDialect(TokenizingDialect):
     async def _probe(self) -> bool:
         return bool((await self._forced([*await self._beginning(), *await self.tokens("The")], 1, None, 1))[0])
 
+    async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        # A server of several models wants to know which.
+        return await self.client.post(path, {"model": self.model, **body})
+
     async def _ask_tokens(self, text: str) -> list[int]:
-        answer = await self.client.post("/tokenize", {"content": text, "add_special": False, "parse_special": False})
+        answer = await self._post("/tokenize", {"content": text, "add_special": False, "parse_special": False})
         return msgspec.convert(field(answer, "/tokenize", "tokens"), list[int])
 
     async def _beginning(self) -> list[int]:
         """Return the token that begins every sequence, if this model has one."""
         if self._begin is None:
-            answer = await self.client.post("/tokenize", {"content": "", "add_special": True})
+            answer = await self._post("/tokenize", {"content": "", "add_special": True})
             # Some vocabularies would end the empty text as well.
             self._begin = msgspec.convert(field(answer, "/tokenize", "tokens"), list[int])[:1]
         return self._begin
@@ -106,9 +110,9 @@ class LlamaServerDialect(TokenizingDialect):
         known = self._templates.get(roles)
         if known is not None:
             return known
-        messages = [{"role": role, "content": f"{_MARK}{index}{_MARK}"} for index, role in enumerate(roles)]
-        answer = await self.client.post("/apply-template", {"messages": messages})
-        parts: list[str] = str(field(answer, "/apply-template", "prompt")).split(_MARK)
+        messages = [{"role": role, "content": f"{MARK}{index}{MARK}"} for index, role in enumerate(roles)]
+        answer = await self._post("/apply-template", {"messages": messages})
+        parts: list[str] = str(field(answer, "/apply-template", "prompt")).split(MARK)
         if parts[1::2] != [str(index) for index in range(len(roles))]:
             message = f"the chat template of {self.model} leaves a message out or moves it; use style='plain'"
             raise ModelError(message)
@@ -118,9 +122,9 @@ class LlamaServerDialect(TokenizingDialect):
     async def _template_tokens(self, text: str) -> list[int]:
         if not text:
             return []
-        key = f"{_MARK}{text}"
+        key = f"{MARK}{text}"
         if key not in self._known:
-            answer = await self.client.post("/tokenize", {"content": text, "add_special": False, "parse_special": True})
+            answer = await self._post("/tokenize", {"content": text, "add_special": False, "parse_special": True})
             self._known[key] = msgspec.convert(field(answer, "/tokenize", "tokens"), list[int])
         return self._known[key]
 
@@ -144,7 +148,7 @@ class LlamaServerDialect(TokenizingDialect):
         }
         if how.grammar is not None:
             body["grammar"] = how.grammar
-        return (await self.client.stream("/completion", body, _Writing)).written(prompt.count)
+        return (await self.client.stream("/completion", {"model": self.model, **body}, _Writing)).written(prompt.count)
 
     async def label_scores(self, prompt: Rendered, labels: Sequence[str]) -> tuple[OptionScores, Usage]:
         """Score labels by the list of the likeliest tokens."""
@@ -172,7 +176,7 @@ class LlamaServerDialect(TokenizingDialect):
             "return_tokens": True,
             "response_fields": _FIELDS,
         }
-        answer = await self.client.post("/completion", body)
+        answer = await self._post("/completion", body)
         told: dict[int, float] = {}
         for entry in (answer.get("completion_probabilities") if isinstance(answer, dict) else None) or ():
             for one in (*field(entry, "/completion", "top_logprobs"), entry):
@@ -224,7 +228,7 @@ class LlamaServerDialect(TokenizingDialect):
             "return_tokens": True,
             "response_fields": _FIELDS,
         }
-        answer = await self.client.post("/completion", body)
+        answer = await self._post("/completion", body)
         entries = answer.get("completion_probabilities") or []
         if [entry.get("id") for entry in entries] != tokens:
             return None

@@ -29,6 +29,8 @@ UNDERFLOW = -103.28
 KEPT_TEXTS = 20_000
 # A prompt whose only use is to see what comes back.
 PROBE = "The sky is"
+# Around a message's number it stands for the message in a template: a private-use character, which no template touches.
+MARK = "\ue000"
 
 
 class Rendered(msgspec.Struct, frozen=True):

@@ -14,10 +14,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.errors import ServerError
+from pytrace.errors import ModelError, ServerError
 from pytrace.models.generation import runs_away
 from pytrace.models.language_model import OptionScores, Prompt
 from pytrace.models.server_dialects import (
+    MARK,
     PROBE,
     Finish,
     Rendered,
@@ -33,14 +34,16 @@ from pytrace.records import Usage
 # vLLM takes no longer list of wanted tokens.
 _MOST_WANTED = 128
 _TOKEN = re.compile(r"token_id:(\d+)")
+# What control tokens look like: <|im_end|>, </s>, <end_of_turn>, [INST].
+_CONTROL = re.compile(r"<[^<>\s]{1,40}>|\[[A-Z_/]{2,20}\]")
 
 
 class VllmDialect(TokenizingDialect):
     """vLLM: `/v1/completions` with prompts as tokens, wanted tokens by id, and the prompt's own log-probabilities.
 
     A server that does not know `logprob_token_ids` lists at most `--max-logprobs` tokens (20 unless it was started
-    otherwise): options beyond are bounded. Its tokenizer reads control tokens inside of documents as such, and its interface
-    has no way to forbid that. The log-probability of a text under a grammar is the one that the grammar leaves it.
+    otherwise): options beyond are bounded. Its tokenizer would read control tokens inside of documents as such: texts that have
+    what looks like one, and is a single token, are cut inside of it. The log-probability of a text under a grammar is the one that the grammar leaves it.
     """
 
     name = "vllm"
@@ -54,6 +57,7 @@ class VllmDialect(TokenizingDialect):
         numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
         self._structured = not numbers or numbers >= [0, 11]
         self._wants_tokens = False
+        self._single: dict[str, bool] = {}
         try:
             await self._ask_chat([{"role": "user", "content": PROBE}])
             self.has_chat = True
@@ -62,7 +66,7 @@ class VllmDialect(TokenizingDialect):
                 raise
 
     async def _probe(self) -> bool:
-        tokens = await self._ask_tokens(PROBE, begin=True)
+        tokens = await self._tokenized({"prompt": PROBE, "add_special_tokens": True})
         wanted = [*await self.tokens("A"), *await self.tokens("B")]
         for logprobs in dict.fromkeys((self.top_tokens, 5, 1)):
             try:
@@ -91,29 +95,72 @@ class VllmDialect(TokenizingDialect):
             body["logprob_token_ids"] = list(wanted)
         return await self.client.post("/v1/completions", body)
 
-    async def _ask_tokens(self, text: str, *, begin: bool = False) -> list[int]:
-        body = {"model": self.model, "prompt": text, "add_special_tokens": begin}
-        return msgspec.convert(field(await self.client.post("/tokenize", body), "/tokenize", "tokens"), list[int])
+    async def _ask_tokens(self, text: str) -> list[int]:
+        tokens = []
+        for piece in await self._plain_pieces(text):
+            tokens += await self._tokenized({"prompt": piece, "add_special_tokens": False})
+        return tokens
+
+    async def _tokenized(self, body: Mapping[str, Any]) -> list[int]:
+        answer = await self.client.post("/tokenize", {"model": self.model, **body})
+        return msgspec.convert(field(answer, "/tokenize", "tokens"), list[int])
+
+    async def _plain_pieces(self, text: str) -> list[str]:
+        """Cut a text inside of whatever looks like a control token and is a single token."""
+        cuts = [0]
+        for found in _CONTROL.finditer(text):
+            spelled = found[0]
+            if spelled not in self._single:
+                tokens = await self._tokenized({"prompt": spelled, "add_special_tokens": False})
+                self._single[spelled] = len(tokens) == 1
+            if self._single[spelled]:
+                cuts.append(found.start() + 1)
+        return [text[start:end] for start, end in zip(cuts, [*cuts[1:], None], strict=True)]
 
     async def _ask_chat(self, messages: list[dict[str, str]]) -> list[int]:
-        body = {"model": self.model, "messages": messages, "add_generation_prompt": True}
-        return msgspec.convert(field(await self.client.post("/tokenize", body), "/tokenize", "tokens"), list[int])
+        return await self._tokenized({"messages": messages, "add_generation_prompt": True})
 
     async def render(self, prompt: Prompt | str, style: Literal["chat", "plain"]) -> Rendered:
         """Turn a prompt into tokens, by the server's own template and tokenizer."""
         if isinstance(prompt, str) or style == "plain":
-            tokens = await self._ask_tokens(prompt if isinstance(prompt, str) else prompt.plain(), begin=True)
+            text = prompt if isinstance(prompt, str) else prompt.plain()
+            first, *rest = await self._plain_pieces(text)
+            tokens = await self._tokenized({"prompt": first, "add_special_tokens": True})
+            for piece in rest:
+                tokens += await self._tokenized({"prompt": piece, "add_special_tokens": False})
             return Rendered(tokens, len(tokens))
         messages = chat_messages(prompt)
-        try:
-            tokens = await self._ask_chat(messages)
-        except ServerError as error:
-            if error.status != 400 or not prompt.instruction:
-                raise
-            tokens = await self._ask_chat(without_system(messages))
+        if any([len(await self._plain_pieces(one["content"])) > 1 for one in messages]):
+            tokens = await self._guarded(messages)
+        else:
+            tokens = await self._chat(messages)
         if prompt.answer_start:
             tokens = tokens + await self.tokens(prompt.answer_start)
         return Rendered(tokens, len(tokens))
+
+    async def _chat(self, messages: list[dict[str, str]]) -> list[int]:
+        try:
+            return await self._ask_chat(messages)
+        except ServerError as error:
+            if error.status != 400 or messages[0]["role"] != "system":
+                raise
+            return await self._ask_chat(without_system(messages))
+
+    async def _guarded(self, messages: list[dict[str, str]]) -> list[int]:
+        """Tokenise the template's words and the messages apart, so that these bring no control tokens in."""
+        marked = [{**one, "content": f"{MARK}{index}{MARK}"} for index, one in enumerate(messages)]
+        asked = {"model": self.model, "tokens": await self._chat(marked)}
+        parts = str(field(await self.client.post("/detokenize", asked), "/detokenize", "prompt")).split(MARK)
+        if parts[1::2] != [str(index) for index in range(len(messages))]:
+            message = f"the chat template of {self.model} leaves a message out or moves it; use style='plain'"
+            raise ModelError(message)
+        tokens: list[int] = []
+        for index, part in enumerate(parts):
+            if index % 2:
+                tokens += await self.tokens(messages[int(part)]["content"])
+            elif part:
+                tokens += await self._tokenized({"prompt": part, "add_special_tokens": False})
+        return tokens
 
     async def write(self, prompt: Rendered, how: Sampling) -> Written:
         """Write one text, broken off as soon as it only repeats itself."""
