@@ -14,9 +14,11 @@ from jinja2 import Template
 from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
+from pytrace.models import llama_scheduler
 from pytrace.models.language_model import OPTION_LABELS, Completion, LanguageModel, Prompt, option_labels
 from pytrace.models.llama_cpp import LlamaCppModel
 from pytrace.models.llama_runtime import LlamaRuntime
+from pytrace.models.prefix_stash import PrefixStash
 
 CLOSE = 1e-3
 CONTINUATIONS = ["ab", "ba", "", " the é", "abab"]
@@ -58,9 +60,16 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize(("seed", "settings"), list(enumerate(SETTINGS)), ids=str)
+@pytest.mark.parametrize("stashed", [64, 3])
 def test_batched_results_equal_those_of_prompts_alone(
-    random_gguf: Path, alone: LlamaCppModel, seed: int, settings: dict[str, int]
+    random_gguf: Path,
+    alone: LlamaCppModel,
+    seed: int,
+    settings: dict[str, int],
+    stashed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(llama_scheduler, "STASHED_TOKENS", stashed)  # 3: nearly all that leaves is saved and comes back
     random = np.random.default_rng(seed)
     with LlamaCppModel(random_gguf, threads=1, float32_cache=True, **settings) as model:  # type: ignore[arg-type]
         for _ in range(3):  # later calls share with what earlier ones left in memory
@@ -138,11 +147,55 @@ def test_usage_counts_shared_beginnings_once(model: LlamaCppModel) -> None:
 def test_kept_prompts_stay_below_reuse_tokens(random_gguf: Path) -> None:
     settings = {"context": 100, "threads": 1, "max_parallel": 2}
     with LlamaCppModel(random_gguf, reuse_tokens=30, **settings) as model:  # type: ignore[arg-type]
-        model.score_options([letter * 20 for letter in "abcdefg"], [["A"]] * 7)
+        for letter in "abcdefg":
+            model.score_options([letter * 20], [["A"]])
         usage = model.usage
-        model.score_options([letter * 20 for letter in "abcdefg"], [["A"]] * 7)
+        for letter in "gabcdef":  # the last one first
+            model.score_options([letter * 20], [["A"]])
         # 30 cells hold one prompt of 20 tokens: of 140 tokens 19 were there.
         assert (model.usage - usage).evaluated_tokens == 140 - 19
+
+
+def test_what_prompts_shared_comes_back_from_outside_the_cells(random_gguf: Path, alone: LlamaCppModel) -> None:
+    beginning = "abcd" * 20
+    prompts = [beginning + ending for ending in "xyz"]
+    others = [letter * 150 for letter in "efg"]
+    evaluated = {}
+    for stash_bytes in (0, 1 << 20):
+        with LlamaCppModel(
+            random_gguf, threads=1, context=256, float32_cache=True, reuse_tokens=100, stash_bytes=stash_bytes
+        ) as model:
+            model.score_options(prompts[:2], [["A", "B"]] * 2)
+            for other in others:  # each by itself, so that it is kept in cells
+                model.score_options([other], [["A"]])
+            usage = model.usage
+            scores = model.score_options(prompts[2:], [["A", "B"]])[0]
+            evaluated[stash_bytes] = (model.usage - usage).evaluated_tokens
+            assert_close(scores.log_probabilities, alone.score_options(prompts[2:], [["A", "B"]])[0].log_probabilities)
+            stash = model._scheduler._stash
+            assert stash.bytes <= stash_bytes
+            assert len(stash) == (stash_bytes > 0)
+    assert evaluated == {0: 81, 1 << 20: 1}
+
+
+def test_the_stash_keeps_what_was_used_last_within_its_bytes() -> None:
+    stash = PrefixStash(100)
+    first, second, longer = (np.array(tokens, dtype=np.int32) for tokens in ([1, 2], [3, 4, 5], [1, 2, 6, 7]))
+    stash.put(first, np.zeros(40, dtype=np.uint8))
+    stash.put(second, np.zeros(40, dtype=np.uint8))
+    assert stash.knows(first)
+    assert stash.knows(first[:1])
+    assert not stash.knows(longer)
+    size, tokens, state = stash.longest(longer) or (0, None, None)
+    assert (size, tokens is first, state is not None) == (2, True, True)
+    stash.put(np.array([9], dtype=np.int32), np.zeros(40, dtype=np.uint8))  # `second` was used less recently
+    assert (len(stash), stash.bytes, stash.longest(second)) == (2, 80, None)
+    stash.put(longer, np.zeros(60, dtype=np.uint8))  # it continues `first`, which goes
+    assert (len(stash), stash.bytes, stash.knows(first)) == (2, 100, True)
+    stash.put(second, np.zeros(101, dtype=np.uint8))  # too big for any place
+    assert (len(stash), stash.bytes) == (2, 100)
+    stash.clear()
+    assert (len(stash), stash.bytes, stash.longest(longer)) == (0, 0, None)
 
 
 def test_sampling_depends_on_the_seed_and_not_on_neighbours(model: LlamaCppModel) -> None:

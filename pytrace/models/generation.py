@@ -67,7 +67,11 @@ class Generation:
         if token is None or runtime.ends(token):
             self.finish = "end"
             return
-        self.log_probability += float(row[token]) - total
+        self.take(token, float(row[token]) - total, runtime)
+
+    def take(self, token: int, log_probability: float, runtime: LlamaRuntime) -> None:
+        """Go on with a token, and see whether the sequence ends with it."""
+        self.log_probability += log_probability
         self.tokens.append(token)
         piece = runtime.piece(token)
         self.data += piece

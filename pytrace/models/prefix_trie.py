@@ -45,6 +45,14 @@ class Node:
     pins: int = 0
     sequence: int = -1
 
+    def path(self) -> Tokens:
+        """Return all tokens from the root to this node's last."""
+        parts, node = [self.tokens], self.parent
+        while node is not None:
+            parts.append(node.tokens)
+            node = node.parent
+        return np.concatenate(parts[::-1])
+
     def holder(self) -> int:
         """Return a sequence that holds this node's path; -1 for the root of an empty trie."""
         node = self
@@ -72,12 +80,22 @@ class PrefixTrie:
         Cells that beginnings may take while no prompt in progress rests on them.
     forget
         Called with a sequence and a position from which on its cells are to be given back.
+    leaving
+        Called with a leaf that is about to be evicted.
     """
 
-    def __init__(self, *, sequences: int, budget: int, forget: Callable[[int, int], object]) -> None:
+    def __init__(
+        self,
+        *,
+        sequences: int,
+        budget: int,
+        forget: Callable[[int, int], object],
+        leaving: Callable[[Node], object] = lambda _: None,
+    ) -> None:
         self._sequences = sequences
         self._budget = budget
         self._forget = forget
+        self._leaving = leaving
         self.reset()
 
     def reset(self) -> None:
@@ -87,6 +105,7 @@ class PrefixTrie:
         self._clock = 0
         self._free = list(range(self._sequences))
         self._taken: set[int] = set()
+        self._surplus: dict[int, int] = {}
 
     @property
     def free_sequences(self) -> int:
@@ -153,10 +172,17 @@ class PrefixTrie:
         else:
             self._drop(sequence)
 
+    def add_copy(self, tokens: Tokens, sequence: int) -> None:
+        """Add a beginning whose cells `sequence` has by itself, also those of what the trie knew of it already."""
+        known = self.match(tokens, len(tokens)).end
+        self._surplus[sequence] = known
+        self.cells += known
+        self.release(self.insert(tokens, sequence), sequence)
+
     def settle(self) -> None:
         """Evict what is over the budget."""
         while True:
-            proven, fresh = self._idle_cells()
+            fresh, proven, _ = self._count_cells()
             if proven + fresh <= self._budget:
                 return
             if not self.evict(proven_first=proven > PROVEN_SHARE * self._budget):
@@ -168,6 +194,7 @@ class PrefixTrie:
         if not leaves:
             return False
         leaf = min(leaves, key=lambda node: (node.proven != proven_first, node.used))
+        self._leaving(leaf)
         parent = leaf.parent
         assert parent is not None
         del parent.children[int(leaf.tokens[0])]
@@ -181,18 +208,19 @@ class PrefixTrie:
 
     def pinned_cells(self) -> int:
         """Count the cells that prompts in progress rest on."""
-        return self.cells - sum(self._idle_cells())
+        return self._count_cells()[2]
 
-    def _idle_cells(self) -> tuple[int, int]:
-        """Count the cells that nothing in progress rests on: of proven nodes, and of others."""
+    def _count_cells(self) -> tuple[int, int, int]:
+        """Count the cells that nothing in progress rests on, of fresh nodes and of proven ones, and those that are pinned."""
         pinned: set[int] = set()
-        cells = [0, 0]
+        cells = [0, 0, 0]
         for node in reversed(list(self.root.below())):  # children before their parents
             if node.pins or id(node) in pinned:
                 pinned.add(id(node.parent))
+                cells[2] += len(node.tokens)
             else:
                 cells[node.proven] += len(node.tokens)
-        return cells[True], cells[False]
+        return cells[False], cells[True], cells[2]
 
     def _split(self, node: Node, size: int) -> Node:
         """Cut a node in two after `size` tokens and return the upper part."""
@@ -212,4 +240,5 @@ class PrefixTrie:
 
     def _drop(self, sequence: int) -> None:
         self._forget(sequence, 0)
+        self.cells -= self._surplus.pop(sequence, 0)
         self._free.append(sequence)
