@@ -109,6 +109,11 @@ class Writer:
         if twist == "position":
             ids = self.op("Unsqueeze", self.op("Cast", "input_ids", to=onnx.TensorProto.FLOAT), np.array([1, 2]))
             scores = self.op("Add", scores, self.op("Mul", ids, 0.001))
+        if twist == "window":  # each token sees those less than 64 places away
+            length = self.op("Gather", self.op("Shape", "input_ids"), np.array(1))
+            places = self.op("Cast", self.op("Range", np.array(0), length, np.array(1)), to=onnx.TensorProto.FLOAT)
+            apart = self.op("Abs", self.op("Sub", self.op("Unsqueeze", places, np.array([1])), places))
+            scores = self.op("Add", scores, self.op("Where", self.op("Less", apart, 64.0), 0.0, -1e9))
         weights = self.op("Softmax", scores, axis=-1)
         return self.joined(self.op("MatMul", weights, self.fixed_heads(x, "wv", "bv")))
 
@@ -210,7 +215,8 @@ def test_weights_stored_as_int8_stay_so_in_a_fused_graph(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("twist", "options"), [("scale", {"scale": 1.7}), ("position", {"tilt": 0.001}), ("gelu", {"root": 1.69})]
+    ("twist", "options"),
+    [("scale", {"scale": 1.7}), ("position", {"tilt": 0.001}), ("window", {}), ("gelu", {"root": 1.69})],
 )
 def test_what_a_fused_operator_would_overlook_is_left_as_it_is(
     tmp_path: Path, twist: str, options: dict[str, float]
