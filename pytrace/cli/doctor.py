@@ -18,7 +18,7 @@ from pytrace.cli import common
 from pytrace.errors import PytraceError
 from pytrace.models import registry
 
-_PACKAGES = ("numpy", "tokenizers", "onnxruntime", "onnxruntime-gpu", "llama-cpp-python", "huggingface-hub")
+_PACKAGES = ("numpy", "tokenizers", "onnxruntime", "onnxruntime-gpu", "llama-cpp-python", "huggingface-hub", "httpx2")
 
 
 class Problem(msgspec.Struct, frozen=True):
