@@ -45,18 +45,18 @@ def refuse_all() -> Any:
 
 
 def test_a_child_returns_what_its_function_returns() -> None:
-    assert child.run(double, 21, timeout=60) == 42
+    assert child.run(double, 21, returns=int, timeout=60) == 42
 
 
 def test_a_child_that_crashes_is_told_from_one_that_fails() -> None:
     with pytest.raises(child.ChildFailedError, match=f"signal {int(signal.SIGSEGV)}") as crashed:
-        child.run(crash, timeout=60)
+        child.run(crash, returns=type(None), timeout=60)
     assert crashed.value.crashed
     with pytest.raises(child.ChildFailedError, match="ValueError: no luck") as failed:
-        child.run(fail, timeout=60)
+        child.run(fail, returns=type(None), timeout=60)
     assert not failed.value.crashed
     with pytest.raises(child.ChildFailedError, match=r"more than 0\.5 s") as late:
-        child.run(sleep, timeout=0.5)
+        child.run(sleep, returns=type(None), timeout=0.5)
     assert not late.value.crashed
 
 

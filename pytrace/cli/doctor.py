@@ -16,7 +16,7 @@ import msgspec
 from pytrace import __version__, _core
 from pytrace.cli import common
 from pytrace.errors import PytraceError
-from pytrace.models import registry
+from pytrace.models import llama_buffers, registry, rewritten
 
 _PACKAGES = ("numpy", "tokenizers", "onnxruntime", "onnxruntime-gpu", "llama-cpp-python", "huggingface-hub", "httpx2")
 
@@ -146,8 +146,29 @@ def _models(problems: list[Problem]) -> tuple[str, int | None, dict[str, str]]:
     )
     if found and not any(item.state == "pulled" for item in found.values()):
         problems.append(Problem("no model is here", "pytrace models pull tiny"))
-    states = {name: f"{item.state}, {common.human_size(item.size)}" for name, item in found.items()}
+    states = {name: f"{item.state}, {common.human_size(item.size)}{_rewritten(item)}" for name, item in found.items()}
+    problems.extend(problem for name, item in found.items() for problem in _stale(name, item.rewritten))
     return str(home), shutil.disk_usage(existing).free, states
+
+
+def _rewritten(item: registry.ModelStatus) -> str:
+    choice = item.rewritten
+    return f", used as {choice.format}: {choice.path}" if choice is not None and choice.state == "in use" else ""
+
+
+def _stale(name: str, choice: rewritten.RewrittenStatus | None) -> list[Problem]:
+    """Say what is wrong with a choice of weight format: a file that is not whole, or figures from elsewhere."""
+    if choice is None:
+        return []
+    what = ""
+    if choice.state not in {"in use", "original kept"}:
+        what = f"the rewritten file of model {name} is not in order: {choice.state}"
+    elif choice.record is not None:
+        then = (choice.record.processor, choice.record.llama_cpp)
+        now = (llama_buffers.processor_name(), _version("llama-cpp-python"))
+        if then != now:
+            what = f"the weight format of model {name} was chosen for {' with llama-cpp-python '.join(then)}"
+    return [Problem(what, f"pytrace models fastest {name}")] if what else []
 
 
 def _providers(packages: dict[str, str | None], problems: list[Problem]) -> list[str]:

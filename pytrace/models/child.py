@@ -8,10 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+_T = TypeVar("_T")
 _START = "import sys; sys.path[:] = sys.argv[4:]; from pytrace.models.child import _serve; _serve(*sys.argv[1:4])"
 
 
@@ -23,7 +24,7 @@ class ChildFailedError(Exception):
         self.crashed = crashed
 
 
-def run(function: Callable[..., Any], /, *arguments: Any, timeout: float) -> Any:
+def run(function: Callable[..., _T], /, *arguments: Any, returns: type[_T], timeout: float) -> _T:
     """Call a function of a module in a fresh Python process and return what it returns.
 
     Parameters
@@ -32,6 +33,8 @@ def run(function: Callable[..., Any], /, *arguments: Any, timeout: float) -> Any
         A function at the top of a module that can be imported.
     arguments
         What to call it with; arguments and result travel as JSON.
+    returns
+        The type of what it returns.
     timeout
         Seconds after which the child is ended.
 
@@ -59,7 +62,7 @@ def run(function: Callable[..., Any], /, *arguments: Any, timeout: float) -> Any
         message = f"no process could be started ({error.strerror})"
         raise ChildFailedError(message, crashed=False) from error
     if done.returncode == 0:
-        return msgspec.json.decode(answer)
+        return msgspec.json.decode(answer, type=returns)
     if done.returncode < 0:
         message = f"was ended by signal {-done.returncode} ({signal.strsignal(-done.returncode)})"
         raise ChildFailedError(message, crashed=-done.returncode != signal.SIGINT)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import itertools
+import platform
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -73,7 +74,7 @@ def _remembered(key: str) -> _Verdict:
     if key in known:
         return known[key]
     try:
-        verdict = msgspec.convert(child.run(try_buffers, timeout=_TRIAL_SECONDS), _Verdict)
+        verdict = child.run(try_buffers, returns=_Verdict, timeout=_TRIAL_SECONDS)
     except child.ChildFailedError as error:
         verdict = _Verdict((), {"all": str(error)})
         if not error.crashed:
@@ -88,11 +89,21 @@ def _remembered(key: str) -> _Verdict:
 
 def _key(names: tuple[str, ...]) -> str:
     """Return a string that changes with the processor and with the libraries."""
-    digest = hashlib.sha256(repr(names).encode())
-    digest.update(processor_features().encode())
+    return hashlib.sha256("\n".join([*names, processor_features(), libraries_sha256()]).encode()).hexdigest()
+
+
+def libraries_sha256() -> str:
+    """Return one SHA-256 over llama.cpp's libraries, which tells its builds apart."""
+    digest = hashlib.sha256()
     for path in library_files():
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def processor_name() -> str:
+    """Return what the processor calls itself, or its architecture."""
+    lines = (line.partition(":") for line in processor_features().splitlines())
+    return next((value.strip() for key, _, value in lines if key.strip() == "model name"), platform.machine())
 
 
 def processor_features() -> str:

@@ -56,6 +56,11 @@ def supports_gpu_offload() -> bool:
     return bool(library().llama_supports_gpu_offload())
 
 
+def why() -> str:
+    """Return what llama.cpp said went wrong last: the first error names the cause, later ones the functions that gave up."""
+    return next(filter(None, _errors), "it gives no reason")
+
+
 def check_gguf(path: Path) -> None:
     """Refuse what is no GGUF file before the native loader sees it.
 
@@ -142,7 +147,7 @@ class LlamaRuntime:
         _errors.clear()
         self._model = c.llama_model_load_from_file(os.fsencode(path), model_parameters)
         if not self._model:
-            message = f"{path}: llama.cpp cannot load this model: {self._why()}; pull it again or choose another"
+            message = f"{path}: llama.cpp cannot load this model: {why()}; pull it again or choose another"
             raise ModelFileError(message)
         self._vocabulary = c.llama_model_get_vocab(self._model)
         unsuitable = {
@@ -180,7 +185,7 @@ class LlamaRuntime:
         _errors.clear()
         self._context = c.llama_init_from_model(self._model, context_parameters)
         if not self._context:
-            message = f"{path}: llama.cpp cannot make a context of {cells} cells: {self._why()}; ask for a smaller one"
+            message = f"{path}: llama.cpp cannot make a context of {cells} cells: {why()}; ask for a smaller one"
             raise ModelError(message)
         self._memory = c.llama_get_memory(self._context)
         self.cells = min(cells, int(c.llama_n_ctx(self._context)))
@@ -188,11 +193,6 @@ class LlamaRuntime:
         # llama.cpp takes no more than its context in one batch, and aborts the process at one token more.
         self.batch = min(batch, int(c.llama_n_batch(self._context)))
         self._pieces: dict[int, bytes] = {}
-
-    @staticmethod
-    def _why() -> str:
-        # The first error names the cause, the later ones which functions gave up.
-        return next(filter(None, _errors), "it gives no reason")
 
     def close(self) -> None:
         """Free the context and the weights."""
@@ -327,7 +327,7 @@ class LlamaRuntime:
         if status == 1:
             return False
         if status != 0:
-            message = f"llama.cpp failed to decode {len(tokens)} tokens (status {status}): {self._why()}"
+            message = f"llama.cpp failed to decode {len(tokens)} tokens (status {status}): {why()}"
             raise ModelError(message)
         return True
 
@@ -375,7 +375,7 @@ class LlamaRuntime:
             _errors.clear()
             sampler = self._c.llama_sampler_init_grammar(self._vocabulary, data, b"root")
         if not sampler:
-            message = f"llama.cpp cannot parse the grammar: {self._why()}; give GBNF rules with a start symbol 'root'"
+            message = f"llama.cpp cannot parse the grammar: {why()}; give GBNF rules with a start symbol 'root'"
             raise ModelError(message)
         return Grammar(self._c, sampler)
 

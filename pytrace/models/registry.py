@@ -14,13 +14,16 @@ from typing import Literal
 import msgspec
 
 from pytrace.errors import DownloadError, InputError, ModelFileError
-from pytrace.models import sources, store
+from pytrace.models import rewritten, sources, store
 from pytrace.models.catalog import Catalog, Model, Role, load
 from pytrace.models.progress import PullProgress
 
 
 class ModelStatus(msgspec.Struct, frozen=True):
-    """A named model on this machine; `state` is ``pulled`` only if every file is there in its full size."""
+    """A named model on this machine; `state` is ``pulled`` only if every file is there in its full size.
+
+    `rewritten` is the choice of a weight format that was made for it, if one was.
+    """
 
     name: str
     role: Role
@@ -32,6 +35,15 @@ class ModelStatus(msgspec.Struct, frozen=True):
     size: int | None
     directory: str
     files: tuple[store.FileStatus, ...]
+    rewritten: rewritten.RewrittenStatus | None = None
+
+
+class Original(msgspec.Struct, frozen=True):
+    """A language model's own file, the directory for what it is rewritten into, and its hash where that is known."""
+
+    path: Path
+    place: Path
+    sha256: str | None
 
 
 def home() -> Path:
@@ -97,6 +109,7 @@ def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) 
     else:
         state = "missing" if states == {"missing"} else "partial"
     sizes = [file.size for file in files]
+    original = _original(model, files)
     return ModelStatus(
         name=model.name,
         role=model.role,
@@ -108,7 +121,26 @@ def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) 
         size=None if None in sizes else sum(size for size in sizes if size is not None),
         directory=str(place),
         files=files,
+        rewritten=rewritten.status(original.place, original.path, original.sha256, hashed=hashed)
+        if model.role == "language-model"
+        else None,
     )
+
+
+def rewritten_files(*, hashed: bool = False) -> tuple[rewritten.RewrittenStatus, ...]:
+    """Return the choices of a weight format for files that are not known by name."""
+    found = []
+    for path in sorted((home() / "rewritten").glob(f"*/{rewritten.RECORD}")):
+        record = rewritten.read_or_none(path.parent)
+        source = path.parent if record is None else Path(record.source.path)
+        item = rewritten.status(path.parent, source, None, hashed=hashed)
+        found += [] if item is None else [item]
+    return tuple(found)
+
+
+def _original(model: Model, files: tuple[store.FileStatus, ...]) -> Original:
+    place = directory(model)
+    return Original(place / files[0].path, place / ".rewritten", files[0].sha256)
 
 
 def verify(name: str) -> tuple[ModelStatus, ...]:
@@ -143,12 +175,14 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
     Returns
     -------
     Path
-        An existing file or directory.
+        An existing file or directory; for a language model the rewritten file, if one is in use (``pytrace models
+        fastest``).
 
     Raises
     ------
     ModelFileError
-        There is nothing of that name, it is for the other role, it was not pulled, or it is no GGUF file.
+        There is nothing of that name, it is for the other role, it was not pulled, or it is no GGUF file; or a rewritten
+        file in use is not whole.
 
     Examples
     --------
@@ -156,8 +190,61 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
     >>> registry.resolve("tiny", "language-model").name  # after: pytrace models pull tiny
     'SmolLM2-135M-Instruct.Q4_1.gguf'
     """
-    known = catalog()
     name = os.fspath(name_or_path)
+    if role == "encoder":
+        model = _named(name, role)
+        if model is not None:
+            _require_pulled(model, name)
+            return directory(model)
+        return _existing(Path(name).expanduser())
+    original = resolve_original(name)
+    return _gguf(rewritten.instead_of(original.place, original.path, original.sha256))
+
+
+def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
+    """Return a language model's own file for a name or a path, whether or not another is in use for it.
+
+    Raises
+    ------
+    ModelFileError
+        As `resolve`.
+    """
+    name = os.fspath(name_or_path)
+    model = _named(name, "language-model")
+    if model is not None:
+        files = _require_pulled(model, name)
+        original = _original(model, files)
+        _gguf(original.path)
+        return original
+    path = _existing(Path(name).expanduser())
+    if path.is_dir():
+        inside = sorted(path.glob("*.gguf"))
+        if len(inside) != 1:
+            message = f"directory {str(path)!r} has {len(inside)} GGUF files; name the one to use"
+            raise ModelFileError(message)
+        path = inside[0]
+    return Original(_gguf(path), rewritten.place_of_file(home(), path), None)
+
+
+def place_of_rewritten(name_or_path: str | os.PathLike[str]) -> Path:
+    """Return the directory for what a language model is rewritten into, whether or not the model is still there.
+
+    Raises
+    ------
+    ModelFileError
+        The name is that of an encoder.
+    """
+    name = os.fspath(name_or_path)
+    model = _named(name, "language-model")
+    path = Path(name).expanduser()
+    if model is None and path.is_dir():
+        return resolve_original(path).place
+    return rewritten.place_of_file(home(), path) if model is None else directory(model) / ".rewritten"
+
+
+def _named(name: str, role: Role) -> Model | None:
+    """Return the model that a name stands for in a role, or None if it is no name."""
+    known = catalog()
     profile = known.profile(name)
     model = known.model(name)
     if profile is not None:
@@ -166,34 +253,27 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
             message = f"profile {name!r} has no {role.replace('-', ' ')}; {profile.notes or 'name one yourself'}"
             raise ModelFileError(message)
         model = known.model(member)
-    if model is None:
-        return _own(Path(name).expanduser(), role, known)
-    if model.role != role:
+    if model is not None and model.role != role:
         others = ", ".join(item.name for item in known.models if item.role == role)
         message = f"{name!r} is no {role.replace('-', ' ')} but the other kind of model; known ones are {others}"
         raise ModelFileError(message)
-    found = status(model, known=known)
-    if found.state != "pulled":
-        lacking = ", ".join(f"{file.path} is {file.state}" for file in found.files if file.state != "present")
+    return model
+
+
+def _require_pulled(model: Model, name: str) -> tuple[store.FileStatus, ...]:
+    files = store.inspect(model, directory(model), hashed=False)
+    lacking = ", ".join(f"{file.path} is {file.state}" for file in files if file.state != "present")
+    if lacking:
         message = f"model {model.name!r} is not here ({lacking}); fetch it with 'pytrace models pull {name}'"
         raise ModelFileError(message)
-    place = directory(model)
-    return place if role == "encoder" else _gguf(place / model.files[0].path)
+    return files
 
 
-def _own(path: Path, role: Role, known: Catalog) -> Path:
+def _existing(path: Path) -> Path:
     if not path.exists():
-        message = f"{str(path)!r} is neither a file nor a known model; the names are {', '.join(known.names)}"
+        message = f"{str(path)!r} is neither a file nor a known model; the names are {', '.join(catalog().names)}"
         raise ModelFileError(message)
-    if role == "encoder":
-        return path
-    if path.is_dir():
-        files = sorted(path.glob("*.gguf"))
-        if len(files) != 1:
-            message = f"directory {str(path)!r} has {len(files)} GGUF files; name the one to use"
-            raise ModelFileError(message)
-        path = files[0]
-    return _gguf(path)
+    return path
 
 
 def _gguf(path: Path) -> Path:

@@ -68,7 +68,7 @@ def inspect(model: Model, place: Path, *, hashed: bool) -> tuple[FileStatus, ...
 def pull(model: Model, place: Path, progress: PullProgress, *, repair: bool) -> None:
     """Fetch into `place` what a model lacks there; with `repair`, also what has the wrong hash."""
     place.mkdir(parents=True, exist_ok=True)
-    with _locked(place / ".lock", lambda: progress.note(f"another process is pulling {model.name}; waiting for it")):
+    with locked(place / ".lock", lambda: progress.note(f"another process is pulling {model.name}; waiting for it")):
         for leftover in place.glob(".work-*"):  # of a process that was killed: nobody else can hold the lock
             shutil.rmtree(leftover, ignore_errors=True)
         for file in model.files:
@@ -99,7 +99,7 @@ def _pull_file(model: Model, file: ModelFile, place: Path, progress: PullProgres
             partial.unlink(missing_ok=True)
         raise
     partial.replace(target)
-    _sync(target.parent)
+    sync(target.parent)
 
 
 def _is_one_hub_file(file: ModelFile) -> bool:
@@ -264,7 +264,7 @@ def _settings_files(settings: EncoderSettings | None) -> dict[str, bytes]:
 
 
 @contextmanager
-def _locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
     """Hold a lock that the operating system gives back when the process ends, however it ends."""
     with path.open("ab") as stream:
         try:
@@ -299,11 +299,17 @@ def write(path: Path, content: bytes) -> None:
         out.flush()
         os.fsync(out.fileno())
     partial.replace(path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
-def _sync(place: Path) -> None:
-    """Flush a directory, so that a rename in it survives a power cut."""
+def sha256_of(path: Path) -> str:
+    """Return a file's SHA-256."""
+    with path.open("rb") as stream:
+        return _pin(stream).sha256
+
+
+def sync(place: Path) -> None:
+    """Flush a file, or a directory, so that a rename in it survives a power cut."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,0 +1,336 @@
+"""Chooses the weight format in which a language model answers questions fastest on this machine and still chooses alike.
+
+Every format is measured; those faster than the original are then judged, fastest first, until one is accepted. Judged are
+the choices on labelled steps of reasoning chains, ours, none of which is shown in the prompt.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.metadata
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import ModelError
+from pytrace.models import child, llama_buffers, rewritten, store, weight_formats
+from pytrace.models.language_model import ContinuationScore, OptionScores, Prompt
+from pytrace.models.llama_cpp import LlamaCppModel, Style
+from pytrace.models.llama_runtime import library
+from pytrace.models.progress import PullProgress
+from pytrace.models.weight_formats import EXACT, FORMATS, Speed
+from pytrace.prompts import chain_demonstrations
+from pytrace.records import Candidate
+from pytrace.selector import Demonstrations, LetterSelector, Selector, Step, TextSelector, text_prompt
+
+Scoring = Literal["letters", "likelihood", "pmi"]
+
+ORIGINAL = "original"
+# What a format must save to be worth a file of its own: two measurements of the same file differ by as much.
+_LEAST_GAIN = 0.05
+# Formats are measured in turns, so that a slow minute of the machine falls on all of them.
+_ROUNDS = 2
+_SHOWN = 2
+_DAY = 86_400.0
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """How a file answers on the labelled steps.
+
+    `choices` (0 ends the chain), how many are `correct`, the `first` token that it would write after each step's prompt,
+    and the log-probabilities of all tokens or options that were scored.
+    """
+
+    choices: tuple[int, ...]
+    correct: int
+    first: tuple[str, ...]
+    log_probabilities: tuple[float, ...]
+
+    def agreement(self, other: Answers) -> float:
+        """Return the share of equal choices."""
+        return _share(self.choices, other.choices)
+
+
+def accept(answers: Answers, original: Answers, reference: Answers) -> str:
+    """Say why a format is refused; empty if it keeps the model's answers. This is the one rule.
+
+    The reference is what the weights say when nothing is rounded on the way (float32), where that fits this machine, and
+    the original else: the original file's own run is an approximation of it too. A format is accepted if it has at most
+    one labelled step less right than the original, and chooses as the reference does in at least 95 % of the steps, or as
+    often as the original does.
+    """
+    if answers.correct < original.correct - 1:
+        return f"{answers.correct} steps right, the original {original.correct}"
+    least = min(0.95, original.agreement(reference))
+    found = answers.agreement(reference)
+    if found < least:
+        return f"chooses as the reference in {found:.1%} of the steps, at least {least:.1%} are asked for"
+    return ""
+
+
+def choose(
+    source: Path,
+    place: Path,
+    *,
+    style: Style,
+    scoring: Scoring,
+    threads: int | None = None,
+    progress: PullProgress | None = None,
+    formats: Sequence[str] = tuple(FORMATS),
+) -> rewritten.Record:
+    """Rewrite a model into each format, measure and judge them, and keep the best one in `place`.
+
+    Parameters
+    ----------
+    source
+        A GGUF file.
+    place
+        The directory for the rewritten file and the record of the choice.
+    style
+        How prompts are written for this model.
+    scoring
+        The scoring whose choices are compared: the one that this model is used with.
+    threads
+        Threads; the processors this process may use if not given.
+    progress
+        Where to say what is being done.
+    formats
+        Names from `FORMATS`.
+
+    Returns
+    -------
+    rewritten.Record
+        The choice, with all figures. Without a file: the original is best.
+
+    Raises
+    ------
+    ModelError
+        The original itself cannot be measured or judged.
+    """
+    threads = threads or len(os.sched_getaffinity(0))
+    note = (progress or PullProgress()).note
+    place.mkdir(parents=True, exist_ok=True)
+    with store.locked(place / ".lock", lambda: note("another process is rewriting this model; waiting for it")):
+        rewritten.sweep(place, rewritten.read_or_none(place))
+        try:
+            return _Choice(source, place, style, scoring, threads, note).run(formats)
+        finally:
+            rewritten.sweep(place, rewritten.read_or_none(place))
+
+
+class _Choice:
+    """One run of `choose`: the files, what is known of each format, and why some were left out."""
+
+    def __init__(
+        self, source: Path, place: Path, style: Style, scoring: Scoring, threads: int, note: Callable[[str], None]
+    ) -> None:
+        self._source, self._place, self._note = source, place, note
+        self._style, self._scoring, self._threads = style, scoring, threads
+        self._files = {ORIGINAL: source}
+        self._speeds: dict[str, Speed] = {}
+        self._answers: dict[str, Answers] = {}
+        self._verdicts: dict[str, str] = {}
+
+    def run(self, formats: Sequence[str]) -> rewritten.Record:
+        library()  # loads llama.cpp here, so that the record can name its build
+        before = self._source.stat()
+        self._write(formats)
+        self._measure()
+        faster = [
+            name
+            for name in sorted(self._speeds, key=lambda name: self._speeds[name].seconds)
+            if self._speeds[name].seconds <= (1 - _LEAST_GAIN) * self._speeds[ORIGINAL].seconds
+        ]
+        chosen = self._judge(faster) if faster else ORIGINAL
+        for name in self._speeds:
+            slower = name not in self._answers and name != chosen
+            self._verdicts.setdefault(name, "slower than the chosen one" if slower else "")
+        sha256 = store.sha256_of(self._source)
+        record = rewritten.Record(
+            source=rewritten.Source(str(self._source.resolve()), before.st_size, before.st_mtime_ns, sha256),
+            format=chosen,
+            reason=self._reason(chosen),
+            figures=tuple(self._figures(name) for name in (ORIGINAL, *formats)),
+            reference=self._reference,
+            scoring=self._scoring,
+            processor=llama_buffers.processor_name(),
+            threads=self._threads,
+            llama_cpp=importlib.metadata.version("llama-cpp-python"),
+            libraries=llama_buffers.libraries_sha256(),
+            date=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        )
+        file = self._files[chosen] if chosen != ORIGINAL else None
+        if file is not None:
+            digest = store.sha256_of(file)
+            record = msgspec.structs.replace(
+                record,
+                file=f"{self._source.stem}.{chosen}-{digest[:8]}.gguf",
+                size=file.stat().st_size,
+                sha256=digest,
+            )
+        rewritten.keep(self._place, record, file)
+        return record
+
+    def _write(self, formats: Sequence[str]) -> None:
+        """Write what fits; a format that does not, or that llama.cpp refuses, is left out with the reason."""
+        weights = weight_formats.parameters(self._source)
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        for name in formats:
+            size = weights * FORMATS[name][1] / 8
+            free = shutil.disk_usage(self._place).free
+            # Half of the memory is left to everything else; beyond it weights are read from disk again and again.
+            if size > memory / 2:
+                self._verdicts[name] = (
+                    f"its {size / 1e6:,.0f} MB are more than half of the {memory / 1e6:,.0f} MB of memory"
+                )
+                continue
+            if 1.1 * size > free:
+                self._verdicts[name] = f"no room on disk ({size / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free)"
+                continue
+            self._note(f"rewriting {self._source.name} as {name} (about {size / 1e6:,.0f} MB)")
+            target = self._place / f".candidate-{name}.gguf"
+            try:
+                weight_formats.rewrite(self._source, target, name, threads=self._threads)
+                self._files[name] = target
+            except child.ChildFailedError as error:
+                self._verdicts[name] = f"could not be written: {error}"
+
+    def _measure(self) -> None:
+        for number in range(_ROUNDS):
+            for name, path in self._files.items():
+                if name in self._verdicts:
+                    continue
+                self._note(f"measuring {name} ({number + 1} of {_ROUNDS})")
+                try:
+                    speed = weight_formats.measure(path, threads=self._threads)
+                except child.ChildFailedError as error:
+                    self._drop(name, f"could not be measured: {error}")
+                    continue
+                self._speeds[name] = speed.or_faster(self._speeds[name]) if name in self._speeds else speed
+
+    def _judge(self, faster: Sequence[str]) -> str:
+        """Return the first of the faster formats that keeps the answers, or the original."""
+        self._ask(ORIGINAL)
+        if EXACT in self._files and EXACT not in self._verdicts:
+            self._ask(EXACT)
+        for name in faster:
+            if name not in self._answers and name not in self._verdicts:
+                self._ask(name)
+            if name in self._answers:
+                refused = accept(self._answers[name], self._answers[ORIGINAL], self._answers[self._reference])
+                self._verdicts[name] = f"refused: {refused}" if refused else "chosen"
+                if not refused:
+                    return name
+        return ORIGINAL
+
+    def _ask(self, name: str) -> None:
+        self._note(f"comparing the choices of {name} on labelled steps")
+        call = (str(self._files[name]), self._style, self._scoring, self._threads)
+        try:
+            self._answers[name] = child.run(answer, *call, returns=Answers, timeout=_DAY)
+        except child.ChildFailedError as error:
+            self._drop(name, f"could not be judged: {error}")
+
+    def _drop(self, name: str, why: str) -> None:
+        if name == ORIGINAL:
+            message = f"{self._source} itself {why}; run it with 'pytrace ask' to see whether it works here"
+            raise ModelError(message)
+        self._speeds.pop(name, None)
+        self._verdicts[name] = why
+
+    @property
+    def _reference(self) -> str:
+        return EXACT if EXACT in self._answers else ORIGINAL
+
+    def _reason(self, chosen: str) -> str:
+        original = self._speeds[ORIGINAL].seconds
+        if chosen == ORIGINAL:
+            least = f"at least {_LEAST_GAIN:.0%} faster"
+            return f"no format is {least} and keeps the answers; the original is used"
+        found, before = self._answers[chosen], self._answers[ORIGINAL]
+        return (
+            f"{chosen} takes {self._speeds[chosen].seconds:.1f} s for the work of one question, the original "
+            f"{original:.1f} s; it has {found.correct} of {len(found.choices)} labelled steps right, the original "
+            f"{before.correct}, and chooses as the {self._reference} weights do in "
+            f"{found.agreement(self._answers[self._reference]):.0%} of them"
+        )
+
+    def _figures(self, name: str) -> rewritten.Figures:
+        speed, answers = self._speeds.get(name), self._answers.get(name)
+        figures = rewritten.Figures(
+            format=name,
+            size=self._files[name].stat().st_size if name in self._files else None,
+            verdict=self._verdicts.get(name, ""),
+        )
+        if speed is not None:
+            figures = msgspec.structs.replace(
+                figures, prompt=speed.prompt, generation=speed.generation, seconds=speed.seconds
+            )
+        if answers is not None:
+            reference = self._answers[self._reference]
+            figures = msgspec.structs.replace(
+                figures,
+                correct=answers.correct,
+                steps=len(answers.choices),
+                agreement=answers.agreement(reference),
+                first_tokens=_share(answers.first, reference.first),
+                difference=_difference(answers.log_probabilities, reference.log_probabilities),
+            )
+        return figures
+
+
+def _share(first: Sequence[object], second: Sequence[object]) -> float:
+    return sum(a == b for a, b in zip(first, second, strict=True)) / max(1, len(first))
+
+
+def _difference(first: Sequence[float], second: Sequence[float]) -> float:
+    pairs = np.array([first, second], dtype=np.float64)
+    return float(np.abs(pairs[0] - pairs[1])[np.isfinite(pairs).all(axis=0)].mean())
+
+
+def answer(path: str, style: Style, scoring: Scoring, threads: int) -> Answers:
+    """Let a model choose at every labelled step; runs in a child process."""
+    labelled = chain_demonstrations()
+    shown = Demonstrations(_SHOWN, labelled=labelled)
+    steps, right = [], []
+    for one in labelled[_SHOWN:]:
+        for index, step in enumerate(one.steps):
+            candidates = tuple(Candidate(triple, i, 0.0) for i, triple in enumerate(step.candidates))
+            steps.append(Step(one.question, one.chain[:index], candidates))
+            right.append(step.answer + 1)
+    with _Listening(path, context=4096, threads=threads, style=style) as model:
+        selector: Selector = (
+            LetterSelector(model, shown) if scoring == "letters" else TextSelector(model, shown, scoring=scoring)
+        )
+        choices = [int(row.argmax()) for row in selector.select(steps)]
+        prompts = [text_prompt(step.question, step.chain, labelled[:_SHOWN]) for step in steps]
+        first = [row[0].text for row in model.generate(prompts, max_tokens=1)]
+        heard = np.concatenate(model.heard)
+    correct = sum(choice == one for choice, one in zip(choices, right, strict=True))
+    return Answers(tuple(choices), correct, tuple(first), tuple(heard.tolist()))
+
+
+class _Listening(LlamaCppModel):
+    """Keeps every log-probability that it gives."""
+
+    def __init__(self, path: str, **options: Any) -> None:
+        super().__init__(path, **options)
+        self.heard: list[NDArray[np.float64]] = []
+
+    def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
+        scores = super().score_options(prompts, options)
+        self.heard += [one.log_probabilities for one in scores]
+        return scores
+
+    def score_continuations(
+        self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
+    ) -> list[list[ContinuationScore]]:
+        scores = super().score_continuations(prompts, continuations)
+        self.heard += [one.token_log_probabilities for row in scores for one in row]
+        return scores
