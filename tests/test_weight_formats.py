@@ -59,6 +59,15 @@ def speeds(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     monkeypatch.setattr(weight_formats, "measure", measure)
 
 
+def alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all formats choose alike, where a test is about what becomes of the choice."""
+
+    def ask(self: format_choice._Choice, name: str) -> None:
+        self._answers[name] = Answers((0, 1), 2, (" a", " b"), (-1.0, -2.0))
+
+    monkeypatch.setattr(format_choice._Choice, "_ask", ask)
+
+
 def choose(source: Path, formats: tuple[str, ...] = FORMATS) -> rewritten.Record:
     place = registry.place_of_rewritten(source)
     return format_choice.choose(source, place, style="plain", scoring="pmi", threads=1, formats=formats)
@@ -170,7 +179,7 @@ def test_a_format_whose_child_crashes_is_refused_with_its_reason(
         return real(path, threads=threads)
 
     monkeypatch.setattr(weight_formats, "measure", measure)
-    monkeypatch.setattr(format_choice, "accept", lambda *_: "")
+    alike(monkeypatch)
     record = choose(own)
     assert record.format == "Q8_0"
     figures = {item.format: item for item in record.figures}
@@ -212,10 +221,10 @@ def test_a_full_disk_refuses_formats_and_what_a_killed_run_left_is_swept(
 
 
 def test_another_choice_replaces_the_first(own: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alike(monkeypatch)
     speeds(monkeypatch, F16=1.0)
     choose(own)
     speeds(monkeypatch, Q8_0=1.0)
-    monkeypatch.setattr(format_choice, "accept", lambda *_: "")
     assert choose(own).format == "Q8_0"
     assert [path.name.partition("-")[0] for path in home.rglob("*.gguf")] == ["own.Q8_0"]
 
@@ -223,6 +232,7 @@ def test_another_choice_replaces_the_first(own: Path, home: Path, monkeypatch: p
 def test_a_source_that_has_changed_is_used_itself(
     own: Path, model: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    alike(monkeypatch)
     speeds(monkeypatch, F16=1.0)
     choose(own)
     assert registry.resolve(own, "language-model").is_relative_to(home)
@@ -235,6 +245,7 @@ def test_a_source_that_has_changed_is_used_itself(
 def test_harm_to_the_rewritten_file_or_its_record_is_told(
     own: Path, home: Path, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
+    alike(monkeypatch)
     speeds(monkeypatch, F16=1.0)
     choose(own)
     path = registry.resolve(own, "language-model")
@@ -304,6 +315,7 @@ def test_a_named_model_is_pulled_rewritten_listed_verified_and_undone(
 
 
 def test_the_table_shows_every_format_and_the_reason(own: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alike(monkeypatch)
     speeds(monkeypatch, F16=1.0)
     choose(own)
     record = rewritten.read(registry.place_of_rewritten(own))
