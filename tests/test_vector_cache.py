@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -403,7 +404,9 @@ def as_nobody(check: Callable[[Path], None], place: Path) -> None:
     if os.geteuid() != 0:
         check(place)
         return
-    pid = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads hold nothing that the child needs
+        pid = os.fork()
     if pid == 0:  # imports are done, so that it needs to read nothing but the cache
         status = 1
         try:

@@ -74,6 +74,7 @@ class VectorCache:
     >>> import tempfile
     >>> cache = VectorCache(tempfile.mkdtemp(), fingerprint="some model", dimension=2)
     >>> cache.put([b"sixteen bytes..."], np.array([[1, 2]], dtype=np.float32))
+    True
     >>> cache.get([b"sixteen bytes...", b"another key....."])
     (array([ True, False]), array([[1., 2.]], dtype=float32))
     """
