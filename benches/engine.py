@@ -202,7 +202,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--questions", type=int, default=20)
     parser.add_argument("--group", type=int, default=5, help="questions in one reading of each side")
     parser.add_argument("--only", nargs="*", default=[], choices=WORKS)
-    parser.add_argument("--sides", nargs="*", default=["A", "B"], choices=["A", "B"])
+    parser.add_argument("--sides", nargs="*", default=["A", "B"], choices=["A", "B"], help="peers; none: ours alone")
     parser.add_argument("--llm", default="tiny")
     parser.add_argument("--encoder", default="tiny")
     parser.add_argument("--threads", type=int, default=2)

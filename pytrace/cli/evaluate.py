@@ -18,10 +18,8 @@ from pytrace.errors import InputError
 from pytrace.methods.profiles import METHODS, trace_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytrace.evaluation.report import Report
-    from pytrace.records import Answer, Question
+    from pytrace.evaluation.runner import Batched
 
 
 @click.command("eval")
@@ -32,6 +30,11 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(path_type=Path), help="Keep every answer here as soon as it is there.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--kg", type=click.Path(path_type=Path), help="Use the triples of this graph; their cost is not counted.")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    help="Questions in flight together; a killed run asks these again.  [default: 8; 1 with --deterministic]",
+)
 @settings_option
 @model_options
 @common.json_option
@@ -44,6 +47,7 @@ def evaluate(
     out: Path | None,
     resume: bool,
     kg: Path | None,
+    batch: int | None,
     settings: tuple[str, ...],
     models: ModelOptions,
     as_json: bool,
@@ -52,7 +56,7 @@ def evaluate(
 
     Reported are exact match and F1, precision, recall and error rate of the documents chosen against the supporting ones,
     context tokens, prompts, tokens asked for and really evaluated, and seconds by stage. Each method extracts its own
-    triples, so that its cost is its own.
+    triples, so that its cost is its own; what a batch of questions shares is divided evenly among them.
     """
     from pytrace.evaluation.datasets import QuestionReport, read_questions
     from pytrace.evaluation.runner import RunStore
@@ -78,7 +82,9 @@ def evaluate(
             resume=resume,
             notes={"data": str(data), "cpu": platform.machine()},
         )
-        askers = {name: _asker(name, models, settings, graph) for name in chosen}
+        # With --deterministic, questions that a resumed run finds together must not decide what a question's answer is.
+        size = batch or (1 if models.model.deterministic else 8)
+        askers = {name: _asker(name, models, settings, graph, size) for name in chosen}
         finished = sum(len(store.done(name) & {question.id for question in questions}) for name in chosen)
         with common.progress("answering", len(chosen) * len(questions) - finished) as advance:
             done: dict[str, int] = {}
@@ -96,9 +102,13 @@ def evaluate(
         _print_report(report)
 
 
-def _asker(name: str, models: ModelOptions, settings: tuple[str, ...], graph: Any) -> Callable[[Question], Answer]:
+def _asker(name: str, models: ModelOptions, settings: tuple[str, ...], graph: Any, size: int) -> Batched:
+    from pytrace.evaluation.runner import Batched
+
     method = make_method(name, models, settings, graph=graph)
-    return lambda question: method.answer([question.question], [question.documents])[0]
+    return Batched(
+        lambda questions: method.answer([one.question for one in questions], [one.documents for one in questions]), size
+    )
 
 
 def _settings(data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: Path | None) -> dict[str, Any]:
@@ -112,6 +122,7 @@ def _settings(data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: 
         "language model": models.model.fingerprint,
         "encoder": models.encoder.fingerprint,
         "context": models.model.context_tokens,
+        "deterministic": models.model.deterministic,
         "triples": None if kg is None else str(kg),
         "settings": {name: msgspec.to_builtins(trace_settings(name, models.llm, overrides)) for name in METHODS},
         "versions": {

@@ -12,8 +12,7 @@ from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.models.encoder import OnnxEncoder
-    from pytrace.models.language_model import LanguageModel
-    from pytrace.models.llama_cpp import Style
+    from pytrace.models.language_model import LanguageModel, Style
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -35,6 +34,7 @@ class ModelOptions:
         api_key_env: str,
         concurrency: int,
         vector_cache: str | None = None,
+        deterministic: bool = False,
     ) -> None:
         self.llm = llm
         self.encoder_name = encoder
@@ -47,6 +47,7 @@ class ModelOptions:
         self._api_key_env = api_key_env
         self._concurrency = concurrency
         self._vector_cache = vector_cache
+        self._deterministic = deterministic
 
     @property
     def remote(self) -> bool:
@@ -67,6 +68,11 @@ class ModelOptions:
                     "--gpu-layers is for models inside this process; a server has its own settings, so leave it out"
                 )
                 raise InputError(message)
+            if self._deterministic:
+                message = (
+                    "--deterministic is for models inside this process; a server batches as it likes, so leave it out"
+                )
+                raise InputError(message)
             return RemoteModel(
                 self.llm,
                 model=self._server_model,
@@ -83,6 +89,7 @@ class ModelOptions:
             threads=self._threads,
             gpu_layers=layers,
             style=self._style or prompt_style(self.llm),
+            deterministic=self._deterministic,
         )
 
     @functools.cached_property
@@ -141,6 +148,11 @@ def model_options(function: _F) -> _F:
         show_envvar=True,
         help="Keep the encoder's vectors there for later runs; several may share it.",
     )
+    @click.option(
+        "--deterministic",
+        is_flag=True,
+        help="Fix the shape and order of batches, so that the same call repeats bit for bit; slower.",
+    )
     @functools.wraps(function)
     def wrapped(
         *args: Any,
@@ -155,6 +167,7 @@ def model_options(function: _F) -> _F:
         api_key_env: str,
         concurrency: int,
         vector_cache: str | None,
+        deterministic: bool,
         **kwargs: Any,
     ) -> Any:
         models = ModelOptions(
@@ -169,6 +182,7 @@ def model_options(function: _F) -> _F:
             api_key_env=api_key_env,
             concurrency=concurrency,
             vector_cache=vector_cache or None,
+            deterministic=deterministic,
         )
         return function(*args, models=models, **kwargs)
 

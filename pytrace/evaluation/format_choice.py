@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from pytrace.errors import ModelError
 from pytrace.models import child, llama_buffers, rewritten, store, weight_formats
-from pytrace.models.language_model import ContinuationScore, OptionScores, Prompt
-from pytrace.models.llama_cpp import LlamaCppModel, Style
+from pytrace.models.language_model import ContinuationScore, OptionScores, Prompt, Style
+from pytrace.models.llama_cpp import LlamaCppModel
 from pytrace.models.llama_runtime import library
 from pytrace.models.progress import PullProgress
 from pytrace.models.weight_formats import EXACT, FORMATS, Speed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -112,7 +113,7 @@ class Generation:
         return int(self.random.choice(len(probabilities), p=probabilities))
 
 
-def runs_away(tokens: list[int]) -> bool:
+def runs_away(tokens: Sequence[object]) -> bool:
     """Whether the end of a sequence only repeats itself."""
     for period in range(1, min(LONGEST_PERIOD, len(tokens) // REPEATED_TIMES) + 1):
         size = max(REPEATED_TIMES * period, REPEATED_TOKENS)

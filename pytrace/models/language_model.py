@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 OPTION_LABELS = string.ascii_uppercase + string.ascii_lowercase
 
 
+# How a `Prompt` becomes text: by the model's own chat template, without one, or the first if there is a template.
+Style = Literal["auto", "chat", "plain"]
+
+
 class Prompt(msgspec.Struct, frozen=True):
     """A few-shot prompt in parts, so that a back end can apply its chat template and drop what does not fit.
 

@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
+from pytrace.models.checks import check_generation, check_list, check_pairs
 from pytrace.models.generation import Generation, Row, log_normalizer
-from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt
+from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
 from pytrace.models.llama_runtime import LlamaRuntime
 from pytrace.models.llama_scheduler import Scheduler, Task
 from pytrace.models.prefix_batch import Work, sort_key
 from pytrace.models.prefix_trie import Tokens, common_prefix
 from pytrace.records import Usage
-
-Style = Literal["auto", "chat", "plain"]
 
 
 class LlamaCppModel:
@@ -94,7 +93,7 @@ class LlamaCppModel:
         threads: int | None = None,
         gpu_layers: int = 0,
         style: Style = "auto",
-        reuse_tokens: int = 1024,
+        reuse_tokens: int = 512,
         stash_bytes: int = 256 << 20,
         float32_cache: bool = False,
         deterministic: bool = False,
@@ -302,12 +301,12 @@ class LlamaCppModel:
         ValueError
             If an option is out of range.
         """
-        _check_list(prompts, "prompts")
-        _check_list(stop, "stop")
+        check_list(prompts, "prompts")
+        check_list(stop, "stop")
         limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
-        _check_generation(len(prompts), limits, temperature, top_p, n, seed)
+        check_generation(len(prompts), limits, temperature, top_p, n, seed)
         grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)
-        _check_pairs(len(prompts), len(grammars), "grammars")
+        check_pairs(len(prompts), len(grammars), "grammars")
         compiled = {text: self._runtime.grammar(text) for text in set(grammars) if text is not None}
         stops = tuple(text.encode("utf-8", "surrogatepass") for text in stop if text)
         fitted = [self._fit(prompt, limit) for prompt, limit in zip(prompts, limits, strict=True)]
@@ -359,8 +358,8 @@ class LlamaCppModel:
         ValueError
             If a label has no single-token form.
         """
-        _check_list(prompts, "prompts")
-        _check_pairs(len(prompts), len(options), "options")
+        check_list(prompts, "prompts")
+        check_pairs(len(prompts), len(options), "options")
         results: list[OptionScores | None] = [None] * len(prompts)
         tasks = []
         fitted = [self._fit(prompt, 1) for prompt in prompts]
@@ -399,8 +398,8 @@ class LlamaCppModel:
         list of list of ContinuationScore
             Token log-probabilities, in the order given; an empty text has none.
         """
-        _check_list(prompts, "prompts")
-        _check_pairs(len(prompts), len(continuations), "continuations")
+        check_list(prompts, "prompts")
+        check_pairs(len(prompts), len(continuations), "continuations")
         results: list[list[ContinuationScore]] = []
         tasks = []
         for prompt, texts in zip(prompts, continuations, strict=True):
@@ -446,37 +445,6 @@ def _shared_with_neighbours(prompts: list[Tokens]) -> list[int]:
         shared = common_prefix(prompts[before], prompts[after])
         kept[before], kept[after] = max(kept[before], shared), max(kept[after], shared)
     return kept
-
-
-def _check_list(texts: object, what: str) -> None:
-    if isinstance(texts, str):
-        message = f"{what} must be a list of texts, not one text; write [text]"
-        raise TypeError(message)
-
-
-def _check_pairs(prompts: int, given: int, what: str) -> None:
-    if prompts != given:
-        message = f"there are {prompts} prompts but {given} lists of {what}"
-        raise ValueError(message)
-
-
-def _check_generation(prompts: int, limits: list[int], temperature: float, top_p: float, n: int, seed: int) -> None:
-    _check_pairs(prompts, len(limits), "token limits")
-    if any(limit < 1 for limit in limits):
-        message = f"max_tokens must be at least 1, not {min(limits)}"
-        raise ValueError(message)
-    if not 0.0 <= temperature < float("inf"):
-        message = f"temperature must be 0 or above, not {temperature}"
-        raise ValueError(message)
-    if not 0.0 < top_p <= 1.0:
-        message = f"top_p must be above 0 and at most 1, not {top_p}"
-        raise ValueError(message)
-    if n < 1:
-        message = f"n must be at least 1, not {n}"
-        raise ValueError(message)
-    if seed < 0:
-        message = f"seed must be 0 or above, not {seed}"
-        raise ValueError(message)
 
 
 def _compile_template(template: str, special: dict[str, str]) -> Callable[[list[dict[str, str]]], str]:

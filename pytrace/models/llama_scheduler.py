@@ -245,12 +245,12 @@ class Scheduler:
         size, tokens, state = saved
         if size - self._trie.match(work.tokens, work.first_wanted).end < STASHED_TOKENS:
             return
-        fresh = len(tokens) + len(work.tokens) - size + work.room
+        fresh = len(tokens) + len(work.tokens) + work.room
         if not self._make_room(self._runtime.cells - cells - fresh):
             return
         sequence = self._trie.take()
         if self._runtime.restore(sequence, state):
-            self._trie.add_copy(tokens, sequence)
+            self._trie.add_copy(tokens[:size], sequence)
         else:
             self._trie.give_back(sequence)
 
@@ -323,7 +323,7 @@ class Scheduler:
                 self._let_go(task)
                 finished.append(task)
         if finished:
-            self._trie.settle()
+            self._settle()
         for task in finished:
             if task.generation is not None:
                 self._spend(Usage(generated_tokens=len(task.generation.tokens)))
@@ -334,6 +334,14 @@ class Scheduler:
                 _job(task).unfinished -= 1
             if finished:
                 self._turn.notify_all()
+
+    def _settle(self) -> None:
+        """Evict what is over the budget, but not what the next task in line begins with."""
+        work = self._waiting[0].work if self._waiting else None
+        needed = self._trie.root if work is None else self._trie.match(work.tokens, work.first_wanted)
+        needed.pins += 1
+        self._trie.settle()
+        needed.pins -= 1
 
     def _let_go(self, task: Task) -> None:
         assert task.kept is not None

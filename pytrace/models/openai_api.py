@@ -12,10 +12,10 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 
 from pytrace.errors import ContextOverflowError, InputError, ModelError, ServerError
+from pytrace.models.checks import check_generation, check_list, check_pairs
 from pytrace.models.completions_server import CompletionsDialect, LlamaCppPythonDialect
 from pytrace.models.http_client import HttpClient, read_key
-from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt
-from pytrace.models.llama_cpp import Style, _check_generation, _check_list, _check_pairs
+from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
 from pytrace.models.llama_server import LlamaServerDialect
 from pytrace.models.server_dialects import Rendered, Sampling, ServerDialect
 from pytrace.models.vllm_server import VllmDialect
@@ -278,12 +278,12 @@ class RemoteModel:
         ValueError
             If an option is out of range.
         """
-        _check_list(prompts, "prompts")
-        _check_list(stop, "stop")
+        check_list(prompts, "prompts")
+        check_list(stop, "stop")
         limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
-        _check_generation(len(prompts), limits, temperature, top_p, n, seed)
+        check_generation(len(prompts), limits, temperature, top_p, n, seed)
         grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)
-        _check_pairs(len(prompts), len(grammars), "grammars")
+        check_pairs(len(prompts), len(grammars), "grammars")
         if any(grammars) and not self._server.writes_grammar:
             message = (
                 f"the server of {self.name} takes no grammar; use llama-server or vLLM, or leave the grammar out "
@@ -333,8 +333,8 @@ class RemoteModel:
         ValueError
             If a label has no single-token form.
         """
-        _check_list(prompts, "prompts")
-        _check_pairs(len(prompts), len(options), "options")
+        check_list(prompts, "prompts")
+        check_pairs(len(prompts), len(options), "options")
 
         async def score(index: int) -> tuple[OptionScores, Usage]:
             await self._server.require_logits()
@@ -365,8 +365,8 @@ class RemoteModel:
         LogitsUnavailableError
             If the server gives no log-probabilities, or none of given texts.
         """
-        _check_list(prompts, "prompts")
-        _check_pairs(len(prompts), len(continuations), "continuations")
+        check_list(prompts, "prompts")
+        check_pairs(len(prompts), len(continuations), "continuations")
         places = [(row, text) for row, texts in enumerate(continuations) for text in texts]
 
         fitted: dict[int, asyncio.Task[Rendered]] = {}

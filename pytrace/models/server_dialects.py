@@ -270,7 +270,7 @@ def field(answer: Any, where: str, *path: str | int) -> Any:
 
 def cut_runaway(pieces: list[str]) -> int | None:
     """Return how many pieces of a text stand before it is clear that it only repeats itself; None if it does not."""
-    return next((end for end in range(24, len(pieces) + 1) if runs_away(pieces[:end])), None)  # type: ignore[arg-type]
+    return next((end for end in range(24, len(pieces) + 1) if runs_away(pieces[:end])), None)
 
 
 def unanswerable(model: str) -> ModelError:

@@ -251,7 +251,7 @@ class _Writing:
             for token, value in zip(told.get("tokens") or (), told.get("token_logprobs") or (), strict=False):
                 self._tokens.append(str(token))
                 self._likely.append(log_probability(value, "/v1/completions"))
-                if runs_away(self._tokens):  # type: ignore[arg-type]
+                if runs_away(self._tokens):
                     self._finish = "repetition"
             if self._finish == "repetition":
                 return True
