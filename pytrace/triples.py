@@ -326,8 +326,9 @@ class LanguageModelExtractor:
 
     def _check_that_it_works(self, error: ModelError) -> None:
         """Tell a model that fails at one document from one that fails at everything, and raise the latter's error."""
+        grammar = span_grammar("A", ["B"]) if self._spans else None  # a back end may know none
         try:
-            self._model.generate(["."], max_tokens=1)
+            self._model.generate(["."], max_tokens=1, stop=_STOP, grammar=grammar)
         except ModelError:
             raise error from None
 

@@ -491,6 +491,21 @@ def test_a_model_that_works_no_more_ends_the_build_and_nothing_is_put_down_to_a_
         assert build_graph(graph, extractor) == 4
 
 
+def test_a_model_that_knows_no_grammar_ends_a_build_that_needs_one() -> None:
+    class Free(ScriptedModel):
+        def generate(self, prompts: list[Prompt | str], **options: Any) -> list[list[Completion]]:  # type: ignore[override]
+            if options.get("grammar"):
+                message = "this server takes no grammar"
+                raise ModelError(message)
+            return super().generate(prompts, **options)
+
+    extractor = LanguageModelExtractor(Free([" names; w1>"]), spans=True)
+    with KnowledgeGraph(recipe=extractor.recipe) as graph:
+        with pytest.raises(ModelError, match="takes no grammar"):
+            build_graph(graph, extractor, texts("w1", "w2"))
+        assert len(graph) == 0
+
+
 def test_an_error_of_the_caller_is_not_taken_for_one_of_the_model() -> None:
     def refuse(_: Extraction) -> None:
         message = "full"

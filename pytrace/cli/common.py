@@ -219,12 +219,22 @@ class Pace:
         since, before, tokens_before = self._samples[0]
         seconds = max(now - since, 1e-9)
         rate = (done - before) / seconds
-        parts = [f"{rate:.2f} a second" if rate < 100 else f"{rate:.0f} a second"]
+        parts = [_rate(rate)]
         if tokens:
-            parts.append(f"{(tokens - tokens_before) / seconds:.0f} tokens a second")
+            parts.append(f"{_number((tokens - tokens_before) / seconds)} tokens a second")
         if total and rate:
             parts.append(f"about {_duration((total - done) / rate)} left")
         return ", ".join(parts)
+
+
+def _rate(rate: float) -> str:
+    if 0 < rate < 0.1:
+        return f"{_number(rate * 60)} a minute"
+    return f"{rate:.2f} a second" if rate < 100 else f"{rate:.0f} a second"
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
 def _duration(seconds: float) -> str:
