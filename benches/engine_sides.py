@@ -115,8 +115,8 @@ class HighLevel(OneByOne):
         super().__init__(path, name, context=context, threads=threads)
         llama_buffers.prepare(llama_cpp)
         options = {"n_threads": threads, "n_threads_batch": threads, "n_batch": 1024, "verbose": False}
-        self._writer = llama_cpp.Llama(str(path), n_ctx=context, flash_attn=True, **options)
-        self._scorer = llama_cpp.Llama(str(path), n_ctx=1024, flash_attn=True, logits_all=True, **options)
+        self._writer = llama_cpp.Llama(str(path), n_ctx=context, **options)
+        self._scorer = llama_cpp.Llama(str(path), n_ctx=1024, logits_all=True, **options)
         self._spent = Usage()
 
     @property

@@ -88,7 +88,7 @@ class LlamaCppModel:
         name: str | None = None,
         context: int | None = None,
         cache_tokens: int | None = None,
-        max_parallel: int = 16,
+        max_parallel: int = 8,
         batch: int = 1024,
         threads: int | None = None,
         gpu_layers: int = 0,
