@@ -206,7 +206,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--llm", default="tiny")
     parser.add_argument("--encoder", default="tiny")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--parallel", type=int, default=None)
+    parser.add_argument("--parallel", type=int, default=None, help="our max_parallel")
+    parser.add_argument("--reuse", type=int, default=None, help="our reuse_tokens")
     parser.add_argument("--adaptive-demonstrations", action="store_true", help="for chains: chosen by question")
     parser.add_argument("--ends", action="store_true", help="for chains: let option A end them")
     parser.add_argument("--json", action="store_true")
@@ -227,7 +228,8 @@ class Works:
         self.share_outside: float | None = None
 
     def ours(self) -> LlamaCppModel:
-        options = {} if self.arguments.parallel is None else {"max_parallel": self.arguments.parallel}
+        given = {"max_parallel": self.arguments.parallel, "reuse_tokens": self.arguments.reuse}
+        options = {name: value for name, value in given.items() if value is not None}
         return LlamaCppModel(
             self.path, name="ours", style="plain", context=CONTEXT, threads=self.arguments.threads, **options
         )

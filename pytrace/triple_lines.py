@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from pytrace.kernels.fuzzy import cdist, partial_ratio
+from pytrace.models.grammars import escaped
 from pytrace.records import Document, Triple
 
 
@@ -72,23 +73,19 @@ def span_grammar(title: str, sentences: Sequence[str]) -> str:
         if len(pieces) == 1:
             continue
         if _TO_ESCAPE.search(sentence):
-            pieces[::2] = map(_escaped, pieces[::2])
+            pieces[::2] = map(escaped, pieces[::2])
         numbers = range(len(rules), len(rules) + len(pieces) // 2 - 1)
         rules += [
             f'w{number} ::= "{word}" ("{between}" w{number + 1})?'
             for number, word, between in zip(numbers, pieces[1::2], pieces[2::2], strict=False)
         ]
         rules.append(f'w{len(rules)} ::= "{pieces[-2]}"')
-    line = f'" " relation "; " tail ">" ("\\n<{_escaped(title)}; " relation "; " tail ">")* "\\n\\n"?'
+    line = f'" " relation "; " tail ">" ("\\n<{escaped(title)}; " relation "; " tail ">")* "\\n\\n"?'
     tails = " | ".join([f"w{number}" for number in range(len(rules))]) or '""'
     return "\n".join([f"root ::= {line}", "relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}", f"tail ::= {tails}", *rules])
 
 
 _TO_ESCAPE = re.compile(r'[\\"\n\r]')
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)")

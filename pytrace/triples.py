@@ -223,6 +223,7 @@ class LanguageModelExtractor:
                 "grounding": self._grounding,
                 "spans": self._spans,
                 "part tokens": self._part_tokens,
+                **({"deterministic": True} if self._model.deterministic else {}),
             },
         )
 

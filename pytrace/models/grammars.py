@@ -9,16 +9,15 @@ from typing import Any
 from pytrace.errors import InputError, MissingDependencyError
 
 
-def literal(text: str) -> str:
-    r"""Return a text as a quoted terminal.
+def escaped(text: str) -> str:
+    r"""Return a text as it stands between the quotes of a terminal.
 
     Examples
     --------
-    >>> print(literal('a "b"'))
-    "a \"b\""
+    >>> print(escaped('a "b"'))
+    a \"b\"
     """
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return f'"{escaped}"'
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 def choices(texts: Sequence[str]) -> str:
@@ -42,7 +41,8 @@ def choices(texts: Sequence[str]) -> str:
     if isinstance(texts, str) or not texts or not all(texts):
         message = f"a choice needs a list of texts of which none is empty, not {texts!r}"
         raise InputError(message)
-    return f'root ::= " "? ({" | ".join(literal(text) for text in dict.fromkeys(texts))})'
+    quoted = (f'"{escaped(text)}"' for text in dict.fromkeys(texts))
+    return f'root ::= " "? ({" | ".join(quoted)})'
 
 
 def json_schema(schema: Mapping[str, Any]) -> str:

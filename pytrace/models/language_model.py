@@ -155,8 +155,8 @@ class LanguageModel(Protocol):
         """Write `n` completions of every prompt.
 
         `done(index, completions)` is called once for each prompt, as soon as all of its completions are finished and in
-        whatever order that is, so that a caller may keep them before the others end. It must not call the model; what it
-        raises ends the call.
+        whatever order that is, but never twice at a time, so that a caller may keep them before the others end. It must not
+        call the model; what it raises ends the call.
         """
         ...
 

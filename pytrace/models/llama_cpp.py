@@ -93,7 +93,7 @@ class LlamaCppModel:
         threads: int | None = None,
         gpu_layers: int = 0,
         style: Style = "auto",
-        reuse_tokens: int = 512,
+        reuse_tokens: int = 128,
         stash_bytes: int = 256 << 20,
         float32_cache: bool = False,
         deterministic: bool = False,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pytrace.errors import ContextOverflowError, ModelError
 from pytrace.models.generation import Generation, Row
 from pytrace.models.llama_runtime import LlamaRuntime
-from pytrace.models.prefix_batch import Plan, Work, plan_round
+from pytrace.models.prefix_batch import Plan, Work, plan_round, sort_key
 from pytrace.models.prefix_stash import PrefixStash
 from pytrace.models.prefix_trie import Node, PrefixTrie, common_prefix
 from pytrace.records import Usage
@@ -171,11 +171,14 @@ class Scheduler:
             self._spend(Usage(seconds=time.perf_counter() - started))
 
     def _take_in(self) -> None:
-        """Let in what threads have brought since the last round, in an order in which neighbours share most."""
+        """Let in what threads have brought since the last round, in an order in which neighbours share most.
+
+        Of texts that begin alike the ones that may grow longest come first, so that none is left to be written alone.
+        """
         with self._turn:
             new, self._inbox = self._inbox, []
         if new:
-            self._waiting = sorted([*self._waiting, *new], key=lambda task: task.work.key)
+            self._waiting = sorted([*self._waiting, *new], key=_turn_of)
         if any(_job(task).abandoned for task in (*self._waiting, *self._writing)):
             self._waiting = [task for task in self._waiting if not _job(task).abandoned]
             for task in [task for task in self._writing if _job(task).abandoned]:
@@ -271,7 +274,7 @@ class Scheduler:
             assert generation is not None
             position = len(task.work.tokens) + len(generation.tokens) - 1
             entries.add([generation.tokens[-1]], position, [task.work.sequence], [[(task, position)]])
-        entering = self._entering
+        entering = sorted(self._entering, key=lambda task: task.work.key)
         works = [task.work for task in entering]
         plan = plan_round(works, [_take_over(task) for task in entering]) if works else Plan()
         for work, (source, end) in zip(works, plan.sources, strict=True):
@@ -387,6 +390,11 @@ class _Entries:
             wanted,
         )
         return arrays, asked
+
+
+def _turn_of(task: Task) -> tuple[bytes, int, bytes]:
+    work = task.work
+    return sort_key(work.tokens[: work.keep]), -work.room, work.key
 
 
 def _outstanding(task: Task) -> int:
