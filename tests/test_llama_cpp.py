@@ -501,6 +501,68 @@ def test_what_the_caller_does_when_told_cannot_hurt_the_model(model: LlamaCppMod
     assert model.generate(["ab"], max_tokens=5)[0][0].text == alone.generate(["ab"], max_tokens=5)[0][0].text
 
 
+def test_what_a_caller_raises_is_raised_in_its_own_thread(
+    model: LlamaCppModel, alone: LlamaCppModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = alone.generate(["abab"], max_tokens=20)[0][0].text
+    decode = model._runtime.decode
+    begun = threading.Event()
+
+    def slow_decode(*arrays: NDArray[np.int32]) -> bool:
+        if not begun.is_set():
+            begun.set()
+            while not model._scheduler._inbox:
+                time.sleep(0.001)
+        return decode(*arrays)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model._runtime, "decode", slow_decode)
+    texts: list[str] = []
+    driver = threading.Thread(target=lambda: texts.append(model.generate(["abab"], max_tokens=20)[0][0].text))
+    driver.start()
+    assert begun.wait(30)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):  # the other thread drives, and calls this one's function
+        model.generate(["ba", "bb"], max_tokens=[2, 50], done=fail)
+    driver.join()
+    assert texts == [expected]
+    assert not model._scheduler._writing
+    assert not model._scheduler._waiting
+
+
+def test_scoring_passes_by_texts_that_wait_for_their_turn(
+    random_gguf: Path, alone: LlamaCppModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True, max_parallel=1) as model:
+        decode = model._runtime.decode
+        begun = threading.Event()
+        sizes: list[int] = []
+
+        def slow_decode(*arrays: NDArray[np.int32]) -> bool:
+            sizes.append(len(arrays[0]))
+            if len(sizes) == 1:
+                begun.set()
+                while not model._scheduler._inbox:
+                    time.sleep(0.001)
+            return decode(*arrays)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(model._runtime, "decode", slow_decode)
+        texts: list[list[Completion]] = []
+        writer = threading.Thread(target=lambda: texts.extend(model.generate(["aa", "ab", "ac"], max_tokens=9)))
+        writer.start()
+        assert begun.wait(30)
+        scores = model.score_options(["zz"], [["A", "B"]])[0].log_probabilities  # sorts behind all that wait
+        writer.join()
+        assert_close(scores, alone.score_options(["zz"], [["A", "B"]])[0].log_probabilities)
+        # Two tokens of "aa"; then the scored two with one written, although "ab" and "ac" stood before them.
+        assert sizes[:3] == [2, 3, 1]
+        assert [row[0].text for row in texts] == [
+            alone.generate([prompt], max_tokens=9)[0][0].text for prompt in ["aa", "ab", "ac"]
+        ]
+
+
 def test_a_failure_in_one_thread_is_told_to_the_others(model: LlamaCppModel, monkeypatch: pytest.MonkeyPatch) -> None:
     decode = model._runtime.decode
     begun = threading.Event()

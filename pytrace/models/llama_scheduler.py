@@ -45,10 +45,11 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """The tasks of one call: how many are not finished, and what went wrong."""
+    """The tasks of one call: how many are not finished, what went wrong with all of them, and what its own caller raised."""
 
     unfinished: int
     error: BaseException | None = None
+    raised: BaseException | None = None
     abandoned: bool = False
 
 
@@ -92,6 +93,7 @@ class Scheduler:
         self._waiting: list[Task] = []
         self._entering: list[Task] = []
         self._writing: list[Task] = []
+        self._finished: list[Task] = []
         self.usage = Usage()
 
     def run(self, tasks: list[Task]) -> None:
@@ -116,7 +118,7 @@ class Scheduler:
             with self._turn:
                 self._inbox += tasks
         try:
-            while job.unfinished and job.error is None:
+            while job.unfinished and job.error is None and job.raised is None:
                 with self._turn:
                     if self._driver is not None:
                         self._turn.wait()
@@ -131,6 +133,8 @@ class Scheduler:
                     with self._turn:
                         self._driver = None
                         self._turn.notify_all()
+            if job.raised is not None:
+                raise job.raised
         except BaseException:
             job.abandoned = True
             raise
@@ -163,7 +167,7 @@ class Scheduler:
                     )
                     raise ContextOverflowError(message)
                 self._round()
-                self._retire()
+                self._retire(job)
         except BaseException as error:
             self._fail(error, job)
             raise
@@ -188,10 +192,12 @@ class Scheduler:
     def _fail(self, error: BaseException, job: Job) -> None:
         """Empty the memory, of which nothing is known any more, and tell the other jobs in progress."""
         with self._turn:
-            for task in (*self._inbox, *self._waiting, *self._entering, *self._writing):
+            for task in (*self._inbox, *self._waiting, *self._entering, *self._writing, *self._finished):
                 if task.job is not job:
                     _job(task).error = error
-            self._inbox, self._waiting, self._entering, self._writing = [], [], [], []
+            for tasks in (self._waiting, self._entering, self._writing, self._finished):
+                tasks.clear()
+            self._inbox = []
             self._reset()
 
     def _reset(self) -> None:
@@ -208,7 +214,7 @@ class Scheduler:
             work = task.work
             active = len(self._writing) + len(self._entering)
             if task.generation is not None and active >= self._max_parallel:
-                break
+                continue  # prompts that are only scored may pass by
             self._bring_back(work, reserved + cells)
             source = self._trie.match(work.tokens, work.first_wanted)
             shared = common_prefix(previous.work.tokens, work.tokens) if previous is not None else 0
@@ -231,7 +237,9 @@ class Scheduler:
             cells += more_cells
             previous = task
             self._entering.append(task)
-        del self._waiting[: len(self._entering)]
+        if self._entering:
+            entered = set(map(id, self._entering))
+            self._waiting = [task for task in self._waiting if id(task) not in entered]
 
     def _put_aside(self, leaf: Node) -> None:
         """Save what several prompts have begun with before it leaves its cells."""
@@ -315,28 +323,35 @@ class Scheduler:
                 for task, position in requests:
                     task.on_logits(position, row)
 
-    def _retire(self) -> None:
-        """Let finished tasks go, keeping in memory what a later prompt may begin with."""
+    def _retire(self, job: Job) -> None:
+        """Let finished tasks go, keeping in memory what a later prompt may begin with; `job` is the driver's own."""
         active, self._writing, self._entering = [*self._writing, *self._entering], [], []
-        finished = []
         for task in active:
             if task.generation is not None and task.generation.finish is None:
                 self._writing.append(task)
             else:
                 self._let_go(task)
-                finished.append(task)
-        if finished:
-            self._settle()
-        for task in finished:
+                self._finished.append(task)
+        if not self._finished:
+            return
+        self._settle()
+        for task in self._finished:
             if task.generation is not None:
                 self._spend(Usage(generated_tokens=len(task.generation.tokens)))
-            if task.on_finish is not None:
-                task.on_finish()
+            if task.on_finish is not None and _job(task).raised is None:
+                try:
+                    task.on_finish()
+                except BaseException as error:
+                    if task.job is job:
+                        raise
+                    # Its own caller's fault, to be raised in its own thread.
+                    _job(task).raised = error
+                    _job(task).abandoned = True
         with self._turn:
-            for task in finished:
+            for task in self._finished:
                 _job(task).unfinished -= 1
-            if finished:
-                self._turn.notify_all()
+            self._finished.clear()
+            self._turn.notify_all()
 
     def _settle(self) -> None:
         """Evict what is over the budget, but not what the next task in line begins with."""
