@@ -639,11 +639,9 @@ def test_the_real_tiny_model_chooses_alike_batched_and_alone(tiny_models: dict[s
         batched = model.score_options(prompts, labels)
         shared = model.usage
         assert shared.evaluated_tokens < 0.7 * shared.prompt_tokens
-        texts = [row[0].text for row in model.generate(prompts[:2], max_tokens=4)]
     with LlamaCppModel(tiny_models["language-model"], threads=1, context=256, reuse_tokens=0) as model:
         single = [model.score_options([prompt], labels[:1])[0] for prompt in prompts]
         again = [model.score_options([prompt], labels[:1])[0] for prompt in prompts[:2]]
-        assert [row[0].text for row in model.generate(prompts[:2], max_tokens=4)] == texts
     for first, second in zip(single, again, strict=False):  # nothing else in memory: the same to the last bit
         np.testing.assert_array_equal(first.log_probabilities, second.log_probabilities)
     alike = [
