@@ -139,6 +139,9 @@ def compare(
         for name in sides:
             equal[name] += sum(map(alike, results["ours"], results[name]))
         order.append(order.pop(0))
+    if "A" in sides and usage["A"].evaluated_tokens < usage["A"].prompt_tokens:
+        message = "side A has shared tokens between prompts"
+        raise AssertionError(message)
     count = sum(map(items, groups))
     ours = usage["ours"]
     row: dict[str, Any] = {"work": work, "items": count, "bars": BARS.get(work, {})}
@@ -208,6 +211,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--parallel", type=int, default=None, help="our max_parallel")
     parser.add_argument("--reuse", type=int, default=None, help="our reuse_tokens")
+    parser.add_argument("--flash", action=argparse.BooleanOptionalAction, default=None, help="our flash_attention")
+    parser.add_argument("--peers-flash", action="store_true", help="flash attention for the peers, too")
     parser.add_argument("--adaptive-demonstrations", action="store_true", help="for chains: chosen by question")
     parser.add_argument("--ends", action="store_true", help="for chains: let option A end them")
     parser.add_argument("--json", action="store_true")
@@ -228,7 +233,11 @@ class Works:
         self.share_outside: float | None = None
 
     def ours(self) -> LlamaCppModel:
-        given = {"max_parallel": self.arguments.parallel, "reuse_tokens": self.arguments.reuse}
+        given = {
+            "max_parallel": self.arguments.parallel,
+            "reuse_tokens": self.arguments.reuse,
+            "flash_attention": self.arguments.flash,
+        }
         options = {name: value for name, value in given.items() if value is not None}
         return LlamaCppModel(
             self.path, name="ours", style="plain", context=CONTEXT, threads=self.arguments.threads, **options
@@ -238,7 +247,9 @@ class Works:
         made: dict[str, LanguageModel] = {"ours": self.ours()}
         for name in self.arguments.sides:
             kind = Alone if name == "A" else HighLevel
-            made[name] = kind(self.path, name, context=CONTEXT, threads=self.arguments.threads)
+            made[name] = kind(
+                self.path, name, context=CONTEXT, threads=self.arguments.threads, flash=self.arguments.peers_flash
+            )
         return made
 
     def add(self, work: str, answer: Answer, items: Callable[[Sequence[Question]], int] = len) -> None:

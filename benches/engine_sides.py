@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,18 +19,26 @@ from pytrace.records import Usage
 Prompts = Sequence[Prompt | str]
 
 
-class OneByOne:
+class OneByOne(ABC):
     """What both peers share: every verb goes through its prompts one at a time; only log-probabilities and texts matter."""
 
     gives_logits = True
     deterministic = False
 
-    def __init__(self, path: Path, name: str, *, context: int, threads: int) -> None:
+    def __init__(self, path: Path, name: str, *, context: int, threads: int, flash: bool = False) -> None:
         self.name = name
         self.context_tokens = context
         # Renders prompts and knows the vocabulary; in `Alone` it is also what evaluates.
         self.inner = LlamaCppModel(
-            path, style="plain", context=context, threads=threads, max_parallel=1, reuse_tokens=0, batch=1024
+            path,
+            style="plain",
+            context=context,
+            threads=threads,
+            max_parallel=1,
+            reuse_tokens=0,
+            stash_bytes=0,
+            batch=1024,
+            flash_attention=flash,
         )
         self.runtime = self.inner._runtime
 
@@ -81,14 +90,17 @@ class OneByOne:
             for prompt, texts in zip(prompts, continuations, strict=True)
         ]
 
+    @abstractmethod
     def write(self, prompt: Prompt | str, limit: int, stop: Sequence[str], grammar: str | None) -> Completion:
-        raise NotImplementedError
+        """Write one text greedily."""
 
+    @abstractmethod
     def choose(self, prompt: Prompt | str, labels: Sequence[str]) -> OptionScores:
-        raise NotImplementedError
+        """Score option labels as the next token."""
 
+    @abstractmethod
     def continued(self, prompt: Prompt | str, text: str) -> ContinuationScore:
-        raise NotImplementedError
+        """Score one text as what follows."""
 
 
 class Alone(OneByOne):
@@ -111,10 +123,16 @@ class HighLevel(OneByOne):
     over the same weights has it, so that the first need not compute logits that nobody reads.
     """
 
-    def __init__(self, path: Path, name: str, *, context: int, threads: int) -> None:
-        super().__init__(path, name, context=context, threads=threads)
+    def __init__(self, path: Path, name: str, *, context: int, threads: int, flash: bool = False) -> None:
+        super().__init__(path, name, context=context, threads=threads, flash=flash)
         llama_buffers.prepare(llama_cpp)
-        options = {"n_threads": threads, "n_threads_batch": threads, "n_batch": 1024, "verbose": False}
+        options = {
+            "n_threads": threads,
+            "n_threads_batch": threads,
+            "n_batch": 1024,
+            "flash_attn": flash,
+            "verbose": False,
+        }
         self._writer = llama_cpp.Llama(str(path), n_ctx=context, **options)
         self._scorer = llama_cpp.Llama(str(path), n_ctx=1024, logits_all=True, **options)
         self._spent = Usage()

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from pytrace import _core
 from pytrace.errors import ModelFileError
 from pytrace.models import registry
+from tests.server_double import Double, double
 
 # The `isa` fixture is set once around all examples of a property, which is what we want.
 settings.register_profile(
@@ -58,3 +59,26 @@ def tiny_models() -> dict[registry.Role, Path]:
         return {role: registry.resolve("tiny", role) for role in roles}
     except ModelFileError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def openai() -> Iterator[Double]:
+    """Return a double of OpenAI's server."""
+    with double("openai") as server:
+        yield server
+
+
+@pytest.fixture
+def vllm() -> Iterator[Double]:
+    """Return a double of vLLM's server."""
+    with double("vllm") as server:
+        yield server
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let retries begin at once."""
+    from pytrace.models import http_client  # so that kernels can be tested without the models' packages
+
+    monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
+    monkeypatch.delenv("PYTRACE_API_KEY", raising=False)

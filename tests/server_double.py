@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+COMPLETIONS = "/v1/completions"
 WORDS = re.compile(r"<\|\w+\|>|\s?\w+|\s(?!<\|)[^\w\s]|[^\w\s]|\s")
 
 
@@ -320,3 +321,21 @@ _OPENAI = {
 def pause(seconds: float) -> None:
     """Wait, as a slow server does."""
     time.sleep(seconds)
+
+
+def trouble(path: str, times: int, answer: Callable[[Any], None]) -> Callable[[Any, str, int], bool]:
+    """Answer the first requests for a path in another way; the server is met first, in peace."""
+    left = [times]
+
+    def meddle(handler: Any, asked: str, _: int) -> bool:
+        if asked != path or not left[0]:
+            return False
+        left[0] -= 1
+        answer(handler)
+        return True
+
+    return meddle
+
+
+def count(server: Double, path: str = COMPLETIONS) -> int:
+    return sum(one == path for one, _, _ in server.seen)

@@ -31,6 +31,9 @@ ROWS = [
 # Settings that ask as little as possible of a model.
 FEW = ("--set", "unit=sentence", "--set", "candidates=3", "--set", "demonstrations=1", "--set", "length=1")
 
+# What loads a model; the fixture `run` puts a scripted one in its place.
+ENGINE = loading.ModelOptions.__dict__["model"]
+
 needs_engine = pytest.mark.skipif(
     importlib.util.find_spec("llama_cpp") is None, reason="llama-cpp-python is not installed"
 )
@@ -389,6 +392,68 @@ def test_eval_reports_scores_and_costs_of_each_method(questions: Path, run: Run)
 
 
 @needs_engine
+class Counting(ScriptedModel):
+    """Remembers how many prompts each call brought."""
+
+    def __init__(self, *, deterministic: bool) -> None:
+        super().__init__(script)
+        self.sizes: list[int] = []
+        self._deterministic = deterministic
+
+    @property
+    def deterministic(self) -> bool:
+        return self._deterministic
+
+    def generate(self, prompts: Any, **options: Any) -> Any:
+        self.sizes.append(len(prompts))
+        return super().generate(prompts, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "deterministic", "sizes"),
+    [(["--batch", 4], False, [4, 2]), (["--batch", 4], True, [4, 2]), ([], False, [6]), ([], True, [1] * 6)],
+    ids=str,
+)
+def test_questions_are_asked_in_batches_with_the_same_answers(
+    options: list[object],
+    deterministic: bool,
+    sizes: list[int],
+    questions: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Counting(deterministic=deterministic)
+    monkeypatch.setattr(loading.ModelOptions, "model", model)
+    status, out, _ = run("eval", "rag", "--data", questions, "--json", *options)
+    assert status == 0
+    assert model.sizes == sizes
+    assert json.loads(out)["methods"][0]["exact_match"] == 1.0
+
+
+@needs_engine
+@pytest.mark.parametrize("flags", [["--deterministic"], []], ids=str)
+def test_an_answer_says_whether_its_model_ran_deterministically(
+    flags: list[str], docs: Path, run: Run, random_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading.ModelOptions, "model", ENGINE)
+    status, out, _ = run(
+        "ask",
+        QUESTION,
+        "--docs",
+        docs,
+        "--method",
+        "rag",
+        "--llm",
+        random_gguf,
+        "--llm-style",
+        "plain",
+        "--json",
+        *flags,
+    )
+    assert status == 0
+    assert json.loads(out)["deterministic"] == bool(flags)
+
+
 def test_a_run_is_gone_on_with_only_on_request_and_with_the_same_settings(
     questions: Path, run: Run, tmp_path: Path
 ) -> None:

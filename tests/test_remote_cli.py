@@ -114,6 +114,9 @@ def test_what_cannot_be_is_refused_in_one_sentence(run: Run, docs: Path, url: st
     status, errors = ask("--llm", url, "--gpu-layers", "3")
     assert status == 2
     assert "--gpu-layers is for models inside this process" in errors
+    status, errors = ask("--llm", url, "--deterministic")
+    assert status == 2
+    assert "--deterministic is for models inside this process" in errors
     status, errors = ask("--llm", url, "--llm-model", "other")
     assert status == 2
     assert "no model 'other', but:" in errors

@@ -108,6 +108,7 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
     if explain:
         result["context"] = answer.evidence.context
     result["context_tokens"] = answer.context_tokens
+    result["deterministic"] = answer.deterministic
     result["seconds"] = answer.seconds
     result["usage"] = msgspec.to_builtins(answer.usage)
     return result

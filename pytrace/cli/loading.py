@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,37 +18,22 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+@dataclass
 class ModelOptions:
     """What the options of `model_options` say; models are loaded when they are first asked for."""
 
-    def __init__(
-        self,
-        *,
-        llm: str,
-        encoder: str,
-        device: str,
-        gpu_layers: int | None,
-        threads: int | None,
-        context: int | None,
-        llm_style: Style | None,
-        llm_model: str | None,
-        api_key_env: str,
-        concurrency: int,
-        vector_cache: str | None = None,
-        deterministic: bool = False,
-    ) -> None:
-        self.llm = llm
-        self.encoder_name = encoder
-        self._device = device
-        self._gpu_layers = gpu_layers
-        self._threads = threads
-        self._context = context
-        self._style = llm_style
-        self._server_model = llm_model
-        self._api_key_env = api_key_env
-        self._concurrency = concurrency
-        self._vector_cache = vector_cache
-        self._deterministic = deterministic
+    llm: str
+    encoder_name: str
+    device: str
+    gpu_layers: int | None
+    threads: int | None
+    context: int | None
+    llm_style: Style | None
+    llm_model: str | None
+    api_key_env: str
+    concurrency: int
+    vector_cache: str | None
+    deterministic: bool
 
     @property
     def remote(self) -> bool:
@@ -63,33 +49,33 @@ class ModelOptions:
         from pytrace.models.openai_api import RemoteModel
 
         if self.remote:
-            if self._gpu_layers is not None:
+            if self.gpu_layers is not None:
                 message = (
                     "--gpu-layers is for models inside this process; a server has its own settings, so leave it out"
                 )
                 raise InputError(message)
-            if self._deterministic:
+            if self.deterministic:
                 message = (
                     "--deterministic is for models inside this process; a server batches as it likes, so leave it out"
                 )
                 raise InputError(message)
             return RemoteModel(
                 self.llm,
-                model=self._server_model,
-                style=self._style or "auto",
-                context=self._context,
-                concurrency=self._concurrency,
-                api_key_env=self._api_key_env,
+                model=self.llm_model,
+                style=self.llm_style or "auto",
+                context=self.context,
+                concurrency=self.concurrency,
+                api_key_env=self.api_key_env,
             )
-        layers = self._gpu_layers if self._gpu_layers is not None else -1 if self._device == "cuda" else 0
+        layers = self.gpu_layers if self.gpu_layers is not None else -1 if self.device == "cuda" else 0
         return LlamaCppModel(
             registry.resolve(self.llm, "language-model"),
             name=self.llm,
-            context=self._context,
-            threads=self._threads,
+            context=self.context,
+            threads=self.threads,
             gpu_layers=layers,
-            style=self._style or prompt_style(self.llm),
-            deterministic=self._deterministic,
+            style=self.llm_style or prompt_style(self.llm),
+            deterministic=self.deterministic,
         )
 
     @functools.cached_property
@@ -100,9 +86,9 @@ class ModelOptions:
 
         return OnnxEncoder(
             registry.resolve(self.encoder_name, "encoder"),
-            device="cuda" if self._device == "cuda" else "cpu",
-            threads=self._threads,
-            cache_directory=self._vector_cache,
+            device="cuda" if self.device == "cuda" else "cpu",
+            threads=self.threads,
+            cache_directory=self.vector_cache or None,
         )
 
 
@@ -110,7 +96,7 @@ def model_options(function: _F) -> _F:
     """Give a command the options that choose models, passed to it as one `ModelOptions` named `models`."""
 
     @click.option("--llm", default="tiny", show_default=True, metavar="NAME|FILE|URL", help="Language model.")
-    @click.option("--encoder", default="tiny", show_default=True, metavar="NAME|DIR", help="Encoder.")
+    @click.option("--encoder", "encoder_name", default="tiny", show_default=True, metavar="NAME|DIR", help="Encoder.")
     @click.option(
         "--device",
         type=click.Choice(["cpu", "cuda"]),
@@ -154,36 +140,8 @@ def model_options(function: _F) -> _F:
         help="Fix the shape and order of batches, so that the same call repeats bit for bit; slower.",
     )
     @functools.wraps(function)
-    def wrapped(
-        *args: Any,
-        llm: str,
-        encoder: str,
-        device: str,
-        gpu_layers: int | None,
-        threads: int | None,
-        context: int | None,
-        llm_style: Style | None,
-        llm_model: str | None,
-        api_key_env: str,
-        concurrency: int,
-        vector_cache: str | None,
-        deterministic: bool,
-        **kwargs: Any,
-    ) -> Any:
-        models = ModelOptions(
-            llm=llm,
-            encoder=encoder,
-            device=device,
-            gpu_layers=gpu_layers,
-            threads=threads,
-            context=context,
-            llm_style=llm_style,
-            llm_model=llm_model,
-            api_key_env=api_key_env,
-            concurrency=concurrency,
-            vector_cache=vector_cache or None,
-            deterministic=deterministic,
-        )
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        models = ModelOptions(**{option.name: kwargs.pop(option.name) for option in fields(ModelOptions)})
         return function(*args, models=models, **kwargs)
 
     return wrapped  # type: ignore[return-value]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def check_list(texts: object, what: str) -> None:
     """Refuse one text where a list of them is meant."""
@@ -17,9 +19,22 @@ def check_pairs(prompts: int, given: int, what: str) -> None:
         raise ValueError(message)
 
 
-def check_generation(prompts: int, limits: list[int], temperature: float, top_p: float, n: int, seed: int) -> None:
-    """Refuse settings of a generation that are out of range."""
-    check_pairs(prompts, len(limits), "token limits")
+def generation_lists(
+    prompts: Sequence[object],
+    *,
+    max_tokens: int | Sequence[int],
+    stop: Sequence[str],
+    temperature: float,
+    top_p: float,
+    n: int,
+    seed: int,
+    grammar: str | Sequence[str] | None,
+) -> tuple[list[int], list[str | None]]:
+    """Refuse settings of a generation that are out of range, and return one token limit and one grammar a prompt."""
+    check_list(prompts, "prompts")
+    check_list(stop, "stop")
+    limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
+    check_pairs(len(prompts), len(limits), "token limits")
     if any(limit < 1 for limit in limits):
         message = f"max_tokens must be at least 1, not {min(limits)}"
         raise ValueError(message)
@@ -35,3 +50,7 @@ def check_generation(prompts: int, limits: list[int], temperature: float, top_p:
     if seed < 0:
         message = f"seed must be 0 or above, not {seed}"
         raise ValueError(message)
+    grammars: list[str | None]
+    grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)
+    check_pairs(len(prompts), len(grammars), "grammars")
+    return limits, grammars

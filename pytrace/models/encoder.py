@@ -203,7 +203,6 @@ class OnnxEncoder:
             self.max_tokens,
             self._files.lower_case,
             self._graph.provider,
-            self._graph.fused,
             sorted(self._files.prompts.items()),
         )
         digest.update(repr(rules).encode())

@@ -22,11 +22,13 @@ from pytrace.models.prefix_stash import PrefixStash
 from pytrace.models.prefix_trie import Node, PrefixTrie, common_prefix
 from pytrace.records import Usage
 
-# A beginning shorter than this is evaluated again in less time than it takes to look after its copy.
+# Texts written at once, if nothing else is said: more of them were slower (`python -m benches.engine --only triples
+# --parallel N`).
+PARALLEL = 16
+# What is put aside is the whole path; for fewer new tokens than these the copy is not worth its memory.
 STASHED_TOKENS = 64
-# New tokens that one round takes in, at most, unless one prompt has more: what llama.cpp computes at once. Prompts that are
-# only scored give their cells back at the end of their round, and every cell in use costs time, also those of others: five
-# prompts of 900 tokens, 500 of them shared, took a quarter longer in one round than one after the other.
+# New tokens that one round takes in, at most, unless one prompt has more: what llama.cpp computes at once. Larger rounds are
+# no faster a token, and prompts that are only scored give their cells back at the end of their round.
 ROUND_TOKENS = 512
 
 
@@ -65,7 +67,7 @@ class Scheduler:
     reuse_tokens
         Cells of finished prompts to keep.
     stash_bytes
-        Memory for beginnings that several prompts shared and that had to leave their cells.
+        Memory for beginnings that had to leave their cells.
     deterministic
         Every call begins with an empty memory and is decoded without those of other threads, so that the shape and the order
         of its batches depend on its own prompts alone.
@@ -242,8 +244,8 @@ class Scheduler:
             self._waiting = [task for task in self._waiting if id(task) not in entered]
 
     def _put_aside(self, leaf: Node) -> None:
-        """Save what several prompts have begun with before it leaves its cells."""
-        if leaf.proven and len(leaf.tokens) >= STASHED_TOKENS and self._stash.budget:
+        """Save what a later prompt may begin with before it leaves its cells."""
+        if len(leaf.tokens) >= STASHED_TOKENS and self._stash.budget:
             tokens = leaf.path()
             if not self._stash.knows(tokens):
                 self._stash.put(tokens, self._runtime.save(leaf.sequence))

@@ -24,10 +24,6 @@ _INTEGERS: dict[str, type[np.signedinteger[Any]]] = {"tensor(int64)": np.int64, 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 _POOLED = ("sentence_embedding", "sentence_embeddings", "embeddings", "embedding")
 _HIDDEN = ("last_hidden_state", "token_embeddings", "hidden_states")
-SMALL = 512 << 20
-"""Bytes; larger graphs are taken as they are, since rewriting holds one in memory more than once."""
-# Of the largest number of an output: float32 rounds at 6e-8, and sums of many of them at some 1e-6.
-_SAME = 1e-4
 # Operators that quantise activations by what a batch holds: DynamicQuantizeLinear, DynamicQuantizeMatMul, …
 _DYNAMIC = re.compile(rb"DynamicQuantize")
 # TensorProto.external_data: the entry "location", then the length of the file's name and the name (protobuf's encoding).
@@ -50,10 +46,6 @@ class OnnxGraph:
         Whether activations are quantised while it runs, with one scale for a whole batch.
     provider
         The execution provider that runs it.
-    fused
-        Whether its attention or Gelu was rewritten into fused operators (`pytrace.models.graph_fusion`): on a CPU, where
-        onnx is installed, the file is of at most 512 MiB, and the rewritten graph gives the same numbers on a batch of
-        three texts.
 
     Parameters
     ----------
@@ -66,8 +58,6 @@ class OnnxGraph:
     bind
         The device whose memory inputs and output are bound to: an output stays there until it is copied, once, whole.
         By default that of a CUDA provider, and none on others, whose memory is the caller's own.
-    fuse
-        Whether to look for what can be fused.
 
     Raises
     ------
@@ -87,18 +77,10 @@ class OnnxGraph:
         providers: Sequence[str] | None = None,
         threads: int = 1,
         bind: Device | None = None,
-        fuse: bool = True,
     ) -> None:
         self.path = path
         chosen = list(providers or _PROVIDERS[device])
-        rewritten = _rewritten(path) if fuse and chosen == ["CPUExecutionProvider"] else None
-        self.fused = rewritten is not None
-        try:
-            self._session = _load(path, chosen, threads, rewritten)
-        except ModelFileError:
-            if not self.fused:
-                raise
-            self._session, self.fused = _load(path, chosen, threads), False
+        self._session = _load(path, chosen, threads)
         self.provider = str(self._session.get_providers()[0])
         self._bind: Device | None = "cuda" if bind is None and self.provider == "CUDAExecutionProvider" else bind
         self._inputs = {item.name: self._input_type(item) for item in self._session.get_inputs()}
@@ -107,8 +89,6 @@ class OnnxGraph:
         self.columns = next((shape[1] for shape in shapes if isinstance(shape[1], int)), None)
         self._output, self.pooled = self._choose_output()
         self.dynamically_quantized = bool(_findall(path, _DYNAMIC))
-        if self.fused and not self._equals(_load(path, chosen, threads, optimize=False)):
-            self._session, self.fused = _load(path, chosen, threads), False
 
     def run(self, tokens: Sequence[Sequence[int]], pad_id: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Run one batch of token ids, none of them empty.
@@ -154,21 +134,6 @@ class OnnxGraph:
         }
         return {name: values[name].astype(kind) for name, kind in self._inputs.items()}, mask
 
-    def _equals(self, reference: Any) -> bool:
-        """Whether the session gives what a reference gives, but for rounding, on texts of different lengths."""
-        # The first is longer than half the windows of 128 tokens that some models look through.
-        lengths = [min(length, self.columns or length) for length in (140, 9, 2)][: self.rows or 3]
-        feed, mask = self._feed(
-            [[(31 * place + 17 * length) % 1000 for place in range(length)] for length in lengths], 0
-        )
-        try:
-            found, expected = (session.run([self._output], feed)[0] for session in (self._session, reference))
-        except Exception:  # noqa: BLE001 - onnxruntime's own classes; a graph that only one of them runs is not equal
-            return False
-        if not self.pooled:
-            found, expected = found[mask], expected[mask]
-        return bool(np.abs(found - expected).max() <= _SAME * np.abs(expected).max())
-
     def _bound(self, feed: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         from onnxruntime import OrtValue
 
@@ -211,21 +176,7 @@ def weight_files(path: Path) -> list[Path]:
     return [path, *sorted(file for name in names if (file := path.parent / name).is_file())]
 
 
-def _rewritten(path: Path) -> bytes | None:
-    try:
-        from pytrace.models.graph_fusion import fused
-
-        # A graph with weights elsewhere is large, and needs its path to find them.
-        if weight_files(path) == [path] and path.stat().st_size <= SMALL:
-            return fused(path)
-    except Exception:  # noqa: BLE001 - without onnx, or where it cannot read the file, the graph runs as it is
-        return None
-    return None
-
-
-def _load(
-    path: Path, providers: list[str], threads: int, content: bytes | None = None, *, optimize: bool = True
-) -> Any:
+def _load(path: Path, providers: list[str], threads: int) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
@@ -250,14 +201,10 @@ def _load(
     options.enable_mem_pattern = False
     # Threads that spin while they wait starve the kernels and llama.cpp, which take turns with them on the same cores.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if not optimize:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4  # errors arrive as exceptions; the same on stderr would be said twice
     try:
         disabled = _SLOW_FUSIONS if providers[0] == "CPUExecutionProvider" else None
-        session = onnxruntime.InferenceSession(
-            content or str(path), options, providers=providers, disabled_optimizers=disabled
-        )
+        session = onnxruntime.InferenceSession(str(path), options, providers=providers, disabled_optimizers=disabled)
     except Exception as error:  # onnxruntime raises classes of its own that share no base
         message = f"{path} is no ONNX graph that can be loaded ({_first_line(error)}); fetch the model again"
         raise ModelFileError(message) from error

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 
 from pytrace.errors import ContextOverflowError, InputError, ModelError, ServerError
-from pytrace.models.checks import check_generation, check_list, check_pairs
+from pytrace.models.checks import check_list, check_pairs, generation_lists
 from pytrace.models.completions_server import CompletionsDialect, LlamaCppPythonDialect
 from pytrace.models.http_client import HttpClient, read_key
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
@@ -278,12 +278,16 @@ class RemoteModel:
         ValueError
             If an option is out of range.
         """
-        check_list(prompts, "prompts")
-        check_list(stop, "stop")
-        limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
-        check_generation(len(prompts), limits, temperature, top_p, n, seed)
-        grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)
-        check_pairs(len(prompts), len(grammars), "grammars")
+        limits, grammars = generation_lists(
+            prompts,
+            max_tokens=max_tokens,
+            stop=stop,
+            temperature=temperature,
+            top_p=top_p,
+            n=n,
+            seed=seed,
+            grammar=grammar,
+        )
         if any(grammars) and not self._server.writes_grammar:
             message = (
                 f"the server of {self.name} takes no grammar; use llama-server or vLLM, or leave the grammar out "

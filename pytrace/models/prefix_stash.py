@@ -1,7 +1,7 @@
 """Beginnings that left llama.cpp's cells but not the machine: their keys and values, in the process's own memory.
 
-Every cell in use costs time at every token, so few may stay; copying a beginning out and back costs about a thousandth of
-evaluating it. So what several prompts began with is put here when it has to leave its cells, and comes back when a prompt
+Every cell in use costs time at every token, so few may stay; copying a beginning out and back costs far less than evaluating
+it (`python -m benches.engine_cells` measures both). So what has to leave its cells is put here, and comes back when a prompt
 begins with it again.
 """
 

@@ -1,10 +1,8 @@
 """What is in memory already, as a trie of tokens: every beginning that prompts share is held once.
 
 A path from the root is a beginning whose keys and values are in llama.cpp's cells. A leaf names the sequence that holds its
-path; an inner node is held by any leaf below it. What goes first when memory is short is the leaf that was used least
-recently, and of leaves those that no second prompt has used yet: demonstrations that every prompt begins with stay,
-whatever passes through beside them (segmented LRU: Karedla, Love and Wherry, "Caching strategies to improve disk system
-performance", Computer 27(3), 1994).
+path; an inner node is held by any leaf below it. When room is short the leaf that was used least recently goes, and what it
+shared with others stays.
 """
 
 from __future__ import annotations
@@ -16,9 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Tokens = NDArray[np.int32]
-
-# Of the budget, what beginnings with proven use may take; the rest is left for new ones to prove themselves.
-PROVEN_SHARE = 0.75
 
 
 def common_prefix(first: Tokens, second: Tokens) -> int:
@@ -32,8 +27,8 @@ def common_prefix(first: Tokens, second: Tokens) -> int:
 class Node:
     """The tokens between two branching points.
 
-    `end` counts the tokens from the root to the last of these; `used` orders nodes by last use; `proven` says that a second
-    prompt has used it; `pins` counts the prompts in progress that rest on it. `sequence` is -1 except in a leaf.
+    `end` counts the tokens from the root to the last of these; `used` orders nodes by last use; `pins` counts the prompts in
+    progress that rest on it. `sequence` is -1 except in a leaf.
     """
 
     tokens: Tokens
@@ -41,7 +36,6 @@ class Node:
     parent: Node | None = None
     children: dict[int, Node] = field(default_factory=dict)
     used: int = 0
-    proven: bool = False
     pins: int = 0
     sequence: int = -1
 
@@ -137,7 +131,7 @@ class PrefixTrie:
             size = common_prefix(child.tokens, tokens[node.end : limit])
             if size < len(child.tokens):
                 child = self._split(child, size)
-            child.used, child.proven = self._clock, True
+            child.used = self._clock
             node = child
         return node
 
@@ -158,7 +152,7 @@ class PrefixTrie:
                 size = common_prefix(child.tokens, rest)
                 if size < len(child.tokens):
                     child = self._split(child, size)
-                child.used, child.proven = self._clock, True
+                child.used = self._clock
             node = child
         node.pins += 1
         return node
@@ -181,19 +175,15 @@ class PrefixTrie:
 
     def settle(self) -> None:
         """Evict what is over the budget."""
-        while True:
-            fresh, proven, _ = self._count_cells()
-            if proven + fresh <= self._budget:
-                return
-            if not self.evict(proven_first=proven > PROVEN_SHARE * self._budget):
-                return
+        while self.cells - self.pinned_cells() > self._budget and self.evict():
+            pass
 
-    def evict(self, *, proven_first: bool = False) -> bool:
-        """Forget one leaf that nothing in progress rests on; false if there is none."""
+    def evict(self) -> bool:
+        """Forget the leaf that was used least recently and that nothing in progress rests on; false if there is none."""
         leaves = [node for node in self.root.below() if not node.children and not node.pins and node is not self.root]
         if not leaves:
             return False
-        leaf = min(leaves, key=lambda node: (node.proven != proven_first, node.used))
+        leaf = min(leaves, key=lambda node: node.used)
         self._leaving(leaf)
         parent = leaf.parent
         assert parent is not None
@@ -208,26 +198,18 @@ class PrefixTrie:
 
     def pinned_cells(self) -> int:
         """Count the cells that prompts in progress rest on."""
-        return self._count_cells()[2]
-
-    def _count_cells(self) -> tuple[int, int, int]:
-        """Count the cells that nothing in progress rests on, of fresh nodes and of proven ones, and those that are pinned."""
         pinned: set[int] = set()
-        cells = [0, 0, 0]
+        cells = 0
         for node in reversed(list(self.root.below())):  # children before their parents
             if node.pins or id(node) in pinned:
                 pinned.add(id(node.parent))
-                cells[2] += len(node.tokens)
-            else:
-                cells[node.proven] += len(node.tokens)
-        return cells[False], cells[True], cells[2]
+                cells += len(node.tokens)
+        return cells
 
     def _split(self, node: Node, size: int) -> Node:
         """Cut a node in two after `size` tokens and return the upper part."""
         assert node.parent is not None
-        upper = Node(
-            node.tokens[:size], node.end - len(node.tokens) + size, node.parent, used=node.used, proven=node.proven
-        )
+        upper = Node(node.tokens[:size], node.end - len(node.tokens) + size, node.parent, used=node.used)
         node.parent.children[int(node.tokens[0])] = upper
         upper.children[int(node.tokens[size])] = node
         node.parent, node.tokens = upper, node.tokens[size:]

@@ -20,6 +20,7 @@ import numpy as np
 from pytrace.errors import ModelFileError
 from pytrace.models import child
 from pytrace.models.llama_runtime import LlamaRuntime, check_gguf, library, why
+from pytrace.models.llama_scheduler import PARALLEL
 
 # llama.cpp's numbers (llama_ftype) and bits a weight, from small to large.
 FORMATS: dict[str, tuple[int, float]] = {
@@ -37,9 +38,8 @@ EXACT = "F32"
 # has the counts: 50 documents take 16,629 evaluated and 6,188 generated tokens, one question's choices and answer 1,514.
 WORK_PROMPT = 10 * 16_629 / 50 + 1_514
 WORK_GENERATED = 10 * 6_188 / 50
-WORK_PARALLEL = 16  # the engine's default
 
-_GENERATION = (1, 8, WORK_PARALLEL)
+_GENERATION = (1, PARALLEL // 2, PARALLEL)
 _PROMPT = 512
 _SHARED = 256  # the prompt that generated sequences share
 _REPEATS, _PATIENCE = 8, 4.0  # calls, and seconds after which a slow model's fewer ones must do
@@ -54,7 +54,7 @@ class Speed(msgspec.Struct, frozen=True):
     @property
     def seconds(self) -> float:
         """The time of the work that formats are compared by."""
-        return WORK_PROMPT / self.prompt + WORK_GENERATED / self.generation[WORK_PARALLEL]
+        return WORK_PROMPT / self.prompt + WORK_GENERATED / self.generation[PARALLEL]
 
     def or_faster(self, other: Speed) -> Speed:
         """Take the better of two measurements, number by number: other work on the machine only ever slows one down."""
