@@ -131,6 +131,12 @@ PyObject* bind_expand(PyObject* const* arguments) {
   return tuple;
 }
 
+PyObject* bind_log_sum_exp(PyObject* const* arguments) {
+  const py::array logits = rows_of<float>(real_array(arguments[0], "logits"));
+  require_rank(logits, 1, "logits");
+  return PyFloat_FromDouble(log_sum_exp(span_view<float>(logits)));
+}
+
 }  // namespace
 
 void register_beam(py::module_& module) {
@@ -138,6 +144,7 @@ void register_beam(py::module_& module) {
       module, "expand",
       "expand(chain_scores, option_logits, finished, beams, chains, min_prob, terminate, "
       "question_offsets, option_offsets, lengths, length_penalty, threads, result, /)\n--\n\n");
+  define_fast<&bind_log_sum_exp, 1>(module, "log_sum_exp", "log_sum_exp(logits, /)\n--\n\n");
 }
 
 }  // namespace pytrace::bindings

@@ -268,6 +268,15 @@ BeamResult expand(const BeamInput& input, const Options<T>& options, const BeamO
   return out;
 }
 
+double log_sum_exp(Span<const float> values) {
+  float largest = 0.0F;
+  double sum = 0.0;
+  if (!kernels().sum_exp_floats(values.data, values.size, &largest, &sum)) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return static_cast<double>(largest) + std::log(sum);
+}
+
 template BeamResult expand(const BeamInput&, const Options<float>&, const BeamOptions&, int);
 template BeamResult expand(const BeamInput&, const Options<double>&, const BeamOptions&, int);
 

@@ -71,6 +71,10 @@ template <typename T>
 BeamResult expand(const BeamInput& input, const Options<T>& options, const BeamOptions& how,
                   int threads);
 
+// The logarithm of the sum of exponentials, within a millionth: what turns a vocabulary's logits
+// into log-probabilities. -inf without a finite value, NaN if a value is NaN or +inf.
+double log_sum_exp(Span<const float> values);
+
 extern template BeamResult expand(const BeamInput&, const Options<float>&, const BeamOptions&, int);
 extern template BeamResult expand(const BeamInput&, const Options<double>&, const BeamOptions&,
                                   int);

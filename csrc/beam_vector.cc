@@ -1,10 +1,15 @@
 #include "beam_vector.h"
 
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "target_begin.h"
 
 namespace pytrace::PYTRACE_TARGET_NAMESPACE {
+
+#include "target_vectors.h"
 
 using VectorD = double __attribute__((vector_size(PYTRACE_VECTOR_BYTES)));
 using VectorL = int64_t __attribute__((vector_size(PYTRACE_VECTOR_BYTES)));
@@ -83,6 +88,77 @@ bool sum_exp(double* values, int64_t count, double* largest, double* sum) {
   return all != 0;
 }
 
+// As `exp_of`, in float32: the series goes up to r^7, and the next term is below 2^-27.
+PYTRACE_INLINE VectorF exp_of(VectorF x) {
+  constexpr float kLog2E = 0x1.715476p0f;
+  // ln 2 in two parts, the first with 16 zeros at its end, so that n times it is exact.
+  constexpr float kLn2High = 0x1.62p-1f;
+  constexpr float kLn2Low = 0x1.c85fdep-10f;
+  constexpr float kRound = 0x1.8p23f;
+  constexpr float kInverseFactorials[] = {1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24,
+                                          1.0f / 6,    0.5f,       1.0f,       1.0f};
+  x = larger(x, splat(-87.0f));
+  const VectorF rounded = x * kLog2E + kRound;
+  const VectorF n = rounded - kRound;
+  const VectorF r = (x - n * kLn2High) - n * kLn2Low;
+  VectorF value = splat(kInverseFactorials[0]);
+  for (int i = 1; i < 8; ++i) value = value * r + kInverseFactorials[i];
+  const VectorI exponent = (VectorI)rounded << 23;
+  return (VectorF)((VectorI)value + exponent);
+}
+
+// The first `count` values (fewer than kLanes), -inf behind them.
+PYTRACE_INLINE VectorF load_rest(const float* from, int64_t count) {
+  float padded[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    padded[lane] = lane < count ? from[lane] : -__builtin_inff();
+  }
+  return load(padded);
+}
+
+bool sum_exp_floats(const float* values, int64_t count, float* largest, double* sum) {
+  const int64_t full = count / kLanes * kLanes;
+  const VectorF rest = load_rest(values + full, count - full);
+  // Two of each: one would wait for itself.
+  VectorF bests[2] = {rest, rest};
+  VectorI good[2] = {rest < splat(__builtin_inff()), rest < splat(__builtin_inff())};
+  int64_t at = 0;
+  for (; at + 2 * kLanes <= full; at += 2 * kLanes) {
+    for (int i = 0; i < 2; ++i) {
+      const VectorF value = load(values + at + i * kLanes);
+      good[i] &= value < splat(__builtin_inff());
+      bests[i] = larger(value, bests[i]);
+    }
+  }
+  for (; at < full; at += kLanes) {
+    const VectorF value = load(values + at);
+    good[0] &= value < splat(__builtin_inff());
+    bests[0] = larger(value, bests[0]);
+  }
+  const VectorF best = larger(bests[0], bests[1]);
+  float top = best[0];
+  for (int lane = 1; lane < kLanes; ++lane) top = best[lane] > top ? best[lane] : top;
+  *largest = top;
+  *sum = 0.0;
+  if (any(~(good[0] & good[1]))) return false;
+  // -inf less -inf would be NaN.
+  if (top == -__builtin_inff()) return true;
+  // Float32 over a few vectors, float64 over those sums: a vocabulary's is as exact as its terms.
+  constexpr int64_t kBlock = int64_t{32} * kLanes;
+  double total = 0.0;
+  for (int64_t start = 0; start < full; start += kBlock) {
+    const int64_t end = start + kBlock < full ? start + kBlock : full;
+    VectorF sums{};
+    for (int64_t i = start; i < end; i += kLanes) sums += exp_of(load(values + i) - splat(top));
+    for (int lane = 0; lane < kLanes; ++lane) total += static_cast<double>(sums[lane]);
+  }
+  for (int64_t i = full; i < count; ++i) {
+    total += static_cast<double>(exp_of(splat(values[i] - top))[0]);
+  }
+  *sum = total;
+  return true;
+}
+
 int64_t best(double* values, int64_t count, int64_t wanted, int64_t* positions) {
   const int64_t full = fill_up(values, count);
   VectorL lane{};
@@ -112,7 +188,7 @@ int64_t best(double* values, int64_t count, int64_t wanted, int64_t* positions) 
 }
 
 extern const BeamKernels kBeamKernels;
-const BeamKernels kBeamKernels = {&sum_exp, &best};
+const BeamKernels kBeamKernels = {&sum_exp, &sum_exp_floats, &best};
 
 }  // namespace pytrace::PYTRACE_TARGET_NAMESPACE
 

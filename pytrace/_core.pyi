@@ -44,6 +44,7 @@ def expand(
     result: type[_Result],
     /,
 ) -> _Result: ...
+def log_sum_exp(logits: npt.ArrayLike, /) -> float: ...
 def alignment_score(
     a: object,
     b: object,

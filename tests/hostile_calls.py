@@ -723,9 +723,18 @@ def make_expand(rng: Dice) -> Call:
     return Call(beam.expand, [-np.abs(reals(rng, chains)), logits, finished], options, check_expand)
 
 
+def check_log_sum_exp(result: Any, _args: list[Any], _options: dict[str, Any]) -> None:
+    expect(type(result) is float, result)
+
+
+def make_log_sum_exp(rng: Dice) -> Call:
+    size = 200_000 if rng.large else rng.choice([0, 1, 7, 8, 31, 500])
+    return Call(beam.log_sum_exp, [reals(rng, size).astype(rng.choice(["f4", "f8"]))], {}, check_log_sum_exp)
+
+
 MAKERS: list[Callable[[Dice], Call]] = [
     make_top_k, make_similarity, make_normalize, make_ratio, make_partial_ratio_alignment, make_cdist, make_extract,
-    make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
+    make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand, make_log_sum_exp,
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.kernels import expand
+from pytrace.kernels import expand, log_sum_exp
 from tests import oracles
 
 pytestmark = pytest.mark.usefixtures("isa")
@@ -262,3 +262,36 @@ def test_bad_input_is_refused_with_the_numbers():
     for error, message, arguments, options in cases:
         with pytest.raises(error, match=message):
             expand(*arguments, **{"beams": 1, "chains": 1, **options})
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 100, 511, 512, 513, 49152, 128256])
+def test_log_sum_exp_is_within_a_millionth_of_float64(size):
+    rng = np.random.default_rng(size)
+    for scale, shift in ((1.0, 0.0), (8.0, 0.0), (30.0, -1e4), (1e-3, 50.0), (1e30, 0.0)):
+        logits = (rng.normal(size=size) * scale + shift).astype(np.float32)
+        logits[rng.random(size) < 0.1] = -np.inf
+        logits[rng.integers(size)] = np.float32(shift)
+        expected = float(np.logaddexp.reduce(logits.astype(np.float64)))
+        assert log_sum_exp(logits) == pytest.approx(expected, rel=1e-12, abs=1e-6)
+        assert log_sum_exp(np.repeat(logits, 2)[::2]) == log_sum_exp(logits)
+
+
+def test_log_sum_exp_of_what_is_no_distribution():
+    inf = float("inf")
+    assert log_sum_exp([]) == -inf
+    for size in (1, 16, 40, 1000):
+        logits = np.full(size, -inf, dtype=np.float32)
+        assert log_sum_exp(logits) == -inf
+        for place in {0, size // 2, size - 1}:
+            for value in (float("nan"), inf):
+                bad = np.zeros(size, dtype=np.float32)
+                bad[place] = value
+                assert math.isnan(log_sum_exp(bad))
+            logits[place] = 3.0
+            assert log_sum_exp(logits) == 3.0
+            logits[place] = -inf
+    assert log_sum_exp([0, 0, 0, 0]) == pytest.approx(math.log(4), abs=1e-6)
+    with pytest.raises(ValueError, match="2 dimensions; it must have 1"):
+        log_sum_exp(np.zeros((2, 2)))
+    with pytest.raises(TypeError, match="real numbers"):
+        log_sum_exp(["a"])

@@ -1,6 +1,6 @@
 """The five kernels: typed fronts of the compiled core."""
 
-from pytrace.kernels.beam import Expansion, expand
+from pytrace.kernels.beam import Expansion, expand, log_sum_exp
 from pytrace.kernels.fuzzy import (
     ScoreAlignment,
     cdist,
@@ -21,6 +21,7 @@ __all__ = [
     "expand",
     "extract",
     "extract_one",
+    "log_sum_exp",
     "normalize",
     "partial_ratio",
     "partial_ratio_alignment",

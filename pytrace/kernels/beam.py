@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pytrace import _core
 
-__all__ = ["Expansion", "expand"]
+__all__ = ["Expansion", "expand", "log_sum_exp"]
 
 
 class Expansion(NamedTuple):
@@ -135,3 +135,34 @@ def expand(
         threads,
         Expansion,
     )
+
+
+def log_sum_exp(logits: npt.ArrayLike) -> float:
+    """Return the logarithm of the sum of exponentials: log-probabilities are logits less this.
+
+    Parameters
+    ----------
+    logits
+        Float32 ``[n]``, such as a model's row over its vocabulary; other real numbers are converted.
+
+    Returns
+    -------
+    float
+        Within a millionth; ``-inf`` if no value is above ``-inf``, NaN if one is NaN or ``+inf``.
+
+    Raises
+    ------
+    ValueError
+        If there is not exactly one dimension.
+    TypeError
+        If the values are no real numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pytrace.kernels import log_sum_exp
+    >>> logits = np.array([1.0, 2.0, 3.0], dtype=np.float32)
+    >>> np.exp(logits - log_sum_exp(logits)).round(3).tolist()
+    [0.09, 0.245, 0.665]
+    """
+    return _core.log_sum_exp(logits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ModelError
+from pytrace.kernels import log_sum_exp
 from pytrace.models.language_model import Completion
 
 if TYPE_CHECKING:
@@ -32,13 +34,11 @@ def log_normalizer(row: Row) -> float:
     ModelError
         If the logits are not numbers, as those of damaged weights are.
     """
-    highest = float(row.max())
-    if not np.isfinite(highest):
-        message = f"the model's largest logit is {highest}; its file is damaged, pull it again or choose another"
+    total = log_sum_exp(row)
+    if not math.isfinite(total):
+        message = f"the model's largest logit is {row.max()}; its file is damaged, pull it again or choose another"
         raise ModelError(message)
-    # NumPy adds float32 in pairs, which keeps the sum of a vocabulary exact to about one part in a million.
-    shifted = row - np.float32(highest)
-    return highest + float(np.log(np.exp(shifted, out=shifted).sum()))
+    return total
 
 
 @dataclass(slots=True)
