@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace import _core
 from pytrace.errors import ModelError
-from pytrace.kernels import log_sum_exp
 from pytrace.models.language_model import Completion
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def log_normalizer(row: Row) -> float:
     ModelError
         If the logits are not numbers, as those of damaged weights are.
     """
-    total = log_sum_exp(row)
+    total = _core.log_sum_exp(row)
     if not math.isfinite(total):
         message = f"the model's largest logit is {row.max()}; its file is damaged, pull it again or choose another"
         raise ModelError(message)
