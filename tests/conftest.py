@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,9 @@ from pytrace import _core
 from pytrace.errors import ModelFileError
 from pytrace.models import registry
 from tests.server_double import Double, double
+
+if TYPE_CHECKING:
+    from pytrace.models.llama_cpp import LlamaCppModel
 
 # The `isa` fixture is set once around all examples of a property, which is what we want.
 settings.register_profile(
@@ -49,6 +53,23 @@ def random_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.gguf_files import write_random_gguf  # so that kernels can be tested without the gguf package
 
     return write_random_gguf(tmp_path_factory.mktemp("models") / "random.gguf")
+
+
+@pytest.fixture(scope="module")
+def alone(random_gguf: Path) -> LlamaCppModel:
+    """Return a model that keeps nothing from one call to the next; the tests give it one prompt a call."""
+    from pytrace.models.llama_cpp import LlamaCppModel
+
+    return LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True, reuse_tokens=0, stash_bytes=0)
+
+
+@pytest.fixture
+def model(random_gguf: Path) -> Iterator[LlamaCppModel]:
+    """Return a model as the defaults have it, but in float32 throughout, so that rounding hides nothing."""
+    from pytrace.models.llama_cpp import LlamaCppModel
+
+    with LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True) as model:
+        yield model
 
 
 @pytest.fixture(scope="session")

@@ -391,7 +391,6 @@ def test_eval_reports_scores_and_costs_of_each_method(questions: Path, run: Run)
     assert lines[3].startswith("rag: seconds by stage: read ")
 
 
-@needs_engine
 class Counting(ScriptedModel):
     """Remembers how many prompts each call brought."""
 
@@ -409,6 +408,7 @@ class Counting(ScriptedModel):
         return super().generate(prompts, **options)
 
 
+@needs_engine
 @pytest.mark.parametrize(
     ("options", "deterministic", "sizes"),
     [(["--batch", 4], False, [4, 2]), (["--batch", 4], True, [4, 2]), ([], False, [6]), ([], True, [1] * 6)],
@@ -454,6 +454,7 @@ def test_an_answer_says_whether_its_model_ran_deterministically(
     assert json.loads(out)["deterministic"] == bool(flags)
 
 
+@needs_engine
 def test_a_run_is_gone_on_with_only_on_request_and_with_the_same_settings(
     questions: Path, run: Run, tmp_path: Path
 ) -> None:

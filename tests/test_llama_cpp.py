@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +18,6 @@ from pytrace.models.llama_runtime import LlamaRuntime
 from tests.engine_checks import CLOSE, assert_close, random_prompts
 
 CONTINUATIONS = ["ab", "ba", "", " the é", "abab"]
-
-
-@pytest.fixture(scope="module")
-def alone(random_gguf: Path) -> LlamaCppModel:
-    """Return a model that keeps nothing from one call to the next; the tests give it one prompt a call."""
-    return LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True, reuse_tokens=0)
-
-
-@pytest.fixture
-def model(random_gguf: Path) -> Iterator[LlamaCppModel]:
-    with LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True) as model:
-        yield model
 
 
 SETTINGS = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +15,6 @@ from pytrace.models.language_model import Completion
 from pytrace.models.llama_cpp import LlamaCppModel
 from pytrace.models.prefix_stash import PrefixStash
 from tests.engine_checks import assert_close, random_prompts
-
-
-@pytest.fixture(scope="module")
-def alone(random_gguf: Path) -> LlamaCppModel:
-    """Return a model that keeps nothing from one call to the next; the tests give it one prompt a call."""
-    return LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True, reuse_tokens=0)
-
-
-@pytest.fixture
-def model(random_gguf: Path) -> Iterator[LlamaCppModel]:
-    with LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True) as model:
-        yield model
 
 
 def test_memory_holds_what_the_books_say(model: LlamaCppModel) -> None:

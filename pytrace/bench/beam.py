@@ -1,4 +1,4 @@
-"""One beam step beside NumPy."""
+"""One beam step, and what turns a vocabulary's logits into log-probabilities, beside NumPy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from pytrace.bench.context import Bench, Contest, require, require_close
 from pytrace.bench.records import Check, Row, Sweep, Work
-from pytrace.kernels import Expansion, expand
+from pytrace.kernels import Expansion, expand, log_sum_exp
 
 BEAMS, CHAINS, OPTIONS = 5, 5, 31
+VOCABULARY = 49_152
 TOLERANCE = 1e-12
 
 
@@ -105,6 +106,13 @@ def verify(step: Step, what: str) -> None:
     require_close(numpy_step(step)[2].ravel(), scores, TOLERANCE, f"{what}: NumPy's scores")
 
 
+def numpy_log_sum_exp(logits: NDArray[np.float32]) -> float:
+    """Sum a row's exponentials with NumPy, in float32 as the kernel does."""
+    largest = logits.max()
+    shifted = logits - largest
+    return float(largest) + float(np.log(np.exp(shifted, out=shifted).sum()))
+
+
 def rows(bench: Bench) -> Iterator[Row]:
     """Verify, then time, each bar of the kernel."""
     random = np.random.default_rng(bench.settings.seed)
@@ -120,6 +128,13 @@ def rows(bench: Bench) -> Iterator[Row]:
         case = f"{questions:,} question{'s' * (questions > 1)} x {CHAINS} chains x {OPTIONS} options"
         verify(step, case)
         yield bench.compare(case, partial(ours, step), {"NumPy": partial(numpy_step, step)}, bar=bar, work=step.work)
+    logits = (8 * random.standard_normal(VOCABULARY)).astype(np.float32)
+    case = f"log_sum_exp of {VOCABULARY:,} logits"
+    exact = float(np.logaddexp.reduce(logits.astype(np.float64)))
+    require_close(log_sum_exp(logits), exact, 1e-6, case)
+    require_close(numpy_log_sum_exp(logits), exact, 1e-5, f"{case}: NumPy's")
+    work = Work(logits.nbytes, logits.size, "logit")
+    yield bench.compare(case, partial(log_sum_exp, logits), {"NumPy": partial(numpy_log_sum_exp, logits)}, work=work)
 
 
 def sweeps(bench: Bench) -> Iterator[Sweep]:

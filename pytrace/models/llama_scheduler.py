@@ -22,13 +22,13 @@ from pytrace.models.prefix_stash import PrefixStash
 from pytrace.models.prefix_trie import Node, PrefixTrie, common_prefix
 from pytrace.records import Usage
 
-# Texts written at once, if nothing else is said: more of them were slower (`python -m benches.engine --only triples
+# Texts written at once, if nothing else is said: more of them were no faster (`python -m benches.engine --only triples
 # --parallel N`).
 PARALLEL = 16
 # What is put aside is the whole path; for fewer new tokens than these the copy is not worth its memory.
 STASHED_TOKENS = 64
-# New tokens that one round takes in, at most, unless one prompt has more: what llama.cpp computes at once. Larger rounds are
-# no faster a token, and prompts that are only scored give their cells back at the end of their round.
+# New tokens that one round takes in, at most, unless one prompt has more: what llama.cpp computes at once. A larger round would
+# only hold its cells longer, for prompts that are scored give theirs back at its end.
 ROUND_TOKENS = 512
 
 

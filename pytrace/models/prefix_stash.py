@@ -1,8 +1,7 @@
 """Beginnings that left llama.cpp's cells but not the machine: their keys and values, in the process's own memory.
 
-Every cell in use costs time at every token, so few may stay; copying a beginning out and back costs far less than evaluating
-it (`python -m benches.engine_cells` measures both). So what has to leave its cells is put here, and comes back when a prompt
-begins with it again.
+Cells are few; copying a beginning out and back costs far less than evaluating it (`python -m benches.engine_cells` measures
+both). So what has to leave its cells is put here, and comes back when a prompt begins with it again.
 """
 
 from __future__ import annotations
