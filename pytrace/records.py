@@ -84,14 +84,52 @@ class Chain(msgspec.Struct, frozen=True):
     finished: bool
 
 
-class Evidence(msgspec.Struct, frozen=True):
-    """What the reader sees: the context, the documents it rests on with their votes, and the chains behind it."""
+class Feature(msgspec.Struct, frozen=True):
+    """What a question's evidence must hold: its intent, an evidence node, or a relation between two nodes.
 
-    kind: Literal["triples", "documents"]
+    `text` is the intent or node as written, or the relation's description; `nodes` the two nodes of a relation, else empty.
+    Source: "What External Knowledge is Preferred by LLMs?", section 3.1.
+    """
+
+    kind: Literal["intent", "relation", "node"]
+    text: str
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def statement(self) -> str:
+        """The feature in words: a relation between its nodes, anything else as it is."""
+        return f"{self.nodes[0]} {self.text} {self.nodes[1]}" if len(self.nodes) == 2 else self.text
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """Which snippets of a pool hold a feature: places in the pool, with each snippet's probability (None: undecided).
+
+    `covered_by` are those judged to hold it; `chosen` those of them that the reader sees, none if nobody covers it.
+    """
+
+    feature: Feature
+    probabilities: tuple[float | None, ...]
+    covered_by: tuple[int, ...]
+    chosen: tuple[int, ...]
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What the reader sees: the context, the documents it rests on with their votes, and what led to it.
+
+    `kind` tells what the context's entries are ("mixed": triples, then sentences; "none": there is no context). `chains` are
+    TRACE's, `coverage` ScopeCoE's features over `pool`, the retrieved snippets by rank as (document id, index of the sentence, -1:
+    all of it); `triples` those that a method wrote from the question, and `rationale` the thoughts that led to the answer.
+    """
+
+    kind: Literal["triples", "documents", "sentences", "mixed", "none"]
     context: tuple[str, ...]
     document_ids: tuple[str, ...]
     votes: dict[str, int] = {}
     chains: tuple[Chain, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+    pool: tuple[tuple[str, int], ...] = ()
+    triples: tuple[Triple, ...] = ()
+    rationale: tuple[str, ...] = ()
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -147,10 +185,44 @@ class Answer(msgspec.Struct, frozen=True):
     deterministic: bool = False
 
 
+class Perturbation(msgspec.Struct, frozen=True):
+    """What was done to a question's evidence, so that each of its claims can be checked.
+
+    `source` is the question's id before. `kind` says how its chain of evidence was broken ("coe": not at all; "senp": a
+    sentence removed; "wordp": nodes replaced; "erp" and "intentp": sentences rewritten without a relation or the intent), and
+    `noise` what stands beside it: "irrelevant" text, "misinformation", or ("swapped") irrelevant text while the chain itself
+    gives the wrong answer. `ratio` is the claimed share of injected characters, `measured` the real one.
+
+    `features` are the question's, `missing` those that the judge no longer found, `hops` its supporting documents. `removed`
+    names the sentences, nodes, relation or intent that went, `replaced` (before, after, "rule" or "model") what stands instead,
+    `kept` the nodes that must still be there. `pieces` and `injected` say where each document of the context came from, by its
+    id: "chain:<document>#<sentence>", "retrieved:…", "swapped:…", "model" or "template".
+    Source: "What External Knowledge is Preferred by LLMs?", sections 4 to 7.
+    """
+
+    source: str
+    kind: Literal["coe", "senp", "wordp", "erp", "intentp"]
+    noise: Literal["irrelevant", "misinformation", "swapped"]
+    ratio: float
+    measured: float
+    seed: int
+    hops: int = 1
+    features: tuple[Feature, ...] = ()
+    missing: tuple[Feature, ...] = ()
+    removed: tuple[str, ...] = ()
+    replaced: tuple[tuple[str, str, str], ...] = ()
+    kept: tuple[str, ...] = ()
+    wrong_answer: str = ""
+    wrong_answer_by: str = ""
+    pieces: dict[str, str] = {}
+    injected: dict[str, str] = {}
+
+
 class Question(msgspec.Struct, frozen=True):
     """A question to measure with: its documents, gold answers (aliases included) and gold supporting documents.
 
-    `supporting_facts` are (document id, sentence index) pairs; `triples` gold evidence where the data set has it.
+    `supporting_facts` are (document id, sentence index) pairs; `triples` gold evidence where the data set has it;
+    `perturbation` what was done to the documents on purpose.
     """
 
     id: str
@@ -161,3 +233,4 @@ class Question(msgspec.Struct, frozen=True):
     supporting_facts: tuple[tuple[str, int], ...] = ()
     triples: tuple[Triple, ...] = ()
     kind: str = ""
+    perturbation: Perturbation | None = None

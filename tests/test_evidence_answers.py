@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
-from pytrace.answers import INSTRUCTION, Reader, clean_answer
+from pytrace.answers import INSTRUCTION, WITHOUT_CONTEXT, Reader, clean_answer, fit_context, normalise_answer
 from pytrace.errors import ContextOverflowError
 from pytrace.evidence import (
     all_documents,
@@ -121,6 +123,67 @@ def test_our_own_demonstrations_serve_both_kinds(kind: str) -> None:
         assert f"Question: {one.question}\nAnswer: {one.answer}\n\n" in model.prompts[0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "digest"),
+    [
+        ("triples", "6048a45fe0814b64201c6737ec5f99447059609423cc7eb2ab5abb1b4a6b201c"),
+        ("documents", "89beee89ac9cc41b006c32185787818e534ad5f1ff43c5be0f7b65bc010acbb2"),
+    ],
+)
+def test_the_prompts_that_recorded_measurements_rest_on_are_the_same_to_the_letter(kind: str, digest: str) -> None:
+    model = ScriptedModel(["x"])
+    Reader(model, demonstrations=4).read(["Where is Ada Foah?"], [evidence_of("<a; b; c>", "[d] e.", kind=kind)])
+    assert hashlib.sha256(model.prompts[0].encode()).hexdigest() == digest
+
+
+def test_sentences_are_shown_as_documents_are() -> None:
+    prompts = []
+    for kind in ("sentences", "documents"):
+        model = ScriptedModel(["x"])
+        Reader(model, demonstrations=2).read(["Where?"], [evidence_of("[a] b.", kind=kind)])
+        prompts += model.prompts
+    assert prompts[0] == prompts[1]
+    assert prompts[0].count("Context:") == 3
+
+
+def test_triples_and_sentences_together_have_demonstrations_of_their_own() -> None:
+    model = ScriptedModel(["x"])
+    Reader(model, demonstrations=1).read(["Where?"], [evidence_of("<a; b; c>", "[d] e.", kind="mixed")])
+    shown = reader_demonstrations("mixed")[-1]
+    context = "\n".join(["Context:", *shown.context])
+    assert model.prompts[0].split("\n\n") == [
+        INSTRUCTION,
+        f"{context}\nQuestion: {shown.question}\nAnswer: {shown.answer}",
+        "Context:\n<a; b; c>\n[d] e.\nQuestion: Where?\nAnswer:",
+    ]
+
+
+def test_where_there_is_to_be_no_context_nothing_speaks_of_one() -> None:
+    model = ScriptedModel(["x"])
+    Reader(model, demonstrations=12).read(["Where?"], [evidence_of(kind="none")])
+    (prompt,) = model.prompts
+    assert prompt.startswith(f"{WITHOUT_CONTEXT}\n\nQuestion: ")
+    assert "context" not in prompt.lower()
+    for kind in ("triples", "documents", "mixed"):
+        for one in reader_demonstrations(kind):  # type: ignore[arg-type]
+            assert f"\n\nQuestion: {one.question}\nAnswer: {one.answer}\n\n" in prompt
+    Reader(model, demonstrations=0).read(["Where?"], [evidence_of(kind="none")])
+    assert model.prompts[1] == f"{WITHOUT_CONTEXT}\n\nQuestion: Where?\nAnswer:"
+    Reader(model, demonstrations=2, labelled=LABELLED).read(["Where?"], [evidence_of(kind="none")])
+    assert model.prompts[2].split("\n\n")[1:3] == [
+        "Question: What is y?\nAnswer: zz",
+        "Question: What is p?\nAnswer: r",
+    ]
+
+
+def test_kinds_of_evidence_may_stand_side_by_side_in_one_call() -> None:
+    model = ScriptedModel(["x"])
+    kinds = ("none", "mixed", "sentences", "triples", "documents")
+    readings = Reader(model, demonstrations=1).read(["Where?"] * 5, [evidence_of(kind=kind) for kind in kinds])
+    assert [reading.text for reading in readings] == ["x"] * 5
+    assert [prompt.startswith(WITHOUT_CONTEXT) for prompt in model.prompts] == [True, False, False, False, False]
+
+
 def test_without_evidence_the_question_stands_alone() -> None:
     model = ScriptedModel(["x"])
     (reading,) = Reader(model, demonstrations=0).read(["Where?"], [evidence_of()])
@@ -161,6 +224,21 @@ def test_a_first_entry_that_does_not_fit_is_an_error_with_numbers_and_remedy() -
         "the first of 2 context entries has 500 tokens, and with a question of 3 and an answer of up to 32 not one sentence "
         "of it fits the 200 tokens of scripted; use a model with a longer context, or a shorter question or document"
     )
+
+
+def test_a_context_is_fitted_with_room_for_the_instruction_and_the_answer() -> None:
+    model = ScriptedModel(context_tokens=200)
+    whole = fit_context(model, "one two", "three", entries(3, 20), max_tokens=30)
+    assert (whole.entries, whole.left_out) == (tuple(entries(3, 20)), 0)
+    fewer = fit_context(model, "one two", "three", entries(3, 20), max_tokens=68)
+    assert (fewer.entries, fewer.left_out) == (tuple(entries(2, 20)), 1)
+    assert fit_context(model, "one two", "three", [], max_tokens=900).entries == ()
+
+
+def test_evaluation_and_answers_normalise_alike() -> None:
+    from pytrace.evaluation import metrics
+
+    assert metrics.normalise_answer is normalise_answer
 
 
 @pytest.mark.parametrize(

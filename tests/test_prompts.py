@@ -18,10 +18,22 @@ from pytrace.prompts import (
     reader_demonstrations,
     triple_demonstrations,
 )
+from pytrace.prompts.thoughts import (
+    question_demonstrations,
+    rationale_demonstrations,
+    verification_demonstrations,
+)
 
 TRIPLES = triple_demonstrations()
 CHAINS = chain_demonstrations()
-READER = (*reader_demonstrations("triples"), *reader_demonstrations("documents"))
+READER = (
+    *reader_demonstrations("triples"),
+    *reader_demonstrations("documents"),
+    *reader_demonstrations("mixed"),
+)
+QUESTIONS = question_demonstrations()
+RATIONALES = rationale_demonstrations()
+VERIFICATIONS = verification_demonstrations()
 
 
 def normalised(text: str) -> str:
@@ -112,7 +124,7 @@ def test_the_answer_of_a_question_with_a_name_date_or_place_is_in_its_chain() ->
 # Reader
 
 
-@pytest.mark.parametrize("kind", ["triples", "documents"])
+@pytest.mark.parametrize("kind", ["triples", "documents", "mixed"])
 def test_the_reader_has_four_demonstrations_of_each_kind_whose_answers_are_in_the_context(kind: Any) -> None:
     rows = reader_demonstrations(kind)
     assert len(rows) == 4
@@ -123,8 +135,57 @@ def test_the_reader_has_four_demonstrations_of_each_kind_whose_answers_are_in_th
         assert len(row.answer.split()) <= 4
 
 
+def test_a_mixed_context_needs_both_its_triples_and_its_sentences() -> None:
+    for row in reader_demonstrations("mixed"):
+        triples = [item for item in row.context if item.startswith("<")]
+        sentences = [item for item in row.context if item.startswith("[")]
+        assert [*triples, *sentences] == list(row.context)
+        assert triples
+        assert sentences
+    answers = [row.answer for row in reader_demonstrations("mixed")]
+    assert (
+        sum(any(answer in item for item in row.context[-1:]) for answer, row in zip(answers, READER[-4:], strict=True))
+        == 2
+    )
+
+
+# Thoughts
+
+
+def test_a_question_s_triples_are_about_a_subject_that_it_names_and_do_not_all_answer_it() -> None:
+    assert len({row.question for row in QUESTIONS}) == len(QUESTIONS) >= 4
+    for row in QUESTIONS:
+        assert row.subject in row.question
+        assert 3 <= len(row.triples) <= 5
+        assert {triple.head for triple in row.triples} == {row.subject}
+
+
+def test_rationales_are_short_and_lead_from_their_context_to_their_answer() -> None:
+    assert len({row.question for row in RATIONALES}) == len(RATIONALES) >= 4
+    for row in RATIONALES:
+        assert 2 <= len(row.rationale) <= 3
+        assert all(len(sentence.split()) <= 14 and sentence.endswith(".") for sentence in row.rationale)
+        assert len(row.context) >= 2
+        if row.answer not in ("yes", "no"):
+            assert row.answer in row.rationale[-1] or row.answer in row.rationale[0]
+            assert row.answer in " ".join(row.context)
+
+
+def test_verifications_have_right_and_wrong_sentences_and_answer_from_their_context() -> None:
+    wrong = [row for row in VERIFICATIONS if row.answer != row.sentence]
+    assert 0 < len(wrong) < len(VERIFICATIONS)
+    for row in VERIFICATIONS:
+        assert row.verifying_question.endswith("?")
+        facts = set(normalised(" ".join(row.context)).split())
+        # Every name and number of the answer that the sentence does not have comes from the context.
+        new = set(normalised(row.answer).split()) - set(normalised(row.sentence).split())
+        assert new <= facts
+        assert bool(new) == (row in wrong)
+
+
 def test_loading_twice_gives_the_same_frozen_records() -> None:
-    assert triple_demonstrations() is triple_demonstrations()
+    for load in (triple_demonstrations, question_demonstrations, rationale_demonstrations, verification_demonstrations):
+        assert load() is load()  # type: ignore[operator]
     with pytest.raises(AttributeError):
         TRIPLES[0].title = "another"  # type: ignore[misc]
 
@@ -156,11 +217,14 @@ def test_no_demonstration_overlaps_with_the_evaluation_data(shared_data: Path) -
     own_titles = {normalised(demonstration.title) for demonstration in TRIPLES}
     own_titles |= {normalised(triple.head) for demonstration in CHAINS for triple in demonstration.chain}
     own_titles |= {
-        normalised(item[1:].partition("]")[0] if row.kind == "documents" else item[1:].partition(";")[0])
-        for row in READER
+        normalised(re.split("[];]", item[1:])[0])
+        for row in (*READER, *RATIONALES, *VERIFICATIONS)
         for item in row.context
     }
-    own_questions = {normalised(row.question) for row in (*CHAINS, *READER)}
+    own_titles |= {normalised(row.subject) for row in QUESTIONS}
+    own_questions = {
+        normalised(row.question) for row in (*CHAINS, *READER, *QUESTIONS, *RATIONALES, *VERIFICATIONS)
+    } | {normalised(row.verifying_question) for row in VERIFICATIONS}
     assert not own_titles & titles
     assert not own_questions & questions
 
@@ -185,6 +249,21 @@ CHAIN_ROW = {
 }
 READER_ROW = {"kind": "triples", "context": ["<Ada; home; Tosk>"], "question": "Where is Ada?", "answer": "Tosk"}
 
+QUESTION_ROW = {"question": "Where does Ada live?", "subject": "Ada", "triples": [["home", "Tosk"], ["age", "40"]]}
+RATIONALE_ROW = {
+    "context": ["[Ada] Ada lives in Tosk."],
+    "question": "Where does Ada live?",
+    "rationale": ["Ada lives in Tosk."],
+    "answer": "Tosk",
+}
+VERIFICATION_ROW = {
+    "question": "Where does Ada live?",
+    "sentence": "Ada lives in Rome.",
+    "verifying_question": "In which town does Ada live?",
+    "context": ["[Ada] Ada lives in Tosk."],
+    "answer": "Ada lives in Tosk.",
+}
+
 
 def write(path: Path, *rows: object) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -205,6 +284,15 @@ def test_a_file_of_the_users_own_is_read_with_blank_lines_crlf_and_byte_order_ma
     documents = {**READER_ROW, "kind": "documents", "context": ["[Ada] Ada lives in Tosk."]}
     path = write(tmp_path / "reader.jsonl", READER_ROW, documents)
     assert [row.context for row in reader_demonstrations("documents", path=path)] == [("[Ada] Ada lives in Tosk.",)]
+    mixed = {**READER_ROW, "kind": "mixed", "context": ["<Ada; home; Tosk>", "[Ada] Ada lives in Tosk."]}
+    assert reader_demonstrations("mixed", path=write(tmp_path / "mixed.jsonl", mixed))[0].answer == "Tosk"
+
+    (question,) = question_demonstrations(path=write(tmp_path / "questions.jsonl", QUESTION_ROW))
+    assert [triple.text for triple in question.triples] == ["<Ada; home; Tosk>", "<Ada; age; 40>"]
+    (rationale,) = rationale_demonstrations(path=write(tmp_path / "rationales.jsonl", RATIONALE_ROW))
+    assert rationale.rationale == ("Ada lives in Tosk.",)
+    (verification,) = verification_demonstrations(path=write(tmp_path / "verifications.jsonl", VERIFICATION_ROW))
+    assert verification.verifying_question == "In which town does Ada live?"
 
 
 def with_step(index: int, **changes: object) -> dict[str, object]:
@@ -259,6 +347,31 @@ MALFORMED: list[tuple[Callable[..., object], object, str]] = [
         {**READER_ROW, "kind": "documents", "context": ["no title"]},
         "no document",
     ),
+    *(
+        (
+            lambda path: reader_demonstrations("mixed", path=path),
+            {**READER_ROW, "kind": "mixed", "context": given},
+            said,
+        )
+        for given, said in [
+            (["<Ada; home; Tosk>"], "triples first and sentences after them; give at least one of each"),
+            (["[Ada] Tosk."], "a mixed context needs triples"),
+            (["[Ada] Tosk.", "<Ada; home; Tosk>"], "in this order"),
+            (["<Ada; home; Tosk>", "Ada lives in Tosk."], "is neither <head; relation; tail> nor [title] sentence"),
+        ]
+    ),
+    (question_demonstrations, {**QUESTION_ROW, "subject": "Bo"}, "the subject 'Bo' is no part of the question"),
+    (question_demonstrations, {**QUESTION_ROW, "triples": []}, "'Where does Ada live?' has no triple"),
+    (question_demonstrations, {**QUESTION_ROW, "triples": [["home", "Tosk"]] * 2}, "hold <Ada; home; Tosk> twice"),
+    (question_demonstrations, {**QUESTION_ROW, "triples": [["ho;me", "Tosk"]]}, "the relation 'ho;me' contains ';'"),
+    (question_demonstrations, {**QUESTION_ROW, "triples": [["home", " "]]}, "the tail is empty"),
+    (rationale_demonstrations, {**RATIONALE_ROW, "rationale": []}, "the rationale is empty; give at least one text"),
+    (rationale_demonstrations, {**RATIONALE_ROW, "rationale": ["a\nb"]}, "the rationale 'a\\nb' has a line break"),
+    (rationale_demonstrations, {**RATIONALE_ROW, "context": []}, "the context is empty"),
+    (rationale_demonstrations, {**RATIONALE_ROW, "thoughts": []}, "unknown field `thoughts`"),
+    (verification_demonstrations, {**VERIFICATION_ROW, "verifying_question": ""}, "the verifying question is empty"),
+    (verification_demonstrations, {**VERIFICATION_ROW, "answer": "a\nb"}, "the answer 'a\\nb' has a line break"),
+    (verification_demonstrations, {**VERIFICATION_ROW, "context": [" x"]}, "begins or ends with a space"),
 ]
 
 
@@ -301,7 +414,7 @@ def test_a_missing_unreadable_or_empty_file_is_refused_by_name(tmp_path: Path) -
 
 
 def test_an_unknown_reader_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match='kind must be "triples" or "documents", not \'sentences\''):
+    with pytest.raises(ValueError, match='kind must be "triples", "documents" or "mixed", not \'sentences\''):
         reader_demonstrations("sentences")  # type: ignore[arg-type]
 
 

@@ -6,8 +6,6 @@ Nothing here is ever NaN: a score that is not defined (the precision of an empty
 from __future__ import annotations
 
 import math
-import re
-import string
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
@@ -16,10 +14,24 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pytrace.answers import normalise_answer
 from pytrace.errors import InputError
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+__all__ = [
+    "F1",
+    "BootstrapTest",
+    "McNemarTest",
+    "Mean",
+    "SupportScore",
+    "exact_match",
+    "f1_score",
+    "mcnemar",
+    "mean_of",
+    "normalise_answer",
+    "paired_bootstrap",
+    "support_score",
+]
+
 _EXACT_ONLY = frozenset({"yes", "no", "noanswer"})
 _DRAWS_AT_ONCE = 1 << 20
 
@@ -73,29 +85,6 @@ class McNemarTest(msgspec.Struct, frozen=True):
     only_second: int
     p_value: float | None
     n: int
-
-
-def normalise_answer(text: str) -> str:
-    """Normalise an answer as HotpotQA's and SQuAD's scripts do.
-
-    Lower case; ASCII punctuation removed; the words a, an and the removed; white space made single.
-
-    Parameters
-    ----------
-    text
-        An answer.
-
-    Returns
-    -------
-    str
-        Its normal form, perhaps empty.
-
-    Examples
-    --------
-    >>> normalise_answer("The  Greater-Accra Region.")
-    'greateraccra region'
-    """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, answers: str | Sequence[str]) -> float:

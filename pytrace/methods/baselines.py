@@ -1,15 +1,62 @@
-"""Baselines: what a method must beat."""
+"""Baselines: what a method must beat.
+
+Those that read stand here, those that think in `pytrace.methods.thinking` and `pytrace.methods.verify_and_edit`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from pytrace.answers import Reader
 from pytrace.evidence import all_documents
+from pytrace.methods.ranking import Rank, RetrieverName, rank_by
 from pytrace.methods.stages import Stages
-from pytrace.methods.trace import check_questions, make_answers
+from pytrace.methods.thinking import ChainOfThought, SelfConsistency, ThoughtSettings
+from pytrace.methods.trace import Count, Positive, check_questions, make_answers
+from pytrace.methods.verify_and_edit import VerifyAndEdit
+from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Answer, Document
+
+__all__ = [
+    "ChainOfThought",
+    "Rag",
+    "RagSettings",
+    "RetrievalRag",
+    "RetrievalSettings",
+    "SelfConsistency",
+    "ThoughtSettings",
+    "VerifyAndEdit",
+]
+
+
+class RagSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of the vanilla RAG.
+
+    Attributes
+    ----------
+    reader_demonstrations
+        Short answers shown to the reader.
+    """
+
+    reader_demonstrations: Count = 0
+
+
+class RetrievalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of a RAG that retrieves.
+
+    Attributes
+    ----------
+    top
+        How many documents the reader sees.
+    reader_demonstrations
+        Short answers shown to the reader.
+    """
+
+    top: Positive = 5
+    reader_demonstrations: Count = 0
 
 
 class Rag:
@@ -21,11 +68,19 @@ class Rag:
         Reads.
     reader_demonstrations
         Short answers shown to the reader.
+    name
+        The method's name in answers.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> document = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
+    >>> Rag(ScriptedModel(["Ghana"])).answer(["In which country is Ada Foah?"], [[document]])[0].text
+    'Ghana'
     """
 
-    name = "rag"
-
-    def __init__(self, model: LanguageModel, *, reader_demonstrations: int = 0) -> None:
+    def __init__(self, model: LanguageModel, *, reader_demonstrations: int = 0, name: str = "rag") -> None:
+        self.name = name
         self._model = model
         self._reader = Reader(model, demonstrations=reader_demonstrations)
 
@@ -40,6 +95,83 @@ class Rag:
         check_questions(questions, documents)
         stages = Stages(self._model)
         evidence = [all_documents(own) for own in documents]
+        with stages.stage("read"):
+            readings = self._reader.read(questions, evidence)
+        return make_answers(questions, evidence, readings, stages, self.name)
+
+
+class RetrievalRag:
+    """Answers from the documents that a retriever puts first.
+
+    Parameters
+    ----------
+    model
+        Reads.
+    encoder
+        Retrieves; "bm25" needs none.
+    settings
+        How many documents, and how the reader is shown what to do.
+    retriever
+        "dense", "bm25" or "rrf".
+    name
+        The method's name in answers; the retriever's if not given.
+    rank
+        Ranks in place of the retriever.
+
+    Notes
+    -----
+    "What External Knowledge is Preferred by LLMs?", section 5 (the baseline RAG with its top 5).
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
+    >>> town = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
+    >>> method = RetrievalRag(ScriptedModel(["Ghana"]), HashEncoder(), RetrievalSettings(top=1))
+    >>> answer = method.answer(["Where is Ada Foah?"], [[Document("2", "Bread", ("It is baked.",)), town]])[0]
+    >>> answer.text, answer.evidence.document_ids
+    ('Ghana', ('1',))
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder | None,
+        settings: RetrievalSettings | None = None,
+        *,
+        retriever: RetrieverName = "dense",
+        name: str = "",
+        rank: Rank | None = None,
+    ) -> None:
+        self.settings = settings or RetrievalSettings()
+        self.name = name or retriever
+        self._model = model
+        self._rank = rank or rank_by(retriever, encoder)
+        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions, each from the first of its documents.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question.
+
+        Returns
+        -------
+        list of Answer
+            With the documents read, best first.
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        """
+        check_questions(questions, documents)
+        stages = Stages(self._model)
+        with stages.stage("retrieve"):
+            evidence = [all_documents(own) for own in self._rank(questions, documents, self.settings.top)]
         with stages.stage("read"):
             readings = self._reader.read(questions, evidence)
         return make_answers(questions, evidence, readings, stages, self.name)

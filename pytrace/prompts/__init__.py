@@ -8,6 +8,8 @@ file                  loaded by                      shows
 ``reader.jsonl``      `reader_demonstrations`        the reader a context, a question and a short answer
 ====================  =============================  ====================================================
 
+What methods that think show a model stands beside these, with its loaders in `pytrace.prompts.thoughts`.
+
 Every loader takes a file of the caller's own in the same shape, and checks it as strictly as ours. A demonstration that
 contradicts itself (a tail that its text does not contain, a right answer that is not among the candidates) teaches the
 model to make things up, so it is refused and not repaired.
@@ -20,7 +22,7 @@ import os
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -38,7 +40,7 @@ __all__ = [
 ]
 
 ChainKind = Literal["bridge", "comparison", "compositional", "yes-no", "date"]
-ReaderKind = Literal["triples", "documents"]
+ReaderKind = Literal["triples", "documents", "mixed"]
 
 # Option A ends the chain, so the letters B to Z are left for candidates.
 _MOST_CANDIDATES = 25
@@ -80,8 +82,8 @@ class ChainDemonstration(msgspec.Struct, frozen=True):
 class ReaderDemonstration(msgspec.Struct, frozen=True):
     """A context, a question and its short answer.
 
-    The context holds ``<head; relation; tail>`` strings if `kind` is ``"triples"`` and ``[title] text`` strings if it is
-    ``"documents"``, as `pytrace.records.Evidence` does.
+    The context holds ``<head; relation; tail>`` strings if `kind` is ``"triples"``, ``[title] text`` strings if it is
+    ``"documents"``, and the former before the latter if it is ``"mixed"``, as `pytrace.records.Evidence` does.
     """
 
     kind: ReaderKind
@@ -119,7 +121,11 @@ def triple_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tupl
     >>> triple_demonstrations()[0].triples[0].text
     '<Toni Morrison; date of birth; February 18, 1931>'
     """
-    return _shipped_triples() if path is None else _load(path, _TripleRow, _triple_demonstration, _TRIPLE_SHAPE)
+    return (
+        _shipped_triples()
+        if path is None
+        else load_demonstrations(path, _TripleRow, _triple_demonstration, _TRIPLE_SHAPE)
+    )
 
 
 def chain_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[ChainDemonstration, ...]:
@@ -154,21 +160,23 @@ def chain_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple
     >>> demonstration.steps[0].letter, demonstration.chain[0].text
     ('D', '<The Magic Flute; composer; Wolfgang Amadeus Mozart>')
     """
-    return _shipped_chains() if path is None else _load(path, _ChainRow, _chain_demonstration, _CHAIN_SHAPE)
+    return (
+        _shipped_chains() if path is None else load_demonstrations(path, _ChainRow, _chain_demonstration, _CHAIN_SHAPE)
+    )
 
 
 def reader_demonstrations(
     kind: ReaderKind, *, path: str | os.PathLike[str] | None = None
 ) -> tuple[ReaderDemonstration, ...]:
-    """Short answers for the reader, over triples (TRACE-Triple) or over documents (TRACE-Doc).
+    """Short answers for the reader, over triples (TRACE-Triple), documents (TRACE-Doc), or triples and sentences (KS-LLM).
 
     Parameters
     ----------
     kind
-        ``"triples"`` or ``"documents"``: which rows of the file to return.
+        ``"triples"``, ``"documents"`` or ``"mixed"``: which rows of the file to return.
     path
         A JSONL file of your own, one ``{"kind": …, "context": [string, …], "question": …, "answer": …}`` a line; ours if
-        None. It may hold rows of both kinds; all of them are checked.
+        None. It may hold rows of all kinds; all of them are checked.
 
     Returns
     -------
@@ -178,13 +186,14 @@ def reader_demonstrations(
     Raises
     ------
     ValueError
-        `kind` is neither of the two.
+        `kind` is none of the three.
     DataError
         The file cannot be read, holds no row of that kind, or a row is malformed; the message names file and line.
 
     Notes
     -----
-    TRACE, section 3.4 and Appendix B.3. The paper's reader is zero-shot; small models need to be shown a short answer.
+    TRACE, section 3.4 and Appendix B.3; KS-LLM, section 3.3. The papers' readers are zero-shot; small models need to be
+    shown a short answer.
 
     Examples
     --------
@@ -192,10 +201,14 @@ def reader_demonstrations(
     >>> [demonstration.answer for demonstration in reader_demonstrations("documents")]
     ['88', 'no', 'Giles Gilbert Scott', 'Antananarivo']
     """
-    if kind not in ("triples", "documents"):
-        message = f'kind must be "triples" or "documents", not {kind!r}'
+    if kind not in get_args(ReaderKind):
+        message = f'kind must be "triples", "documents" or "mixed", not {kind!r}'
         raise ValueError(message)
-    rows = _shipped_reader() if path is None else _load(path, _ReaderRow, _reader_demonstration, _READER_SHAPE)
+    rows = (
+        _shipped_reader()
+        if path is None
+        else load_demonstrations(path, _ReaderRow, _reader_demonstration, _READER_SHAPE)
+    )
     chosen = tuple(row for row in rows if row.kind == kind)
     if not chosen:
         message = f'has no demonstration of kind "{kind}" among its {len(rows)}; add at least one'
@@ -237,32 +250,32 @@ _CHAIN_SHAPE = (
     '{"question": text, "kind": text, "chain": [[head, relation, tail], ...], "answer": text, '
     '"steps": [{"candidates": [[head, relation, tail], ...], "answer": index}, ...]}'
 )
-_READER_SHAPE = '{"kind": "triples" or "documents", "context": [text, ...], "question": text, "answer": text}'
+_READER_SHAPE = '{"kind": "triples", "documents" or "mixed", "context": [text, ...], "question": text, "answer": text}'
 
 
 @functools.cache
 def _shipped_triples() -> tuple[TripleDemonstration, ...]:
     with resources.as_file(resources.files(__name__) / "triples.jsonl") as path:
-        return _load(path, _TripleRow, _triple_demonstration, _TRIPLE_SHAPE)
+        return load_demonstrations(path, _TripleRow, _triple_demonstration, _TRIPLE_SHAPE)
 
 
 @functools.cache
 def _shipped_chains() -> tuple[ChainDemonstration, ...]:
     with resources.as_file(resources.files(__name__) / "chains.jsonl") as path:
-        return _load(path, _ChainRow, _chain_demonstration, _CHAIN_SHAPE)
+        return load_demonstrations(path, _ChainRow, _chain_demonstration, _CHAIN_SHAPE)
 
 
 @functools.cache
 def _shipped_reader() -> tuple[ReaderDemonstration, ...]:
     with resources.as_file(resources.files(__name__) / "reader.jsonl") as path:
-        return _load(path, _ReaderRow, _reader_demonstration, _READER_SHAPE)
+        return load_demonstrations(path, _ReaderRow, _reader_demonstration, _READER_SHAPE)
 
 
 _Row = TypeVar("_Row")
 _Demonstration = TypeVar("_Demonstration")
 
 
-def _load(
+def load_demonstrations(
     path: str | os.PathLike[str], row_type: type[_Row], build: Callable[[_Row], _Demonstration], shape: str
 ) -> tuple[_Demonstration, ...]:
     """Read a JSONL file and build one demonstration a line; blank lines and a byte order mark are passed over."""
@@ -293,8 +306,8 @@ def _load(
 
 
 def _triple_demonstration(row: _TripleRow) -> TripleDemonstration:
-    _require_text("title", row.title, forbidden=";\n\r")
-    _require_text("text", row.text)
+    require_text("title", row.title, forbidden=";\n\r")
+    require_text("text", row.text)
     if not row.triples:
         message = f"the document {row.title!r} has no triple; label at least one"
         raise ValueError(message)
@@ -308,8 +321,8 @@ def _triple_demonstration(row: _TripleRow) -> TripleDemonstration:
 
 
 def _chain_demonstration(row: _ChainRow) -> ChainDemonstration:
-    _require_text("question", row.question)
-    _require_text("answer", row.answer)
+    require_text("question", row.question)
+    require_text("answer", row.answer)
     if not row.chain:
         message = "the chain is empty; give the triples that answer the question in order"
         raise ValueError(message)
@@ -354,30 +367,42 @@ def _chain_step(index: int, row: _StepRow, chain: tuple[Triple, ...]) -> ChainSt
 
 
 def _reader_demonstration(row: _ReaderRow) -> ReaderDemonstration:
-    _require_text("question", row.question)
-    _require_text("answer", row.answer)
+    require_text("question", row.question)
+    require_text("answer", row.answer)
     if not row.context:
         message = "the context is empty; give the triples or documents that answer the question"
         raise ValueError(message)
-    for item in row.context:
-        if row.kind == "triples" and not (item.startswith("<") and item.endswith(">") and item.count(";") >= 2):
+    triples = [item.startswith("<") and item.endswith(">") and item.count(";") >= 2 for item in row.context]
+    for item, triple in zip(row.context, triples, strict=True):
+        document = item.startswith("[") and bool(item.partition("] ")[2].strip())
+        if row.kind == "triples" and not triple:
             message = f"the context {item!r} is no triple; write it as <head; relation; tail>"
             raise ValueError(message)
-        if row.kind == "documents" and not (item.startswith("[") and item.partition("] ")[2].strip()):
+        if row.kind == "documents" and not document:
             message = f"the context {item!r} is no document; write it as [title] text"
             raise ValueError(message)
+        if row.kind == "mixed" and not (triple or document):
+            message = (
+                f"the context {item!r} is neither <head; relation; tail> nor [title] sentence; write it as one of them"
+            )
+            raise ValueError(message)
+    if row.kind == "mixed" and (len(set(triples)) < 2 or triples != sorted(triples, reverse=True)):
+        message = (
+            "a mixed context needs triples first and sentences after them; give at least one of each in this order"
+        )
+        raise ValueError(message)
     return ReaderDemonstration(kind=row.kind, context=tuple(row.context), question=row.question, answer=row.answer)
 
 
 def _triple(head: str, relation: str, tail: str) -> Triple:
     # A semicolon in head or relation, or a line break anywhere, would be read back as another triple.
-    _require_text("head", head, forbidden=";\n\r")
-    _require_text("relation", relation, forbidden=";\n\r")
-    _require_text("tail", tail, forbidden="\n\r")
+    require_text("head", head, forbidden=";\n\r")
+    require_text("relation", relation, forbidden=";\n\r")
+    require_text("tail", tail, forbidden="\n\r")
     return Triple(head=head, relation=relation, tail=tail)
 
 
-def _require_text(name: str, value: str, *, forbidden: str = "") -> None:
+def require_text(name: str, value: str, *, forbidden: str = "") -> None:
     if not value.strip():
         message = f"the {name} is empty; give it a text"
         raise ValueError(message)

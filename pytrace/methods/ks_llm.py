@@ -1,0 +1,390 @@
+"""KS-LLM: triples written from the question select the sentences of an evidence document that the answer is read from.
+
+Source: "KS-LLM: Knowledge Selection of Large Language Models with Evidence Document for Question Answering". A question
+becomes triples (section 3.1), the sentences nearest to them are its evidence (3.2), and both together are read (3.3). What
+the paper compares it with in Table 1 leaves out one part or another, and is a variant of the same code.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import msgspec
+
+from pytrace.answers import Reader, Reading
+from pytrace.documents import split_sentences
+from pytrace.errors import InputError
+from pytrace.evidence import document_text
+from pytrace.methods.stages import Stages
+from pytrace.methods.thinking import NO_CONTEXT, make_thoughtful_answers
+from pytrace.methods.trace import Count, Positive, check_questions
+from pytrace.models.encoder import Encoder
+from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.question_triples import QuestionTriples, TripleConstructor
+from pytrace.rationales import Thinker
+from pytrace.records import Answer, Document, Evidence, Triple
+from pytrace.sentences import nearest_sentences
+from pytrace.triples import sentence_units
+
+Variant = Literal["standard", "standard-doc", "cot-doc", "ks-q", "ks-t", "ks-s", "ks-llm"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+_WITH_TRIPLES = {"ks-t", "ks-s", "ks-llm"}
+_WITH_DOCUMENT = {"standard-doc", "cot-doc"}
+_WITH_SENTENCES = {"ks-q", "ks-s", "ks-llm"}
+
+WRITE_INSTRUCTION = (
+    "Write a short passage of an encyclopedia that tells the facts from which the question can be answered. Write plain "
+    "sentences, and do not repeat the question."
+)
+GENERATED = "generated"
+_TITLE = "Background"
+
+
+class KsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of the method; the defaults are the paper's where it names one.
+
+    Attributes
+    ----------
+    sentences
+        k, the sentences that are selected (section 4.4).
+    titles
+        Put a document's title before each of its sentences before they are embedded; the paper embeds bare sentences.
+    document_tokens
+        The longest evidence document that is read whole ("standard-doc", "cot-doc"), and the longest that is generated.
+    generate_documents
+        Let the model write an evidence document for a question that has none (section 4.1).
+    triples
+        At most so many triples a question.
+    triple_demonstrations
+        Labelled questions shown before triples are written.
+    generated_tokens
+        The longest text that the model writes on the way: the triples of a question, or a thought.
+    reader_demonstrations
+        Short answers shown to the reader.
+    rationale_demonstrations
+        Labelled rationales shown before a thought of "cot-doc"; the paper's is zero-shot (section 4.2).
+    """
+
+    sentences: Positive = 2
+    titles: bool = False
+    document_tokens: Positive = 300
+    generate_documents: bool = True
+    triples: Positive = 5
+    triple_demonstrations: Count = 3
+    generated_tokens: Positive = 160
+    reader_demonstrations: Count = 0
+    rationale_demonstrations: Count = 0
+
+
+class KnowledgeSelection:
+    r"""Answers questions with KS-LLM, or with one of the methods that its paper compares it with.
+
+    Parameters
+    ----------
+    model
+        Writes triples and missing documents, and reads.
+    encoder
+        Embeds triples and sentences.
+    settings
+        Every choice; the paper's if not given.
+    variant
+        What the reader sees (section 4.1): "ks-llm" triples and the sentences nearest to them, "ks-t" the triples and
+        "ks-s" the sentences alone, "ks-q" the sentences nearest to the question, "standard-doc" the evidence document,
+        "cot-doc" the same with a thought before the answer, "standard" nothing.
+    name
+        The method's name in answers; the variant's if not given.
+
+    Raises
+    ------
+    InputError
+        If there is no such variant.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
+    >>> document = Document("1", "Ada Foah", ("The town has a beach.", "It lies in Ghana."))
+    >>> model = ScriptedModel(["Ada Foah\n<Ada Foah; country; Ghana>", "Ghana"])
+    >>> method = KnowledgeSelection(model, HashEncoder(), KsSettings(sentences=1))
+    >>> answer = method.answer(["In which country is Ada Foah?"], [[document]])[0]
+    >>> answer.text, answer.evidence.context
+    ('Ghana', ('<Ada Foah; country; Ghana>', '[Ada Foah] It lies in Ghana.'))
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder,
+        settings: KsSettings | None = None,
+        *,
+        variant: Variant = "ks-llm",
+        name: str = "",
+    ) -> None:
+        if variant not in VARIANTS:
+            message = f"there is no variant {variant!r} of KS-LLM; choose one of {', '.join(VARIANTS)}"
+            raise InputError(message)
+        self.settings = settings or KsSettings()
+        self.variant = variant
+        self.name = name or variant
+        self._model = model
+        self._encoder = encoder
+        self._constructor = TripleConstructor(
+            model,
+            demonstrations=self.settings.triple_demonstrations,
+            most=self.settings.triples,
+            max_tokens=self.settings.generated_tokens,
+        )
+        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+        self._thinker = Thinker(
+            model,
+            demonstrations=self.settings.rationale_demonstrations,
+            max_tokens=self.settings.generated_tokens,
+        )
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions, each from its own documents; all of them go through every stage together.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question: together, in their order, its evidence document. It may be empty.
+
+        Returns
+        -------
+        list of Answer
+            With the constructed triples in the evidence. Notes tell where no triple was sound, so that the question itself
+            was the query, what was dropped, and where the evidence document was generated or cut.
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        """
+        check_questions(questions, documents)
+        stages = Stages(self._model)
+        notes: list[list[str]] = [[] for _ in questions]
+        constructed = [QuestionTriples("", ())] * len(questions)
+        if self.variant in _WITH_TRIPLES:
+            with stages.stage("triples"):
+                constructed = self._constructor.construct(questions)
+            for own, found in zip(notes, constructed, strict=True):
+                own.extend(_triple_notes(found, selects=self.variant in _WITH_SENTENCES))
+        if self.variant in _WITH_DOCUMENT | _WITH_SENTENCES:
+            documents = self._complete(questions, documents, notes, stages)
+        if self.variant in _WITH_SENTENCES:
+            with stages.stage("select"):
+                evidence = self._select(questions, constructed, documents)
+        elif self.variant in _WITH_DOCUMENT:
+            evidence = [self._whole(own, told) for own, told in zip(documents, notes, strict=True)]
+        elif self.variant == "ks-t":
+            evidence = [Evidence("triples", _texts(one.triples), (), triples=one.triples) for one in constructed]
+        else:
+            evidence = [NO_CONTEXT] * len(questions)
+        with stages.stage("read"):
+            evidence, readings = self._read(questions, evidence)
+        answers = make_thoughtful_answers(questions, evidence, readings, stages, self.name)
+        return [
+            msgspec.structs.replace(answer, notes=(*answer.notes, *own))
+            for answer, own in zip(answers, notes, strict=True)
+        ]
+
+    def _complete(
+        self,
+        questions: Sequence[str],
+        documents: Sequence[Sequence[Document]],
+        notes: Sequence[list[str]],
+        stages: Stages,
+    ) -> list[list[Document]]:
+        """Return each question's documents that have words, with one generated where there is none (section 4.1)."""
+        whole = [[document for document in own if document.text.strip()] for own in documents]
+        missing = [number for number, own in enumerate(whole) if not own]
+        if not missing:
+            return whole
+        if not self.settings.generate_documents:
+            for number in missing:
+                notes[number].append("the question has no document")
+            return whole
+        with stages.stage("documents"):
+            written = write_documents(
+                self._model, [questions[number] for number in missing], max_tokens=self.settings.document_tokens
+            )
+        for number, document in zip(missing, written, strict=True):
+            if document is None:
+                notes[number].append("the question has no document, and the model wrote none")
+            else:
+                whole[number] = [document]
+                notes[number].append("the question has no document; the model wrote one")
+        return whole
+
+    def _select(
+        self,
+        questions: Sequence[str],
+        constructed: Sequence[QuestionTriples],
+        documents: Sequence[Sequence[Document]],
+    ) -> list[Evidence]:
+        """Return the sentences nearest to each question's triples, or to the question where there is none (section 3.2)."""
+        units = [[unit for document in own for unit in sentence_units(document)] for own in documents]
+        queries = [
+            ", ".join(f"({one.head}, {one.relation}, {one.tail})" for one in found.triples) or question
+            for found, question in zip(constructed, questions, strict=True)
+        ]
+        places = nearest_sentences(
+            queries,
+            [[unit.text if self.settings.titles else unit.tail for unit in own] for own in units],
+            self._encoder,
+            self.settings.sentences,
+        )
+        evidence = []
+        for found, own, row in zip(constructed, units, places, strict=True):
+            chosen = [own[at] for at in row]
+            shown = found.triples if self.variant == "ks-llm" else ()
+            evidence.append(
+                Evidence(
+                    kind="mixed" if self.variant == "ks-llm" else "sentences",
+                    context=(*_texts(shown), *_texts(chosen)),
+                    document_ids=tuple(dict.fromkeys(unit.document_id for unit in chosen)),
+                    triples=found.triples,
+                )
+            )
+        return evidence
+
+    def _whole(self, documents: Sequence[Document], notes: list[str]) -> Evidence:
+        """Return documents in their order, cut where they have more than the longest evidence document's tokens."""
+        left = self.settings.document_tokens
+        context: list[str] = []
+        for document in documents:
+            text = document_text(document).rstrip()
+            beginning = beginning_of(text, left, self._model.count_tokens)
+            if beginning:
+                context.append(beginning)
+            if beginning != text:
+                notes.append(f"the evidence document was cut to {self.settings.document_tokens} tokens")
+                break
+            left -= self._model.count_tokens(text)
+        return Evidence("documents", tuple(context), tuple(one.id for one in documents[: len(context)]))
+
+    def _read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> tuple[list[Evidence], list[Reading]]:
+        """Answer the questions (section 3.3), after a thought if the variant has one."""
+        if self.variant != "cot-doc":
+            return list(evidence), self._reader.read(questions, evidence)
+        contexts = [one.context for one in evidence]
+        thoughts = [row[0] for row in self._thinker.think(questions, contexts)]
+        readings = [
+            Reading(thought.answer, self._model.count_tokens("\n".join(fitted.entries)), fitted.left_out)
+            for thought, fitted in zip(thoughts, self._thinker.fit(questions, contexts), strict=True)
+        ]
+        thoughtful = [
+            msgspec.structs.replace(one, rationale=thought.sentences)
+            for one, thought in zip(evidence, thoughts, strict=True)
+        ]
+        return thoughtful, readings
+
+
+def write_documents(model: LanguageModel, questions: Sequence[str], *, max_tokens: int) -> list[Document | None]:
+    """Let a model write an evidence document for each question, all in one call.
+
+    Parameters
+    ----------
+    model
+        Any language model.
+    questions
+        The questions' texts.
+    max_tokens
+        The longest document, in tokens; a last sentence that was cut off there is left out.
+
+    Returns
+    -------
+    list of Document or None
+        Each with an id made from its content and the source "generated"; None where the model wrote no word.
+
+    Notes
+    -----
+    KS-LLM, section 4.1, after Yu et al., "Generate rather than Retrieve: Large Language Models are Strong Context
+    Generators" (ICLR 2023).
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> document, = write_documents(ScriptedModel(["It is in Ghana. It is old."]), ["Where is it?"], max_tokens=99)
+    >>> document.sentences, document.source
+    (('It is in Ghana.', 'It is old.'), 'generated')
+    """
+    if not questions:
+        return []
+    prompts = [Prompt(WRITE_INSTRUCTION, (), f"Question: {question}\nPassage:") for question in questions]
+    rows = model.generate(prompts, max_tokens=max_tokens, stop=("\nQuestion:", "\nPassage:"))
+    written: list[Document | None] = []
+    for row in rows:
+        sentences = split_sentences(row[0].text)
+        if row[0].finish in {"length", "repetition"} and len(sentences) > 1:
+            sentences.pop()
+        document = Document("", _TITLE, tuple(sentences), GENERATED)
+        known = msgspec.structs.replace(document, id=f"{GENERATED}:{document.content_hash[:16]}")
+        written.append(known if re.search(r"\w", document.text) else None)
+    return written
+
+
+def beginning_of(text: str, most: int, count_tokens: Callable[[str], int]) -> str:
+    """Return as much of a text as has at most so many tokens, cut between words.
+
+    Parameters
+    ----------
+    text
+        Any text; one that fits is returned as it is, but for blanks at its end.
+    most
+        How many tokens, 0 or more.
+    count_tokens
+        Counts the tokens of a text.
+
+    Returns
+    -------
+    str
+        The beginning, perhaps empty; where not even the first word fits, as in a text without blanks, a part of it.
+
+    Notes
+    -----
+    KS-LLM, section 4.1 (max_token). Counts beginnings of a length that doubles and is then halved, so that little more
+    than what is returned is ever counted.
+
+    Examples
+    --------
+    >>> beginning_of("One two three.", 2, lambda text: len(text.split()))
+    'One two'
+    """
+    words = [match.end() for match in re.finditer(r"\S+", text)]
+    if most < 1 or not words:
+        return ""
+    # A text without blanks has one word: what is tried of it first is a beginning, not all of it.
+    first = text[: min(words[0], 64 * most)]
+    ends = words if count_tokens(first) <= most and len(first) == words[0] else list(range(1, words[0] + 1))
+
+    def too_long(number: int) -> bool:
+        return count_tokens(text[: ends[number - 1]]) > most
+
+    tried = min(most, len(ends))
+    while tried < len(ends) and not too_long(tried):
+        tried = min(2 * tried, len(ends))
+    fitting = bisect.bisect_left(range(1, tried + 1), True, key=too_long)
+    return text[: ends[fitting - 1]] if fitting else ""
+
+
+def _triple_notes(found: QuestionTriples, *, selects: bool) -> list[str]:
+    """Say what came of a question's triples."""
+    notes = []
+    if found.dropped:
+        notes.append(
+            f"{found.dropped} of {found.lines} lines of triples were dropped: malformed, or about something that the "
+            "question does not name"
+        )
+    if not found.triples:
+        query = "; the question itself was the query" if selects else ""
+        notes.append(f"the model wrote no sound triple about the question{query}")
+    return notes
+
+
+def _texts(units: Sequence[Triple]) -> tuple[str, ...]:
+    return tuple(unit.text for unit in units)
