@@ -113,10 +113,38 @@ class TestJson:
             ("E", ("Seven.",)),
         ]
 
+    @pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.jsonl.gz"])
+    def test_beir_documents_have_their_ids_and_a_title_even_where_theirs_is_empty(
+        self, tmp_path: Path, name: str
+    ) -> None:
+        long = "Ada Foah lies where the Volta flows into the sea, and its beaches are known for their turtles."
+        content = lines(
+            {"_id": "MED-1", "title": "Ada Foah", "text": "A town. It lies on the coast.", "metadata": {"url": "x"}},
+            {"_id": "2", "title": "", "text": long, "metadata": {}},
+            {"_id": "3", "title": None, "text": "x" * 90},
+            {"_id": 4, "id": "four", "title": " ", "text": "Short."},
+            {"_id": "5", "title": "", "text": ""},
+        ).encode()
+        report = ReadReport()
+        path = write(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
+        found = list(read_documents(path, report=report))
+        assert [(one.id, one.title) for one in found] == [
+            ("MED-1", "Ada Foah"),
+            ("2", "Ada Foah lies where the Volta flows into the sea, and its"),
+            ("3", "x" * 60),
+            ("four", "Short."),
+        ]
+        assert found[0].sentences == ("A town.", "It lies on the coast.")
+        assert found[1].sentences == (long,)
+        assert [(one.title, one.reason) for one in report.skipped] == [("5", "it has no text")]
+
     @pytest.mark.parametrize(
         ("row", "says"),
         [
             ("{not json", "not JSON"),
+            ('{"_id": "1", "text": "a question", "metadata": {}}', "no `title`"),
+            ('{"_id": "1", "title": 5, "text": "x"}', "`title` must be a string, not 5"),
+            ('{"_id": [], "title": "", "text": "x"}', "`_id` must be a string or a whole number"),
             ('{"title": "T", "text": "cut off', "not JSON"),
             ('{"title": "T", "text": "\\ud800"}', "not JSON"),
             ("[" * 100_000, "not JSON"),
@@ -317,6 +345,32 @@ class TestFiles:
             ("empty.txt", "it has no text"),
             ("picture.png", "not a text, Markdown or JSON file"),
         ]
+
+    @pytest.mark.parametrize("suffix", ["", ".gz"])
+    def test_of_a_beir_folder_the_corpus_is_read_and_the_rest_named(self, tmp_path: Path, suffix: str) -> None:
+        def put(name: str, content: str) -> None:
+            data = content.encode()
+            write(tmp_path / "beir" / name, gzip.compress(data) if name.endswith(".gz") else data)
+
+        put(f"corpus.jsonl{suffix}", lines({"_id": "1", "title": "", "text": "One.", "metadata": {}}))
+        put(f"queries.jsonl{suffix}", lines({"_id": "q", "text": "Which?", "metadata": {}}))
+        put("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq\t1\t1\n")
+        put("qrels/dev.txt", "q 0 1 1\n")
+        report = ReadReport()
+        for folder in (tmp_path / "beir", tmp_path):
+            report = ReadReport()
+            assert [one.id for one in read_documents(folder, report=report)] == ["1"]
+        assert report.other_files == 3
+        assert [(Path(one.source).name, one.reason) for one in report.skipped] == [
+            ("dev.txt", "relevance judgements of a BEIR corpus, no documents"),
+            ("test.tsv", "relevance judgements of a BEIR corpus, no documents"),
+            (f"queries.jsonl{suffix}", "the questions of a BEIR corpus, no documents"),
+        ]
+
+    def test_files_of_such_names_elsewhere_are_read(self, tmp_path: Path) -> None:
+        write(tmp_path / "queries.jsonl", lines(ADA))
+        write(tmp_path / "qrels" / "notes.txt", "Text.")
+        assert [one.title for one in read(tmp_path)] == ["notes", "Ada Foah"]
 
     def test_empty_documents_are_named_and_the_rest_goes_on(self, tmp_path: Path) -> None:
         report = ReadReport()

@@ -42,7 +42,7 @@ class ReadReport(msgspec.Struct):
     """What `read_documents` met on its way; it grows while documents are read.
 
     `documents` counts those given out, `empty` those without text, `duplicates` those met before with the same title
-    and words, `other_files` the files of a folder that are no text. `skipped` names the first thousand of all three.
+    and words, `other_files` the files of a folder that hold no documents. `skipped` names the first thousand of all three.
     """
 
     documents: int = 0
@@ -72,10 +72,11 @@ def read_documents(
     """Read documents from files and folders.
 
     JSON Lines and JSON lists hold documents (`title`, and `text` or `sentences`; `id` if wanted) or questions with
-    their documents (HotpotQA, 2WikiMultiHopQA, MuSiQue, our own), which are told apart by their fields. Text and
-    Markdown files are one document each; their title is the front matter's, the first heading, or the file's name. A
-    folder is read with all below it, in the order of names, hidden files and files of other kinds left out. A last
-    `.gz` is unpacked.
+    their documents (HotpotQA, 2WikiMultiHopQA, MuSiQue, our own), which are told apart by their fields; BEIR's documents
+    have their id in `_id`, and the beginning of their text for a title where it is empty. Text and Markdown files are one
+    document each; their title is the front matter's, the first heading, or the file's name. A folder is read with all
+    below it, in the order of names, hidden files and files of other kinds left out, and so are the questions and relevance
+    judgements beside a BEIR corpus. A last `.gz` is unpacked.
 
     Documents without text and documents met before (the same title and words) are left out and reported. A document
     without an id gets one from its title and content, the same wherever it is read. Rows are read one at a time.
@@ -165,11 +166,31 @@ def _files(root: Path, report: ReadReport) -> Iterator[Path]:
             regular = stat.S_ISREG(path.stat().st_mode)
         except OSError:
             regular = False
-        if regular and suffix_of(path) in _READ_SUFFIXES:
-            yield path
-        else:
+        reason = "" if regular else "not a file that can be read"
+        reason = reason or _beside_beir_corpus(path)
+        if not reason and suffix_of(path) not in _READ_SUFFIXES:
+            reason = "not a text, Markdown or JSON file"
+        if reason:
             report.other_files += 1
-            report.add(path, "", "not a text, Markdown or JSON file" if regular else "not a file that can be read")
+            report.add(path, "", reason)
+        else:
+            yield path
+
+
+def _beside_beir_corpus(path: Path) -> str:
+    """Say what a file is that belongs to a BEIR corpus and holds no documents; empty if it is something else.
+
+    A corpus is a folder with `corpus.jsonl`, `queries.jsonl` and the folder `qrels`.
+    """
+    if path.name.removesuffix(".gz") == "queries.jsonl" and _has_corpus(path.parent):
+        return "the questions of a BEIR corpus, no documents"
+    if path.parent.name == "qrels" and _has_corpus(path.parent.parent):
+        return "relevance judgements of a BEIR corpus, no documents"
+    return ""
+
+
+def _has_corpus(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
 
 
 def _documents(path: Path, language: str, report: ReadReport) -> Iterator[tuple[Place, Document]]:

@@ -1,4 +1,4 @@
-"""The schemas of JSON rows: a document, or a question with its paragraphs (HotpotQA, 2WikiMultiHopQA, MuSiQue, ours)."""
+"""The schemas of JSON rows: a document (BEIR, ours), or a question with its own (HotpotQA, 2WikiMultiHopQA, MuSiQue, ours)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pytrace.documents.sentences import clean_text, split_sentences
 from pytrace.records import Document
 
 Row = dict[str, Any]
+
+_TITLE_LENGTH, _TITLE_WINDOW = 60, 600
 
 
 class Paragraph(NamedTuple):
@@ -61,7 +63,11 @@ def paragraphs_of(row: Row, place: Place) -> list[Paragraph]:
 
 
 def document_paragraph(row: Row, place: Place) -> Paragraph:
-    """Read a document object: `title`, and `text` or `sentences`, and perhaps `id` and `supporting`."""
+    """Read a document object: `title`, and `text` or `sentences`, and perhaps `id` and `supporting`.
+
+    BEIR's rows have their id in `_id`, and an empty `title` where a data set has none; then the text's beginning is the
+    title, as triples need one.
+    """
     supporting = row.get("supporting", False)
     if not isinstance(supporting, bool):
         raise place.error(wrong_type("supporting", supporting, "true or false"))
@@ -70,10 +76,12 @@ def document_paragraph(row: Row, place: Place) -> Paragraph:
         message = f'no `text`{_has(row)}; each document needs "title" and "text" (or "sentences", a list of strings)'
         raise place.error(message)
     field = "sentences" if "sentences" in row else "text"
+    id = id_of(row, place, "id", "_id")
     if isinstance(body, str) and field == "text":
-        return Paragraph(title_of(row, place), None, body, id_of(row, place), place, supporting)
+        title = _beginning(body) or id if "_id" in row and _has_no_title(row) else title_of(row, place)
+        return Paragraph(title, None, body, id, place, supporting)
     sentences = strings(body, field, place)
-    return Paragraph(title_of(row, place), sentences, "", id_of(row, place), place, supporting)
+    return Paragraph(title_of(row, place), sentences, "", id, place, supporting)
 
 
 def build_document(paragraph: Paragraph, *, language: str) -> Built | None:
@@ -177,6 +185,19 @@ def id_of(row: Row, place: Place, *fields: str) -> str:
             raise place.error(wrong_type(field, value, "a string or a whole number"))
         return _named(str(value), field, place)
     return ""
+
+
+def _has_no_title(row: Row) -> bool:
+    title = row.get("title", 0)  # a row without the field is no BEIR document: their questions are such rows
+    return title is None or (isinstance(title, str) and not clean_text(title))
+
+
+def _beginning(text: str) -> str:
+    """Return the first words of a text, up to some 60 characters."""
+    words = clean_text(text[:_TITLE_WINDOW])
+    return (
+        words if len(words) <= _TITLE_LENGTH else words[: _TITLE_LENGTH + 1].rpartition(" ")[0] or words[:_TITLE_LENGTH]
+    )
 
 
 def wrong_type(field: str, value: object, expected: str) -> str:

@@ -6,11 +6,11 @@ The papers take a question's documents as given by a retriever; this is that ret
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
-from pytrace.kernels.similarity import top_k
 from pytrace.models.encoder import Encoder
 from pytrace.records import Document
+from pytrace.retrieval.base import check_count
+from pytrace.retrieval.dense import DenseRetriever
 
 
 def nearest_documents(question: str, documents: Sequence[Document], encoder: Encoder, count: int) -> list[Document]:
@@ -33,17 +33,24 @@ def nearest_documents(question: str, documents: Sequence[Document], encoder: Enc
     -------
     list of Document
         `count`, or all if there are fewer; ties keep the corpus's order, and documents without text come last.
+
+    Raises
+    ------
+    ValueError
+        `count` is below 1.
+    ModelError
+        The encoder gives NaN or vectors of another shape.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder
+    >>> from pytrace.records import Document
+    >>> from pytrace.retrieval import nearest_documents
+    >>> corpus = [Document("1", "Bread", ("It is baked.",)), Document("2", "Ferries", ("One ferry carries mail.",))]
+    >>> [document.title for document in nearest_documents("Which ferry?", corpus, HashEncoder(), 1)]
+    ['Ferries']
     """
-    if count < 1:
-        message = f"count must be at least 1, not {count}"
-        raise ValueError(message)
+    check_count("count", count)
     if len(documents) <= count:
         return list(documents)
-    owners = [number for number, document in enumerate(documents) for _ in document.sentences]
-    texts = [f"[{document.title}] {sentence}" for document in documents for sentence in document.sentences]
-    ranked: list[int] = []
-    if texts:
-        _, order = top_k(encoder.encode([question], kind="query"), encoder.encode(texts, kind="passage"), len(texts))
-        ranked = [owners[row] for row in order[0].tolist()]
-    found = dict.fromkeys([*ranked, *range(len(documents))])
-    return [documents[number] for number in islice(found, count)]
+    return [hit.document for hit in DenseRetriever(documents, encoder).retrieve([question], count)[0]]

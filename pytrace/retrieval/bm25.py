@@ -1,0 +1,157 @@
+"""Words find documents: BM25."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import MissingDependencyError
+from pytrace.records import Document
+from pytrace.retrieval.base import Hit, check_queries
+
+_WORD = re.compile(r"\w+")
+
+
+class Bm25Retriever:
+    """Ranks documents by the words that they share with a query, rare words first.
+
+    A document's text is its title and its sentences. Words are runs of letters, digits and underscores, compared without
+    regard to case and to how Unicode spells a character. No stop words are left out and no endings cut off: lists and
+    stemmers are made for one language, and in a small corpus a frequent word may be all that tells two documents apart;
+    the weight of a word that many documents have is small anyway. Languages written without spaces become very long
+    words, for which `DenseRetriever` is the better choice.
+
+    Parameters
+    ----------
+    documents
+        The corpus.
+    k1
+        How slowly a word's repetitions cease to count; 0 or more.
+    b
+        How much long documents are held back, from 0 (not at all) to 1.
+    unmatched
+        Whether documents that share no word with the query are given too: after all others, in the corpus's order, with
+        score 0.
+
+    Raises
+    ------
+    MissingDependencyError
+        bm25s is not installed.
+    ValueError
+        `k1` or `b` is out of range.
+
+    References
+    ----------
+    Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), section 3.4, with the
+    inverse document frequency of Lucene, which is above 0 for every word (Kamphuis et al., "Which BM25 Do You Mean?",
+    ECIR 2020, section 2).
+
+    Examples
+    --------
+    >>> from pytrace.records import Document
+    >>> from pytrace.retrieval import Bm25Retriever
+    >>> corpus = [Document("1", "Bread", ("It is baked.",)), Document("2", "Ferries", ("A ferry carries mail.",))]
+    >>> [hit.document.id for hit in Bm25Retriever(corpus).retrieve(["Which ferry?"], 2)[0]]
+    ['2', '1']
+    """
+
+    def __init__(
+        self, documents: Sequence[Document], *, k1: float = 1.5, b: float = 0.75, unmatched: bool = True
+    ) -> None:
+        if not (math.isfinite(k1) and k1 >= 0) or not 0 <= b <= 1:
+            message = f"k1 must be 0 or more and b from 0 to 1, not {k1} and {b}"
+            raise ValueError(message)
+        library = _library()
+        self._documents = tuple(documents)
+        self._unmatched = unmatched
+        self._numbers: dict[str, int] = {}
+        rows = [
+            [self._numbers.setdefault(word, len(self._numbers)) for word in words(f"{one.title}. {one.text}")]
+            for one in self._documents
+        ]
+        self._index: Any = None
+        if self._numbers:  # the library divides by the number of words
+            self._index = library.BM25(k1=k1, b=b, method="lucene", backend="numpy", csc_backend="numpy")
+            self._index.index((rows, self._numbers), create_empty_token=False, show_progress=False)
+
+    def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
+        """Rank the corpus by each query.
+
+        Parameters
+        ----------
+        queries
+            Any number of texts; a word that stands twice in one counts twice.
+        count
+            At least 1.
+
+        Returns
+        -------
+        list of list of Hit
+            At most `count` a query, best first, ties in the corpus's order.
+
+        Raises
+        ------
+        TypeError
+            `queries` are no strings.
+        ValueError
+            `count` is below 1.
+        """
+        check_queries(queries, count)
+        return [
+            [Hit(self._documents[place], float(scores[place])) for place in self._best(scores, count)]
+            for scores in map(self._scores, queries)
+        ]
+
+    def _scores(self, query: str) -> NDArray[np.float32]:
+        known = [self._numbers[word] for word in words(query) if word in self._numbers]
+        if not known:
+            return np.zeros(len(self._documents), dtype=np.float32)
+        scores: NDArray[np.float32] = self._index.get_scores_from_ids(known)
+        return scores
+
+    def _best(self, scores: NDArray[np.float32], count: int) -> list[int]:
+        if count < len(scores):
+            # Not all need sorting: only those that reach the score of the last one wanted.
+            places = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
+        else:
+            places = np.arange(len(scores))
+        if not self._unmatched:
+            places = places[scores[places] > 0]
+        ranked: list[int] = places[np.argsort(-scores[places], kind="stable")][:count].tolist()
+        return ranked
+
+
+def words(text: str) -> list[str]:
+    """Split a text into words for comparison: compatibility forms made one, case folded, everything else kept.
+
+    Parameters
+    ----------
+    text
+        Any string; lone surrogates are no letters.
+
+    Returns
+    -------
+    list of str
+        The words in order.
+
+    Examples
+    --------
+    >>> words("The ﬁrst Straße, 1871!")
+    ['the', 'first', 'strasse', '1871']
+    """
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def _library() -> Any:
+    try:
+        import bm25s
+    except ImportError as error:
+        message = "bm25s is needed to rank by words; install it with \"pip install 'pytrace-rag[eval]'\""
+        raise MissingDependencyError(message) from error
+    return bm25s

@@ -1,0 +1,142 @@
+"""Vectors find documents: a document is as near as its nearest sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from pytrace.kernels.similarity import top_k
+from pytrace.models.encoder import Encoder
+from pytrace.records import Document
+from pytrace.retrieval.base import Hit, check_queries, encode
+
+# Numbers in the kernel's answer to a block of queries: 4 Mi scores and indices take 48 MiB.
+_ANSWERS = 1 << 22
+
+
+class DenseRetriever:
+    """Ranks documents by the inner product of a query with their nearest sentence, title in front.
+
+    A long document is not punished for what else it tells. The corpus is encoded once, when the retriever is made.
+
+    Parameters
+    ----------
+    documents
+        The corpus.
+    encoder
+        Encodes every sentence as `[title] sentence`, and the queries.
+
+    Raises
+    ------
+    ModelError
+        The encoder gives NaN or vectors of another shape.
+
+    References
+    ----------
+    TRACE, section 3.3 and Appendix B.2: the same bi-encoder and inner product rank its sentences and triples.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder
+    >>> from pytrace.records import Document
+    >>> from pytrace.retrieval import DenseRetriever
+    >>> corpus = [Document("1", "Bread", ("It is baked.",)), Document("2", "Ferries", ("One ferry carries mail.",))]
+    >>> [hit.document.id for hit in DenseRetriever(corpus, HashEncoder()).retrieve(["Which ferry?"], 1)[0]]
+    ['2']
+    """
+
+    def __init__(self, documents: Sequence[Document], encoder: Encoder) -> None:
+        self._corpus = Sentences([documents])
+        self._encoder = encoder
+        self._vectors = encode(encoder, self._corpus.texts, "passage")
+
+    def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
+        """Rank the corpus by each query, many in one call.
+
+        Parameters
+        ----------
+        queries
+            Any number of texts.
+        count
+            At least 1.
+
+        Returns
+        -------
+        list of list of Hit
+            At most `count` a query, best first, ties in the corpus's order; documents without sentences come last, with
+            score minus infinity.
+
+        Raises
+        ------
+        TypeError
+            `queries` are no strings.
+        ValueError
+            `count` is below 1.
+        ModelError
+            The encoder gives NaN or vectors of another shape.
+        """
+        check_queries(queries, count)
+        if not queries:
+            return []
+        vectors = encode(self._encoder, queries, "query")
+        wanted = self._corpus.enough(count)
+        block = max(_ANSWERS // max(wanted, 1), 1)
+        found: list[list[Hit]] = []
+        for start in range(0, len(queries), block):
+            scores, rows = top_k(vectors[start : start + block], self._vectors, wanted)
+            found += [
+                self._corpus.hits(0, one, own, count) for one, own in zip(rows.tolist(), scores.tolist(), strict=True)
+            ]
+        return found
+
+
+class Sentences:
+    """The sentences of several corpora in one list, each with the document that it belongs to.
+
+    Parameters
+    ----------
+    corpora
+        Lists of documents.
+    """
+
+    def __init__(self, corpora: Sequence[Sequence[Document]]) -> None:
+        self.corpora = [tuple(documents) for documents in corpora]
+        self.texts = [
+            f"[{document.title}] {sentence}"
+            for documents in self.corpora
+            for document in documents
+            for sentence in document.sentences
+        ]
+        self._owners = [
+            number
+            for documents in self.corpora
+            for number, document in enumerate(documents)
+            for _ in document.sentences
+        ]
+        lengths = [sum(len(document.sentences) for document in documents) for documents in self.corpora]
+        self.offsets = np.cumsum([0, *lengths], dtype=np.int64)
+
+    def enough(self, count: int) -> int:
+        """Return how many of the nearest sentences surely hold `count` documents, in every corpus that has them."""
+        most = 0
+        for documents in self.corpora:
+            lengths = sorted((len(document.sentences) for document in documents), reverse=True)
+            most = max(most, min(sum(lengths[: count - 1]) + 1, sum(lengths)))
+        return most
+
+    def hits(self, corpus: int, rows: Sequence[int], scores: Sequence[float], count: int) -> list[Hit]:
+        """Turn the nearest sentences of a corpus, best first and filled up with -1, into its `count` best documents."""
+        best: dict[int, float] = {}
+        for row, score in zip(rows, scores, strict=True):
+            if row < 0 or len(best) == count:
+                break
+            best.setdefault(self._owners[row], score)
+        documents = self.corpora[corpus]
+        # Documents without sentences, where there are too few others.
+        for number in range(len(documents) if len(best) < count else 0):
+            if len(best) == count:
+                break
+            best.setdefault(number, -math.inf)
+        return [Hit(documents[number], score) for number, score in best.items()]

@@ -1,0 +1,424 @@
+"""The files of a sentence index: rows are appended beyond the recorded count, and count only once it is replaced.
+
+A directory holds ``index.vectors`` (float32 rows and nothing else, so that they can be mapped as they are),
+``index.sentences.jsonl`` (one sentence a line), ``index.offsets`` (int64, where each line ends, so that one sentence is
+read without the others), ``index.json`` (the manifest: how many rows there are, of which encoder, with checksums), and
+for a large index a graph of neighbours and the list of equal rows beside it, whose names the manifest gives.
+
+What is new is written and flushed to the disk behind what the manifest records, or under a name of its own, and then the
+manifest is replaced in one step. So a process that is killed, a full disk or a power cut leaves the state before; the next
+writer cuts off what lies behind it. A writer holds a lock for as long as it is open, which the system gives back however
+the process ends. Readers take none: files only grow, and a reader keeps to the count that it opened.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+
+from pytrace.errors import StoreError
+from pytrace.models.encoder import Encoder
+from pytrace.records import Sentence
+from pytrace.retrieval.base import Vectors
+from pytrace.retrieval.index_manifest import (
+    FORMAT,
+    MANIFEST,
+    OFFSETS,
+    SENTENCES,
+    VECTORS,
+    GraphEntry,
+    Manifest,
+    check_file,
+    checksum,
+    flush,
+    read_manifest,
+    write_manifest,
+)
+from pytrace.retrieval.neighbour_graph import NeighbourGraph
+
+_LOCK = "index.lock"
+_OPENINGS = 5
+
+Batch = tuple[list[Sentence], Vectors]
+
+
+class IndexFiles:
+    """The rows of a sentence index in a directory.
+
+    Parameters
+    ----------
+    directory
+        Where they are.
+    encoder
+        Whose vectors they must be.
+    writable
+        Whether to take the lock, for as long as it is open.
+    create
+        Make the directory and an empty index, unless there is one that holds something.
+
+    Raises
+    ------
+    StoreError
+        There is no index, or one of another encoder, or it is damaged, or another process writes it; or with `create`,
+        there is one that holds something.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], encoder: Encoder, *, writable: bool, create: bool = False
+    ) -> None:
+        self.directory = Path(directory)
+        self._encoder = encoder
+        self._lock: IO[bytes] | None = None
+        self._text: IO[bytes] | None = None
+        self.writable = writable
+        self._pending: Manifest | None = None
+        try:
+            if create:
+                self._make_directory()
+            if writable:
+                self._take_lock()
+            if create:
+                self._begin()
+            self.manifest = self._read_manifest()
+            self._map()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def count(self) -> int:
+        """How many sentences there are."""
+        return self.manifest.count
+
+    @property
+    def vectors(self) -> Vectors:
+        """The vectors, mapped read-only; `StoreError` where the file has become shorter, which would kill the process."""
+        self._check_sizes(self.manifest)
+        return self._mapped_vectors
+
+    def sentence(self, row: int) -> Sentence:
+        """Read one sentence.
+
+        Raises
+        ------
+        StoreError
+            Its line is damaged.
+        """
+        assert self._text is not None
+        start = int(self._ends[row - 1]) if row else 0
+        end = int(self._ends[row])
+        path = self.directory / SENTENCES
+        try:
+            # A damaged offset must not make it read gigabytes.
+            size = end - start if 0 <= start < end <= self.manifest.text_bytes else 0
+            line = os.pread(self._text.fileno(), size, start)
+            return msgspec.convert(json.loads(line), Sentence)
+        except (ValueError, RecursionError, OSError) as error:
+            message = (
+                f"{path}: the line of sentence {row} of {self.count}, bytes {start} to {end}, cannot be read ({error}); "
+                "the file is damaged: build the index anew"
+            )
+            raise StoreError(message) from None
+
+    def graph(self) -> NeighbourGraph | None:
+        """Load the graph, or return None where there is none yet.
+
+        Raises
+        ------
+        StoreError
+            A file of it is missing or damaged.
+        MissingDependencyError
+            hnswlib is not installed.
+        """
+        for attempt in range(_OPENINGS):
+            entry = self.manifest.graph
+            try:
+                return None if entry is None else self._load_graph(entry)
+            except FileNotFoundError as error:
+                # A writer may have put another in its place since the manifest was read.
+                self.manifest, before = self._read_manifest(), self.manifest
+                if self.manifest == before or attempt == _OPENINGS - 1:
+                    message = f"{error.filename} is missing, and {MANIFEST} names it; build the index anew"
+                    raise StoreError(message) from None
+                self._map()
+        raise AssertionError
+
+    def write(self, batches: Iterable[Batch]) -> Iterator[int]:
+        """Write rows behind those that count, and yield how many there are after each batch.
+
+        Raises
+        ------
+        StoreError
+            The disk is full or the files cannot be written.
+        """
+        sizes, sums = self.manifest.sizes(), dict(self.manifest.checksums)
+        count, text_bytes = self.manifest.count, self.manifest.text_bytes
+        with self._writing():
+            for name, size in sizes.items():
+                os.truncate(self.directory / name, size)
+        for sentences, vectors in batches:
+            lines = [_line(sentence) for sentence in sentences]
+            ends = text_bytes + np.cumsum([len(line) for line in lines], dtype="<i8")
+            data = {VECTORS: vectors.astype("<f4").tobytes(), SENTENCES: b"".join(lines), OFFSETS: ends.tobytes()}
+            with self._writing():
+                for name, content in data.items():
+                    with (self.directory / name).open("ab") as stream:
+                        stream.write(content)
+                    sums[name] = zlib.crc32(content, sums[name])
+            count, text_bytes = count + len(lines), text_bytes + len(data[SENTENCES])
+            self._pending = msgspec.structs.replace(
+                self.manifest, count=count, text_bytes=text_bytes, checksums=sums.copy()
+            )
+            yield count
+
+    def written_vectors(self) -> Vectors:
+        """Return all vectors, mapped, those included that do not count yet."""
+        pending = self._pending or self.manifest
+        vectors: Vectors = self._mapped(VECTORS, (pending.count, pending.dimension), "<f4")
+        return vectors
+
+    def commit(self, graph: NeighbourGraph | None) -> None:
+        """Let what was written count, with a graph that has grown, if it has.
+
+        Raises
+        ------
+        StoreError
+            The disk is full or the files cannot be written; then nothing has changed.
+        """
+        manifest = self._pending or self.manifest
+        with self._writing():
+            for name in manifest.sizes():
+                flush(self.directory / name)
+            if graph is not None:
+                manifest = msgspec.structs.replace(manifest, graph=self._save_graph(graph))
+            write_manifest(self.directory, manifest)
+        self.manifest, self._pending = manifest, None
+        self._map()
+        with suppress(OSError):  # what is left lying there harms nobody
+            self._remove_graphs()
+
+    def discard(self) -> None:
+        """Forget what was written and does not count, and give its room back."""
+        self._pending = None
+        with suppress(OSError):  # it does not count anyway, and the next writer tries again
+            for name, size in self.manifest.sizes().items():
+                os.truncate(self.directory / name, size)
+            self._remove_graphs()
+
+    def verify(self) -> None:
+        """Read vectors, sentences and offsets and compare their checksums; a graph's are compared when it is loaded.
+
+        Raises
+        ------
+        StoreError
+            A byte of what counts has changed since it was written.
+        """
+        self._check_sizes(self.manifest)
+        for name, size in self.manifest.sizes().items():
+            check_file(self.directory, name, size, self.manifest.checksums[name])
+
+    def close(self) -> None:
+        """Close the files and let others write."""
+        for stream in (self._text, self._lock):
+            if stream is not None:
+                stream.close()
+        self._text = self._lock = None
+
+    def _make_directory(self) -> None:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            message = f"{self.directory} cannot be made ({error.strerror}); name another directory"
+            raise StoreError(message) from None
+
+    def _take_lock(self) -> None:
+        if not self.directory.is_dir():
+            message = f"there is no sentence index at {self.directory}; check the path, or build one there"
+            raise StoreError(message)
+        try:
+            self._lock = (self.directory / _LOCK).open("ab")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"{self.directory} is being written by another process; wait for it, or open it with mode='read'"
+            raise StoreError(message) from None
+        except OSError as error:
+            message = (
+                f"{self.directory} cannot be written ({error.strerror}); correct its permissions, or open it with "
+                "mode='read'"
+            )
+            raise StoreError(message) from None
+
+    def _begin(self) -> None:
+        """Write an empty manifest first, so that files that lie here without one are known to be somebody else's."""
+        if (self.directory / MANIFEST).exists():
+            held = read_manifest(self.directory)
+            if held.count:
+                message = (
+                    f"{self.directory} already holds an index of {held.count:,} sentences; open it with mode='write' to "
+                    "extend it, or name another directory"
+                )
+                raise StoreError(message)
+        else:
+            for name in (VECTORS, SENTENCES, OFFSETS):
+                if (self.directory / name).exists():
+                    message = f"{self.directory / name} is there, but no {MANIFEST}; name another directory"
+                    raise StoreError(message)
+        with self._writing():
+            write_manifest(
+                self.directory,
+                Manifest(
+                    FORMAT,
+                    _storable(self._encoder.name),
+                    _storable(self._encoder.fingerprint),
+                    self._encoder.dimension,
+                    0,
+                    0,
+                    dict.fromkeys((VECTORS, SENTENCES, OFFSETS), 0),
+                ),
+            )
+            for name in (VECTORS, SENTENCES, OFFSETS):
+                (self.directory / name).touch()
+
+    def _read_manifest(self) -> Manifest:
+        manifest = read_manifest(self.directory)
+        mine = (_storable(self._encoder.fingerprint), self._encoder.dimension)
+        if (manifest.fingerprint, manifest.dimension) != mine:
+            message = (
+                f"{self.directory} was made with encoder {manifest.encoder!r} (fingerprint {manifest.fingerprint[:16]}, "
+                f"dimension {manifest.dimension}), not with {self._encoder.name!r} (fingerprint {mine[0][:16]}, dimension "
+                f"{mine[1]}); open it with that encoder, or build another index"
+            )
+            raise StoreError(message)
+        self._check_sizes(manifest)
+        return manifest
+
+    def _check_sizes(self, manifest: Manifest) -> None:
+        for name, size in manifest.sizes().items():
+            path = self.directory / name
+            try:
+                there = path.stat().st_size
+            except OSError as error:
+                if not size:
+                    continue
+                message = f"{path} cannot be read ({error.strerror}), and the index needs it; build it anew"
+                raise StoreError(message) from None
+            if there < size:
+                message = (
+                    f"{path} has {there:,} bytes where {manifest.count:,} sentences take {size:,}; the file was cut off: "
+                    "build the index anew"
+                )
+                raise StoreError(message)
+
+    def _map(self) -> None:
+        manifest = self.manifest
+        self._mapped_vectors: Vectors = self._mapped(VECTORS, (manifest.count, manifest.dimension), "<f4")
+        self._ends = self._mapped(OFFSETS, (manifest.count,), "<i8")
+        if manifest.count and int(self._ends[-1]) != manifest.text_bytes:
+            message = (
+                f"{self.directory / OFFSETS} ends with {int(self._ends[-1])} where {manifest.text_bytes} is due; the file "
+                "is damaged: build the index anew"
+            )
+            raise StoreError(message)
+        if self._text is None and manifest.count:
+            try:
+                self._text = (self.directory / SENTENCES).open("rb")
+            except OSError as error:
+                message = f"{self.directory / SENTENCES} cannot be read ({error.strerror}); correct its permissions"
+                raise StoreError(message) from None
+
+    def _mapped(self, name: str, shape: tuple[int, ...], kind: str) -> Any:
+        if not shape[0]:
+            return np.empty(shape, dtype=kind)
+        path = self.directory / name
+        try:
+            return np.asarray(np.memmap(path, dtype=kind, mode="r", shape=shape))
+        except (OSError, ValueError) as error:
+            message = f"{path} cannot be mapped ({error}); build the index anew"
+            raise StoreError(message) from None
+
+    def _load_graph(self, entry: GraphEntry) -> NeighbourGraph:
+        twins_bytes = 16 * entry.twin_rows
+        for name, size, due in (
+            (entry.file, entry.bytes, entry.checksum),
+            (entry.twins, twins_bytes, entry.twins_checksum),
+        ):
+            check_file(self.directory, name, size, due)
+        twins = np.frombuffer((self.directory / entry.twins).read_bytes()[:twins_bytes], dtype="<i8")
+        path = self.directory / entry.file
+        try:
+            return NeighbourGraph.load(
+                path,
+                self.manifest.dimension,
+                rows=entry.rows,
+                width=entry.width,
+                recall=entry.recall,
+                twins=twins.astype(np.int64).reshape(-1, 2),
+            )
+        except RuntimeError as error:
+            message = f"{path} holds no graph of {entry.rows:,} vectors ({error}); build the index anew"
+            raise StoreError(message) from None
+
+    def _save_graph(self, graph: NeighbourGraph) -> GraphEntry:
+        # More rows than the last one has: never the name of a file that counts.
+        paths = [self.directory / f"index-{graph.rows}.{kind}" for kind in ("graph", "twins")]
+        graph.save(paths[0])
+        paths[1].write_bytes(graph.twins.astype("<i8").tobytes())
+        sizes = [path.stat().st_size for path in paths]
+        sums = []
+        for path, size in zip(paths, sizes, strict=True):
+            flush(path)
+            sums.append(checksum(path, size)[0])
+        return GraphEntry(
+            file=paths[0].name,
+            bytes=sizes[0],
+            checksum=sums[0],
+            twins=paths[1].name,
+            twin_rows=len(graph.twins),
+            twins_checksum=sums[1],
+            rows=graph.rows,
+            width=graph.width,
+            recall=graph.recall,
+        )
+
+    def _remove_graphs(self) -> None:
+        """Remove graphs that the manifest does not name: former ones, and what a killed writer left."""
+        entry = self.manifest.graph
+        kept = set() if entry is None else {entry.file, entry.twins}
+        for path in [*self.directory.glob("index-*.graph"), *self.directory.glob("index-*.twins")]:
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            message = (
+                f"{self.directory} cannot be written ({error.strerror or error}); what it held before, "
+                f"{self._held():,} sentences, is unharmed: free some room or correct its permissions, and try again"
+            )
+            raise StoreError(message) from None
+
+    def _held(self) -> int:
+        return self.manifest.count if hasattr(self, "manifest") else 0
+
+
+def _line(sentence: Sentence) -> bytes:
+    row = msgspec.to_builtins(sentence)
+    try:
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # lone surrogates have no UTF-8, but JSON has an escape for them
+        return json.dumps(row).encode() + b"\n"
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

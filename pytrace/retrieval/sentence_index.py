@@ -1,0 +1,471 @@
+"""The sentences nearest to a query: exact among few, over a graph of neighbours among many, with the same answers.
+
+Source: "KS-LLM: Knowledge Selection of Large Language Models with Evidence Document for Question Answering", section 3.2,
+equation 3: Euclidean distance between the vectors of a query and of each sentence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from types import TracebackType
+from typing import Literal, Protocol, Self
+
+import msgspec
+import numpy as np
+
+from pytrace.errors import InputError, StoreError
+from pytrace.kernels.similarity import top_k
+from pytrace.models.encoder import Encoder
+from pytrace.records import Sentence
+from pytrace.retrieval.base import Vectors, check_count, check_queries, encode
+from pytrace.retrieval.index_files import Batch, IndexFiles
+from pytrace.retrieval.neighbour_graph import NeighbourGraph, Rows, library
+
+EXACT_BELOW = 50_000
+
+# Sentences that are encoded and written together: as many as the encoder sorts by length at once.
+_AT_ONCE = 8192
+
+
+class SentenceHit(msgspec.Struct, frozen=True):
+    """A sentence that was found, its Euclidean distance from the query, and its place in the index, from 0."""
+
+    sentence: Sentence
+    distance: float
+    index: int
+
+
+class SentenceIndex:
+    """Finds the sentences nearest to a query by Euclidean distance.
+
+    Below `exact_below` sentences every one is looked at. When there are more, they go into a graph of neighbours (HNSW),
+    whose candidates the exact kernel scores again; how widely the graph is searched is measured each time that it has
+    grown, so that it finds what an exact search finds (see `recall`). Sentences that are added later are looked at one by
+    one until there are `exact_below` of them too, and then join the graph.
+
+    `SentenceIndex(encoder)` is in memory. `build` and `open` keep one in a directory: vectors and sentences then stay on
+    the disk and are mapped or read as they are needed, but the graph, with a copy of the vectors in it, is loaded into
+    memory as a whole.
+
+    Parameters
+    ----------
+    encoder
+        Encodes sentences as passages and texts that are searched for as queries.
+    exact_below
+        From how many sentences on a graph is used; at least 1.
+
+    Raises
+    ------
+    ValueError
+        `exact_below` is below 1.
+
+    References
+    ----------
+    KS-LLM, section 3.2, equation 3. Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using
+    Hierarchical Navigable Small World graphs" (TPAMI 2020).
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder
+    >>> from pytrace.records import Sentence
+    >>> from pytrace.retrieval import SentenceIndex
+    >>> index = SentenceIndex(HashEncoder())
+    >>> index.extend([Sentence("1", 0, "Bread is baked at dawn."), Sentence("1", 1, "The ferry leaves at noon.")])
+    2
+    >>> [(hit.sentence.text, hit.index) for hit in index.search(["When leaves the ferry?"], 1)[0]]
+    [('The ferry leaves at noon.', 1)]
+    """
+
+    def __init__(self, encoder: Encoder, *, exact_below: int = EXACT_BELOW) -> None:
+        check_count("exact_below", exact_below)
+        self._encoder = encoder
+        self._exact_below = exact_below
+        self._rows: _Rows | None = _MemoryRows(encoder.dimension)
+        self._graph: NeighbourGraph | None = None
+        self._place = "the index in memory"
+
+    @classmethod
+    def build(
+        cls,
+        directory: str | os.PathLike[str],
+        sentences: Iterable[Sentence],
+        encoder: Encoder,
+        *,
+        exact_below: int = EXACT_BELOW,
+    ) -> Self:
+        """Make an index in a directory and leave it open for writing.
+
+        Parameters
+        ----------
+        directory
+            Made if it is not there.
+        sentences
+            Any number of them; an iterator is read as they are encoded.
+        encoder, exact_below
+            As in the class.
+
+        Returns
+        -------
+        SentenceIndex
+            To be closed, or used as a context manager.
+
+        Raises
+        ------
+        StoreError
+            The directory holds an index already, is being written, or cannot be.
+        InputError
+            Something among the sentences is none.
+        ModelError
+            The encoder gives NaN or vectors of another shape.
+        MissingDependencyError
+            There are `exact_below` sentences or more, and hnswlib is not installed.
+        """
+        index = cls(encoder, exact_below=exact_below)
+        index._attach(IndexFiles(directory, encoder, writable=True, create=True))
+        try:
+            index.extend(sentences)
+        except BaseException:
+            index.close()
+            raise
+        return index
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        encoder: Encoder,
+        *,
+        mode: Literal["read", "write"] = "read",
+        exact_below: int = EXACT_BELOW,
+    ) -> Self:
+        """Open an index that is there, without building anything.
+
+        Parameters
+        ----------
+        directory
+            Where it is.
+        encoder
+            The one that it was built with, by its fingerprint.
+        mode
+            "write" lets it be extended, and keeps all other processes from that until it is closed. Whoever reads goes on
+            seeing what there was when it was opened.
+        exact_below
+            As in the class.
+
+        Returns
+        -------
+        SentenceIndex
+            To be closed, or used as a context manager.
+
+        Raises
+        ------
+        StoreError
+            There is no index, it was built with another encoder, a file is damaged, or another process writes it.
+        MissingDependencyError
+            It has a graph, and hnswlib is not installed.
+        """
+        if mode not in {"read", "write"}:
+            message = f"mode must be 'read' or 'write', not {mode!r}"
+            raise ValueError(message)
+        index = cls(encoder, exact_below=exact_below)
+        index._attach(IndexFiles(directory, encoder, writable=mode == "write"))
+        return index
+
+    def __len__(self) -> int:
+        """Count the sentences."""
+        return self._open_rows().count
+
+    def __enter__(self) -> Self:
+        """Return the index itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the index."""
+        self.close()
+
+    @property
+    def recall(self) -> float:
+        """The share of the exact ten nearest that a search finds, as measured when the graph last grew; 1 without one."""
+        return 1.0 if self._graph is None else self._graph.recall
+
+    def close(self) -> None:
+        """Close the files and let others write; what was added is on the disk already."""
+        if isinstance(self._rows, IndexFiles):
+            self._rows.close()
+        self._rows = self._graph = None
+
+    def extend(self, sentences: Iterable[Sentence]) -> int:
+        """Add sentences: all of them, or none if anything goes wrong or the process is killed.
+
+        Parameters
+        ----------
+        sentences
+            Any number of them; an iterator is read as they are encoded, so that they need not fit memory. Add a very long
+            one in parts, each of which is kept once it is added.
+
+        Returns
+        -------
+        int
+            How many were added.
+
+        Raises
+        ------
+        StoreError
+            The index is closed or open for reading, or the disk is full.
+        InputError
+            Something among the sentences is none.
+        ModelError
+            The encoder gives NaN or vectors of another shape.
+        MissingDependencyError
+            A graph is needed now, and hnswlib is not installed.
+        """
+        rows = self._open_rows()
+        if not rows.writable:
+            message = f"{self._place} is open for reading; open it with mode='write' to extend it"
+            raise StoreError(message)
+        before = rows.count
+        known = 0 if self._graph is None else self._graph.rows
+        grown = None
+        try:
+            for count in rows.write(self._encoded(sentences)):
+                if count - known >= self._exact_below:
+                    library()  # if it is missing, better now than after hours of encoding
+            vectors = rows.written_vectors()
+            if len(vectors) - known >= self._exact_below:
+                grown = self._graph or NeighbourGraph(self._encoder.dimension)
+                grown.grow(vectors)
+            rows.commit(grown)
+        except BaseException:
+            rows.discard()
+            if grown is not None and grown is self._graph:
+                # It may know rows that do not count; without it the search is exact.
+                self._graph = None
+                with suppress(StoreError):
+                    self._graph = rows.graph()
+            raise
+        self._graph = grown or self._graph
+        return rows.count - before
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write a copy of the index to another directory, which must not hold one.
+
+        Raises
+        ------
+        StoreError
+            The directory holds an index, is being written, or cannot be.
+        """
+        rows = self._open_rows()
+        files = IndexFiles(directory, self._encoder, writable=True, create=True)
+        try:
+            for _ in files.write(_batches(rows)):
+                pass
+            files.commit(self._graph)
+        except BaseException:
+            files.discard()
+            raise
+        finally:
+            files.close()
+
+    def search(self, queries: Sequence[str] | Vectors, k: int) -> list[list[SentenceHit]]:
+        """Find the `k` sentences nearest to each query.
+
+        Parameters
+        ----------
+        queries
+            Texts, or their vectors as float32 [n, dimension].
+        k
+            At least 1.
+
+        Returns
+        -------
+        list of list of SentenceHit
+            At most `k` a query, nearest first; of equal distances the sentence that was added first.
+
+        Raises
+        ------
+        TypeError
+            `queries` are neither texts nor an array.
+        ValueError
+            `k` is below 1.
+        InputError
+            The vectors have another dimension, or hold NaN or infinity.
+        ModelError
+            The encoder gives NaN or vectors of another shape.
+        StoreError
+            The index is closed, or its files are damaged.
+        """
+        rows = self._open_rows()
+        check_count("k", k)
+        vectors = self._query_vectors(queries)
+        if not len(vectors) or not rows.count:
+            return [[] for _ in vectors]
+        try:
+            distances, found = self._nearest(vectors, rows.vectors, min(k, rows.count))
+        except ValueError as error:  # the queries are sound, so it is what is stored
+            message = (
+                f"the vectors of {self._place} cannot be searched ({error}); they are damaged: build the index anew"
+            )
+            raise StoreError(message) from None
+        return [
+            [
+                SentenceHit(rows.sentence(row), distance, row)
+                for row, distance in zip(own.tolist(), own_distances.tolist(), strict=True)
+            ]
+            for own, own_distances in zip(found, distances, strict=True)
+        ]
+
+    def verify(self) -> None:
+        """Read everything that is on the disk and compare it with its checksums; opening looks at sizes only.
+
+        Raises
+        ------
+        StoreError
+            A byte has changed since it was written, or the index is closed.
+        """
+        rows = self._open_rows()
+        if isinstance(rows, IndexFiles):
+            rows.verify()
+
+    def _attach(self, files: IndexFiles) -> None:
+        try:
+            # Where all are looked at anyway, the graph would only take memory.
+            self._graph = files.graph() if files.count >= self._exact_below else None
+        except BaseException:
+            files.close()
+            raise
+        self._rows, self._place = files, str(files.directory)
+
+    def _open_rows(self) -> _Rows:
+        if self._rows is None:
+            message = f"{self._place} is closed; open it again"
+            raise StoreError(message)
+        return self._rows
+
+    def _encoded(self, sentences: Iterable[Sentence]) -> Iterator[Batch]:
+        given: Iterator[object] = iter(sentences)
+        number = 0
+        while batch := list(islice(given, _AT_ONCE)):
+            checked = [_checked(one, number + place) for place, one in enumerate(batch)]
+            number += len(batch)
+            yield checked, encode(self._encoder, [one.text for one in checked], "passage")
+
+    def _query_vectors(self, queries: Sequence[str] | Vectors) -> Vectors:
+        if not isinstance(queries, np.ndarray):
+            check_queries(queries, 1)
+            return encode(self._encoder, queries, "query")
+        if queries.ndim != 2 or queries.shape[1] != self._encoder.dimension or queries.dtype.kind not in "fiu":
+            message = (
+                f"query vectors must be numbers [n, {self._encoder.dimension}], not {queries.dtype} "
+                f"{list(queries.shape)}; encode the queries with {self._encoder.name!r}"
+            )
+            raise InputError(message)
+        vectors = np.ascontiguousarray(queries, dtype=np.float32)
+        if broken := int((~np.isfinite(vectors)).any(axis=1).sum()):
+            message = f"{broken} of {len(vectors)} query vectors hold NaN or infinity; encode the queries anew"
+            raise InputError(message)
+        return vectors
+
+    def _nearest(self, queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, Rows]:
+        graph = self._graph
+        if graph is None:
+            return top_k(queries, vectors, k, metric="l2")
+        distances, rows = graph.nearest(queries, vectors, k)
+        later = vectors[graph.rows :]
+        if not len(later):
+            return distances, rows
+        later_distances, later_rows = top_k(queries, later, k, metric="l2")
+        distances = np.concatenate([distances, later_distances], axis=1)
+        rows = np.concatenate([rows, np.where(later_rows >= 0, later_rows + graph.rows, -1)], axis=1)
+        order = np.lexsort((rows, distances), axis=1)[:, :k]
+        return np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)
+
+
+class _Rows(Protocol):
+    """Sentences and their vectors, to which rows are added in two steps: written, then committed or discarded."""
+
+    writable: bool
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def vectors(self) -> Vectors: ...
+
+    def sentence(self, row: int) -> Sentence: ...
+
+    def write(self, batches: Iterable[Batch]) -> Iterator[int]: ...
+
+    def written_vectors(self) -> Vectors: ...
+
+    def commit(self, graph: NeighbourGraph | None) -> None: ...
+
+    def discard(self) -> None: ...
+
+    def graph(self) -> NeighbourGraph | None: ...
+
+
+class _MemoryRows:
+    """Rows in memory, in an array that doubles when it is full."""
+
+    writable = True
+
+    def __init__(self, dimension: int) -> None:
+        self._array = np.empty((0, dimension), dtype=np.float32)
+        self._sentences: list[Sentence] = []
+        self.count = 0
+
+    @property
+    def vectors(self) -> Vectors:
+        return self._array[: self.count]
+
+    def sentence(self, row: int) -> Sentence:
+        return self._sentences[row]
+
+    def write(self, batches: Iterable[Batch]) -> Iterator[int]:
+        for sentences, vectors in batches:
+            start, end = len(self._sentences), len(self._sentences) + len(sentences)
+            if end > len(self._array):
+                grown = np.empty((max(end, 2 * len(self._array)), self._array.shape[1]), dtype=np.float32)
+                grown[:start] = self._array[:start]
+                self._array = grown
+            self._array[start:end] = vectors
+            self._sentences += sentences
+            yield end
+
+    def written_vectors(self) -> Vectors:
+        return self._array[: len(self._sentences)]
+
+    def commit(self, graph: NeighbourGraph | None) -> None:
+        del graph
+        self.count = len(self._sentences)
+
+    def discard(self) -> None:
+        del self._sentences[self.count :]
+
+    def graph(self) -> NeighbourGraph | None:
+        return None
+
+
+def _batches(rows: _Rows) -> Iterator[Batch]:
+    vectors = rows.vectors
+    for start in range(0, rows.count, _AT_ONCE):
+        end = min(start + _AT_ONCE, rows.count)
+        yield [rows.sentence(row) for row in range(start, end)], vectors[start:end]
+
+
+def _checked(value: object, number: int) -> Sentence:
+    """Refuse what could be written and not be read again."""
+    if not isinstance(value, Sentence):
+        message = f"item {number} is of type {type(value).__name__}, not a pytrace.records.Sentence; make it one"
+        raise InputError(message)
+    kinds = (type(value.document_id), type(value.index), type(value.text))
+    if kinds != (str, int, str):
+        names = ", ".join(kind.__name__ for kind in kinds)
+        message = f"sentence {number} has document_id, index and text of types {names}, not str, int, str; correct them"
+        raise InputError(message)
+    return value
