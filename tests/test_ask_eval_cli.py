@@ -136,14 +136,14 @@ def check_answer(told: dict[str, Any], *, method: str) -> None:
 # --- ask
 
 
-@pytest.mark.parametrize("method", ["trace", "trace-doc", "rag"])
+@pytest.mark.parametrize("method", ["trace", "trace-doc", "rag", "dense:top=2", "ks-q"])
 def test_ask_prints_one_json_document_and_nothing_else(method: str, docs: Path, run: Run) -> None:
     status, output, errors = run("ask", QUESTION, "--docs", docs, "--method", method, "--json")
     assert (status, errors) == (0, "")
     told = json.loads(output)
     check_answer(told, method=method)
     assert told["answer"] == "Quillhaven"
-    assert bool(told["chains"]) == (method != "rag")
+    assert bool(told["chains"]) == method.startswith("trace")
     assert "context" not in told
     read = [document["title"] for document in told["documents"] if document["read"]]
     assert bool(read) == (method != "trace")
@@ -173,6 +173,67 @@ def test_explain_adds_all_chains_votes_and_costs(docs: Path, run: Run) -> None:
     stages = [line.split()[0] for line in output.splitlines() if re.match(r"(triples|rank|select|read) +\d", line)]
     assert stages == ["triples", "rank", "select", "read"]
     assert re.search(r"^The reader saw \d+ tokens of evidence\.$", output, re.MULTILINE)
+
+
+FEATURES = '{"intent": "town of birth", "nodes": ["founder", "Orrin Head"], "relations": []}'
+
+
+def test_scope_coe_tells_which_snippet_holds_which_feature(
+    docs: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(prompt: str) -> str:
+        return FEATURES if prompt.startswith("Take the question apart") else script(prompt)
+
+    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(write))
+    arguments = ("ask", QUESTION, "--docs", docs, "--method", "scope-coe", "--explain")
+    status, output, _ = run(*arguments)
+    assert status == 0
+    assert re.search(r"^KIND +FEATURE +HELD BY$", output, re.MULTILINE)
+    assert re.search(r"^node +Orrin Head +.*Orrin Head p=0\.\d\d", output, re.MULTILINE)
+    assert re.search(r"^features +\d", output, re.MULTILINE)
+    _, output, _ = run(*arguments, "--json")
+    told = json.loads(output)
+    assert [(one["kind"], one["text"]) for one in told["features"]] == [
+        ("intent", "town of birth"),
+        ("node", "founder"),
+        ("node", "Orrin Head"),
+    ]
+    node = told["features"][2]
+    assert node["covered"]
+    assert {one["document"] for one in node["snippets"]} == {row["title"] for row in ROWS}
+    assert [one["rank"] for one in node["snippets"]] == [1, 2, 3]
+    # Without --explain only those that hold it are told.
+    _, output, _ = run(*arguments[:-1], "--json")
+    assert [one["document"] for one in json.loads(output)["features"][2]["snippets"]] == ["Orrin Head"]
+
+
+def test_a_question_without_documents_is_answered_only_by_methods_that_need_none(run: Run) -> None:
+    status, output, _ = run("ask", QUESTION, "--method", "ks-llm", "--json", "--explain")
+    assert status == 0
+    told = json.loads(output)
+    assert told["documents"] == []
+    assert "the question has no document; the model wrote one" in told["notes"]
+    status, _, errors = run("ask", QUESTION, "--method", "dense")
+    assert status == 2
+    assert "there is nothing that dense could answer from; give --docs FILE|FOLDER or --kg DIR" in errors
+
+
+def test_eval_compares_a_method_with_itself_under_other_settings(questions: Path, run: Run) -> None:
+    methods = ("dense:top=1", "dense:top=2", "rag", "bm25:top=1")
+    status, output, _ = run("eval", *methods, "--data", questions, "--limit", 2)
+    assert status == 0
+    lines = output.splitlines()
+    assert [line.split()[0] for line in lines[2:6]] == list(methods)
+    # Of four methods each is compared with the first one; of few, all with all.
+    assert sum(line.startswith("dense:top=1 - ") for line in lines) == 3
+    assert not any(line.startswith("rag - ") for line in lines)
+    _, output, _ = run("eval", *methods, "--data", questions, "--limit", 2, "--json")
+    told = {one["method"]: one for one in json.loads(output)["methods"]}
+    assert told["dense:top=1"]["supporting_precision"]["mean"] == 1.0
+    assert told["dense:top=2"]["supporting_precision"]["mean"] == 0.5
+    status, _, errors = run("eval", "rag:top=3", "--data", questions)
+    assert status == 2
+    assert "'top=3' of rag is not name=value" in errors
 
 
 def test_ask_uses_the_documents_nearest_to_the_question(docs: Path, run: Run) -> None:
@@ -261,7 +322,7 @@ def test_questions_settings_and_places_that_cannot_be_are_refused(docs: Path, ru
     refused(run("ask", " ", "--docs", docs), "the question is empty; ask something")
     refused(run("ask", QUESTION), "give --docs FILE|FOLDER or --kg DIR")
     refused(run("ask", QUESTION, "--kg", tmp_path / "none"), str(tmp_path / "none"))
-    refused(run("ask", QUESTION, "--docs", docs, "--method", "guess"), "'guess' is not one of")
+    refused(run("ask", QUESTION, "--docs", docs, "--method", "guess"), "there is no method 'guess'; choose one of trace,")
     refused(run("ask", QUESTION, "--docs", docs, "--set", "chain=3"), "'chain=3' is not name=value")
     refused(run("ask", QUESTION, "--docs", docs, "--set", "chains=0"), "`int` >= 1", "chains")
     refused(
@@ -461,7 +522,7 @@ def test_a_run_is_gone_on_with_only_on_request_and_with_the_same_settings(
     out = tmp_path / "run"
     assert run("eval", "rag", "--data", questions, "--limit", 2, "--out", out)[0] == 0
     refused(run("eval", "rag", "--data", questions, "--limit", 2, "--out", out), "run.sqlite")
-    refused(run("eval", "rag", "--data", questions, "--out", out, "--resume", "--set", "chains=3"), "run.sqlite")
+    refused(run("eval", "rag", "--data", questions, "--out", out, "--resume", "--set", "reader-demonstrations=3"), "run.sqlite")
     status, output, _ = run(
         "eval", "rag", "trace-doc", "--data", questions, "--limit", 3, "--out", out, "--resume", "--json"
     )

@@ -10,7 +10,7 @@ import msgspec
 
 from pytrace.cli import common
 from pytrace.evidence import supporting_sentence
-from pytrace.records import Answer, Chain, Document, Triple
+from pytrace.records import Answer, Chain, Coverage, Document, Evidence, Triple
 
 
 def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool) -> None:
@@ -23,12 +23,62 @@ def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool
     for number, chain in enumerate(chains if explain else chains[:1], 1):
         _print_chain(number, chain, by_id, explain=explain)
     if not chains:
-        titles = [by_id[one].title for one in answer.evidence.document_ids]
-        shown = ", ".join(titles[:8]) + (f" and {len(titles) - 8} more" if len(titles) > 8 else "")
-        common.print_text(f"Read from {len(titles)} documents: {shown}")
+        _print_sources(answer, by_id)
+    _print_coverage(answer.evidence, by_id, explain=explain)
     if explain:
+        _print_thoughts(answer.evidence)
         _print_votes(answer, by_id)
         _print_costs(answer)
+
+
+def _print_sources(answer: Answer, by_id: dict[str, Document]) -> None:
+    """Print what was read: sentences as they are, documents by title."""
+    evidence = answer.evidence
+    if evidence.kind in {"sentences", "mixed"}:
+        for entry in evidence.context:
+            common.print_text(f"  {_shorten(entry)}")
+    titles = [_title(one, by_id) for one in evidence.document_ids]
+    shown = ", ".join(titles[:8]) + (f" and {len(titles) - 8} more" if len(titles) > 8 else "")
+    common.print_text(f"Read from {len(titles)} documents: {shown}" if titles else "Read from no document.")
+
+
+def _title(document_id: str, by_id: dict[str, Document]) -> str:
+    """Return a document's title; its id if it was not given but found or written by the method."""
+    return by_id[document_id].title if document_id in by_id else document_id
+
+
+def _print_coverage(evidence: Evidence, by_id: dict[str, Document], *, explain: bool) -> None:
+    """Print which snippets hold which feature of the question, and which feature nobody holds."""
+    if not evidence.coverage:
+        return
+    common.print_styled("\nFeatures", "bold")
+    rows = []
+    for one in evidence.coverage:
+        shown = one.covered_by if explain else one.chosen
+        held = ", ".join(f"{_snippet(evidence, at, by_id)} {_probability(one.probabilities[at])}" for at in shown)
+        rows.append((one.feature.kind, one.feature.statement, held or "nobody"))
+    common.print_table(("KIND", "FEATURE", "HELD BY"), rows)
+
+
+def _snippet(evidence: Evidence, place: int, by_id: dict[str, Document]) -> str:
+    document_id, sentence = evidence.pool[place]
+    title = _title(document_id, by_id)
+    return title if sentence < 0 else f"{title} (sentence {sentence + 1})"
+
+
+def _probability(value: float | None) -> str:
+    return "undecided" if value is None else f"p={value:.2f}"
+
+
+def _print_thoughts(evidence: Evidence) -> None:
+    if evidence.triples:
+        common.print_styled("\nTriples written from the question", "bold")
+        for triple in evidence.triples:
+            common.print_text(f"  {triple.text}")
+    if evidence.rationale:
+        common.print_styled("\nThoughts", "bold")
+        for number, sentence in enumerate(evidence.rationale, 1):
+            common.print_text(f"  {number}. {sentence}")
 
 
 def _print_chain(number: int, chain: Chain, by_id: dict[str, Document], *, explain: bool) -> None:
@@ -98,13 +148,21 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
                 "title": document.title,
                 "source": document.source,
                 "votes": answer.evidence.votes.get(document.id, 0),
-                "read": answer.evidence.kind == "documents" and document.id in answer.evidence.document_ids,
+                "read": answer.evidence.kind != "triples" and document.id in answer.evidence.document_ids,
             }
             for document in documents
             if document.id in used
         ],
         "notes": answer.notes,
     }
+    if answer.evidence.coverage:
+        result["features"] = [
+            _feature(one, answer.evidence, by_id, explain=explain) for one in answer.evidence.coverage
+        ]
+    if answer.evidence.triples:
+        result["triples"] = [(one.head, one.relation, one.tail) for one in answer.evidence.triples]
+    if answer.evidence.rationale:
+        result["rationale"] = answer.evidence.rationale
     if explain:
         result["context"] = answer.evidence.context
     result["context_tokens"] = answer.context_tokens
@@ -112,6 +170,29 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
     result["seconds"] = answer.seconds
     result["usage"] = msgspec.to_builtins(answer.usage)
     return result
+
+
+def _feature(one: Coverage, evidence: Evidence, by_id: dict[str, Document], *, explain: bool) -> dict[str, Any]:
+    """Return a feature and the snippets that hold it; with `explain` all that were judged."""
+
+    def told(place: int) -> dict[str, Any]:
+        document_id, sentence = evidence.pool[place]
+        return {
+            "rank": place + 1,
+            "document_id": document_id,
+            "document": _title(document_id, by_id),
+            "sentence_index": sentence,
+            "probability": one.probabilities[place],
+            "chosen": place in one.chosen,
+        }
+
+    return {
+        "kind": one.feature.kind,
+        "text": one.feature.text,
+        "nodes": one.feature.nodes,
+        "covered": bool(one.covered_by),
+        "snippets": [told(place) for place in (range(len(one.probabilities)) if explain else one.covered_by)],
+    }
 
 
 def _chain(chain: Chain, by_id: dict[str, Document]) -> dict[str, Any]:

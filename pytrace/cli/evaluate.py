@@ -12,18 +12,17 @@ import click
 
 import pytrace
 from pytrace.cli import common
-from pytrace.cli.ask import make_method
-from pytrace.cli.loading import ModelOptions, model_options, settings_option
+from pytrace.cli.loading import MethodType, ModelOptions, model_options, settings_option
 from pytrace.errors import InputError
-from pytrace.methods.profiles import METHODS, trace_settings
 
 if TYPE_CHECKING:
     from pytrace.evaluation.report import Report
     from pytrace.evaluation.runner import Batched
+    from pytrace.methods.catalog import MethodName
 
 
 @click.command("eval")
-@click.argument("methods", metavar="METHOD...", nargs=-1, required=True, type=click.Choice(METHODS))
+@click.argument("methods", metavar="METHOD...", nargs=-1, required=True, type=MethodType())
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="Questions with documents and answers.")
 @click.option("--format", "data_format", default="auto", show_default=True, help="Of the data: hotpotqa, musique, …")
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many questions.")
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 @common.json_option
 def evaluate(
     *,
-    methods: tuple[str, ...],
+    methods: tuple[MethodName, ...],
     data: Path,
     data_format: str,
     limit: int | None,
@@ -57,11 +56,14 @@ def evaluate(
     Reported are exact match and F1, precision, recall and error rate of the documents chosen against the supporting ones,
     context tokens, prompts, tokens asked for and really evaluated, and seconds by stage. Each method extracts its own
     triples, so that its cost is its own; what a batch of questions shares is divided evenly among them.
+
+    A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4.
     """
     from pytrace.evaluation.datasets import QuestionReport, read_questions
     from pytrace.evaluation.runner import RunStore
     from pytrace.evaluation.runner import evaluate as run
     from pytrace.graph import KnowledgeGraph
+    from pytrace.methods.catalog import check_overrides
 
     if resume and out is None:
         message = "--resume needs --out, the directory of the run to go on with"
@@ -70,7 +72,8 @@ def evaluate(
     questions = list(read_questions(data, format=data_format, limit=limit, report=told))  # type: ignore[arg-type]
     for note in told.notes[:20]:
         click.echo(f"pytrace: {note}", err=True)
-    chosen = list(dict.fromkeys(methods))
+    chosen = {method.label: method for method in methods}
+    own = check_overrides(list(chosen.values()), models.llm, settings)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     with (
@@ -84,7 +87,7 @@ def evaluate(
         )
         # With --deterministic, questions that a resumed run finds together must not decide what a question's answer is.
         size = batch or (1 if models.model.deterministic else 8)
-        askers = {name: _asker(name, models, settings, graph, size) for name in chosen}
+        askers = {label: _asker(method, models, own[method.name], graph, size) for label, method in chosen.items()}
         finished = sum(len(store.done(name) & {question.id for question in questions}) for name in chosen)
         with common.progress("answering", len(chosen) * len(questions) - finished) as advance:
             done: dict[str, int] = {}
@@ -102,10 +105,11 @@ def evaluate(
         _print_report(report)
 
 
-def _asker(name: str, models: ModelOptions, settings: tuple[str, ...], graph: Any, size: int) -> Batched:
+def _asker(name: MethodName, models: ModelOptions, settings: tuple[str, ...], graph: Any, size: int) -> Batched:
     from pytrace.evaluation.runner import Batched
+    from pytrace.methods.catalog import make_method
 
-    method = make_method(name, models, settings, graph=graph)
+    method = make_method(name, models.model, lambda: models.encoder, models.llm, settings, graph=graph)
     return Batched(
         lambda questions: method.answer([one.question for one in questions], [one.documents for one in questions]), size
     )
@@ -116,7 +120,11 @@ def _settings(data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: 
     import msgspec
 
     from pytrace.evaluation.runner import file_settings
+    from pytrace.methods.catalog import METHODS, MethodName, check_overrides, method_settings
 
+    # Of all methods, so that a run can be resumed with more of them; settings behind a colon are in a method's label.
+    everything = [MethodName(name) for name in METHODS]
+    own = check_overrides(everything, models.llm, overrides)
     return {
         "data": file_settings(data),
         "language model": models.model.fingerprint,
@@ -124,7 +132,9 @@ def _settings(data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: 
         "context": models.model.context_tokens,
         "deterministic": models.model.deterministic,
         "triples": None if kg is None else str(kg),
-        "settings": {name: msgspec.to_builtins(trace_settings(name, models.llm, overrides)) for name in METHODS},
+        "settings": {
+            one.name: msgspec.to_builtins(method_settings(one, models.llm, own[one.name])) for one in everything
+        },
         "versions": {
             "pytrace": pytrace.__version__,
             **({} if models.remote else {"llama-cpp-python": metadata.version("llama-cpp-python")}),
@@ -170,7 +180,11 @@ def _print_report(report: Report) -> None:
         common.print_text(f"{one.method}: seconds by stage: {stages}")
         for failure in one.failures:
             common.print_text(f"{one.method}: {failure.question_id} failed: {failure.error}")
+    # Of many methods, each with the first one; --json has every pair.
+    many = len(report.methods) > 3
     for pair in report.comparisons:
+        if many and report.methods[0].method not in (pair.first, pair.second):
+            continue
         shown = [
             f"{name} {100 * test.difference:+.1f} (p {test.p_value:.3f})"
             for name, test in (("EM", pair.exact_match), ("F1", pair.f1))

@@ -12,6 +12,7 @@ import click
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
+    from pytrace.methods.catalog import MethodName
     from pytrace.models.encoder import OnnxEncoder
     from pytrace.models.language_model import LanguageModel, Style
 
@@ -147,6 +148,23 @@ def model_options(function: _F) -> _F:
     return wrapped  # type: ignore[return-value]
 
 
+class MethodType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
+    """A method, with settings of its own behind a colon: ``ks-llm:sentences=3``."""
+
+    name = "method"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> MethodName:
+        """Read a method's name."""
+        from pytrace.methods.catalog import MethodName, parse_method
+
+        if isinstance(value, MethodName):
+            return value
+        try:
+            return parse_method(value)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
 def settings_option(function: _F) -> _F:
     """Give a command the repeatable option ``--set NAME=VALUE``, passed to it as `settings`."""
     return click.option(
@@ -154,5 +172,5 @@ def settings_option(function: _F) -> _F:
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Change a setting of TRACE, for instance chains=3 or unit=sentence. May be repeated.",
+        help="Change a setting of the method, for instance chains=3 or top=10. May be repeated.",
     )(function)

@@ -6,12 +6,17 @@ The figures behind the tiny profile stand in benches/RESULTS.md with the command
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
 from pytrace.errors import InputError
+from pytrace.methods.baselines import RagSettings, RetrievalSettings, ThoughtSettings
+from pytrace.methods.ks_llm import KsSettings
+from pytrace.methods.scope_coe import ScopeSettings
 from pytrace.methods.trace import TraceSettings
+
+_Settings = TypeVar("_Settings", bound=msgspec.Struct)
 
 PAPER = TraceSettings()
 
@@ -32,15 +37,87 @@ TINY = TraceSettings(
     reader_demonstrations=4,
     reader_documents=2,
 )
-_SMALL_MODELS = {"tiny", "smollm2-135m", "gemma", "gemma3-270m"}
+SMALL_MODELS = {"tiny", "smollm2-135m", "gemma", "gemma3-270m"}
 
-TRACE_METHODS = ("trace", "trace-doc")
-METHODS = (*TRACE_METHODS, "rag")
+# A small model judges by yes and no hardly better than chance, and text alone well; it copies what a grammar lets it copy.
+SCOPE_TINY = ScopeSettings(judge="text", spans=True, reader_demonstrations=4)
+KS_TINY = KsSettings(reader_demonstrations=4, rationale_demonstrations=3)
+RAG_TINY = RagSettings(reader_demonstrations=4)
+RETRIEVAL_TINY = RetrievalSettings(reader_demonstrations=4)
+_DEFAULTS: dict[str, tuple[msgspec.Struct, msgspec.Struct]] = {
+    "scope-coe": (ScopeSettings(), SCOPE_TINY),
+    "rag": (RagSettings(), RAG_TINY),
+    **dict.fromkeys(("bm25", "dense", "rrf"), (RetrievalSettings(), RETRIEVAL_TINY)),
+    **dict.fromkeys(("cot", "cot-sc", "verify-and-edit"), (ThoughtSettings(), ThoughtSettings())),
+}
 
 
 def prompt_style(llm: str) -> Literal["plain", "auto"]:
     """Return how prompts are written for a model: the smallest answer plain text far better than their chat template."""
-    return "plain" if llm in _SMALL_MODELS else "auto"
+    return "plain" if llm in SMALL_MODELS else "auto"
+
+
+def default_settings(method: str, llm: str) -> msgspec.Struct:
+    """Return the settings that a method has with a model if nobody changes them.
+
+    Examples
+    --------
+    >>> default_settings("trace-doc", "llama.gguf").reader
+    'document'
+    """
+    if method in {"trace", "trace-doc"}:
+        return _trace_default(method, llm)
+    paper, tiny = _DEFAULTS.get(method, (KsSettings(), KS_TINY))
+    return tiny if llm in SMALL_MODELS else paper
+
+
+def setting_name(override: str) -> str:
+    """Return the name in `name=value`, as the settings have it; "" if it is none.
+
+    Examples
+    --------
+    >>> setting_name("reader-documents=3")
+    'reader_documents'
+    """
+    name, equals, _ = override.partition("=")
+    return name.strip().replace("-", "_") if equals else ""
+
+
+def changed(settings: _Settings, overrides: Sequence[str], *, what: str) -> _Settings:
+    """Return settings with some of them changed.
+
+    Parameters
+    ----------
+    settings
+        What to change.
+    overrides
+        Settings as text, "chains=3"; None is written "none".
+    what
+        The method, for messages.
+
+    Raises
+    ------
+    InputError
+        If there is no such setting, or the value cannot be one.
+    """
+    values: dict[str, Any] = msgspec.to_builtins(settings)
+    may_be_none = {field.name for field in msgspec.structs.fields(settings) if type(None) in get_args(field.type)}
+    for override in overrides:
+        name = setting_name(override)
+        if name not in values:
+            message = (
+                f"the setting {override!r} of {what} is not name=value with a name among: {', '.join(sorted(values))}"
+            )
+            raise InputError(message)
+        text = override.partition("=")[2].strip()
+        values[name] = None if name in may_be_none and text.lower() == "none" else text
+    try:
+        return msgspec.convert(values, type(settings), strict=False)
+    except msgspec.ValidationError as error:
+        message = (
+            f"a setting of {what} cannot be used: {error}; see {type(settings).__module__}.{type(settings).__name__}"
+        )
+        raise InputError(message) from error
 
 
 def trace_settings(method: str, llm: str, overrides: Sequence[str] = ()) -> TraceSettings:
@@ -65,18 +142,10 @@ def trace_settings(method: str, llm: str, overrides: Sequence[str] = ()) -> Trac
     >>> trace_settings("trace-doc", "llama.gguf", ["chains=3"]).chains
     3
     """
-    base = TINY if llm in _SMALL_MODELS else PAPER
-    values: dict[str, Any] = msgspec.to_builtins(base)
-    values["reader"] = "document" if method == "trace-doc" else "triple"
-    for override in overrides:
-        name, equals, text = override.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or name not in values:
-            message = f"the setting {override!r} is not name=value with a name among: {', '.join(sorted(values))}"
-            raise InputError(message)
-        values[name] = None if text.strip().lower() == "none" else text.strip()
-    try:
-        return msgspec.convert(values, TraceSettings, strict=False)
-    except msgspec.ValidationError as error:
-        message = f"a setting cannot be used: {error}; see pytrace.methods.trace.TraceSettings"
-        raise InputError(message) from error
+    settings = _trace_default(method, llm)
+    return changed(settings, overrides, what=method)
+
+
+def _trace_default(method: str, llm: str) -> TraceSettings:
+    base = TINY if llm in SMALL_MODELS else PAPER
+    return msgspec.structs.replace(base, reader="document" if method == "trace-doc" else "triple")

@@ -1,0 +1,304 @@
+"""Judges of whether a text holds a feature: a language model by yes or no, one without a model, and both fused.
+
+Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect Context",
+section 3.2 and appendix H. The paper reads a verdict from generated text; here it is the log-probabilities of the two
+answers, so that a verdict is a probability, and all of a question's verdicts are one batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.chain_of_evidence.demonstrations import JudgementDemonstration, judgement_demonstrations
+from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
+from pytrace.documents import split_sentences
+from pytrace.errors import LogitsUnavailableError
+from pytrace.kernels.fuzzy import cdist, partial_ratio
+from pytrace.models.encoder import Encoder
+from pytrace.models.language_model import LanguageModel, OptionScores, Prompt
+from pytrace.records import Feature
+
+__all__ = ["FusedJudge", "Judge", "Logistic", "ModelJudge", "TextJudge"]
+
+INSTRUCTION = "Read the text and say whether it tells what is asked. Answer yes or no."
+# What the same question is asked about to find how much a model likes to say yes.
+CONTENT_FREE = "[N/A] N/A"
+
+_ANSWERS = ("yes", "no")
+# With less probability than this for yes and no together the model talks of something else, and its lean says nothing.
+_UNDECIDED_BELOW = 1e-4
+
+
+class Logistic(msgspec.Struct, frozen=True):
+    """Turns a score into a probability: 1 / (1 + exp(-slope * (score - middle)))."""
+
+    middle: float
+    slope: float
+
+    def logit(self, score: float) -> float:
+        """Return the logarithm of the odds."""
+        return self.slope * (score - self.middle)
+
+
+# Fitted by `benches.labelled_judgements` with all-MiniLM-L6-v2.
+NODE_CURVE = Logistic(71.0, 0.08)
+INTENT_CURVE = Logistic(0.35, 32.0)
+RELATION_CURVE = Logistic(0.30, 25.0)
+
+
+class ModelJudge:
+    """Lets a language model judge, by the log-probabilities of "yes" and "no" at the next token.
+
+    The text stands before the feature in a prompt, so that a text is evaluated once for all of its question's features.
+
+    Parameters
+    ----------
+    model
+        A language model that gives log-probabilities.
+    calibrated
+        Subtract the log-odds under a text without content, once a feature of a question, which takes away how much the model
+        likes to say yes ("contextual calibration", Zhao et al., ICML 2021).
+    demonstrations
+        How many labelled judgements to show, as many of yes as of no (the paper: none).
+    bias
+        Added to the log-odds; what a profile has measured.
+    labelled
+        Demonstrations of your own; ours if not given.
+
+    Raises
+    ------
+    LogitsUnavailableError
+        If the model gives no log-probabilities.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> inquiry = Inquiry("Where is Ada Foah?", (Feature("node", "Ada Foah"),), ("[Ada Foah] A town in Ghana.",))
+    >>> rows = ModelJudge(ScriptedModel(), demonstrations=0).judge([inquiry])[0]
+    >>> len(rows), len(rows[0])
+    (1, 1)
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        calibrated: bool = True,
+        demonstrations: int = 6,
+        bias: float = 0.0,
+        labelled: Sequence[JudgementDemonstration] | None = None,
+    ) -> None:
+        if not model.gives_logits:
+            message = f"{model.name} gives no log-probabilities; use the judge without a model (judge='text')"
+            raise LogitsUnavailableError(message)
+        self._model = model
+        self._calibrated = calibrated
+        shown = judgement_demonstrations() if labelled is None else tuple(labelled)
+        self._pairs = tuple(
+            (_question(one.text, one.feature), one.answer) for one in shown[max(0, len(shown) - demonstrations) :]
+        )
+        self._bias = bias
+
+    def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
+        """Return the probability that each text holds each feature; None where the model talks of something else."""
+        prompts: dict[tuple[str, Feature], Prompt] = {}
+        for inquiry in inquiries:
+            texts = (*inquiry.texts, CONTENT_FREE) if self._calibrated else inquiry.texts
+            for text in texts:
+                for feature in inquiry.features:
+                    prompts.setdefault((text, feature), Prompt(INSTRUCTION, self._pairs, _question(text, feature)))
+        scores = self._model.score_options(list(prompts.values()), [_ANSWERS] * len(prompts)) if prompts else []
+        odds = {key: _log_odds(score) for key, score in zip(prompts, scores, strict=True)}
+
+        def probability(text: str, feature: Feature) -> Probability:
+            value, free = odds[text, feature], odds.get((CONTENT_FREE, feature))
+            if value is None or (self._calibrated and free is None):
+                return None
+            return sigmoid(value - (free or 0.0) + self._bias)
+
+        return [
+            [[probability(text, feature) for feature in inquiry.features] for text in inquiry.texts]
+            for inquiry in inquiries
+        ]
+
+
+def _question(text: str, feature: Feature) -> str:
+    asked = {
+        "intent": f"Does the text tell this: {feature.statement}?",
+        "relation": f"Does the text say that {feature.statement}?",
+        "node": f"Does the text speak of {feature.statement}?",
+    }[feature.kind]
+    return f"Text: {text}\n{asked}"
+
+
+def _log_odds(score: OptionScores) -> float | None:
+    """Return log p(yes) - log p(no); None if it cannot be told."""
+    yes, no = (float(value) for value in score.log_probabilities)
+    if all(score.bounded) and score.bounded:
+        return None  # a server told neither
+    if not (math.isfinite(yes) or math.isfinite(no)) or np.logaddexp(yes, no) < math.log(_UNDECIDED_BELOW):
+        return None
+    return min(max(yes - no, -100.0), 100.0)
+
+
+def sigmoid(value: float) -> float:
+    """Return 1 / (1 + exp(-value)), for any finite value.
+
+    Examples
+    --------
+    >>> sigmoid(0.0), sigmoid(-1e9)
+    (0.5, 0.0)
+    """
+    return 1.0 / (1.0 + math.exp(-value)) if value > -700 else 0.0
+
+
+class TextJudge:
+    """Judges without a language model: nodes by fuzzy match, intent and relations by the encoder.
+
+    A node's score is the partial ratio of node and text, from 0 to 100. That of an intent or relation is the largest inner
+    product of its statement with a sentence of the text; an intent is asked for with its question. Each kind has a logistic
+    curve from score to probability, fitted on labelled pairs of another encoder's or one's own.
+
+    Parameters
+    ----------
+    encoder
+        Encodes statements as queries and sentences as passages.
+    node, intent, relation
+        The curves; the defaults suit all-MiniLM-L6-v2 (`benches.labelled_judgements` prints what suits another).
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder
+    >>> inquiry = Inquiry("Where is Ada Foah?", (Feature("node", "Ada Foah"),), ("A town in Ghana.", "Ada Foah lies there."))
+    >>> [row[0] > 0.5 for row in TextJudge(HashEncoder()).judge([inquiry])[0]]
+    [False, True]
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        node: Logistic = NODE_CURVE,
+        intent: Logistic = INTENT_CURVE,
+        relation: Logistic = RELATION_CURVE,
+    ) -> None:
+        self._encoder = encoder
+        self._curves = {"node": node, "intent": intent, "relation": relation}
+
+    def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
+        """Return the probability that each text holds each feature; None for one without a letter or digit."""
+        return [
+            [
+                [
+                    None if score is None else sigmoid(self._curves[feature.kind].logit(score))
+                    for feature, score in zip(inquiry.features, row, strict=True)
+                ]
+                for row in rows
+            ]
+            for inquiry, rows in zip(inquiries, self.scores(inquiries), strict=True)
+        ]
+
+    def scores(self, inquiries: Sequence[Inquiry]) -> list[list[list[float | None]]]:
+        """Return the scores that the curves turn into probabilities, all texts and statements encoded in one call each."""
+        sentences: dict[str, None] = {}
+        parts: dict[str, list[str]] = {}
+        for inquiry in inquiries:
+            for text in inquiry.texts:
+                if text not in parts:
+                    parts[text] = [one for one in split_sentences(text) if one.strip()]
+                    sentences.update(dict.fromkeys(parts[text]))
+        statements = dict.fromkeys(
+            _statement(inquiry.question, feature)
+            for inquiry in inquiries
+            for feature in inquiry.features
+            if feature.kind != "node"
+        )
+        encoded = _rows(self._encoder.encode(list(sentences), kind="passage"), sentences) if statements else {}
+        asked = _rows(self._encoder.encode(list(statements), kind="query"), statements) if statements else {}
+        found: list[list[list[float | None]]] = []
+        for inquiry in inquiries:
+            nodes = [feature.statement.casefold() for feature in inquiry.features if feature.kind == "node"]
+            ratios = cdist(nodes, [text.casefold() for text in inquiry.texts], scorer=partial_ratio) if nodes else None
+            rows: list[list[float | None]] = []
+            for place, text in enumerate(inquiry.texts):
+                vectors = [encoded[one] for one in parts[text]] if statements else []
+                row: list[float | None] = []
+                node = 0
+                for feature in inquiry.features:
+                    value = 0.0
+                    if feature.kind == "node" and ratios is not None:
+                        value = float(ratios[node, place])
+                        node += 1
+                    elif vectors:
+                        value = max(float(asked[_statement(inquiry.question, feature)] @ one) for one in vectors)
+                    readable = any(character.isalnum() for character in feature.statement)
+                    row.append(value if readable and math.isfinite(value) else None)
+                rows.append(row)
+            found.append(rows)
+        return found
+
+
+def _statement(question: str, feature: Feature) -> str:
+    """Return what is looked for: an intent alone ("city") is everywhere, so its question goes with it."""
+    return f"{question} {feature.text}" if feature.kind == "intent" else feature.statement
+
+
+def _rows(vectors: NDArray[np.float32], texts: dict[str, None]) -> dict[str, NDArray[np.float32]]:
+    return dict(zip(texts, vectors, strict=True))
+
+
+class FusedJudge:
+    """Adds up the log-odds of several judges, each with its weight.
+
+    Where one is undecided the others decide; where all are, so is this one.
+
+    Parameters
+    ----------
+    judges
+        The judges with their weights, which need not add up to 1.
+    bias
+        Added to the log-odds.
+
+    Examples
+    --------
+    >>> class Says:
+    ...     def __init__(self, value): self.value = value
+    ...     def judge(self, inquiries): return [[[self.value for _ in one.features] for _ in one.texts] for one in inquiries]
+    >>> inquiry = Inquiry("?", (Feature("node", "x"),), ("t",))
+    >>> FusedJudge([(Says(0.9), 1.0), (Says(None), 1.0), (Says(0.1), 1.0)]).judge([inquiry])
+    [[[0.5]]]
+    """
+
+    def __init__(self, judges: Sequence[tuple[Judge, float]], *, bias: float = 0.0) -> None:
+        self._judges = list(judges)
+        self._bias = bias
+
+    def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
+        """Return the fused probabilities."""
+        judged = [(judge.judge(inquiries), weight) for judge, weight in self._judges]
+        return [
+            [
+                [
+                    self._fuse([(rows[at][text][place], weight) for rows, weight in judged])
+                    for place in range(len(inquiry.features))
+                ]
+                for text in range(len(inquiry.texts))
+            ]
+            for at, inquiry in enumerate(inquiries)
+        ]
+
+    def _fuse(self, values: Sequence[tuple[Probability, float]]) -> Probability:
+        decided = [(value, weight) for value, weight in values if value is not None]
+        if not decided:
+            return None
+        return round(sigmoid(self._bias + sum(weight * _logit(value) for value, weight in decided)), 12)
+
+
+def _logit(probability: float) -> float:
+    kept = min(max(probability, 1e-9), 1 - 1e-9)
+    return math.log(kept) - math.log1p(-kept)

@@ -1,0 +1,183 @@
+"""Every method by its name, with the settings that it has by default and those that a user changes.
+
+A method is named as ``NAME`` or ``NAME:setting=value,setting=value``, so that one command can compare a method with itself
+(``ks-llm:sentences=1 ks-llm:sentences=4``). Which settings suit which model stands in `pytrace.methods.profiles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from pytrace.errors import InputError
+from pytrace.graph import KnowledgeGraph
+from pytrace.methods import profiles
+from pytrace.methods.baselines import ChainOfThought, Rag, RetrievalRag, SelfConsistency, VerifyAndEdit
+from pytrace.methods.ks_llm import VARIANTS, KnowledgeSelection
+from pytrace.methods.scope_coe import ScopeCoe
+from pytrace.methods.trace import Trace
+from pytrace.models.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.records import Answer, Document
+
+
+class Method(Protocol):
+    """Anything that answers questions from documents."""
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions, each from its own documents; all of them go through every stage together."""
+        ...
+
+
+TRACE_METHODS = ("trace", "trace-doc")
+RETRIEVERS = ("bm25", "dense", "rrf")
+THOUGHT_METHODS = ("cot", "cot-sc", "verify-and-edit")
+METHODS = (*TRACE_METHODS, *VARIANTS, "scope-coe", "rag", *RETRIEVERS, *THOUGHT_METHODS)
+# These answer without any document, too: from the model alone, or from a document that it writes.
+NEEDS_NO_DOCUMENTS = frozenset({*VARIANTS, *THOUGHT_METHODS})
+
+
+class MethodName(msgspec.Struct, frozen=True):
+    """A method as a user names it: its name, and settings as text."""
+
+    name: str
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The method as it is named in reports."""
+        return f"{self.name}:{','.join(self.overrides)}" if self.overrides else self.name
+
+
+def parse_method(text: str) -> MethodName:
+    """Read ``NAME`` or ``NAME:setting=value,setting=value``.
+
+    Raises
+    ------
+    InputError
+        If there is no such method, or what follows the colon is no list of settings.
+
+    Examples
+    --------
+    >>> parse_method("scope-coe:cover=exact")
+    MethodName(name='scope-coe', overrides=('cover=exact',))
+    """
+    name, colon, rest = text.strip().partition(":")
+    if name not in METHODS:
+        message = f"there is no method {name!r}; choose one of {', '.join(METHODS)}"
+        raise InputError(message)
+    overrides = tuple(part.strip() for part in rest.split(",") if part.strip())
+    if colon and (not overrides or not all("=" in one for one in overrides)):
+        message = f"{text!r} does not name settings behind the colon; write {name}:setting=value,setting=value"
+        raise InputError(message)
+    return MethodName(name, overrides)
+
+
+def method_settings(method: str | MethodName, llm: str, overrides: Iterable[str] = ()) -> msgspec.Struct:
+    """Return the settings of a method for a model.
+
+    Parameters
+    ----------
+    method
+        The method; what it names itself wins over `overrides`.
+    llm
+        The language model as the user named it.
+    overrides
+        Settings as text, "chains=3"; None is written "none".
+
+    Raises
+    ------
+    InputError
+        If the method has no such setting, or a value cannot be one.
+
+    Examples
+    --------
+    >>> method_settings("ks-llm", "llama.gguf", ["sentences=3"]).sentences
+    3
+    """
+    named = parse_method(method) if isinstance(method, str) else method
+    base = profiles.default_settings(named.name, llm)
+    return profiles.changed(base, [*overrides, *named.overrides], what=named.name)
+
+
+def check_overrides(methods: Sequence[MethodName], llm: str, overrides: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Give every method those settings that it has, and refuse what none of them has.
+
+    Returns
+    -------
+    dict
+        The settings for each of the methods by its name, in the order given.
+
+    Raises
+    ------
+    InputError
+        If no method has a setting, or a value cannot be one.
+    """
+    own: dict[str, tuple[str, ...]] = {}
+    used: set[str] = set()
+    known: set[str] = set()
+    for method in methods:
+        fields = profiles.default_settings(method.name, llm).__struct_fields__
+        known |= set(fields)
+        mine = tuple(one for one in overrides if profiles.setting_name(one) in fields)
+        own[method.name] = mine
+        used |= set(mine)
+        method_settings(method, llm, mine)
+    for one in overrides:
+        if one not in used:
+            message = (
+                f"the setting {one!r} is not name=value with a name among those of "
+                f"{', '.join(dict.fromkeys(method.name for method in methods))}: {', '.join(sorted(known))}"
+            )
+            raise InputError(message)
+    return own
+
+
+def make_method(
+    method: str | MethodName,
+    model: LanguageModel,
+    encoder: Callable[[], Encoder],
+    llm: str,
+    overrides: Iterable[str] = (),
+    *,
+    graph: KnowledgeGraph | None = None,
+    extracted: Callable[[Any], object] | None = None,
+) -> Method:
+    """Make a method by its name.
+
+    Parameters
+    ----------
+    method, llm, overrides
+        As for `method_settings`.
+    model
+        The language model.
+    encoder
+        Gives the encoder; called only for a method that needs one.
+    graph, extracted
+        For TRACE: see `pytrace.methods.trace.Trace`.
+
+    Returns
+    -------
+    Method
+        Its answers have the method's label as their `method`.
+    """
+    named = parse_method(method) if isinstance(method, str) else method
+    settings: Any = method_settings(named, llm, overrides)
+    name, label = named.name, named.label
+    if name in TRACE_METHODS:
+        return Trace(model, encoder(), settings, graph=graph, name=label, extracted=extracted)
+    if name == "scope-coe":
+        return ScopeCoe(model, encoder(), settings, name=label)
+    if name == "rag":
+        return Rag(model, reader_demonstrations=settings.reader_demonstrations, name=label)
+    if name in RETRIEVERS:
+        return RetrievalRag(model, encoder() if name != "bm25" else None, settings, retriever=name, name=label)  # type: ignore[arg-type]
+    if name == "cot":
+        return ChainOfThought(model, encoder(), settings, name=label)
+    if name == "cot-sc":
+        return SelfConsistency(model, encoder(), settings, name=label)
+    if name == "verify-and-edit":
+        return VerifyAndEdit(model, encoder(), settings, name=label)
+    return KnowledgeSelection(model, encoder(), settings, variant=name, name=label)  # type: ignore[arg-type]

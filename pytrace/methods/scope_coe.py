@@ -1,0 +1,288 @@
+"""ScopeCoE: the fewest retrieved snippets that together hold every feature of a question.
+
+Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect Context",
+section 8.1 and algorithm 1 (appendix E). A pool of snippets is retrieved, each is judged for the question's intent, evidence
+relations and evidence nodes, and a cover of all of them is what the reader sees. Beyond the reader a question costs two
+calls of the model, each one batch: one that extracts the features, one that judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+
+from pytrace.answers import Reader
+from pytrace.chain_of_evidence.extraction import Extraction, Extractor, FeatureExtractor
+from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
+from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge, TextJudge
+from pytrace.evidence import document_text
+from pytrace.kernels.set_cover import minimum_covers, scope_covers
+from pytrace.methods.stages import Stages
+from pytrace.methods.trace import Count, Positive, check_questions, make_answers
+from pytrace.models.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.records import Answer, Coverage, Document, Evidence, Feature
+from pytrace.retrieval import Retriever, rank_each
+from pytrace.retrieval.choose import Name as RetrieverName
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of the method; the defaults are the paper's where it names one.
+
+    Attributes
+    ----------
+    snippet
+        What is retrieved and chosen: documents, or single sentences.
+    retriever, pool
+        How the pool is ranked, and how many snippets it has at most ("given": the documents' own order).
+    judge
+        "model" asks the language model yes or no, "text" needs none, "fused" adds up the log-odds of both by halves.
+    calibrated
+        For the model as judge: subtract its log-odds under a text without content.
+    threshold
+        A snippet holds a feature from this probability on.
+    cover
+        "greedy" is the paper's search in three phases, "exact" the fewest snippets that there can be.
+    recheck
+        For the greedy cover: see `pytrace.kernels.set_cover.scope_cover`.
+    top
+        Snippets by retrieval order where no feature was found, or no snippet holds one.
+    feature_demonstrations, spans
+        For the extraction of features: labelled questions shown, and whether nodes and relations must be words of the
+        question.
+    judge_demonstrations
+        Labelled judgements shown to the model as judge.
+    reader_demonstrations
+        Short answers shown to the reader.
+    """
+
+    snippet: Literal["document", "sentence"] = "document"
+    retriever: RetrieverName = "dense"
+    pool: Positive = 20
+    judge: Literal["model", "text", "fused"] = "model"
+    calibrated: bool = False
+    threshold: Share = 0.5
+    cover: Literal["greedy", "exact"] = "greedy"
+    recheck: bool = False
+    top: Positive = 5
+    feature_demonstrations: Count = 5
+    spans: bool = False
+    judge_demonstrations: Count = 0
+    reader_demonstrations: Count = 0
+
+
+class ScopeCoe:
+    """Answers questions from the fewest snippets that hold a chain of evidence.
+
+    Parameters
+    ----------
+    model
+        Extracts features, judges if it is to, and reads.
+    encoder
+        Ranks snippets, and judges where the model does not.
+    settings
+        Every choice of the method; the paper's if not given.
+    retriever
+        Where snippets come from, instead of the documents given with a question; a web search, say
+        (`pytrace.retrieval.CallableRetriever`).
+    extractor, judge
+        Instead of those that the settings name.
+    name
+        The method's name in answers.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
+    >>> town = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
+    >>> other = Document("2", "Lima", ("Lima is a city in Peru.",))
+    >>> features = '{"intent": "country of a town", "nodes": ["Ada Foah"], "relations": []}'
+    >>> model = ScriptedModel(lambda prompt: features if prompt.startswith("Take") else "Ghana")
+    >>> method = ScopeCoe(model, HashEncoder(), ScopeSettings(judge="text"))
+    >>> answer = method.answer(["In which country is the town Ada Foah?"], [[other, town]])[0]
+    >>> answer.text, answer.evidence.document_ids
+    ('Ghana', ('1',))
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder,
+        settings: ScopeSettings | None = None,
+        *,
+        retriever: Retriever | None = None,
+        extractor: Extractor | None = None,
+        judge: Judge | None = None,
+        name: str = "scope-coe",
+    ) -> None:
+        self.settings = settings or ScopeSettings()
+        self.name = name
+        self._model = model
+        self._encoder = encoder
+        self._retriever = retriever
+        self._extractor = extractor or make_feature_extractor(model, self.settings)
+        self._judge = judge or make_judge(model, encoder, self.settings)
+        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions, each from its own documents or from the retriever; all go through every stage together.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question; not looked at if there is a retriever.
+
+        Returns
+        -------
+        list of Answer
+            `Evidence.coverage` tells for every feature which snippets of `Evidence.pool` hold it. Notes tell what nobody
+            holds, and where the order of retrieval had to do.
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        """
+        check_questions(questions, documents)
+        stages = Stages(self._model)
+        with stages.stage("retrieve"):
+            pools = self._pools(questions, documents)
+        with stages.stage("features"):
+            extractions = self._extractor.extract(questions)
+        inquiries = [
+            Inquiry(question, found.features.all, tuple(document_text(snippet) for snippet in pool))
+            for question, found, pool in zip(questions, extractions, pools, strict=True)
+        ]
+        with stages.stage("judge"):
+            judged = self._judge.judge(inquiries)
+        with stages.stage("cover"):
+            chosen = self._cover(inquiries, judged)
+        evidence = [self._evidence(*one) for one in zip(inquiries, judged, chosen, pools, strict=True)]
+        with stages.stage("read"):
+            readings = self._reader.read(questions, evidence)
+        answers = make_answers(questions, evidence, readings, stages, self.name)
+        return [
+            msgspec.structs.replace(answer, notes=(*answer.notes, *_notes(found, bool(taken), answer.evidence)))
+            for answer, found, taken in zip(answers, extractions, chosen, strict=True)
+        ]
+
+    def _pools(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[list[Document]]:
+        """Return each question's snippets, best first."""
+        settings = self.settings
+        if self._retriever is not None:
+            found = self._retriever.retrieve(questions, settings.pool)
+            documents = [[hit.document for hit in hits] for hits in found]
+            if settings.snippet == "document":
+                return [list(own) for own in documents]
+        if settings.snippet == "sentence":
+            documents = [_sentences(own) for own in documents]
+        ranked = rank_each(settings.retriever, questions, documents, self._encoder, settings.pool)
+        return [[hit.document for hit in hits] for hits in ranked]
+
+    def _cover(self, inquiries: Sequence[Inquiry], judged: Sequence[list[list[Probability]]]) -> list[tuple[int, ...]]:
+        """Return the places of each question's chosen snippets, by rank; none if nothing is covered."""
+        held = [
+            np.array(
+                [[value is not None and value >= self.settings.threshold for value in row] for row in rows], dtype=bool
+            ).reshape(len(inquiry.texts), len(inquiry.features))
+            for inquiry, rows in zip(inquiries, judged, strict=True)
+        ]
+        if self.settings.cover == "exact":
+            return [tuple(sorted(one.sets)) for one in minimum_covers([(own, None) for own in held], ties="earliest")]
+        kinds = [np.array([feature.kind for feature in inquiry.features], dtype=object) for inquiry in inquiries]
+        # At most one feature is the intent; a question without one has nobody to cover it.
+        parts = [
+            (own[:, kind == "intent"].any(axis=1), own[:, kind == "relation"], own[:, kind == "node"])
+            for own, kind in zip(held, kinds, strict=True)
+        ]
+        return [tuple(sorted(one.snippets)) for one in scope_covers(parts, recheck=self.settings.recheck)]
+
+    def _evidence(
+        self,
+        inquiry: Inquiry,
+        rows: Sequence[Sequence[Probability]],
+        chosen: tuple[int, ...],
+        pool: Sequence[Document],
+    ) -> Evidence:
+        read = chosen or tuple(range(min(self.settings.top, len(pool))))
+        coverage = []
+        for place, feature in enumerate(inquiry.features):
+            values = tuple(row[place] for row in rows)
+            held = tuple(
+                at for at, value in enumerate(values) if value is not None and value >= self.settings.threshold
+            )
+            coverage.append(Coverage(feature, values, held, tuple(at for at in held if at in chosen)))
+        whole = self.settings.snippet == "document"
+        places = [
+            (one.id, -1) if whole else (one.id.rpartition("#")[0], int(one.id.rpartition("#")[2])) for one in pool
+        ]
+        return Evidence(
+            kind="documents" if whole else "sentences",
+            context=tuple(inquiry.texts[at] for at in read),
+            document_ids=tuple(dict.fromkeys(places[at][0] for at in read)),
+            coverage=tuple(coverage),
+            pool=tuple(places),
+        )
+
+
+def make_feature_extractor(model: LanguageModel, settings: ScopeSettings) -> Extractor:
+    """Make the extractor that the settings ask for."""
+    return FeatureExtractor(model, demonstrations=settings.feature_demonstrations, spans=settings.spans)
+
+
+def make_judge(model: LanguageModel, encoder: Encoder, settings: ScopeSettings) -> Judge:
+    """Make the judge that the settings ask for.
+
+    Raises
+    ------
+    LogitsUnavailableError
+        If the model is to judge and gives no log-probabilities.
+    """
+    text = TextJudge(encoder)
+    if settings.judge == "text":
+        return text
+    asked = ModelJudge(model, calibrated=settings.calibrated, demonstrations=settings.judge_demonstrations)
+    return asked if settings.judge == "model" else FusedJudge([(asked, 0.5), (text, 0.5)])
+
+
+def _sentences(documents: Sequence[Document]) -> list[Document]:
+    """Return every sentence as a document of its own, whose id ends with the sentence's index."""
+    return [
+        Document(f"{one.id}#{number}", one.title, (sentence,), one.source)
+        for one in documents
+        for number, sentence in enumerate(one.sentences)
+        if sentence.strip()
+    ]
+
+
+def _notes(found: Extraction, covered: bool, evidence: Evidence) -> tuple[str, ...]:
+    """Say what a reader of the answer should know of its features."""
+    notes = []
+    if found.malformed:
+        notes.append("the model's features were no whole JSON and were read by their parts")
+    if found.dropped:
+        notes.append(
+            f"{len(found.dropped)} of the features that the model wrote were dropped: {'; '.join(found.dropped)}"
+        )
+    if not evidence.coverage:
+        notes.append("no feature of the question was found; the snippets are the first by order of retrieval")
+    elif not covered:
+        notes.append("no snippet holds any feature of the question; they are the first by order of retrieval")
+    elif missing := [_named(one.feature) for one in evidence.coverage if not one.covered_by]:
+        notes.append(f"no snippet holds {', '.join(missing)}")
+    undecided = sum(value is None for one in evidence.coverage for value in one.probabilities)
+    if undecided:
+        notes.append(
+            f"the judge was undecided in {undecided} of {sum(len(one.probabilities) for one in evidence.coverage)} cases"
+        )
+    return tuple(notes)
+
+
+def _named(feature: Feature) -> str:
+    return f"the {feature.kind} {feature.statement!r}"
