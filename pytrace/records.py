@@ -13,11 +13,12 @@ import msgspec
 
 
 class Sentence(msgspec.Struct, frozen=True):
-    """One sentence of a document; `index` counts from 0 within it."""
+    """One sentence of a document, with the document's title where it is known; `index` counts from 0 within it."""
 
     document_id: str
     index: int
     text: str
+    title: str = ""
 
 
 class Document(msgspec.Struct, frozen=True):

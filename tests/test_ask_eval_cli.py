@@ -218,6 +218,31 @@ def test_a_question_without_documents_is_answered_only_by_methods_that_need_none
     assert "there is nothing that dense could answer from; give --docs FILE|FOLDER or --kg DIR" in errors
 
 
+def test_ks_llm_selects_from_an_index_that_is_kept_and_extended(docs: Path, run: Run, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    arguments = ("ask", QUESTION, "--method", "ks-q", "--index", index, "--json", "--explain")
+    first = run(*arguments, "--docs", docs)
+    assert first[0] == 0, first[2]
+    told = json.loads(first[1])
+    assert len(told["context"]) == 2
+    assert any("[Orrin Head] Orrin Head was founded by Isaura Venn." in entry for entry in told["context"])
+    # Without documents the sentences are those on the disk; with more, those are added.
+    assert json.loads(run(*arguments)[1])["context"] == told["context"]
+    more = write_rows(tmp_path / "more.jsonl", [{"id": "new", "title": "News", "text": QUESTION}])
+    told = json.loads(run(*arguments, "--docs", more)[1])
+    assert f"[News] {QUESTION}" in told["context"]
+    assert f"[News] {QUESTION}" in json.loads(run(*arguments)[1])["context"]
+    status, _, errors = run("ask", QUESTION, "--method", "ks-q", "--index", tmp_path / "none")
+    assert status == 2
+    assert "there is no sentence index at" in errors
+    status, _, errors = run("ask", QUESTION, "--method", "dense", "--index", index, "--docs", docs)
+    assert status == 2
+    assert "dense has no use for an index of sentences" in errors
+    status, _, errors = run("ask", QUESTION, "--method", "ks-t", "--index", index, "--docs", docs)
+    assert status == 2
+    assert "ks-t selects no sentences and has no use for an index" in errors
+
+
 def test_eval_compares_a_method_with_itself_under_other_settings(questions: Path, run: Run) -> None:
     methods = ("dense:top=1", "dense:top=2", "rag", "bm25:top=1")
     status, output, _ = run("eval", *methods, "--data", questions, "--limit", 2)
@@ -322,7 +347,9 @@ def test_questions_settings_and_places_that_cannot_be_are_refused(docs: Path, ru
     refused(run("ask", " ", "--docs", docs), "the question is empty; ask something")
     refused(run("ask", QUESTION), "give --docs FILE|FOLDER or --kg DIR")
     refused(run("ask", QUESTION, "--kg", tmp_path / "none"), str(tmp_path / "none"))
-    refused(run("ask", QUESTION, "--docs", docs, "--method", "guess"), "there is no method 'guess'; choose one of trace,")
+    refused(
+        run("ask", QUESTION, "--docs", docs, "--method", "guess"), "there is no method 'guess'; choose one of trace,"
+    )
     refused(run("ask", QUESTION, "--docs", docs, "--set", "chain=3"), "'chain=3' is not name=value")
     refused(run("ask", QUESTION, "--docs", docs, "--set", "chains=0"), "`int` >= 1", "chains")
     refused(
@@ -522,7 +549,10 @@ def test_a_run_is_gone_on_with_only_on_request_and_with_the_same_settings(
     out = tmp_path / "run"
     assert run("eval", "rag", "--data", questions, "--limit", 2, "--out", out)[0] == 0
     refused(run("eval", "rag", "--data", questions, "--limit", 2, "--out", out), "run.sqlite")
-    refused(run("eval", "rag", "--data", questions, "--out", out, "--resume", "--set", "reader-demonstrations=3"), "run.sqlite")
+    refused(
+        run("eval", "rag", "--data", questions, "--out", out, "--resume", "--set", "reader-demonstrations=3"),
+        "run.sqlite",
+    )
     status, output, _ = run(
         "eval", "rag", "trace-doc", "--data", questions, "--limit", 3, "--out", out, "--resume", "--json"
     )

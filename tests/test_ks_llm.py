@@ -25,6 +25,7 @@ from pytrace.prompts.thoughts import QuestionDemonstration, question_demonstrati
 from pytrace.question_triples import INSTRUCTION as TRIPLES_INSTRUCTION
 from pytrace.question_triples import TripleConstructor, read_triples
 from pytrace.records import Answer, Document, Triple, Usage
+from pytrace.retrieval import SentenceIndex
 from pytrace.sentences import nearest_sentences
 
 HARBOUR = Document(
@@ -433,3 +434,40 @@ def test_the_tiny_models_find_the_sentence_with_the_answer(tiny_models: dict[str
     assert all(triple.head.casefold() in "in which town was isaura venn born?" for triple in answer.evidence.triples)
     assert "Quillhaven" in answer.text
     assert answer.usage["triples"].calls == answer.usage["read"].calls == 1
+
+
+def test_sentences_come_from_an_index_where_there_is_one() -> None:
+    index = SentenceIndex(HashEncoder())
+    town = Document("1", "Ada Foah", ("The town has a beach.", "", "It lies in Ghana."))
+    other = Document("2", "Lima", ("Lima lies in Peru.",))
+    assert index.add_documents([other, town, town]) == 3
+    model = ScriptedModel(["Ada Foah\n<Ada Foah; lies in; Ghana>", "Ghana"])
+    method = KnowledgeSelection(model, HashEncoder(), KsSettings(sentences=2), index=index)
+    (answer,) = method.answer(["In which country is Ada Foah?"], [[]])
+    # In the order in which they were added, as sentences of documents stand in theirs.
+    assert answer.evidence.context == (
+        "<Ada Foah; lies in; Ghana>",
+        "[Lima] Lima lies in Peru.",
+        "[Ada Foah] It lies in Ghana.",
+    )
+    assert answer.evidence.document_ids == ("2", "1")
+    assert answer.notes == ()
+    assert "documents" not in answer.usage
+
+
+@pytest.mark.parametrize(
+    ("variant", "titles", "said"),
+    [
+        ("standard-doc", False, "selects no sentences and has no use for an index"),
+        ("ks-llm", True, "titles=true cannot be had"),
+    ],
+)
+def test_an_index_that_cannot_be_used_is_refused(variant: Variant, *, titles: bool, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        KnowledgeSelection(
+            ScriptedModel(),
+            HashEncoder(),
+            KsSettings(titles=titles),
+            variant=variant,
+            index=SentenceIndex(HashEncoder()),
+        )

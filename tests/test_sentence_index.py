@@ -279,7 +279,7 @@ def test_rows_are_plain_files(tmp_path: Path) -> None:
     vectors = np.memmap(tmp_path / "index.vectors", dtype="<f4", mode="r").reshape(-1, DIMENSION)
     np.testing.assert_array_equal(vectors, Points().encode(list("01234")))
     lines = (tmp_path / "index.sentences.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(lines[4]) == {"document_id": "document 1", "index": 1, "text": "4"}
+    assert json.loads(lines[4]) == {"document_id": "document 1", "index": 1, "text": "4", "title": ""}
 
 
 def test_an_iterator_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +347,7 @@ def test_vectors_that_are_nan_store_nothing(tmp_path: Path, monkeypatch: pytest.
     [
         ("text", "item 1 is of type str, not a pytrace.records.Sentence"),
         (None, "item 1 is of type NoneType"),
-        (Sentence(5, 0, "1"), "sentence 1 has document_id, index and text of types int, int, str"),  # type: ignore[arg-type]
+        (Sentence(5, 0, "1"), "sentence 1 has document_id, index, text and title of types int, int, str, str"),  # type: ignore[arg-type]
         (Sentence("d", 0, None), "of types str, int, NoneType"),  # type: ignore[arg-type]
     ],
 )

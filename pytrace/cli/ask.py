@@ -17,6 +17,7 @@ from pytrace.errors import InputError
 if TYPE_CHECKING:
     from pytrace.methods.catalog import MethodName
     from pytrace.records import Answer, Document
+    from pytrace.retrieval import SentenceIndex
 
 # More would bury the answer.
 _NAMED = 10
@@ -41,6 +42,12 @@ _NAMED = 10
     show_default=True,
     help="From a larger corpus, use this many documents nearest to the question.",
 )
+@click.option(
+    "--index",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="For ks-llm, ks-s and ks-q: select sentences from all of --docs, kept with their vectors in DIR for later questions.",
+)
 @click.option("--explain", is_flag=True, help="Show all chains, votes, tokens and seconds.")
 @settings_option
 @model_options
@@ -52,6 +59,7 @@ def ask(
     kg: Path | None,
     method: MethodName,
     retrieve: int,
+    index: Path | None,
     explain: bool,
     settings: tuple[str, ...],
     models: ModelOptions,
@@ -65,9 +73,9 @@ def ask(
     if not question.strip():
         message = "the question is empty; ask something"
         raise InputError(message)
-    documents = read_corpus(docs, kg, needed=method)
+    documents = [] if docs is None and index is not None else read_corpus(docs, kg, needed=method)
     chosen, answer = answer_one(
-        question, documents, kg=kg, method=method, retrieve=retrieve, settings=settings, models=models
+        question, documents, kg=kg, method=method, retrieve=retrieve, index=index, settings=settings, models=models
     )
     if as_json:
         common.print_json(answer_document(answer, chosen, explain=explain))
@@ -106,6 +114,7 @@ def answer_one(
     kg: Path | None,
     method: MethodName,
     retrieve: int,
+    index: Path | None,
     settings: tuple[str, ...],
     models: ModelOptions,
 ) -> tuple[list[Document], Answer]:
@@ -115,18 +124,44 @@ def answer_one(
     from pytrace.retrieval import nearest_documents
 
     own = check_overrides([method], models.llm, settings)[method.name]
-    chosen = (
-        nearest_documents(question, documents, models.encoder, retrieve) if len(documents) > retrieve else documents
-    )
+    chosen = documents
+    if index is None and len(documents) > retrieve:
+        chosen = nearest_documents(question, documents, models.encoder, retrieve)
     with (
         common.progress("extracting triples", len(chosen)) as advance,
         KnowledgeGraph.open(kg, mode="read") if kg is not None else nullcontext() as graph,
+        open_index(index, documents, models) if index is not None else nullcontext() as sentences,
     ):
         answerer = make_method(
-            method, models.model, lambda: models.encoder, models.llm, own, graph=graph, extracted=lambda _: advance()
+            method,
+            models.model,
+            lambda: models.encoder,
+            models.llm,
+            own,
+            graph=graph,
+            extracted=lambda _: advance(),
+            index=sentences,
         )
         answer = answerer.answer([question], [chosen])[0]
     if len(chosen) < len(documents):
         note = f"used the {len(chosen)} documents nearest to the question, of {len(documents)}"
         answer = msgspec.structs.replace(answer, notes=(*answer.notes, note))
     return chosen, answer
+
+
+def open_index(directory: Path, documents: list[Document], models: ModelOptions) -> SentenceIndex:
+    """Open an index of sentences, or build it if it is not there, and add the documents that it lacks."""
+    from pytrace.retrieval import SentenceIndex
+
+    if not documents:
+        return SentenceIndex.open(directory, models.encoder)
+    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
+        index = SentenceIndex.build(directory, (), models.encoder)
+    else:
+        index = SentenceIndex.open(directory, models.encoder, mode="write")
+    try:
+        index.add_documents(documents)
+    except BaseException:
+        index.close()
+        raise
+    return index

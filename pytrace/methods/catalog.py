@@ -21,6 +21,7 @@ from pytrace.methods.trace import Trace
 from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Answer, Document
+from pytrace.retrieval import SentenceIndex
 
 
 class Method(Protocol):
@@ -144,6 +145,7 @@ def make_method(
     *,
     graph: KnowledgeGraph | None = None,
     extracted: Callable[[Any], object] | None = None,
+    index: SentenceIndex | None = None,
 ) -> Method:
     """Make a method by its name.
 
@@ -157,15 +159,25 @@ def make_method(
         Gives the encoder; called only for a method that needs one.
     graph, extracted
         For TRACE: see `pytrace.methods.trace.Trace`.
+    index
+        For KS-LLM: see `pytrace.methods.ks_llm.KnowledgeSelection`.
 
     Returns
     -------
     Method
         Its answers have the method's label as their `method`.
+
+    Raises
+    ------
+    InputError
+        If there is no such method or setting, or the method has no use for the index.
     """
     named = parse_method(method) if isinstance(method, str) else method
     settings: Any = method_settings(named, llm, overrides)
     name, label = named.name, named.label
+    if index is not None and name not in VARIANTS:
+        message = f"{name} has no use for an index of sentences; leave it out, or use one of {', '.join(VARIANTS)}"
+        raise InputError(message)
     if name in TRACE_METHODS:
         return Trace(model, encoder(), settings, graph=graph, name=label, extracted=extracted)
     if name == "scope-coe":
@@ -180,4 +192,4 @@ def make_method(
         return SelfConsistency(model, encoder(), settings, name=label)
     if name == "verify-and-edit":
         return VerifyAndEdit(model, encoder(), settings, name=label)
-    return KnowledgeSelection(model, encoder(), settings, variant=name, name=label)  # type: ignore[arg-type]
+    return KnowledgeSelection(model, encoder(), settings, variant=name, name=label, index=index)  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.question_triples import QuestionTriples, TripleConstructor
 from pytrace.rationales import Thinker
 from pytrace.records import Answer, Document, Evidence, Triple
+from pytrace.retrieval import SentenceIndex
 from pytrace.sentences import nearest_sentences
 from pytrace.triples import sentence_units
 
@@ -96,11 +97,13 @@ class KnowledgeSelection:
         "cot-doc" the same with a thought before the answer, "standard" nothing.
     name
         The method's name in answers; the variant's if not given.
+    index
+        Where sentences are selected from, instead of the documents given with a question: a corpus of any size, encoded once.
 
     Raises
     ------
     InputError
-        If there is no such variant.
+        If there is no such variant, or it has no use for the index.
 
     Examples
     --------
@@ -121,10 +124,18 @@ class KnowledgeSelection:
         *,
         variant: Variant = "ks-llm",
         name: str = "",
+        index: SentenceIndex | None = None,
     ) -> None:
         if variant not in VARIANTS:
             message = f"there is no variant {variant!r} of KS-LLM; choose one of {', '.join(VARIANTS)}"
             raise InputError(message)
+        if index is not None and variant not in _WITH_SENTENCES:
+            message = f"{variant} selects no sentences and has no use for an index; leave it out, or use one of {', '.join(sorted(_WITH_SENTENCES))}"
+            raise InputError(message)
+        if index is not None and settings is not None and settings.titles:
+            message = "an index holds sentences as they are, so titles=true cannot be had with one; leave out either"
+            raise InputError(message)
+        self._index = index
         self.settings = settings or KsSettings()
         self.variant = variant
         self.name = name or variant
@@ -173,7 +184,7 @@ class KnowledgeSelection:
                 constructed = self._constructor.construct(questions)
             for own, found in zip(notes, constructed, strict=True):
                 own.extend(_triple_notes(found, selects=self.variant in _WITH_SENTENCES))
-        if self.variant in _WITH_DOCUMENT | _WITH_SENTENCES:
+        if self.variant in _WITH_DOCUMENT | _WITH_SENTENCES and self._index is None:
             documents = self._complete(questions, documents, notes, stages)
         if self.variant in _WITH_SENTENCES:
             with stages.stage("select"):
@@ -227,20 +238,13 @@ class KnowledgeSelection:
         documents: Sequence[Sequence[Document]],
     ) -> list[Evidence]:
         """Return the sentences nearest to each question's triples, or to the question where there is none (section 3.2)."""
-        units = [[unit for document in own for unit in sentence_units(document)] for own in documents]
         queries = [
             ", ".join(f"({one.head}, {one.relation}, {one.tail})" for one in found.triples) or question
             for found, question in zip(constructed, questions, strict=True)
         ]
-        places = nearest_sentences(
-            queries,
-            [[unit.text if self.settings.titles else unit.tail for unit in own] for own in units],
-            self._encoder,
-            self.settings.sentences,
-        )
+        selected = self._from_documents(queries, documents) if self._index is None else self._from_index(queries)
         evidence = []
-        for found, own, row in zip(constructed, units, places, strict=True):
-            chosen = [own[at] for at in row]
+        for found, chosen in zip(constructed, selected, strict=True):
             shown = found.triples if self.variant == "ks-llm" else ()
             evidence.append(
                 Evidence(
@@ -251,6 +255,29 @@ class KnowledgeSelection:
                 )
             )
         return evidence
+
+    def _from_documents(self, queries: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[list[Triple]]:
+        """Return the sentences of each question's own documents nearest to its query, in document order."""
+        units = [[unit for document in own for unit in sentence_units(document)] for own in documents]
+        places = nearest_sentences(
+            queries,
+            [[unit.text if self.settings.titles else unit.tail for unit in own] for own in units],
+            self._encoder,
+            self.settings.sentences,
+        )
+        return [[own[at] for at in row] for own, row in zip(units, places, strict=True)]
+
+    def _from_index(self, queries: Sequence[str]) -> list[list[Triple]]:
+        """Return the sentences of the index nearest to each query, in the order in which they were added."""
+        assert self._index is not None
+        found = self._index.search(queries, self.settings.sentences)
+        return [
+            [
+                Triple(one.title, "", one.text, one.document_id, one.index)
+                for one in (hit.sentence for hit in sorted(hits, key=lambda hit: hit.index))
+            ]
+            for hits in found
+        ]
 
     def _whole(self, documents: Sequence[Document], notes: list[str]) -> Evidence:
         """Return documents in their order, cut where they have more than the longest evidence document's tokens."""

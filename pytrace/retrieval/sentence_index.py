@@ -19,7 +19,7 @@ import numpy as np
 from pytrace.errors import InputError, StoreError
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoder import Encoder
-from pytrace.records import Sentence
+from pytrace.records import Document, Sentence
 from pytrace.retrieval.base import Vectors, check_count, check_queries, encode
 from pytrace.retrieval.index_files import Batch, IndexFiles
 from pytrace.retrieval.neighbour_graph import NeighbourGraph, Rows, library
@@ -70,7 +70,7 @@ class SentenceIndex:
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder
-    >>> from pytrace.records import Sentence
+    >>> from pytrace.records import Document, Sentence
     >>> from pytrace.retrieval import SentenceIndex
     >>> index = SentenceIndex(HashEncoder())
     >>> index.extend([Sentence("1", 0, "Bread is baked at dawn."), Sentence("1", 1, "The ferry leaves at noon.")])
@@ -192,6 +192,51 @@ class SentenceIndex:
     def recall(self) -> float:
         """The share of the exact ten nearest that a search finds, as measured when the graph last grew; 1 without one."""
         return 1.0 if self._graph is None else self._graph.recall
+
+    def document_ids(self) -> set[str]:
+        """Return the ids of the documents that the sentences are of; reads all of them.
+
+        Raises
+        ------
+        StoreError
+            The index is closed, or a line is damaged.
+        """
+        rows = self._open_rows()
+        return {rows.sentence(row).document_id for row in range(rows.count)}
+
+    def add_documents(self, documents: Iterable[Document]) -> int:
+        """Add the sentences of those documents that are not in the index yet, by their ids.
+
+        Returns
+        -------
+        int
+            How many sentences were added.
+
+        Raises
+        ------
+        StoreError, ModelError, MissingDependencyError
+            As `extend`.
+
+        Examples
+        --------
+        >>> from pytrace.models.scripted import HashEncoder
+        >>> from pytrace.records import Document
+        >>> index = SentenceIndex(HashEncoder())
+        >>> town = Document("1", "Ada Foah", ("It is a town.", "It lies in Ghana."))
+        >>> index.add_documents([town]), index.add_documents([town])
+        (2, 0)
+        """
+        known = self.document_ids()
+
+        def fresh() -> Iterator[Sentence]:
+            for document in documents:
+                if document.id not in known:
+                    known.add(document.id)
+                    for number, text in enumerate(document.sentences):
+                        if text.strip():
+                            yield Sentence(document.id, number, text, document.title)
+
+        return self.extend(fresh())
 
     def close(self) -> None:
         """Close the files and let others write; what was added is on the disk already."""
@@ -463,9 +508,9 @@ def _checked(value: object, number: int) -> Sentence:
     if not isinstance(value, Sentence):
         message = f"item {number} is of type {type(value).__name__}, not a pytrace.records.Sentence; make it one"
         raise InputError(message)
-    kinds = (type(value.document_id), type(value.index), type(value.text))
-    if kinds != (str, int, str):
+    kinds = (type(value.document_id), type(value.index), type(value.text), type(value.title))
+    if kinds != (str, int, str, str):
         names = ", ".join(kind.__name__ for kind in kinds)
-        message = f"sentence {number} has document_id, index and text of types {names}, not str, int, str; correct them"
+        message = f"sentence {number} has document_id, index, text and title of types {names}, not str, int, str, str; correct them"
         raise InputError(message)
     return value
