@@ -82,7 +82,7 @@ def test_every_retriever_puts_the_document_that_answers_first(retriever: Any) ->
 
 
 def test_a_retriever_that_cannot_be_is_refused() -> None:
-    with pytest.raises(InputError, match="there is no retriever 'tfidf'; choose dense, bm25 or rrf"):
+    with pytest.raises(InputError, match="there is no retriever 'tfidf'; choose one of given, dense, bm25, rrf"):
         rank_by("tfidf", HashEncoder())  # type: ignore[arg-type]
     for retriever in ("dense", "rrf"):
         with pytest.raises(InputError, match="needs an encoder, but there is none; give one or use bm25"):

@@ -11,7 +11,7 @@ import msgspec
 
 from pytrace.answers import Reader
 from pytrace.evidence import all_documents
-from pytrace.methods.ranking import Rank, RetrieverName, rank_by
+from pytrace.methods.ranking import Rank, rank_by
 from pytrace.methods.stages import Stages
 from pytrace.methods.thinking import ChainOfThought, SelfConsistency, ThoughtSettings
 from pytrace.methods.trace import Count, Positive, check_questions, make_answers
@@ -19,6 +19,7 @@ from pytrace.methods.verify_and_edit import VerifyAndEdit
 from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Answer, Document
+from pytrace.retrieval import RetrieverName
 
 __all__ = [
     "ChainOfThought",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
-from pytrace.errors import InputError
 from pytrace.models.encoder import Encoder
 from pytrace.records import Document
+from pytrace.retrieval import RetrieverName, check_retriever, rank_each
 
-RetrieverName = Literal["dense", "bm25", "rrf"]
 Rank = Callable[[Sequence[str], Sequence[Sequence[Document]], int], list[list[Document]]]
 """From questions, the documents of each, and a count to at most so many documents of each, best first."""
 
@@ -20,9 +18,10 @@ def rank_by(retriever: RetrieverName, encoder: Encoder | None) -> Rank:
     Parameters
     ----------
     retriever
-        "dense" (nearest sentence), "bm25" (shared words) or "rrf" (both, by reciprocal rank fusion).
+        "dense" (nearest sentence), "bm25" (shared words), "rrf" (both, by reciprocal rank fusion), or "given" (the
+        documents' own order).
     encoder
-        For all but "bm25".
+        For "dense" and "rrf".
 
     Returns
     -------
@@ -42,17 +41,10 @@ def rank_by(retriever: RetrieverName, encoder: Encoder | None) -> Rank:
     >>> [document.id for document in rank(["What is baked?"], [[ferry, bread]], 1)[0]]
     ['2']
     """
-    if retriever not in ("dense", "bm25", "rrf"):
-        message = f"there is no retriever {retriever!r}; choose dense, bm25 or rrf"
-        raise InputError(message)
-    if encoder is None and retriever != "bm25":
-        message = f"the retriever {retriever!r} needs an encoder, but there is none; give one or use bm25"
-        raise InputError(message)
+    check_retriever(retriever, encoder)
 
     def rank(questions: Sequence[str], documents: Sequence[Sequence[Document]], count: int) -> list[list[Document]]:
-        from pytrace.retrieval import rank_each  # not loaded by methods that rank nothing
-
-        found = rank_each(retriever, questions, documents, encoder, count)  # type: ignore[arg-type]
+        found = rank_each(retriever, questions, documents, encoder, count)
         return [[hit.document for hit in hits] for hits in found]
 
     return rank

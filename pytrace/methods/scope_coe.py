@@ -25,8 +25,7 @@ from pytrace.methods.trace import Count, Positive, check_questions, make_answers
 from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Answer, Coverage, Document, Evidence, Feature
-from pytrace.retrieval import Retriever, rank_each
-from pytrace.retrieval.choose import Name as RetrieverName
+from pytrace.retrieval import Retriever, RetrieverName, rank_each
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 

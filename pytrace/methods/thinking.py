@@ -13,13 +13,14 @@ import msgspec
 
 from pytrace.answers import Reading
 from pytrace.evidence import all_documents
-from pytrace.methods.ranking import Rank, RetrieverName, rank_by
+from pytrace.methods.ranking import Rank, rank_by
 from pytrace.methods.stages import Stages
 from pytrace.methods.trace import Count, Positive, check_questions, make_answers
 from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.rationales import Thinker, Thought, Vote, majority
 from pytrace.records import Answer, Document, Evidence
+from pytrace.retrieval import RetrieverName
 
 NO_CONTEXT = Evidence("none", (), ())
 

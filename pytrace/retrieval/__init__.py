@@ -2,7 +2,7 @@
 
 from pytrace.retrieval.base import Hit, Retriever
 from pytrace.retrieval.bm25 import Bm25Retriever
-from pytrace.retrieval.choose import make_retriever, rank_each
+from pytrace.retrieval.choose import RetrieverName, check_retriever, make_retriever, rank_each
 from pytrace.retrieval.dense import DenseRetriever
 from pytrace.retrieval.fusion import FusedRetriever, fuse
 from pytrace.retrieval.given import CallableRetriever, GivenRetriever
@@ -17,8 +17,10 @@ __all__ = [
     "GivenRetriever",
     "Hit",
     "Retriever",
+    "RetrieverName",
     "SentenceHit",
     "SentenceIndex",
+    "check_retriever",
     "fuse",
     "make_retriever",
     "nearest_documents",

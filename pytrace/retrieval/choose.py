@@ -15,10 +15,10 @@ from pytrace.retrieval.dense import DenseRetriever, Sentences
 from pytrace.retrieval.fusion import FusedRetriever, fuse
 from pytrace.retrieval.given import GivenRetriever
 
-Name = Literal["given", "dense", "bm25", "rrf"]
+RetrieverName = Literal["given", "dense", "bm25", "rrf"]
 
 
-def make_retriever(name: Name, documents: Sequence[Document], encoder: Encoder) -> Retriever:
+def make_retriever(name: RetrieverName, documents: Sequence[Document], encoder: Encoder | None) -> Retriever:
     """Make a retriever over a corpus by its name.
 
     Parameters
@@ -29,7 +29,7 @@ def make_retriever(name: Name, documents: Sequence[Document], encoder: Encoder) 
     documents
         The corpus.
     encoder
-        For "dense" and "rrf".
+        For "dense" and "rrf"; None will do for the others.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def make_retriever(name: Name, documents: Sequence[Document], encoder: Encoder) 
     Raises
     ------
     InputError
-        There is no retriever of this name.
+        There is no retriever of this name, or it needs an encoder and there is none.
     MissingDependencyError
         bm25s is not installed, for "bm25" and "rrf".
 
@@ -52,21 +52,20 @@ def make_retriever(name: Name, documents: Sequence[Document], encoder: Encoder) 
     >>> [hit.document.id for hit in make_retriever("rrf", corpus, HashEncoder()).retrieve(["Which ferry?"], 2)[0]]
     ['2', '1']
     """
-    _check_name(name)
+    check_retriever(name, encoder)
     if name == "given":
         return GivenRetriever(documents)
-    if name == "dense":
-        return DenseRetriever(documents, encoder)
     if name == "bm25":
         return Bm25Retriever(documents)
-    return FusedRetriever([DenseRetriever(documents, encoder), Bm25Retriever(documents, unmatched=False)])
+    dense = DenseRetriever(documents, _needed(encoder))
+    return dense if name == "dense" else FusedRetriever([dense, Bm25Retriever(documents, unmatched=False)])
 
 
 def rank_each(
-    name: Name,
+    name: RetrieverName,
     questions: Sequence[str],
     documents_of_each: Sequence[Sequence[Document]],
-    encoder: Encoder,
+    encoder: Encoder | None,
     count: int,
 ) -> list[list[Hit]]:
     """Rank each question's own documents: what `make_retriever` would find for each, in one batch.
@@ -82,7 +81,7 @@ def rank_each(
     documents_of_each
         One list of documents a question, some ten of them.
     encoder
-        For "dense" and "rrf".
+        For "dense" and "rrf"; None will do for the others.
     count
         At least 1.
 
@@ -94,7 +93,7 @@ def rank_each(
     Raises
     ------
     InputError
-        There is no retriever of this name.
+        There is no retriever of this name, or it needs an encoder and there is none.
     TypeError
         `questions` are no strings.
     ValueError
@@ -114,7 +113,7 @@ def rank_each(
     >>> [[hit.document.id for hit in hits] for hits in found]
     [['2'], ['1']]
     """
-    _check_name(name)
+    check_retriever(name, encoder)
     check_queries(questions, count)
     if len(questions) != len(documents_of_each):
         message = f"there are {len(questions)} questions but {len(documents_of_each)} lists of documents"
@@ -122,10 +121,10 @@ def rank_each(
     if not questions:
         return []
     if name == "dense":
-        return _nearest(questions, documents_of_each, encoder, count)
+        return _nearest(questions, documents_of_each, _needed(encoder), count)
     if name == "rrf":
         depth = max(map(len, documents_of_each))
-        near = _nearest(questions, documents_of_each, encoder, max(depth, 1))
+        near = _nearest(questions, documents_of_each, _needed(encoder), max(depth, 1))
         shared = [
             Bm25Retriever(own, unmatched=False).retrieve([question], max(len(own), 1))[0]
             for question, own in zip(questions, documents_of_each, strict=True)
@@ -153,7 +152,22 @@ def _nearest(
     ]
 
 
-def _check_name(name: str) -> None:
-    if name not in get_args(Name):
-        message = f"there is no retriever {name!r}; choose one of {', '.join(get_args(Name))}"
+def check_retriever(name: str, encoder: Encoder | None) -> None:
+    """Refuse a retriever that there is not, or that lacks its encoder.
+
+    Raises
+    ------
+    InputError
+        There is no retriever of this name, or it needs an encoder and there is none.
+    """
+    if name not in get_args(RetrieverName):
+        message = f"there is no retriever {name!r}; choose one of {', '.join(get_args(RetrieverName))}"
         raise InputError(message)
+    if encoder is None and name in {"dense", "rrf"}:
+        message = f"the retriever {name!r} needs an encoder, but there is none; give one or use bm25"
+        raise InputError(message)
+
+
+def _needed(encoder: Encoder | None) -> Encoder:
+    assert encoder is not None  # check_retriever saw to it
+    return encoder
