@@ -18,6 +18,7 @@ from pytrace.errors import InputError
 if TYPE_CHECKING:
     from pytrace.evaluation.report import Report
     from pytrace.evaluation.runner import Batched
+    from pytrace.evaluation.study import Study
     from pytrace.methods.catalog import MethodName
 
 
@@ -34,6 +35,14 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Questions in flight together; a killed run asks these again.  [default: 8; 1 with --deterministic]",
 )
+@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Draw the curves of perturbed questions.")
+@click.option(
+    "--match",
+    type=click.Choice(["words", "model"]),
+    default="words",
+    show_default=True,
+    help="For perturbed questions: who says that an answer means the right or the wrong one.",
+)
 @settings_option
 @model_options
 @common.json_option
@@ -47,6 +56,8 @@ def evaluate(
     resume: bool,
     kg: Path | None,
     batch: int | None,
+    plots: Path | None,
+    match: str,
     settings: tuple[str, ...],
     models: ModelOptions,
     as_json: bool,
@@ -57,11 +68,15 @@ def evaluate(
     context tokens, prompts, tokens asked for and really evaluated, and seconds by stage. Each method extracts its own
     triples, so that its cost is its own; what a batch of questions shares is divided evenly among them.
 
+    Questions that 'pytrace perturb' made are reported by what was done to them, too: the share of right answers (ACC), or of
+    answers that follow a wrong chain (FR), with Mann-Whitney tests against the whole chain.
+
     A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4.
     """
     from pytrace.evaluation.datasets import QuestionReport, read_questions
     from pytrace.evaluation.runner import RunStore
     from pytrace.evaluation.runner import evaluate as run
+    from pytrace.evaluation.study import ModelMatcher
     from pytrace.graph import KnowledgeGraph
     from pytrace.methods.catalog import check_overrides
 
@@ -74,6 +89,7 @@ def evaluate(
         click.echo(f"pytrace: {note}", err=True)
     chosen = {method.label: method for method in methods}
     own = check_overrides(list(chosen.values()), models.llm, settings)
+    matcher = ModelMatcher(models.model) if match == "model" else None
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     with (
@@ -98,7 +114,16 @@ def evaluate(
                 for _ in range(state.done - before):
                     advance()
 
-            report = run(askers, questions, store=store, progress=tell)
+            report = run(askers, questions, store=store, progress=tell, matcher=matcher)
+    if plots is not None:
+        from pytrace.evaluation.study import draw_curves
+
+        for study in report.studies:
+            draw_curves(study, plots)
+        if not report.studies:
+            click.echo(
+                "pytrace: --plots draws the curves of questions that 'pytrace perturb' made; here are none", err=True
+            )
     if as_json:
         common.print_json(report)
     else:
@@ -142,6 +167,14 @@ def _settings(data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: 
     }
 
 
+def _print_study(study: Study) -> None:
+    from pytrace.evaluation.study import study_tables
+
+    for table in study_tables(study):
+        common.print_text(f"\n{table.title}")
+        common.print_table(table.columns, table.rows)
+
+
 def _print_report(report: Report) -> None:
     def percent(value: float | None) -> str:
         return "-" if value is None else f"{100 * value:.1f}"
@@ -175,6 +208,8 @@ def _print_report(report: Report) -> None:
             for one in report.methods
         ],
     )
+    for study in report.studies:
+        _print_study(study)
     for one in report.methods:
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in one.seconds_by_stage.items())
         common.print_text(f"{one.method}: seconds by stage: {stages}")

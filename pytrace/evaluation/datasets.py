@@ -25,7 +25,7 @@ from pytrace.documents.rows import (
 )
 from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError, InputError
-from pytrace.records import Document, Question, Triple
+from pytrace.records import Document, Perturbation, Question, Triple
 
 DataFormat = Literal["auto", "hotpotqa", "2wikimultihopqa", "musique", "pytrace"]
 
@@ -74,8 +74,8 @@ def read_questions(
     The formats are HotpotQA's (also of its adversarial and IRCoT subsets), 2WikiMultiHopQA's (its evidence triples
     become `Question.triples`), MuSiQue's (answer aliases, supporting paragraphs), and our own: objects with `question`,
     `answers` (or `answer`), and where wanted `id`, `documents` (each with `title`, `text` or `sentences`, `id`,
-    `supporting`), `supporting_facts` as [title or id, sentence index], `triples` and `type`. All may be JSON Lines,
-    read one at a time, or one JSON list.
+    `supporting`), `supporting_facts` as [title or id, sentence index], `triples`, `type`, and the `perturbation` that
+    `pytrace perturb` writes. All may be JSON Lines, read one at a time, or one JSON list.
 
     A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
     stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
@@ -205,6 +205,7 @@ class _QuestionReader:
             supporting_facts=tuple(self.facts),
             triples=tuple(self._triples()),
             kind=self._kind(),
+            perturbation=self._perturbation(),
         )
 
     def _string(self, field: str) -> str:
@@ -314,6 +315,23 @@ class _QuestionReader:
         if not value and "paragraphs" in self.row and isinstance(given_id, str) and "__" in given_id:
             return clean_text(given_id.split("__")[0])  # MuSiQue: 2hop__…, 3hop1__…
         return clean_text(value)
+
+    def _perturbation(self) -> Perturbation | None:
+        value = self.row.get("perturbation")
+        if value is None:
+            return None
+        try:
+            read = msgspec.convert(value, Perturbation)
+        except msgspec.ValidationError as error:
+            message = f"`perturbation` is none that 'pytrace perturb' writes ({error}); make the file anew, or remove the field"
+            raise self.place.error(message) from None
+        if not (0 <= read.ratio < 1 and 0 <= read.measured <= 1):  # NaN is in neither range
+            message = (
+                f"`perturbation` has the ratio {read.ratio} and measured {read.measured}; a share of the characters lies from 0 "
+                "to below 1, so make the file anew"
+            )
+            raise self.place.error(message)
+        return read
 
 
 def _plain(title: str) -> str:

@@ -21,6 +21,7 @@ from pytrace.evaluation.metrics import (
     support_score,
 )
 from pytrace.evaluation.store import Result, RunStore
+from pytrace.evaluation.study import Matcher, Study, study_results
 from pytrace.records import Usage
 
 
@@ -92,19 +93,28 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The outcome of an evaluation: settings, a summary of each method, and every pair of methods compared."""
+    """The outcome of an evaluation: settings, a summary of each method, and every pair of methods compared.
+
+    `studies` has each method's study of perturbed evidence, where the questions were perturbed.
+    """
 
     questions: int
     methods: tuple[MethodSummary, ...]
     comparisons: tuple[Comparison, ...] = ()
     settings: dict[str, Any] = {}
     notes: dict[str, Any] = {}
+    studies: tuple[Study, ...] = ()
 
 
 def score_run(
-    store: RunStore, *, methods: Sequence[str] | None = None, questions: Iterable[str] | None = None, seed: int = 0
+    store: RunStore,
+    *,
+    methods: Sequence[str] | None = None,
+    questions: Iterable[str] | None = None,
+    seed: int = 0,
+    matcher: Matcher | None = None,
 ) -> Report:
-    """Score the answers that a store holds; no model is needed.
+    """Score the answers that a store holds; no model is needed, unless one is to match the answers of a study.
 
     Parameters
     ----------
@@ -116,6 +126,8 @@ def score_run(
         Ids of the questions to score; all that are stored if not given.
     seed
         For the bootstrap.
+    matcher
+        Tells for a study of perturbed evidence whether two answers are the same; by words if not given.
 
     Returns
     -------
@@ -132,7 +144,7 @@ def score_run(
         method: [row for row in store.rows(method) if wanted is None or row.question_id in wanted]
         for method in (store.methods() if methods is None else methods)
     }
-    return make_report(results, settings=store.settings, notes=store.notes, seed=seed)
+    return make_report(results, settings=store.settings, notes=store.notes, seed=seed, matcher=matcher)
 
 
 def make_report(
@@ -141,6 +153,7 @@ def make_report(
     settings: Mapping[str, Any] | None = None,
     notes: Mapping[str, Any] | None = None,
     seed: int = 0,
+    matcher: Matcher | None = None,
 ) -> Report:
     """Summarise the results of each method, and compare every two methods on their common questions.
 
@@ -152,6 +165,8 @@ def make_report(
         Are copied into the report.
     seed
         For the bootstrap.
+    matcher
+        For studies of perturbed evidence: see `score_run`.
 
     Returns
     -------
@@ -169,6 +184,11 @@ def make_report(
         comparisons=tuple(comparisons),
         settings=dict(settings or {}),
         notes=dict(notes or {}),
+        studies=tuple(
+            study
+            for study in (study_results(method, rows, matcher=matcher) for method, rows in results.items())
+            if study is not None
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from pytrace.errors import (
 )
 from pytrace.evaluation.report import Report, score_run
 from pytrace.evaluation.store import Result, RunStore, file_settings
+from pytrace.evaluation.study import Matcher
 from pytrace.records import Answer, Question
 
 __all__ = ["Batched", "Progress", "Result", "RunStore", "evaluate", "file_settings"]
@@ -57,6 +58,7 @@ def evaluate(
     progress: Callable[[Progress], None] | None = None,
     retry_failed: bool = False,
     seed: int = 0,
+    matcher: Matcher | None = None,
 ) -> Report:
     """Ask every method every question that the store has no answer to yet, and report on all of them.
 
@@ -79,6 +81,8 @@ def evaluate(
         Ask again the questions that failed in an earlier process.
     seed
         For the bootstrap.
+    matcher
+        For studies of perturbed evidence: see `pytrace.evaluation.report.score_run`.
 
     Returns
     -------
@@ -107,7 +111,7 @@ def evaluate(
     ids = [question.id for question in questions]
     for name, method in methods.items():
         _run_method(name, method, questions, store, progress, retry_failed=retry_failed)
-    return score_run(store, methods=list(methods), questions=ids, seed=seed)
+    return score_run(store, methods=list(methods), questions=ids, seed=seed, matcher=matcher)
 
 
 def _check(methods: Mapping[str, Method], questions: Sequence[Question]) -> None:
@@ -217,4 +221,5 @@ def _result(name: str, question: Question, answer: object) -> Result:
         kind=question.kind,
         answer=answer if isinstance(answer, Answer) else None,
         error="" if isinstance(answer, Answer) else f"{type(answer).__name__}: {answer}",
+        perturbation=question.perturbation,
     )

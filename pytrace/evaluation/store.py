@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 import msgspec
 
 from pytrace.errors import DataError, InputError, StoreError
-from pytrace.records import Answer
+from pytrace.records import Answer, Perturbation
 
 _SCHEMA_VERSION = 1
 _SCHEMA = """
@@ -31,7 +31,10 @@ _SHOWN_DIFFERENCES = 5
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a method made of a question, with the gold it is scored against; `error` says why there is no answer."""
+    """What a method made of a question, with the gold it is scored against; `error` says why there is no answer.
+
+    `perturbation` says what had been done to the question's documents on purpose.
+    """
 
     method: str
     question_id: str
@@ -41,6 +44,7 @@ class Result(msgspec.Struct, frozen=True):
     kind: str = ""
     answer: Answer | None = None
     error: str = ""
+    perturbation: Perturbation | None = None
 
 
 class RunStore:

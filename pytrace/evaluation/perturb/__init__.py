@@ -1,0 +1,1 @@
+"""Perturbed contexts: chains of evidence that are broken on purpose, and text that is put beside them."""

@@ -1,0 +1,149 @@
+"""Mentions: whether a text holds a phrase, and what becomes of the text when another stands in its place."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import random
+import re
+from collections.abc import Iterable, Sequence
+
+from pytrace.kernels.fuzzy import partial_ratio
+
+_WORD = re.compile(r"\w+")
+_ARTICLES = frozenset({"a", "an", "the"})
+# Words that a phrase shares with most texts: alone they mention nothing.
+_COMMON = re.compile(
+    "a|an|and|are|as|at|be|by|did|do|does|for|from|had|has|have|he|her|his|how|in|is|it|its|not|of|on|"
+    "one|or|she|that|the|their|there|they|this|to|was|were|what|when|where|which|who|whom|whose|why|will|"
+    "with|year",
+    re.IGNORECASE,
+)
+
+
+def holds(text: str, phrase: str) -> bool:
+    """Tell whether a text has a phrase's words in a row, whatever the case and the punctuation between them.
+
+    Parameters
+    ----------
+    text
+        Any text.
+    phrase
+        The phrase; an article at its beginning does not count, and one without a letter or digit is never held.
+
+    Examples
+    --------
+    >>> holds("He moved to the Greater-Accra region.", "the Greater Accra Region"), holds("Norway", "no")
+    (True, False)
+    """
+    pattern = _pattern(phrase)
+    return pattern is not None and pattern.search(text) is not None
+
+
+def holds_any(text: str, phrases: Iterable[str]) -> bool:
+    """Tell whether a text holds one of several phrases."""
+    return any(holds(text, phrase) for phrase in phrases)
+
+
+def replace(text: str, phrase: str, by: str) -> str:
+    """Put another phrase wherever a text holds one.
+
+    An article before the old phrase goes if the new one brings its own ("this", "a certain"), and the new one begins with a
+    capital where the sentence does.
+
+    Parameters
+    ----------
+    text
+        Any text.
+    phrase
+        What to replace: see `holds`.
+    by
+        What to put there.
+
+    Examples
+    --------
+    >>> replace("The hill fort lies in Ghana. A Hill Fort!", "hill fort", "a certain building")
+    'A certain building lies in Ghana. A certain building!'
+    """
+    pattern = _pattern(phrase)
+    if pattern is None:
+        return text
+    own = by.split(" ", 1)[0].casefold() in {"a", "an", "the", "this", "that", "these", "some"}
+    written: list[str] = []
+    last = 0
+    for found in pattern.finditer(text):
+        start = found.start()
+        if own:
+            before = re.search(r"(?<!\w)(?:a|an|the)\s+\Z", text[last:start], re.IGNORECASE)
+            start = last + before.start() if before else start
+        # Behind an adjective a common noun has no article: "a coastal town" becomes "a coastal settlement".
+        bare = own and start == found.start() and found[0][0].islower() and bool(re.search(r"\w\s+\Z", text[:start]))
+        instead = re.sub(r"^(?:an?|the) ", "", by, flags=re.IGNORECASE) if bare else by
+        begins = not text[:start].strip() or text[:start].rstrip()[-1] in ".!?]"
+        written += [text[last:start], instead[:1].upper() + instead[1:] if begins else instead]
+        last = found.end()
+    return "".join([*written, text[last:]])
+
+
+def surface(phrase: str, texts: Sequence[str]) -> str:
+    """Return the longest part of a phrase that one of the texts holds, at least half of its words; "" if none does.
+
+    A question says "the film Blade Runner" where its evidence has "Blade Runner".
+
+    Examples
+    --------
+    >>> surface("the film Blade Runner", ["Blade Runner was shot in 1981."]), surface("film", ["A ship sails."])
+    ('Blade Runner', '')
+    """
+    spans = [found.span() for found in _WORD.finditer(phrase)]
+    for length in range(len(spans), 0, -1):
+        if 2 * length < len([span for span in spans if phrase[slice(*span)].casefold() not in _ARTICLES]):
+            break
+        for first in range(len(spans) - length + 1):
+            part = phrase[spans[first][0] : spans[first + length - 1][1]]
+            if length > 1 and phrase[slice(*spans[first])].casefold() in _ARTICLES:
+                continue
+            if all(_COMMON.fullmatch(word) for word in _WORD.findall(part)):
+                continue
+            if any(holds(text, part) for text in texts):
+                return part
+    return ""
+
+
+def mentions(text: str, node: str, *, threshold: float = 85.0) -> bool:
+    """Tell whether a text speaks of an evidence node: a partial ratio from `threshold` on, from 0 to 100.
+
+    Examples
+    --------
+    >>> mentions("The hotel companies were sold.", "hotel company", threshold=80), mentions("A ship sails.", "hotel company")
+    (True, False)
+    """
+    if not node.strip() or not text.strip():
+        return False
+    # A short word is part of many others ("Ada" of "Canada"), so it has to stand there itself.
+    if len(node) < 5:
+        return holds(text, node)
+    return len(node) <= len(text) and partial_ratio(node.casefold(), text.casefold()) >= threshold
+
+
+def rng_of(*parts: object) -> random.Random:
+    """Make a random number generator that depends on all parts, and on nothing else.
+
+    Examples
+    --------
+    >>> rng_of(0, "q1").random() == rng_of(0, "q1").random()
+    True
+    """
+    digest = hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return random.Random(int.from_bytes(digest, "big"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _pattern(phrase: str) -> re.Pattern[str] | None:
+    words = _WORD.findall(phrase)
+    while len(words) > 1 and words[0].casefold() in _ARTICLES:
+        words = words[1:]
+    if not words:
+        return None
+    between = r"[\W_]{1,4}"
+    return re.compile(rf"(?<!\w){between.join(map(re.escape, words))}(?!\w)", re.IGNORECASE)
