@@ -11,7 +11,8 @@ import pytest
 
 from pytrace.chain_of_evidence.discriminator import Discriminator
 from pytrace.chain_of_evidence.features import Features, Inquiry, Probability
-from pytrace.chain_of_evidence.judges import CONTENT_FREE, FusedJudge, Logistic, ModelJudge, TextJudge, sigmoid
+from pytrace.chain_of_evidence.judges import CONTENT_FREE, FusedJudge, ModelJudge, sigmoid
+from pytrace.chain_of_evidence.text_judge import Logistic, TextJudge, without
 from pytrace.errors import LogitsUnavailableError
 from pytrace.models.language_model import OptionScores, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -109,11 +110,12 @@ def test_a_model_without_log_probabilities_is_refused_by_name() -> None:
 def test_without_a_model_nodes_are_matched_and_intent_and_relations_are_near() -> None:
     judge = TextJudge(HashEncoder())
     scores = judge.scores([Inquiry(QUESTION, (INTENT, RELATION, NODE), (HOLDS, LACKS))])[0]
-    assert scores[0][2] == 100.0
-    assert scores[1][2] is not None
-    assert scores[1][2] < 65
+    near = [[score.near for score in row if score is not None] for row in scores]
+    assert near[0][2] == 100.0
+    assert near[1][2] < 65
     for place in (0, 1):
-        assert scores[0][place] > scores[1][place]  # type: ignore[operator]
+        assert near[0][place] > near[1][place]
+    assert all(score is not None and score.wording is None for row in scores for score in row)
     rows = judge.judge([Inquiry(QUESTION, (INTENT, RELATION, NODE), (HOLDS, LACKS))])[0]
     assert [value > 0.5 for value in rows[0] if value is not None] == [True, True, True]
     assert [value > 0.5 for value in rows[1] if value is not None] == [False, False, False]
@@ -123,7 +125,53 @@ def test_a_text_is_as_near_as_its_nearest_sentence() -> None:
     judge = TextJudge(HashEncoder())
     long = f"{LACKS} {HOLDS} {LACKS}"
     alone, among = judge.scores([Inquiry(QUESTION, (RELATION,), (HOLDS, long))])[0]
-    assert among[0] == pytest.approx(alone[0])
+    assert among[0] is not None
+    assert alone[0] is not None
+    assert among[0].near == pytest.approx(alone[0].near)
+
+
+NAMES = "[Ada Foah] Ada Foah is named here."
+
+
+def test_what_only_names_the_nodes_is_told_from_what_holds_the_rest_by_the_wording() -> None:
+    question = "In which country is the old harbour of Ada Foah?"
+    intent = Feature("intent", "country of the old harbour")
+    inquiry = Inquiry(question, (intent, NODE), ("The old harbour of Ada Foah is in the country Ghana.", NAMES))
+    near = TextJudge(HashEncoder(dimension=4096)).scores([inquiry])[0]
+    both = TextJudge(HashEncoder(dimension=4096), wording=True).scores([inquiry])[0]
+    held, named = both[0][0], both[1][0]
+    assert held is not None
+    assert named is not None
+    assert held.wording is not None
+    assert named.wording is not None
+    assert held.wording > 0.5
+    assert named.wording < 0.3
+    assert near[1][0] is not None
+    assert near[1][0].near == named.near > 0.2
+    # The less probable of the two counts, and a node has no wording.
+    judge = TextJudge(HashEncoder(dimension=4096), wording=True)
+    rows = judge.judge([inquiry])[0]
+    assert rows[0][0] > 0.5 > rows[1][0]  # type: ignore[operator]
+    assert [row[1] for row in rows] == [row[1] for row in TextJudge(HashEncoder(dimension=4096)).judge([inquiry])[0]]
+
+
+def test_a_question_of_nothing_but_nodes_has_no_wording() -> None:
+    inquiry = Inquiry("Ada Foah?", (Feature("intent", "Ada Foah"), NODE), (NAMES, "Ada Foah"))
+    scores = TextJudge(HashEncoder(), wording=True).scores([inquiry])[0]
+    assert all(score is not None and score.wording is None for row in scores for score in row)
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "left"),
+    [
+        ("Ada Foah, ADA FOAH and Adafoah", ["Ada Foah", "Foah"], ", and Adafoah"),
+        ("C++ (the language)", ["C++", "the language"], ""),
+        ("New York City", ["York", "New York"], "City"),
+        ("as it is", ["", "  "], "as it is"),
+    ],
+)
+def test_nodes_are_taken_out_as_whole_words_longer_ones_first(text: str, nodes: list[str], left: str) -> None:
+    assert without(text, nodes) == left
 
 
 @pytest.mark.parametrize("text", ["", "   ", "?!", "\ud800"])
@@ -163,7 +211,7 @@ def test_fused_log_odds_add_up_by_weight_and_the_undecided_abstain() -> None:
 
 
 def test_a_curve_is_one_half_at_its_middle() -> None:
-    assert sigmoid(Logistic(0.3, 25.0).logit(0.3)) == 0.5
+    assert Logistic(0.3, 25.0).probability(0.3) == 0.5
     assert sigmoid(-1e300) == 0.0
     assert sigmoid(1e300) == 1.0
 

@@ -76,7 +76,7 @@ def told(run: Run, *arguments: object) -> dict[str, Any]:
 def test_rows_are_written_checked_and_can_be_read_back(run: Run, questions: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "rows.jsonl"
     kinds = ("--kind", "coe", "--kind", "senp", "--kind", "wordp")
-    report = told(run, "--data", questions, "--out", out, "--judge", "lexical", *kinds, "--ratio", 0, "--ratio", 0.5)
+    report = told(run, "--data", questions, "--out", out, "--judge", "text", *kinds, "--ratio", 0, "--ratio", 0.5)
     rows = list(read_questions(out))
     assert len(rows) == report["rows"] == report["checked"] == 3 * 3 * 3 * 2
     assert (report["questions"], report["chains"], report["unsound"], report["refusals"]) == (3, 3, 0, [])
@@ -90,7 +90,7 @@ def test_rows_are_written_checked_and_can_be_read_back(run: Run, questions: Path
 
 def test_the_defaults_are_all_kinds_noises_and_ratios(run: Run, questions: Path, tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
-    report = told(run, "--data", questions, "--out", out, "--judge", "lexical", "--limit", 1)
+    report = told(run, "--data", questions, "--out", out, "--judge", "text", "--limit", 1)
     rows = list(read_questions(out))
     ratios = {row.perturbation.ratio for row in rows if row.perturbation}
     assert ratios == {0.0, 0.25, 0.5, 0.75}
@@ -101,7 +101,7 @@ def test_the_defaults_are_all_kinds_noises_and_ratios(run: Run, questions: Path,
 
 def test_people_see_a_table_and_what_was_left_out(run: Run, questions: Path, tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
-    options = ("--judge", "lexical", "--noise", "irrelevant", "--ratio", 0.5, "--kind", "coe", "--kind", "erp")
+    options = ("--judge", "text", "--noise", "irrelevant", "--ratio", 0.5, "--kind", "coe", "--kind", "erp")
     status, stdout, stderr = run("--data", questions, "--out", out, *options)
     assert status == 0
     lines = stdout.splitlines()
@@ -112,7 +112,7 @@ def test_people_see_a_table_and_what_was_left_out(run: Run, questions: Path, tmp
 
 
 def test_the_seed_decides_and_nothing_else(run: Run, questions: Path, tmp_path: Path) -> None:
-    options = ("--data", questions, "--judge", "lexical", "--kind", "senp", "--ratio", 0.5)
+    options = ("--data", questions, "--judge", "text", "--kind", "senp", "--ratio", 0.5)
     written = []
     for number, seed in enumerate((1, 1, 2)):
         out = tmp_path / f"{number}.jsonl"
@@ -130,7 +130,7 @@ def test_the_other_judges_and_retrievers_can_be_chosen(run: Run, questions: Path
         assert (status, stderr) == (0, "")
     for retriever in ("bm25", "rrf"):
         report = told(
-            run, "--data", questions, "--out", tmp_path / retriever, "--judge", "lexical", "--retriever", retriever, "--kind", "coe",
+            run, "--data", questions, "--out", tmp_path / retriever, "--judge", "text", "--retriever", retriever, "--kind", "coe",
             "--ratio", 0.5,
         )  # fmt: skip
         assert report["rows"] > 0
@@ -139,7 +139,7 @@ def test_the_other_judges_and_retrievers_can_be_chosen(run: Run, questions: Path
 def test_a_run_that_gives_no_row_leaves_an_older_file_as_it_was(run: Run, questions: Path, tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
     out.write_text("older", encoding="utf-8")
-    status, stdout, stderr = run("--data", questions, "--out", out, "--judge", "lexical", "--kind", "erp")
+    status, stdout, stderr = run("--data", questions, "--out", out, "--judge", "text", "--kind", "erp")
     assert (status, stdout) == (2, "")
     assert stderr.startswith("pytrace: none of 3 questions gave a row, so nothing was written (q0: no relation")
     assert out.read_text(encoding="utf-8") == "older"
@@ -160,9 +160,7 @@ def test_a_fault_on_the_way_leaves_no_half_file(
         return whole(row)
 
     monkeypatch.setattr(rows, "row_line", failing)
-    status, _, stderr = run(
-        "--data", questions, "--out", tmp_path / "rows.jsonl", "--judge", "lexical", "--kind", "coe"
-    )
+    status, _, stderr = run("--data", questions, "--out", tmp_path / "rows.jsonl", "--judge", "text", "--kind", "coe")
     assert status == 1
     assert "no space left" in stderr
     assert [path.name for path in tmp_path.iterdir()] == ["questions.json"]
@@ -200,7 +198,7 @@ def test_broken_unicode_in_the_data_is_a_clear_error_and_a_replacement_character
         "question": "In which year was Fort \ud800 built?", "answers": ["1784"],
         "documents": [{"title": "\ud800", "sentences": ["Fort \ud800 was built in 1784."], "supporting": True}],
     }  # fmt: skip
-    options = ("--data", data, "--out", tmp_path / "rows", "--judge", "lexical", "--ratio", 0, "--kind", "coe")
+    options = ("--data", data, "--out", tmp_path / "rows", "--judge", "text", "--ratio", 0, "--kind", "coe")
     data.write_text(json.dumps(row), encoding="utf-8")
     status, _, stderr = run(*options)
     assert status == 2
@@ -218,7 +216,7 @@ def test_the_tiny_models_perturb_on_the_command_line(
     out = tmp_path / "rows.jsonl"
     options = (
         "--judge",
-        "lexical",
+        "text",
         "--threshold",
         "0",
         "--limit",

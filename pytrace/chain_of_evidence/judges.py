@@ -1,4 +1,6 @@
-"""Judges of whether a text holds a feature: a language model by yes or no, one without a model, and both fused.
+"""Judges of whether a text holds a feature: a language model by yes or no, and several judges fused.
+
+The judge that needs no model stands in `pytrace.chain_of_evidence.text_judge`.
 
 Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect Context",
 section 3.2 and appendix H. The paper reads a verdict from generated text; here it is the log-probabilities of the two
@@ -10,20 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from pytrace.chain_of_evidence.demonstrations import JudgementDemonstration, judgement_demonstrations
 from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
-from pytrace.documents import split_sentences
 from pytrace.errors import LogitsUnavailableError
-from pytrace.kernels.fuzzy import cdist, partial_ratio
-from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, OptionScores, Prompt
 from pytrace.records import Feature
 
-__all__ = ["FusedJudge", "Judge", "Logistic", "ModelJudge", "TextJudge"]
+__all__ = ["FusedJudge", "Judge", "ModelJudge", "sigmoid"]
 
 INSTRUCTION = "Read the text and say whether it tells what is asked. Answer yes or no."
 # What the same question is asked about to find how much a model likes to say yes.
@@ -32,23 +29,6 @@ CONTENT_FREE = "[N/A] N/A"
 _ANSWERS = ("yes", "no")
 # With less probability than this for yes and no together the model talks of something else, and its lean says nothing.
 _UNDECIDED_BELOW = 1e-4
-
-
-class Logistic(msgspec.Struct, frozen=True):
-    """Turns a score into a probability: 1 / (1 + exp(-slope * (score - middle)))."""
-
-    middle: float
-    slope: float
-
-    def logit(self, score: float) -> float:
-        """Return the logarithm of the odds."""
-        return self.slope * (score - self.middle)
-
-
-# Fitted by `benches.labelled_judgements` with all-MiniLM-L6-v2.
-NODE_CURVE = Logistic(71.0, 0.08)
-INTENT_CURVE = Logistic(0.35, 32.0)
-RELATION_CURVE = Logistic(0.30, 25.0)
 
 
 class ModelJudge:
@@ -155,101 +135,6 @@ def sigmoid(value: float) -> float:
     (0.5, 0.0)
     """
     return 1.0 / (1.0 + math.exp(-value)) if value > -700 else 0.0
-
-
-class TextJudge:
-    """Judges without a language model: nodes by fuzzy match, intent and relations by the encoder.
-
-    A node's score is the partial ratio of node and text, from 0 to 100. That of an intent or relation is the largest inner
-    product of its statement with a sentence of the text; an intent is asked for with its question. Each kind has a logistic
-    curve from score to probability, fitted on labelled pairs of another encoder's or one's own.
-
-    Parameters
-    ----------
-    encoder
-        Encodes statements as queries and sentences as passages.
-    node, intent, relation
-        The curves; the defaults suit all-MiniLM-L6-v2 (`benches.labelled_judgements` prints what suits another).
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> inquiry = Inquiry("Where is Ada Foah?", (Feature("node", "Ada Foah"),), ("A town in Ghana.", "Ada Foah lies there."))
-    >>> [row[0] > 0.5 for row in TextJudge(HashEncoder()).judge([inquiry])[0]]
-    [False, True]
-    """
-
-    def __init__(
-        self,
-        encoder: Encoder,
-        *,
-        node: Logistic = NODE_CURVE,
-        intent: Logistic = INTENT_CURVE,
-        relation: Logistic = RELATION_CURVE,
-    ) -> None:
-        self._encoder = encoder
-        self._curves = {"node": node, "intent": intent, "relation": relation}
-
-    def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
-        """Return the probability that each text holds each feature; None for one without a letter or digit."""
-        return [
-            [
-                [
-                    None if score is None else sigmoid(self._curves[feature.kind].logit(score))
-                    for feature, score in zip(inquiry.features, row, strict=True)
-                ]
-                for row in rows
-            ]
-            for inquiry, rows in zip(inquiries, self.scores(inquiries), strict=True)
-        ]
-
-    def scores(self, inquiries: Sequence[Inquiry]) -> list[list[list[float | None]]]:
-        """Return the scores that the curves turn into probabilities, all texts and statements encoded in one call each."""
-        sentences: dict[str, None] = {}
-        parts: dict[str, list[str]] = {}
-        for inquiry in inquiries:
-            for text in inquiry.texts:
-                if text not in parts:
-                    parts[text] = [one for one in split_sentences(text) if one.strip()]
-                    sentences.update(dict.fromkeys(parts[text]))
-        statements = dict.fromkeys(
-            _statement(inquiry.question, feature)
-            for inquiry in inquiries
-            for feature in inquiry.features
-            if feature.kind != "node"
-        )
-        encoded = _rows(self._encoder.encode(list(sentences), kind="passage"), sentences) if statements else {}
-        asked = _rows(self._encoder.encode(list(statements), kind="query"), statements) if statements else {}
-        found: list[list[list[float | None]]] = []
-        for inquiry in inquiries:
-            nodes = [feature.statement.casefold() for feature in inquiry.features if feature.kind == "node"]
-            ratios = cdist(nodes, [text.casefold() for text in inquiry.texts], scorer=partial_ratio) if nodes else None
-            rows: list[list[float | None]] = []
-            for place, text in enumerate(inquiry.texts):
-                vectors = [encoded[one] for one in parts[text]] if statements else []
-                row: list[float | None] = []
-                node = 0
-                for feature in inquiry.features:
-                    value = 0.0
-                    if feature.kind == "node" and ratios is not None:
-                        value = float(ratios[node, place])
-                        node += 1
-                    elif vectors:
-                        value = max(float(asked[_statement(inquiry.question, feature)] @ one) for one in vectors)
-                    readable = any(character.isalnum() for character in feature.statement)
-                    row.append(value if readable and math.isfinite(value) else None)
-                rows.append(row)
-            found.append(rows)
-        return found
-
-
-def _statement(question: str, feature: Feature) -> str:
-    """Return what is looked for: an intent alone ("city") is everywhere, so its question goes with it."""
-    return f"{question} {feature.text}" if feature.kind == "intent" else feature.statement
-
-
-def _rows(vectors: NDArray[np.float32], texts: dict[str, None]) -> dict[str, NDArray[np.float32]]:
-    return dict(zip(texts, vectors, strict=True))
 
 
 class FusedJudge:

@@ -18,6 +18,7 @@ from pytrace.errors import InputError
 if TYPE_CHECKING:
     from pytrace.chain_of_evidence.features import Judge
     from pytrace.evaluation.perturbations import PerturbReport
+    from pytrace.methods.scope_coe import ScopeSettings
     from pytrace.records import Question
 
 _KINDS = ("coe", "senp", "wordp", "erp", "intentp")
@@ -56,10 +57,8 @@ _NAMED = 20
 @click.option("--out", type=click.Path(path_type=Path), required=True, metavar="FILE.jsonl", help="Where the rows go.")
 @click.option(
     "--judge",
-    type=click.Choice(["model", "lexical", "fused"]),
-    default="fused",
-    show_default=True,
-    help="Who says when a chain is broken: the language model, words and vectors, or both.",
+    type=click.Choice(["model", "text", "fused"]),
+    help="Who says when a chain is broken: the language model, words and vectors, or both.  [default: as scope-coe has it]",
 )
 @click.option(
     "--threshold",
@@ -87,7 +86,7 @@ def perturb(
     seed: int,
     limit: int | None,
     out: Path,
-    judge: Literal["model", "lexical", "fused"],
+    judge: Literal["model", "text", "fused"] | None,
     threshold: float,
     retriever: Literal["bm25", "dense", "rrf"],
     models: ModelOptions,
@@ -100,10 +99,11 @@ def perturb(
     and not before.
     """
     from pytrace.chain_of_evidence.discriminator import Discriminator
-    from pytrace.chain_of_evidence.extraction import FeatureExtractor
     from pytrace.evaluation.datasets import QuestionReport, read_questions
     from pytrace.evaluation.perturbations import RATIOS, PerturbReport, Settings
     from pytrace.evaluation.perturbations import perturb as make_rows
+    from pytrace.methods.catalog import method_settings
+    from pytrace.methods.scope_coe import ScopeSettings, make_feature_extractor
     from pytrace.retrieval import make_retriever
 
     settings = Settings(
@@ -125,11 +125,13 @@ def perturb(
         click.echo(f"pytrace: {note}", err=True)
     documents = list({document.id: document for question in questions for document in question.documents}.values())
     report = PerturbReport()
+    scope = method_settings("scope-coe", models.llm)
+    assert isinstance(scope, ScopeSettings)
     with common.progress("breaking chains", len(questions) * len(settings.kinds)) as advance:
         rows = make_rows(
             questions,
-            extractor=FeatureExtractor(models.model),
-            discriminator=Discriminator(_judge(judge, models), threshold=threshold),
+            extractor=make_feature_extractor(models.model, scope),
+            discriminator=Discriminator(_judge(judge or scope.judge, models, scope), threshold=threshold),
             retrieve=make_retriever(retriever, documents, models.encoder).retrieve,
             model=models.model,
             settings=settings,
@@ -143,13 +145,15 @@ def perturb(
         _print(out, report, counts, settings.kinds, settings.noises)
 
 
-def _judge(name: Literal["model", "lexical", "fused"], models: ModelOptions) -> Judge:
-    from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge, TextJudge
+def _judge(name: Literal["model", "text", "fused"], models: ModelOptions, settings: ScopeSettings) -> Judge:
+    from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
+    from pytrace.chain_of_evidence.text_judge import TextJudge
 
-    if name == "lexical":
-        return TextJudge(models.encoder)
-    asked = ModelJudge(models.model)
-    return asked if name == "model" else FusedJudge([(asked, 0.5), (TextJudge(models.encoder), 0.5)])
+    # What is rewritten goes on naming the nodes, so that only the wording around them tells it from what was there.
+    if name == "text":
+        return TextJudge(models.encoder, wording=True)
+    asked = ModelJudge(models.model, calibrated=settings.calibrated, demonstrations=settings.judge_demonstrations)
+    return asked if name == "model" else FusedJudge([(asked, 0.5), (TextJudge(models.encoder, wording=True), 0.5)])
 
 
 def _write(rows: Iterable[Question], out: Path, report: PerturbReport) -> Counter[tuple[str, str]]:

@@ -17,7 +17,8 @@ import numpy as np
 from pytrace.answers import Reader
 from pytrace.chain_of_evidence.extraction import Extraction, Extractor, FeatureExtractor
 from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
-from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge, TextJudge
+from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
+from pytrace.chain_of_evidence.text_judge import TextJudge
 from pytrace.evidence import document_text
 from pytrace.kernels.set_cover import minimum_covers, scope_covers
 from pytrace.methods.stages import Stages
