@@ -261,6 +261,23 @@ def test_erp_takes_a_models_sentence_only_if_both_nodes_are_left_and_the_judge_a
     assert "no relation" in str(broken("erp", sample=make_sample(QUESTION, Features("born", ("Orrin Head",)))))
 
 
+def test_a_relation_that_other_sentences_hold_too_is_removed_from_one_after_the_other() -> None:
+    tower = Document("tower", "Tower", ("The tower was founded by a keeper of bees, in a bad year.",))
+    question = msgspec.structs.replace(
+        QUESTION,
+        documents=(*QUESTION.documents, tower),
+        supporting_documents=("head", "venn", "tower"),
+        supporting_facts=(*QUESTION.supporting_facts, ("tower", 0)),
+    )
+    found = broken("erp", sample=make_sample(question, FEATURES))
+    assert isinstance(found, Broken)
+    assert [before for before, _, _ in found.replaced] == [HEAD.sentences[0], tower.sentences[0]]
+    assert not any(holds(piece.text, "was founded by") for piece in found.pieces)
+    assert all(any(holds(piece.shown, node) for piece in found.pieces) for node in found.kept)
+    # What was rewritten in vain is not given out as broken.
+    assert "was still found after 2 rewritings" in str(broken("erp", sample=make_sample(question, FEATURES), tries=2))
+
+
 def test_intentp_removes_the_intent_and_keeps_the_nodes() -> None:
     found = broken("intentp")
     assert isinstance(found, Broken)

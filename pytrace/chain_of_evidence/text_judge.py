@@ -50,11 +50,13 @@ class Score(msgspec.Struct, frozen=True):
     """How near a text is to a feature: a node's partial ratio from 0 to 100, else the largest inner product with a sentence.
 
     `wording` is the inner product once all nodes are taken out of both; None for a node, where nothing but nodes is asked,
-    and where it is not looked at.
+    and where it is not looked at. Both are the largest of any sentence; `sentences` has each one's own, of which the same must
+    be near in both.
     """
 
     near: float
     wording: float | None = None
+    sentences: tuple[tuple[float, float], ...] = ()
 
 
 class TextJudge:
@@ -64,7 +66,7 @@ class TextJudge:
     as a statement, as far as a sentence is near to it. Each score has a logistic curve to a probability.
 
     A text that only names the nodes is near to whatever is asked of them. With `wording` the nodes are also taken out of both,
-    and the less probable of the two counts: what is broken on purpose is then told from what is whole, but of snippets about the
+    and one sentence must be near with them and without, the less probable of the two counts: what is broken on purpose is then told from what is whole, but of snippets about the
     same things the better one less well (`benches.labelled_judgements` prints both).
 
     Parameters
@@ -111,8 +113,10 @@ class TextJudge:
             if feature.kind == "intent"
             else (curves.relation, curves.relation_wording)
         )
-        whole = near.probability(score.near)
-        return whole if score.wording is None else min(whole, wording.probability(score.wording))
+        if score.wording is None:
+            return near.probability(score.near)
+        pairs = score.sentences or ((0.0, 0.0),)
+        return max(min(near.probability(whole), wording.probability(bare)) for whole, bare in pairs)
 
     def scores(self, inquiries: Sequence[Inquiry]) -> list[list[list[Score | None]]]:
         """Return the scores that the curves turn into probabilities; the encoder is called once for each kind of text."""
@@ -137,7 +141,7 @@ class _Asked:
         nodes = [node for one in inquiry.features for node in ((one.text,) if one.kind == "node" else one.nodes)]
         # Whole sentences, and what is left of them without the nodes.
         self._sentences = [[one for one in split_sentences(text) if one.strip()] for text in inquiry.texts]
-        self._bare = [[one for text in own if wording and (one := without(text, nodes))] for own in self._sentences]
+        self._bare = [[without(text, nodes) if wording else "" for text in own] for own in self._sentences]
         self._statements: dict[Feature, tuple[str, str]] = {}
         for feature in inquiry.features:
             if feature.kind == "intent":
@@ -153,7 +157,7 @@ class _Asked:
         return [text for pair in self._statements.values() for text in pair if text]
 
     def passages(self) -> list[str]:
-        return [text for own in (*self._sentences, *self._bare) for text in own] if self._statements else []
+        return [text for own in (*self._sentences, *self._bare) for text in own if text] if self._statements else []
 
     def scores(self, queries: _Vectors, passages: _Vectors) -> list[list[Score | None]]:
         features, texts = self._inquiry.features, self._inquiry.texts
@@ -169,20 +173,19 @@ class _Asked:
             if feature.kind == "node":
                 return Score(ratios[feature.text, at])
             whole, bare = self._statements[feature]
-            near = _nearest(queries[whole], [passages[one] for one in self._sentences[at]])
+            near = [float(queries[whole] @ passages[one]) for one in self._sentences[at]]
             if not bare:
-                return _finite(Score(near))
-            return _finite(Score(near, _nearest(queries[bare], [passages[one] for one in self._bare[at]])))
+                return _finite(Score(max(near, default=0.0)))
+            wording = [float(queries[bare] @ passages[one]) if one else 0.0 for one in self._bare[at]]
+            pairs = tuple(zip(near, wording, strict=True))
+            return _finite(Score(max(near, default=0.0), max(wording, default=0.0), pairs))
 
         return [[score(feature, at) for feature in features] for at in range(len(texts))]
 
 
-def _nearest(query: NDArray[np.float32], passages: Sequence[NDArray[np.float32]]) -> float:
-    return max((float(query @ one) for one in passages), default=0.0)
-
-
 def _finite(score: Score) -> Score | None:
-    return score if math.isfinite(score.near) and math.isfinite(score.wording or 0.0) else None
+    values = [score.near, score.wording or 0.0, *(value for pair in score.sentences for value in pair)]
+    return score if all(map(math.isfinite, values)) else None
 
 
 def without(text: str, nodes: Iterable[str]) -> str:

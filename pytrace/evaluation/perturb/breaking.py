@@ -9,7 +9,7 @@ section 4.2 (SenP, WordP) and appendix A (ERP, IntentP).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -27,6 +27,8 @@ KINDS: tuple[Kind, ...] = ("coe", "senp", "wordp", "erp", "intentp")
 
 _MOST_RELATIONS = 3
 _MOST_SENTENCES = 4
+# Of the ways to rewrite a sentence so many are tried before the last one, which leaves nothing but the nodes.
+_MILDER = 2
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -249,25 +251,30 @@ def _rewriting(
 ) -> list[_Course]:
     """Find the sentences that hold each feature, and let the model rewrite all of them in one call."""
     features = [_relations(sample) if kind == "erp" else _intent(sample) for sample in samples]
-    held = _strongest(samples, features, discriminator)
+    ranked = _ranked(samples, features, discriminator)
     orders: dict[tuple[int, Feature, int], Order] = {}
+    first: dict[tuple[int, Feature, int], Order] = {}
     for at, sample in enumerate(samples):
         for feature in features[at]:
-            places = _holding(sample, feature) or held[at, feature]
-            for place in places[:_MOST_SENTENCES]:
+            surely = _holding(sample, feature) or ranked[at, feature][:1]
+            # Where the feature is still found, the sentence is next that held it most probably of the others.
+            places = [*surely, *(place for place in ranked[at, feature] if place not in surely)]
+            for number, place in enumerate(places[:_MOST_SENTENCES]):
                 text = sample.pieces[place].text
                 keep = [node for node in sample.surfaces if holds(text, node)]
                 if kind == "erp":
                     keep += [answer for answer in sample.stated if holds(text, answer)]
                 job: Literal["unrelated", "unintended"] = "unrelated" if kind == "erp" else "unintended"
-                orders[at, feature, place] = Order(job, text, tuple(dict.fromkeys(keep)), feature.statement)
-    written = dict(zip(orders, without(list(orders.values()), model, seed=seed), strict=True))
+                order = orders[at, feature, place] = Order(job, text, tuple(dict.fromkeys(keep)), feature.statement)
+                if number < len(surely):
+                    first[at, feature, place] = order
+    written = dict(zip(first, without(list(first.values()), model, seed=seed), strict=True))
     attempts: list[list[_Attempt]] = [[] for _ in samples]
     for at, sample in enumerate(samples):
         for feature in features[at]:
             places = [place for one, other, place in orders if (one, other) == (at, feature)]
             texts = {
-                place: [*written[at, feature, place], *_by_rule(sample, feature, orders[at, feature, place])]
+                place: [*written.get((at, feature, place), ()), *_by_rule(sample, feature, orders[at, feature, place])]
                 for place in places
             }
             texts = {place: own for place, own in texts.items() if own}
@@ -288,10 +295,10 @@ def _intent(sample: Sample) -> list[Feature]:
     return [Feature("intent", sample.features.intent)] if sample.features.intent else []
 
 
-def _strongest(
+def _ranked(
     samples: Sequence[Sample], features: Sequence[Sequence[Feature]], discriminator: Discriminator
 ) -> dict[tuple[int, Feature], list[int]]:
-    """Return the places of the sentences that hold each feature most probably, the first one alone."""
+    """Return the places of the sentences by how probably each holds a feature, the most probable first."""
     asked = [
         (sample.question.question, _only(own), [piece.shown for piece in sample.pieces])
         for sample, own in zip(samples, features, strict=True)
@@ -300,7 +307,7 @@ def _strongest(
     for at, verdicts in enumerate(discriminator.discriminate(asked)):
         for number, feature in enumerate(_only(features[at]).all):
             likely = [verdict.probabilities[number] or 0.0 for verdict in verdicts]
-            found[at, feature] = [max(range(len(likely)), key=likely.__getitem__)] if likely else []
+            found[at, feature] = sorted(range(len(likely)), key=lambda place, of=likely: -of[place])  # type: ignore[misc]
     return found
 
 
@@ -339,30 +346,37 @@ def _by_rule(sample: Sample, feature: Feature, order: Order) -> list[Rewritten]:
 
 
 def _rewrite(sample: Sample, attempts: Sequence[_Attempt], tries: int, what: str) -> _Course:
+    """Rewrite one sentence after the other until the feature is gone, each first in milder ways and then in the last one."""
     asked = 0
     for attempt in attempts:
-        for number in range(max(map(len, attempt.texts.values()))):
-            if asked == tries:
-                break
-            # Sentences with fewer texts than others keep their last one.
-            chosen = {place: texts[min(number, len(texts) - 1)] for place, texts in attempt.texts.items()}
-            pieces = tuple(
-                msgspec.structs.replace(piece, text=chosen[place].text) if place in chosen else piece
-                for place, piece in enumerate(sample.pieces)
-            )
-            if not _sound(sample, pieces, chosen):
-                continue
-            asked += 1
-            verdict = yield pieces
-            if attempt.feature in verdict.missing:
-                replaced = tuple((sample.pieces[place].text, one.text, one.by) for place, one in sorted(chosen.items()))
-                return Broken(pieces, (attempt.feature.statement,), replaced, sample.surfaces, verdict.missing)
+        pieces = sample.pieces
+        done: dict[int, Rewritten] = {}
+        for place, texts in attempt.texts.items():
+            for text in dict.fromkeys([*texts[:_MILDER], texts[-1]]):
+                if asked == tries:
+                    break
+                changed = _with_text(pieces, place, text.text)
+                if not _sound(sample, changed, {*done, place}):
+                    continue
+                asked += 1
+                verdict = yield changed
+                if attempt.feature in verdict.missing:
+                    done[place] = text
+                    replaced = tuple((sample.pieces[at].text, one.text, one.by) for at, one in sorted(done.items()))
+                    return Broken(changed, (attempt.feature.statement,), replaced, sample.surfaces, verdict.missing)
+            last = texts[-1]
+            if _sound(sample, _with_text(pieces, place, last.text), {*done, place}):
+                pieces, done[place] = _with_text(pieces, place, last.text), last
     if not attempts:
         return f"no {what} could be removed from {len(sample.pieces)} sentences"
     return f"the {what} was still found after {asked} rewritings"
 
 
-def _sound(sample: Sample, pieces: Sequence[Piece], chosen: dict[int, Rewritten]) -> bool:
+def _with_text(pieces: Pieces, place: int, text: str) -> Pieces:
+    return tuple(msgspec.structs.replace(piece, text=text) if at == place else piece for at, piece in enumerate(pieces))
+
+
+def _sound(sample: Sample, pieces: Sequence[Piece], chosen: Iterable[int]) -> bool:
     """Whether every node still stands somewhere, and no sentence is left as it was."""
     gone = {sample.pieces[place].text for place in chosen}
     return not any(piece.text in gone for piece in pieces) and all(
