@@ -5,14 +5,11 @@ Both stand in `pytrace/prompts` as data; a file of one's own in the same shape i
 
 from __future__ import annotations
 
-import functools
 import os
-from importlib import resources
 from typing import Literal
 
 import msgspec
 
-from pytrace import prompts
 from pytrace.chain_of_evidence.features import Features
 from pytrace.prompts import load_demonstrations, require_text
 from pytrace.records import Feature
@@ -57,7 +54,7 @@ def feature_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tup
     >>> feature_demonstrations()[0].features.intent
     'country of birth'
     """
-    return _shipped_features() if path is None else load_demonstrations(path, _FeatureRow, _features, _FEATURE_SHAPE)
+    return load_demonstrations(path, _FeatureRow, _features, _FEATURE_SHAPE, shipped="features.jsonl")
 
 
 def judgement_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[JudgementDemonstration, ...]:
@@ -83,9 +80,7 @@ def judgement_demonstrations(*, path: str | os.PathLike[str] | None = None) -> t
     >>> [one.answer for one in judgement_demonstrations()].count("yes")
     3
     """
-    if path is None:
-        return _shipped_judgements()
-    return load_demonstrations(path, _JudgementRow, _judgement, _JUDGEMENT_SHAPE)
+    return load_demonstrations(path, _JudgementRow, _judgement, _JUDGEMENT_SHAPE, shipped="judgements.jsonl")
 
 
 class _FeatureRow(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,18 +103,6 @@ _JUDGEMENT_SHAPE = (
     '{"text": text, "kind": "intent", "relation" or "node", "feature": text, "nodes": [] or [node, node], '
     '"answer": "yes" or "no"}'
 )
-
-
-@functools.cache
-def _shipped_features() -> tuple[FeatureDemonstration, ...]:
-    with resources.as_file(resources.files(prompts) / "features.jsonl") as path:
-        return load_demonstrations(path, _FeatureRow, _features, _FEATURE_SHAPE)
-
-
-@functools.cache
-def _shipped_judgements() -> tuple[JudgementDemonstration, ...]:
-    with resources.as_file(resources.files(prompts) / "judgements.jsonl") as path:
-        return load_demonstrations(path, _JudgementRow, _judgement, _JUDGEMENT_SHAPE)
 
 
 def _features(row: _FeatureRow) -> FeatureDemonstration:

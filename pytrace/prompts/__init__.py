@@ -121,11 +121,7 @@ def triple_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tupl
     >>> triple_demonstrations()[0].triples[0].text
     '<Toni Morrison; date of birth; February 18, 1931>'
     """
-    return (
-        _shipped_triples()
-        if path is None
-        else load_demonstrations(path, _TripleRow, _triple_demonstration, _TRIPLE_SHAPE)
-    )
+    return load_demonstrations(path, _TripleRow, _triple_demonstration, _TRIPLE_SHAPE, shipped="triples.jsonl")
 
 
 def chain_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[ChainDemonstration, ...]:
@@ -160,9 +156,7 @@ def chain_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple
     >>> demonstration.steps[0].letter, demonstration.chain[0].text
     ('D', '<The Magic Flute; composer; Wolfgang Amadeus Mozart>')
     """
-    return (
-        _shipped_chains() if path is None else load_demonstrations(path, _ChainRow, _chain_demonstration, _CHAIN_SHAPE)
-    )
+    return load_demonstrations(path, _ChainRow, _chain_demonstration, _CHAIN_SHAPE, shipped="chains.jsonl")
 
 
 def reader_demonstrations(
@@ -204,11 +198,7 @@ def reader_demonstrations(
     if kind not in get_args(ReaderKind):
         message = f'kind must be "triples", "documents" or "mixed", not {kind!r}'
         raise ValueError(message)
-    rows = (
-        _shipped_reader()
-        if path is None
-        else load_demonstrations(path, _ReaderRow, _reader_demonstration, _READER_SHAPE)
-    )
+    rows = load_demonstrations(path, _ReaderRow, _reader_demonstration, _READER_SHAPE, shipped="reader.jsonl")
     chosen = tuple(row for row in rows if row.kind == kind)
     if not chosen:
         message = f'has no demonstration of kind "{kind}" among its {len(rows)}; add at least one'
@@ -253,32 +243,37 @@ _CHAIN_SHAPE = (
 _READER_SHAPE = '{"kind": "triples", "documents" or "mixed", "context": [text, ...], "question": text, "answer": text}'
 
 
-@functools.cache
-def _shipped_triples() -> tuple[TripleDemonstration, ...]:
-    with resources.as_file(resources.files(__name__) / "triples.jsonl") as path:
-        return load_demonstrations(path, _TripleRow, _triple_demonstration, _TRIPLE_SHAPE)
-
-
-@functools.cache
-def _shipped_chains() -> tuple[ChainDemonstration, ...]:
-    with resources.as_file(resources.files(__name__) / "chains.jsonl") as path:
-        return load_demonstrations(path, _ChainRow, _chain_demonstration, _CHAIN_SHAPE)
-
-
-@functools.cache
-def _shipped_reader() -> tuple[ReaderDemonstration, ...]:
-    with resources.as_file(resources.files(__name__) / "reader.jsonl") as path:
-        return load_demonstrations(path, _ReaderRow, _reader_demonstration, _READER_SHAPE)
-
-
 _Row = TypeVar("_Row")
 _Demonstration = TypeVar("_Demonstration")
 
 
 def load_demonstrations(
+    path: str | os.PathLike[str] | None,
+    row_type: type[_Row],
+    build: Callable[[_Row], _Demonstration],
+    shape: str,
+    *,
+    shipped: str,
+) -> tuple[_Demonstration, ...]:
+    """Read a JSONL file and build one demonstration a line; blank lines and a byte order mark are passed over.
+
+    Without a path it is the file of the name `shipped` in this folder, which is read once.
+    """
+    if path is not None:
+        return _load(path, row_type, build, shape)
+    key: Any = row_type  # a class can be hashed, though its type does not say so
+    return _shipped(shipped, key, build, shape)
+
+
+@functools.cache
+def _shipped(name: str, row_type: type[Any], build: Callable[[Any], Any], shape: str) -> tuple[Any, ...]:
+    with resources.as_file(resources.files(__name__) / name) as path:
+        return _load(path, row_type, build, shape)
+
+
+def _load(
     path: str | os.PathLike[str], row_type: type[_Row], build: Callable[[_Row], _Demonstration], shape: str
 ) -> tuple[_Demonstration, ...]:
-    """Read a JSONL file and build one demonstration a line; blank lines and a byte order mark are passed over."""
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:

@@ -11,14 +11,11 @@ file                      loaded by                       shows
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Sequence
-from importlib import resources
 
 import msgspec
 
-from pytrace import prompts
 from pytrace.prompts import load_demonstrations, require_text
 from pytrace.records import Triple
 
@@ -80,7 +77,7 @@ def question_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tu
     >>> demonstration.subject, demonstration.triples[0].text
     ('Finlandia', '<Finlandia; composer; Jean Sibelius>')
     """
-    return _shipped_questions() if path is None else load_demonstrations(path, _QuestionRow, _question, _QUESTION_SHAPE)
+    return load_demonstrations(path, _QuestionRow, _question, _QUESTION_SHAPE, shipped="questions.jsonl")
 
 
 def rationale_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[RationaleDemonstration, ...]:
@@ -112,9 +109,7 @@ def rationale_demonstrations(*, path: str | os.PathLike[str] | None = None) -> t
     >>> demonstration.rationale[-1], demonstration.answer
     ('Alfred Nobel was born in Stockholm.', 'Stockholm')
     """
-    if path is None:
-        return _shipped_rationales()
-    return load_demonstrations(path, _RationaleRow, _rationale, _RATIONALE_SHAPE)
+    return load_demonstrations(path, _RationaleRow, _rationale, _RATIONALE_SHAPE, shipped="rationales.jsonl")
 
 
 def verification_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[VerificationDemonstration, ...]:
@@ -146,9 +141,9 @@ def verification_demonstrations(*, path: str | os.PathLike[str] | None = None) -
     >>> demonstration.sentence, demonstration.answer
     ('The lightning rod was invented by Thomas Edison.', 'The lightning rod was invented by Benjamin Franklin.')
     """
-    if path is None:
-        return _shipped_verifications()
-    return load_demonstrations(path, _VerificationRow, _verification, _VERIFICATION_SHAPE)
+    return load_demonstrations(
+        path, _VerificationRow, _verification, _VERIFICATION_SHAPE, shipped="verifications.jsonl"
+    )
 
 
 class _QuestionRow(msgspec.Struct, forbid_unknown_fields=True):
@@ -177,24 +172,6 @@ _RATIONALE_SHAPE = '{"context": [text, ...], "question": text, "rationale": [tex
 _VERIFICATION_SHAPE = (
     '{"question": text, "sentence": text, "verifying_question": text, "context": [text, ...], "answer": text}'
 )
-
-
-@functools.cache
-def _shipped_questions() -> tuple[QuestionDemonstration, ...]:
-    with resources.as_file(resources.files(prompts) / "questions.jsonl") as path:
-        return load_demonstrations(path, _QuestionRow, _question, _QUESTION_SHAPE)
-
-
-@functools.cache
-def _shipped_rationales() -> tuple[RationaleDemonstration, ...]:
-    with resources.as_file(resources.files(prompts) / "rationales.jsonl") as path:
-        return load_demonstrations(path, _RationaleRow, _rationale, _RATIONALE_SHAPE)
-
-
-@functools.cache
-def _shipped_verifications() -> tuple[VerificationDemonstration, ...]:
-    with resources.as_file(resources.files(prompts) / "verifications.jsonl") as path:
-        return load_demonstrations(path, _VerificationRow, _verification, _VERIFICATION_SHAPE)
 
 
 def _question(row: _QuestionRow) -> QuestionDemonstration:

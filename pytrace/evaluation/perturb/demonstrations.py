@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from importlib import resources
 from typing import Literal
 
 import msgspec
 
-from pytrace import prompts
 from pytrace.evaluation.perturb.text import holds
 from pytrace.prompts import load_demonstrations, require_text
 
@@ -59,17 +56,11 @@ def demonstrations(job: Job, *, path: str | os.PathLike[str] | None = None) -> t
     >>> demonstrations("broader")[0].output
     'craftsman'
     """
-    rows = _shipped() if path is None else load_demonstrations(path, Rewriting, _checked, _SHAPE)
+    rows = load_demonstrations(path, Rewriting, _checked, _SHAPE, shipped="perturbations.jsonl")
     return tuple(row for row in rows if row.job == job)
 
 
 _SHAPE = '{"job": text, "input": text, "keep": [text, ...], "without": text, "output": text}'
-
-
-@functools.cache
-def _shipped() -> tuple[Rewriting, ...]:
-    with resources.as_file(resources.files(prompts) / "perturbations.jsonl") as path:
-        return load_demonstrations(path, Rewriting, _checked, _SHAPE)
 
 
 def _checked(row: Rewriting) -> Rewriting:
