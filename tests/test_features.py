@@ -13,6 +13,7 @@ from pytrace.chain_of_evidence.demonstrations import feature_demonstrations, jud
 from pytrace.chain_of_evidence.extraction import INSTRUCTION, FeatureExtractor, feature_grammar, read_features
 from pytrace.chain_of_evidence.features import Features
 from pytrace.errors import DataError
+from pytrace.methods.scope_coe import ScopeSettings, make_feature_extractor
 from pytrace.models.llama_cpp import LlamaCppModel
 from pytrace.models.scripted import ScriptedModel
 from pytrace.records import Feature
@@ -177,3 +178,15 @@ def test_a_judgement_of_a_relation_has_two_nodes(tmp_path: Path) -> None:
         judgement_demonstrations(path=path)
     path.write_text(json.dumps({**row, "nodes": ["a", "b"]}))
     assert judgement_demonstrations(path=path)[0].feature.statement == "a of b"
+
+
+def test_a_server_that_takes_no_grammar_can_do_without() -> None:
+    class NoGrammar(ScriptedModel):
+        def generate(self, *args: object, grammar: object = None, stop: object = (), **kwargs: object):  # type: ignore[no-untyped-def]
+            assert grammar is None
+            assert "Question:" in stop  # type: ignore[operator]
+            return super().generate(*args, **kwargs)  # type: ignore[arg-type]
+
+    settings = ScopeSettings(grammar=False)
+    (found,) = make_feature_extractor(NoGrammar([written(nodes=["architect"])]), settings).extract([QUESTION])
+    assert found.features.nodes == ("architect",)

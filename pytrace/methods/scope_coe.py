@@ -55,6 +55,8 @@ class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     feature_demonstrations, spans
         For the extraction of features: labelled questions shown, and whether nodes and relations must be words of the
         question.
+    grammar
+        Hold the features to their JSON by a grammar; false for a server that takes none.
     judge_demonstrations
         Labelled judgements shown to the model as judge.
     reader_demonstrations
@@ -72,6 +74,7 @@ class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     top: Positive = 5
     feature_demonstrations: Count = 5
     spans: bool = False
+    grammar: bool = True
     judge_demonstrations: Count = 0
     reader_demonstrations: Count = 0
 
@@ -233,7 +236,9 @@ class ScopeCoe:
 
 def make_feature_extractor(model: LanguageModel, settings: ScopeSettings) -> Extractor:
     """Make the extractor that the settings ask for."""
-    return FeatureExtractor(model, demonstrations=settings.feature_demonstrations, spans=settings.spans)
+    return FeatureExtractor(
+        model, demonstrations=settings.feature_demonstrations, spans=settings.spans, grammar=settings.grammar
+    )
 
 
 def make_judge(model: LanguageModel, encoder: Encoder, settings: ScopeSettings) -> Judge:
