@@ -117,7 +117,7 @@ class Thinker:
         temperature
             0 takes the likeliest words; above 0 samples, which needs more than one thought to be worth it.
         seed
-            Of the sampling: the same call gives the same thoughts.
+            Of the sampling; where the model is deterministic, the same call gives the same thoughts.
 
         Returns
         -------
