@@ -52,7 +52,7 @@ def feature_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tup
     Examples
     --------
     >>> feature_demonstrations()[0].features.intent
-    'country of birth'
+    'name of a river'
     """
     return load_demonstrations(path, _FeatureRow, _features, _FEATURE_SHAPE, shipped="features.jsonl")
 
