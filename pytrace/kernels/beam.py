@@ -162,7 +162,7 @@ def log_sum_exp(logits: npt.ArrayLike) -> float:
     >>> import numpy as np
     >>> from pytrace.kernels import log_sum_exp
     >>> logits = np.array([1.0, 2.0, 3.0], dtype=np.float32)
-    >>> np.exp(logits - log_sum_exp(logits)).round(3).tolist()
+    >>> [round(float(value), 3) for value in np.exp(logits - log_sum_exp(logits))]
     [0.09, 0.245, 0.665]
     """
     return _core.log_sum_exp(logits)
