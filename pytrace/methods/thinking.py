@@ -7,7 +7,7 @@ Sources: Wei et al., "Chain-of-Thought Prompting Elicits Reasoning in Large Lang
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -67,22 +67,24 @@ class Thoughtful:
     settings
         Every choice.
     name
-        The method's name in answers.
+        The method's name in answers; the one in the catalog if not given.
     rank
         Ranks documents in place of the settings' retriever.
     """
+
+    known_as: ClassVar[str]
 
     def __init__(
         self,
         model: LanguageModel,
         encoder: Encoder | None,
-        settings: ThoughtSettings | None,
+        settings: ThoughtSettings | None = None,
         *,
-        name: str,
-        rank: Rank | None,
+        name: str = "",
+        rank: Rank | None = None,
     ) -> None:
         self.settings = settings or ThoughtSettings()
-        self.name = name
+        self.name = name or self.known_as
         self._model = model
         self._rank = rank
         if rank is None and self.settings.context == "documents":
@@ -143,7 +145,7 @@ class ChainOfThought(Thoughtful):
     settings
         Every choice; of those for a vote none matters.
     name
-        The method's name in answers.
+        The method's name in answers; the one in the catalog if not given.
     rank
         Ranks documents in place of the settings' retriever.
 
@@ -160,16 +162,7 @@ class ChainOfThought(Thoughtful):
     ('Ghana', ('Ada Foah is in Ghana.',))
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        encoder: Encoder | None,
-        settings: ThoughtSettings | None = None,
-        *,
-        name: str = "cot",
-        rank: Rank | None = None,
-    ) -> None:
-        super().__init__(model, encoder, settings, name=name, rank=rank)
+    known_as = "cot"
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
         """Answer questions after one thought each.
@@ -210,7 +203,7 @@ class SelfConsistency(Thoughtful):
     settings
         Every choice.
     name
-        The method's name in answers.
+        The method's name in answers; the one in the catalog if not given.
     rank
         Ranks documents in place of the settings' retriever.
 
@@ -228,16 +221,7 @@ class SelfConsistency(Thoughtful):
     ('Ghana', ('2 of 3 samples agreed',))
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        encoder: Encoder | None,
-        settings: ThoughtSettings | None = None,
-        *,
-        name: str = "cot-sc",
-        rank: Rank | None = None,
-    ) -> None:
-        super().__init__(model, encoder, settings, name=name, rank=rank)
+    known_as = "cot-sc"
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
         """Answer questions by the vote of several thoughts each.

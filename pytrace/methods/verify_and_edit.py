@@ -68,13 +68,15 @@ class VerifyAndEdit(Thoughtful):
     ('Ghana', ('Ada Foah is in Ghana.',))
     """
 
+    known_as = "verify-and-edit"
+
     def __init__(
         self,
         model: LanguageModel,
         encoder: Encoder,
         settings: ThoughtSettings | None = None,
         *,
-        name: str = "verify-and-edit",
+        name: str = "",
         rank: Rank | None = None,
     ) -> None:
         super().__init__(model, encoder, settings, name=name, rank=rank)
