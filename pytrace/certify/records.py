@@ -1,0 +1,100 @@
+"""What certification takes and gives: questions with gold paths, responses, and certificates of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pytrace.records import Triple
+
+Path = tuple[Triple, ...]
+"""A reasoning path: triples by the keys of a knowledge base, from the question's entity to the answer."""
+
+ResponseKind = Literal["faithful", "unfaithful", "abstained", "unstructured"]
+"""The four kinds of section 4 of the paper."""
+
+ErrorKind = Literal["factual", "incoherent", "answer"]
+"""Why a response is unfaithful, in the order in which it is looked at (Algorithm 2)."""
+
+StepStatus = Literal["supported", "unsupported", "undecided"]
+"""Whether the graph has a step: undecided where the step does not speak of two entities that the graph knows."""
+
+
+class GoldQuestion(msgspec.Struct, frozen=True):
+    """A question with its gold answers and reasoning paths, and the entities that it starts from (keys, may be empty)."""
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    paths: tuple[Path, ...] = ()
+    topics: tuple[str, ...] = ()
+
+
+class Response(msgspec.Struct, frozen=True):
+    """What some model answered to a question, with the gold answers and paths as far as they are known."""
+
+    id: str
+    question: str
+    text: str
+    answers: tuple[str, ...] = ()
+    paths: tuple[Path, ...] = ()
+    topics: tuple[str, ...] = ()
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A triple beside a step: cosine of their vectors and how well the step names head and tail, the latter from 0 to 1.
+
+    `number` is the triple's in the knowledge base, the triple has its names. `score` is the mean of the three (Equation
+    2). `head_found` and `tail_found` say whether the step names them well enough, and not as part of another entity's name.
+    """
+
+    number: int
+    triple: Triple
+    score: float
+    cosine: float
+    head_ratio: float
+    tail_ratio: float
+    head_found: bool
+    tail_found: bool
+
+
+class CertifiedStep(msgspec.Struct, frozen=True):
+    """One step: the triple that fits it best, the next best, whether the graph has it, and in words why (not).
+
+    `entities` are the names of the graph's entities that the step mentions word for word. `follows` is false where the
+    step does not go on from where the last one ended. `match` is None only where there was nothing to compare.
+    """
+
+    text: str
+    status: StepStatus
+    match: Match | None
+    runner_up: Match | None
+    entities: tuple[str, ...]
+    follows: bool
+    reason: str
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    """What became of one response.
+
+    `answer` is what the response concludes, `answer_correct` whether a gold answer is in it or it in one (None: no gold
+    answers known). `reached` is the name of the entity that the steps end at. `edit_distance` counts the steps to add,
+    remove or replace to have the nearest gold path, and `edit_rate` is the share of columns of their alignment that
+    differ (both None: no gold path, or no steps). `reason` says in words why the response is of its kind.
+    """
+
+    id: str
+    question: str
+    text: str
+    kind: ResponseKind
+    error: ErrorKind | None
+    steps: tuple[CertifiedStep, ...]
+    answer: str
+    answers: tuple[str, ...]
+    answer_correct: bool | None
+    reached: str
+    edit_distance: int | None
+    edit_rate: float | None
+    gold_path: tuple[Triple, ...]
+    reason: str

@@ -1,0 +1,140 @@
+"""Where texts name entities word for word: all names of a graph are looked up at every place of all texts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.knowledge_base.names import tokens
+from pytrace.knowledge_base.text_table import text_hash
+
+# A longer name is a sentence that nobody repeats word for word.
+_LONGEST = 16
+# Odd, so that multiplication loses no bit; the fractional part of the golden ratio.
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Mention(NamedTuple):
+    """A place in a text's normal form that is some entities' name: ``form[start:end]``, and their numbers."""
+
+    start: int
+    end: int
+    entities: tuple[int, ...]
+
+
+class MentionIndex(msgspec.Struct, frozen=True, eq=False):
+    """The names of entities by a hash of their words: `hashes` uint64 [n] ascending, `entities` int32 [n] beside them.
+
+    Entities with the same normal form share a hash; two forms share one of 64 bits only by an accident of 1 in 10^7 for
+    10^6 names.
+    """
+
+    hashes: NDArray[np.uint64]
+    entities: NDArray[np.int32]
+    longest: int
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> MentionIndex:
+        """Index names; entity i has the i-th."""
+        words = [tokens(name) for name in names]
+        sizes = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+        values, starts = _hashed(words)
+        hashes = np.zeros(len(words), dtype=np.uint64)
+        for size in range(min(int(sizes.max(initial=0)), _LONGEST)):
+            there = np.flatnonzero(sizes > size)
+            hashes[there] = (hashes[there] ^ values[starts[there] + size]) * _MIX
+        kept = np.flatnonzero((sizes > 0) & (sizes <= _LONGEST))
+        order = kept[np.argsort(hashes[kept], kind="stable")]
+        return cls(hashes[order], order.astype(np.int32), int(sizes[kept].max(initial=0)))
+
+    def find(self, texts: Sequence[str]) -> list[list[Mention]]:
+        """Find the names in texts.
+
+        Parameters
+        ----------
+        texts
+            Any texts; their places are counted in their normal forms.
+
+        Returns
+        -------
+        list of list of Mention
+            For each text its mentions by start, without those that lie within a longer one.
+        """
+        words = [tokens(text) for text in texts]
+        values, starts = _hashed(words)
+        ends = np.append(starts[1:], len(values))
+        last = np.repeat(ends, ends - starts)  # of each word's text
+        found: list[list[Mention]] = [[] for _ in texts]
+        if not len(values) or not len(self.hashes):
+            return found
+        rolling = np.zeros(len(values), dtype=np.uint64)
+        covered = np.zeros(len(values), dtype=np.int64)
+        hits: list[tuple[NDArray[np.int64], int, NDArray[np.int64]]] = []
+        places = np.arange(len(values))
+        for size in range(1, self.longest + 1):
+            places = places[places + size <= last[places]]
+            rolling[places] = (rolling[places] ^ values[places + size - 1]) * _MIX
+            rows = np.searchsorted(self.hashes, rolling[places])
+            there = self.hashes[np.minimum(rows, len(self.hashes) - 1)] == rolling[places]
+            if there.any():
+                hits.append((places[there], size, rows[there]))
+                covered[places[there]] = size
+        # A mention lies within another if one that starts no later ends no earlier.
+        reach = _reach(covered, starts, ends)
+        offsets = _character_offsets(words)
+        texts_of = np.repeat(np.arange(len(texts)), ends - starts)
+        for at, size, rows in hits:
+            for place, row in zip(at.tolist(), rows.tolist(), strict=True):
+                if covered[place] > size or reach[place] >= place + size:
+                    continue
+                upper = row
+                while upper < len(self.hashes) and self.hashes[upper] == self.hashes[row]:
+                    upper += 1
+                start = int(offsets[place])
+                end = int(offsets[place + size - 1]) + len(
+                    words[texts_of[place]][place + size - 1 - starts[texts_of[place]]]
+                )
+                found[texts_of[place]].append(Mention(start, end, tuple(self.entities[row:upper].tolist())))
+        for row_of in found:
+            row_of.sort()
+        return found
+
+
+def _reach(covered: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each word how far the mentions that start before it, in the same text, reach."""
+    reach = np.full(len(covered), -1, dtype=np.int64)
+    until = np.arange(len(covered)) + covered
+    until[covered == 0] = -1
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        if end - start > 1:
+            reach[start + 1 : end] = np.maximum.accumulate(until[start : end - 1])
+    return reach
+
+
+def _hashed(words: Sequence[Sequence[str]]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the hash of every word, and where each text's words start."""
+    known: dict[str, int] = {}
+    for row in words:
+        for word in row:
+            if word not in known:
+                known[word] = text_hash(word)
+    sizes = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+    starts = np.zeros(len(words), dtype=np.int64)
+    np.cumsum(sizes[:-1], out=starts[1:])
+    values = np.fromiter((known[word] for row in words for word in row), dtype=np.uint64, count=int(sizes.sum()))
+    return values, starts
+
+
+def _character_offsets(words: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+    """Return where each word starts in its text's normal form."""
+    sizes = np.fromiter((len(word) + 1 for row in words for word in row), dtype=np.int64)
+    before = np.cumsum(sizes) - sizes
+    counts = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+    firsts = np.cumsum(counts) - counts
+    shift = np.repeat(before[np.minimum(firsts, max(len(before) - 1, 0))], counts) if len(before) else before
+    offsets: NDArray[np.int64] = before - shift
+    return offsets
