@@ -1,1 +1,4 @@
-"""Certificates of reasoning: is each step of a chain of thought a fact of a knowledge graph, and do the steps hang together?"""
+"""Certificates of reasoning: whether each step is a fact of a knowledge graph, and whether the steps lead to the answer.
+
+The paper is "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
+"""

@@ -38,7 +38,7 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
 
 
 def compile_triples(triples: Iterable[Triple], *, names: Mapping[str, str] | None = None) -> Columns:
-    """Number entities and relations in the order they come in, and drop triples that come again.
+    """Give entities and relations numbers in the order they come in, and drop triples that come again.
 
     Parameters
     ----------
