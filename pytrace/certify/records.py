@@ -32,7 +32,10 @@ class GoldQuestion(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """What some model answered to a question, with the gold answers and paths as far as they are known."""
+    """What some model answered to a question, with the gold answers and paths as far as they are known.
+
+    `sample` numbers several responses to one question from 0; they have the same `id`.
+    """
 
     id: str
     question: str
@@ -40,13 +43,16 @@ class Response(msgspec.Struct, frozen=True):
     answers: tuple[str, ...] = ()
     paths: tuple[Path, ...] = ()
     topics: tuple[str, ...] = ()
+    sample: int = 0
 
 
 class Match(msgspec.Struct, frozen=True):
     """A triple beside a step: cosine of their vectors and how well the step names head and tail, the latter from 0 to 1.
 
     `number` is the triple's in the knowledge base, the triple has its names. `score` is the mean of the three (Equation
-    2). `head_found` and `tail_found` say whether the step names them well enough, and not as part of another entity's name.
+    2). `head_found` and `tail_found` say whether the step names them well enough, and not as part of another entity's name. Where they do, `relation_cosine` is that of the step and the
+    relation, both without entities, `nearest_relation` the one that the step sounds most like, `nearest_cosine` its
+    cosine, and `relation_found` says whether the first is near enough to the second.
     """
 
     number: int
@@ -57,6 +63,10 @@ class Match(msgspec.Struct, frozen=True):
     tail_ratio: float
     head_found: bool
     tail_found: bool
+    relation_found: bool = True
+    relation_cosine: float | None = None
+    nearest_relation: str = ""
+    nearest_cosine: float | None = None
 
 
 class CertifiedStep(msgspec.Struct, frozen=True):
@@ -98,3 +108,4 @@ class Certificate(msgspec.Struct, frozen=True):
     edit_rate: float | None
     gold_path: tuple[Triple, ...]
     reason: str
+    sample: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,20 +20,39 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @dataclass
-class ModelOptions:
+class EncoderOptions:
+    """What the options of `encoder_options` say; the encoder is loaded when it is first asked for."""
+
+    encoder_name: str
+    device: str
+    threads: int | None
+    vector_cache: str | None
+
+    @functools.cached_property
+    def encoder(self) -> OnnxEncoder:
+        """The encoder."""
+        from pytrace.models import registry
+        from pytrace.models.encoder import OnnxEncoder
+
+        return OnnxEncoder(
+            registry.resolve(self.encoder_name, "encoder"),
+            device="cuda" if self.device == "cuda" else "cpu",
+            threads=self.threads,
+            cache_directory=self.vector_cache or None,
+        )
+
+
+@dataclass
+class ModelOptions(EncoderOptions):
     """What the options of `model_options` say; models are loaded when they are first asked for."""
 
     llm: str
-    encoder_name: str
-    device: str
     gpu_layers: int | None
-    threads: int | None
     context: int | None
     llm_style: Style | None
     llm_model: str | None
     api_key_env: str
     concurrency: int
-    vector_cache: str | None
     deterministic: bool
 
     @property
@@ -79,72 +98,80 @@ class ModelOptions:
             deterministic=self.deterministic,
         )
 
-    @functools.cached_property
-    def encoder(self) -> OnnxEncoder:
-        """The encoder."""
-        from pytrace.models import registry
-        from pytrace.models.encoder import OnnxEncoder
 
-        return OnnxEncoder(
-            registry.resolve(self.encoder_name, "encoder"),
-            device="cuda" if self.device == "cuda" else "cpu",
-            threads=self.threads,
-            cache_directory=self.vector_cache or None,
-        )
-
-
-def model_options(function: _F) -> _F:
-    """Give a command the options that choose models, passed to it as one `ModelOptions` named `models`."""
-
-    @click.option("--llm", default="tiny", show_default=True, metavar="NAME|FILE|URL", help="Language model.")
-    @click.option("--encoder", "encoder_name", default="tiny", show_default=True, metavar="NAME|DIR", help="Encoder.")
-    @click.option(
+_ENCODER_OPTIONS = (
+    click.option("--encoder", "encoder_name", default="tiny", show_default=True, metavar="NAME|DIR", help="Encoder."),
+    click.option(
         "--device",
         type=click.Choice(["cpu", "cuda"]),
         default="cpu",
         show_default=True,
         help="Where models run; fails if it is not there.",
-    )
-    @click.option("--gpu-layers", type=int, help="Layers of the language model on the GPU (-1: all).")
-    @click.option("--threads", type=click.IntRange(min=1), help="Threads of the models.")
-    @click.option("--context", type=click.IntRange(min=64), help="Longest prompt and answer together, in tokens.")
-    @click.option(
-        "--llm-style",
-        type=click.Choice(["auto", "chat", "plain"]),
-        help="Prompts by the model's chat template, or without; what suits the model if not given.",
-    )
-    @click.option("--llm-model", metavar="NAME", help="Which model of a server that has several.")
-    @click.option(
-        "--api-key-env",
-        default="PYTRACE_API_KEY",
-        show_default=True,
-        metavar="VARIABLE",
-        help="The environment variable that holds a server's API key.",
-    )
-    @click.option(
-        "--concurrency",
-        type=click.IntRange(min=1),
-        default=8,
-        show_default=True,
-        help="Requests to a server at once.",
-    )
-    @click.option(
+    ),
+    click.option("--threads", type=click.IntRange(min=1), help="Threads of the models."),
+    click.option(
         "--vector-cache",
         metavar="DIR",
         envvar="PYTRACE_VECTOR_CACHE",
         show_envvar=True,
         help="Keep the encoder's vectors there for later runs; several may share it.",
-    )
-    @click.option(
+    ),
+)
+_MODEL_OPTIONS = (
+    click.option("--llm", default="tiny", show_default=True, metavar="NAME|FILE|URL", help="Language model."),
+    *_ENCODER_OPTIONS[:2],
+    click.option("--gpu-layers", type=int, help="Layers of the language model on the GPU (-1: all)."),
+    _ENCODER_OPTIONS[2],
+    click.option("--context", type=click.IntRange(min=64), help="Longest prompt and answer together, in tokens."),
+    click.option(
+        "--llm-style",
+        type=click.Choice(["auto", "chat", "plain"]),
+        help="Prompts by the model's chat template, or without; what suits the model if not given.",
+    ),
+    click.option("--llm-model", metavar="NAME", help="Which model of a server that has several."),
+    click.option(
+        "--api-key-env",
+        default="PYTRACE_API_KEY",
+        show_default=True,
+        metavar="VARIABLE",
+        help="The environment variable that holds a server's API key.",
+    ),
+    click.option(
+        "--concurrency",
+        type=click.IntRange(min=1),
+        default=8,
+        show_default=True,
+        help="Requests to a server at once.",
+    ),
+    _ENCODER_OPTIONS[3],
+    click.option(
         "--deterministic",
         is_flag=True,
         help="Fix the shape and order of batches, so that the same call repeats bit for bit; slower.",
-    )
+    ),
+)
+
+
+def encoder_options(function: _F) -> _F:
+    """Give a command the options that choose an encoder, passed to it as one `EncoderOptions` named `models`."""
+    return _with_options(function, _ENCODER_OPTIONS, EncoderOptions)
+
+
+def model_options(function: _F) -> _F:
+    """Give a command the options that choose models, passed to it as one `ModelOptions` named `models`."""
+    return _with_options(function, _MODEL_OPTIONS, ModelOptions)
+
+
+def _with_options(
+    function: _F, options: Sequence[Callable[[Any], Any]], record: type[EncoderOptions | ModelOptions]
+) -> _F:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        models = ModelOptions(**{option.name: kwargs.pop(option.name) for option in fields(ModelOptions)})
+        models = record(**{option.name: kwargs.pop(option.name) for option in fields(record)})
         return function(*args, models=models, **kwargs)
 
+    for option in reversed(options):
+        wrapped = option(wrapped)
     return wrapped  # type: ignore[return-value]
 
 

@@ -1,0 +1,252 @@
+"""Generative evaluation: a model reasons in numbered steps, and its responses are certified.
+
+Source: section 3.2 and 4 and appendix F.2 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
+Graphs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Annotated, Literal
+
+import msgspec
+
+from pytrace.certify.records import Certificate, GoldQuestion, Response
+from pytrace.errors import InputError
+from pytrace.models.language_model import Completion, LanguageModel, Prompt
+from pytrace.prompts.steps import StepDemonstration, step_demonstrations
+from pytrace.rationales import Thought, last_of, majority
+
+Prompting = Literal["cot", "cot-plan", "cot-sc"]
+"""Few-shot chain of thought; with a plan of relations before it; or several samples of the first."""
+
+Choice = Literal["majority", "best", "all"]
+"""Which of several samples counts: the first that has the majority's answer, the best by its certificate, or each."""
+
+_FROM_MEMORY = "by facts that you know"
+_FROM_FACTS = "by some of the facts given before it"
+INSTRUCTION = (
+    f"Answer the question {_FROM_MEMORY}. Write numbered steps, each of which is one sentence that states one fact "
+    'and names both things that it is about; the next step goes on from where the last one ended. End with a line "So the '
+    'answer is (…)." with the answer in the parentheses.'
+)
+PLANNED = (
+    f'{INSTRUCTION} Before the steps, write a line that begins with "HINT:" and names the relations that lead from the '
+    'question to the answer, with " -> " between them.'
+)
+
+
+class GenerationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How responses are written; sampling and numbers are the paper's (section 4).
+
+    Attributes
+    ----------
+    demonstrations
+        How many labelled responses the model is shown.
+    samples
+        For ``cot-sc``: how many a question.
+    temperature, top_p, seed
+        Of the sampling; temperature 0 takes the likeliest words, for one sample.
+    max_tokens
+        The longest response.
+    facts
+        How many facts of the graph the model sees with each question. 0, as in the paper: it answers from memory.
+    structured
+        Whether a grammar holds the model to numbered steps and a conclusion. The paper does without, and counts what has
+        no structure.
+    """
+
+    demonstrations: Annotated[int, msgspec.Meta(ge=0)] = 5
+    samples: Annotated[int, msgspec.Meta(ge=1)] = 4
+    temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.7
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
+    seed: int = 0
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 200
+    facts: Annotated[int, msgspec.Meta(ge=0)] = 0
+    structured: bool = False
+
+
+class Reasoner:
+    r"""Lets a language model answer questions in numbered steps, from what it knows.
+
+    Parameters
+    ----------
+    model
+        Any language model.
+    settings
+        How responses are written.
+    labelled
+        Responses of your own to show; ours if not given.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> model = ScriptedModel("1. Corfu is in Greece.\n2. Greece speaks Greek.\nSo the answer is (Greek).")
+    >>> question = GoldQuestion("q1", "What do people of Corfu speak?", ("Greek",))
+    >>> [response.text[:22] for response in Reasoner(model).respond([question], "cot")]
+    ['1. Corfu is in Greece.']
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        settings: GenerationSettings | None = None,
+        *,
+        labelled: Sequence[StepDemonstration] | None = None,
+    ) -> None:
+        self._model = model
+        self.settings = settings or GenerationSettings()
+        rows = step_demonstrations() if labelled is None else tuple(labelled)
+        self._shown = last_of(rows, self.settings.demonstrations)
+
+    def respond(
+        self,
+        questions: Sequence[GoldQuestion],
+        prompting: Prompting,
+        *,
+        facts: Sequence[Sequence[str]] | None = None,
+        done: Callable[[list[Response]], object] | None = None,
+    ) -> list[Response]:
+        """Write responses to questions, all in one call.
+
+        Parameters
+        ----------
+        questions
+            The questions; their gold answers and paths go into the responses and are not shown to the model.
+        prompting
+            How the model is asked.
+        facts
+            Sentences that the model sees with each question; none if not given.
+        done
+            Called with the responses of a question as soon as they are there, in whatever order that is.
+
+        Returns
+        -------
+        list of Response
+            One a question, or with ``cot-sc`` as many as there are samples, one after another.
+
+        Raises
+        ------
+        InputError
+            Several samples are wanted at temperature 0.
+        ContextOverflowError
+            A question does not fit the model.
+
+        Notes
+        -----
+        Section 4 (few-shot CoT, CoT-Plan, CoT-SC) and appendix F.2, in our own words and with examples of our own.
+        """
+        samples = self.settings.samples if prompting == "cot-sc" else 1
+        if samples > 1 and self.settings.temperature == 0:
+            message = (
+                f"{samples} samples at temperature 0 would all be the same; raise the temperature, for instance to 0.7"
+            )
+            raise InputError(message)
+        if not questions:
+            return []
+        shown = facts or [()] * len(questions)
+
+        def finished(index: int, completions: list[Completion]) -> None:
+            if done is not None:
+                done(_responses(questions[index], completions))
+
+        rows = self._model.generate(
+            [self._prompt(question.question, own, prompting) for question, own in zip(questions, shown, strict=True)],
+            max_tokens=self.settings.max_tokens,
+            stop=("\nQ:", "\nQuestion:", "\nFacts:"),
+            temperature=self.settings.temperature,
+            top_p=self.settings.top_p,
+            n=samples,
+            seed=self.settings.seed,
+            grammar=_grammar(prompting) if self.settings.structured else None,
+            done=finished,
+        )
+        return [
+            response
+            for question, completions in zip(questions, rows, strict=True)
+            for response in _responses(question, completions)
+        ]
+
+    def _prompt(self, question: str, facts: Sequence[str], prompting: Prompting) -> Prompt:
+        planned = prompting == "cot-plan"
+        shown = tuple(
+            (_asked(one.question, self._other_facts(place) if facts else ()), _shown(one, planned=planned))
+            for place, one in enumerate(self._shown)
+        )
+        instruction = PLANNED if planned else INSTRUCTION
+        if facts:
+            instruction = instruction.replace(_FROM_MEMORY, _FROM_FACTS)
+        return Prompt(instruction, shown, _asked(question, facts))
+
+    def _other_facts(self, place: int) -> list[str]:
+        """Return the facts that a demonstration is shown with: another one's steps, then its own backwards."""
+        other = self._shown[place - 1].steps if len(self._shown) > 1 else ()
+        return [*other, *reversed(self._shown[place].steps)]
+
+
+def _responses(question: GoldQuestion, completions: Sequence[Completion]) -> list[Response]:
+    return [
+        Response(
+            question.id,
+            question.question,
+            completion.text,
+            question.answers,
+            question.paths,
+            question.topics,
+            sample=number,
+        )
+        for number, completion in enumerate(completions)
+    ]
+
+
+def _asked(question: str, facts: Sequence[str]) -> str:
+    lines = ["Facts:", *facts] if facts else []
+    return "\n".join([*lines, f"Question: {question}"])
+
+
+def choose_samples(certificates: Iterable[Certificate], *, how: Choice = "majority") -> Iterator[Certificate]:
+    """Leave one certificate for each question that has several samples.
+
+    Parameters
+    ----------
+    certificates
+        Those of one question next to each other.
+    how
+        ``"majority"``: the first sample that gives the answer of the most (of all, if none gives any), which is what a
+        user would be told. ``"best"``: the first that is faithful and right, else right, else the first: the paper reports
+        this maximum. ``"all"``: every sample.
+
+    Notes
+    -----
+    Section 4: "we sample four outputs, and report the maximum performance across all the outputs".
+    """
+    for _, group in groupby(certificates, key=lambda one: one.id):
+        own = list(group)
+        if how == "all":
+            yield from own
+        elif how == "best":
+            yield max(own, key=lambda one: (bool(one.answer_correct), one.kind == "faithful"))
+        else:
+            yield own[max(majority([Thought((), one.answer) for one in own]).first, 0)]
+
+
+def _shown(one: StepDemonstration, *, planned: bool) -> str:
+    plan = [f"HINT: {' -> '.join(one.plan)}"] if planned else []
+    steps = [f"{number}. {step}" for number, step in enumerate(one.steps, 1)]
+    return "\n".join([*plan, *steps, f"So the answer is ({one.answer})."])
+
+
+def _grammar(prompting: Prompting) -> str:
+    """Return a grammar of one to five numbered steps and a conclusion, after a plan if there is to be one."""
+    hint = '"HINT: " line ' if prompting == "cot-plan" else ""
+    steps = '"5. " line'
+    for number in range(4, 1, -1):
+        steps = f'"{number}. " line ({steps})?'
+    return "\n".join(
+        [
+            f'root ::= " "? {hint}"1. " line ({steps})? "So the answer is (" name ").\\n"',
+            r"line ::= [^\n\r()]{3,200} " + r'"\n"',
+            r"name ::= [^\n\r()]{1,80}",
+        ]
+    )

@@ -1,0 +1,90 @@
+"""Whether grounded steps hang together and lead to the answer: a walk over the graph, triple by triple.
+
+Source: section 3.2.2 and Algorithm 2 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
+Graphs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+Ends = tuple[int, int]
+"""The numbers of a triple's head and tail."""
+
+
+class Walk(msgspec.Struct, frozen=True):
+    """A walk along triples: for each whether it goes on from the last, where the walk can end, and what is wrong.
+
+    `strays` is true if topics were given and no triple touches one; then the walk starts where it likes.
+    """
+
+    follows: tuple[bool, ...]
+    ends: frozenset[int]
+    strays: bool
+
+    @property
+    def coherent(self) -> bool:
+        """Whether every triple goes on from the last."""
+        return all(self.follows)
+
+
+def walk(triples: Sequence[Ends | None], topics: Collection[int] = ()) -> Walk:
+    """Walk along triples in their order, each in either direction.
+
+    The premise of each triple must be what the last one concluded, and that of the first an entity of the question. A
+    graph states a fact in one direction (x, child, y) and a step may say it in the other ("y is a child of x"), so either
+    end of a triple may be its premise, and the other is what it concludes. A triple with the ends of the one before may
+    say the same again or lead back: both are read. After a triple that does not follow, the walk goes on from either of its ends,
+    so that one gap is told once.
+
+    Parameters
+    ----------
+    triples
+        Head and tail of each step's triple; None where a step has none, and then the next may start anywhere.
+    topics
+        The question's entities; empty where they are not known, and then the first triple may start anywhere.
+
+    Returns
+    -------
+    Walk
+        Its `ends` are all that some reading reaches.
+
+    Notes
+    -----
+    Algorithm 2 compares each head with the tail before; the authors' program reads triples in either direction, and the
+    first one from either end. That makes a path of two triples coherent when it is told backwards, from the answer to the
+    question, so the question's entities count here.
+
+    Examples
+    --------
+    >>> walk([(0, 1), (2, 1)], topics=[0])
+    Walk(follows=(True, True), ends=frozenset({2}), strays=False)
+    >>> walk([(2, 1), (0, 1)], topics=[0]).follows
+    (False, True)
+    """
+    starts = set(topics)
+    strays = bool(starts) and not any(starts & set(ends) for ends in triples if ends is not None)
+    follows = []
+    reached: set[int] = set() if strays else starts
+    anywhere = not reached
+    last: Ends | None = None
+    for ends in triples:
+        if ends is None:
+            follows.append(True)
+            reached, anywhere, last = set(), True, None
+            continue
+        head, tail = ends
+        if last is not None and {head, tail} == set(last) and follows[-1]:
+            follows.append(True)
+            reached = reached | {head, tail}
+            continue
+        onward = {tail} if anywhere or head in reached else set()
+        if anywhere or tail in reached:
+            onward.add(head)
+        follows.append(bool(onward))
+        reached = onward or {head, tail}
+        anywhere = False
+        last = (head, tail)
+    return Walk(tuple(follows), frozenset(reached if triples else ()), strays)
