@@ -6,6 +6,7 @@ Graphs".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -279,7 +280,11 @@ class Certifier:
         lacks = _lacks(match, self.settings)
         known = [self._base.columns.entity_names[number] for number in grounding.mentioned]
         if grounding.status == "undecided":
-            about = f"of the graph's entities it names only {known[0]}" if known else "it names no entity of the graph"
+            about = (
+                f"of the graph's entities it names word for word only {known[0]}"
+                if known
+                else "it names no entity of the graph word for word"
+            )
             return f"the graph cannot tell: {about}; the nearest fact is {fact}, but {lacks}"
         return f"the graph has no such fact of {', '.join(known[:4])}; the nearest is {fact}, but {lacks}"
 
@@ -318,7 +323,9 @@ def _lacks(match: Match, settings: GroundingSettings) -> str:
         if not found
     ]
     if match.score < settings.threshold:
-        parts.append(f"its score is {match.score:.2f} (cosine {match.cosine:.2f}), needed {settings.threshold:.2f}")
+        # Rounded down, so that what is too little never looks enough.
+        score = math.floor(100 * match.score) / 100
+        parts.append(f"its score is {score:.2f} (cosine {match.cosine:.2f}), needed {settings.threshold:.2f}")
     if not match.relation_found and match.relation_cosine is not None and match.nearest_cosine is not None:
         parts.append(
             f"the step sounds more like {match.nearest_relation!r} (cosine {match.nearest_cosine:.2f}) than like "

@@ -6,6 +6,7 @@ Graphs".
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Literal
@@ -167,6 +168,11 @@ class Reasoner:
             for question, completions in zip(questions, rows, strict=True)
             for response in _responses(question, completions)
         ]
+
+    def prompt_hash(self, prompting: Prompting) -> str:
+        """Return what the instruction and demonstrations are, as 16 hexadecimal digits: stored responses depend on them."""
+        prompt = self._prompt("", ["a fact"] if self.settings.facts else (), prompting)
+        return hashlib.sha256(repr(prompt).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def _prompt(self, question: str, facts: Sequence[str], prompting: Prompting) -> Prompt:
         planned = prompting == "cot-plan"

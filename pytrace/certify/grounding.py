@@ -6,16 +6,18 @@ Knowledge Graphs".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from pytrace.certify.naming import Naming, apart, name_entities
+from pytrace.certify.naming import Namings, apart
 from pytrace.certify.records import Match, StepStatus
 from pytrace.certify.relations import RelationReader, Telling, masked
 from pytrace.knowledge_base import KnowledgeBase, Mention, normal_form
-from pytrace.models.encoder import Encoder
+from pytrace.models.encoder import Encoder, Vectors
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
@@ -65,18 +67,6 @@ class Grounding(NamedTuple):
     mentioned: tuple[int, ...]
 
 
-class _Candidate(NamedTuple):
-    """A triple beside a step, before it is known whether it is the best."""
-
-    number: int
-    cosine: float
-    head: Naming
-    tail: Naming
-    score: float
-    enough: bool
-    telling: Telling | None = None
-
-
 class Grounder:
     """Finds the triples of steps, all steps in one batch.
 
@@ -122,78 +112,99 @@ class Grounder:
         texts = list(dict.fromkeys(steps))
         if not texts:
             return []
-        strict = self.settings.rule == "strict"
         scores, numbers = self._base.search(self._encoder.encode(texts, kind="query"), self.settings.top)
         mentions = self._base.columns.mentions.find(texts)
         forms = [normal_form(text) for text in texts]
-        namings = name_entities(
-            self._base, forms, mentions, numbers, threshold=self.settings.least_ratio, strict=strict
-        )
-        candidates = [
-            self._candidates(own_numbers, own_scores, naming)
-            for own_numbers, own_scores, naming in zip(numbers.tolist(), scores.tolist(), namings, strict=True)
-        ]
+        strict = self.settings.rule == "strict"
+        namings = Namings(self._base, forms, mentions, numbers, threshold=self.settings.least_ratio, strict=strict)
+        candidates = _Candidates(scores, numbers, namings)
+        if strict:
+            self._part_names(candidates)
+        candidates.enough = candidates.found.all(axis=2) & (candidates.scores >= self.settings.threshold)
         if strict:
             self._read_relations(forms, candidates)
-        found = [self._decide(own, mentioned) for own, mentioned in zip(candidates, mentions, strict=True)]
+        order = candidates.order()
+        found = [
+            self._decide(candidates, step, own, mentioned)
+            for step, (own, mentioned) in enumerate(zip(order.tolist(), mentions, strict=True))
+        ]
         places = {text: place for place, text in enumerate(texts)}
         return [found[places[step]] for step in steps]
 
-    def _candidates(
-        self, numbers: Sequence[int], cosines: Sequence[float], namings: Mapping[int, Naming]
-    ) -> list[_Candidate]:
-        """Score a step's triples by Equation 2."""
-        candidates = []
-        for number, cosine in zip(numbers, cosines, strict=True):
-            if number < 0:
-                break
-            head, _, tail = self._base.columns.triples[number].tolist()
-            first, second = namings[head], namings[tail]
-            if self.settings.rule == "strict" and first.found and second.found and not apart(first, second):
-                second = second._replace(found=False)
-            score = (cosine + first.ratio + second.ratio) / 3
-            enough = score >= self.settings.threshold and first.found and second.found
-            candidates.append(_Candidate(number, cosine, first, second, score, enough))
-        return candidates
+    def _part_names(self, candidates: _Candidates) -> None:
+        """Take back a tail that a step names only where it names the head."""
+        for step, place in np.argwhere(candidates.found.all(axis=2)).tolist():
+            head, _, tail = self._base.columns.triples[candidates.numbers[step, place]].tolist()
+            if not apart(candidates.namings.places(step, head), candidates.namings.places(step, tail)):
+                candidates.found[step, place, 1] = False
 
-    def _read_relations(self, forms: Sequence[str], candidates: Sequence[list[_Candidate]]) -> None:
+    def _read_relations(self, forms: Sequence[str], candidates: _Candidates) -> None:
         """Take back what is near enough but for its relation, of all steps in one call."""
-        asked = [
-            (own, place, masked(form, one.head.places, one.tail.places))
-            for form, own in zip(forms, candidates, strict=True)
-            for place, one in enumerate(own)
-            if one.enough
-        ]
-        relations = [int(self._base.columns.triples[own[place].number, 1]) for own, place, _ in asked]
-        told = self._relations.read([text for _, _, text in asked], relations)
-        for (own, place, _), telling in zip(asked, told, strict=True):
+        asked = np.argwhere(candidates.enough).tolist()
+        texts = []
+        relations = []
+        for step, place in asked:
+            head, relation, tail = self._base.columns.triples[candidates.numbers[step, place]].tolist()
+            heads, tails = candidates.namings.places(step, head), candidates.namings.places(step, tail)
+            texts.append(masked(forms[step], heads, tails))
+            relations.append(relation)
+        for (step, place), telling in zip(asked, self._relations.read(texts, relations), strict=True):
+            candidates.told[step, place] = telling
             near = telling.cosine >= telling.nearest_cosine - self.settings.relation_margin
-            own[place] = own[place]._replace(telling=telling, enough=near)
+            candidates.enough[step, place] = near
 
-    def _decide(self, candidates: Sequence[_Candidate], mentions: Sequence[Mention]) -> Grounding:
-        # Those that count as facts come first, then those that lack but the relation; equal ones keep the order of cosines.
-        ranked = sorted(candidates, key=lambda one: (one.enough, one.telling is not None, one.score), reverse=True)
+    def _decide(
+        self, candidates: _Candidates, step: int, order: Sequence[int], mentions: Sequence[Mention]
+    ) -> Grounding:
         mentioned = tuple(dict.fromkeys(mention.entities[0] for mention in mentions))
-        if ranked and ranked[0].enough:
+        matches = [self._match(candidates, step, place) for place in order if candidates.numbers[step, place] >= 0]
+        if matches and candidates.enough[step, order[0]]:
             status: StepStatus = "supported"
         else:
             status = "unsupported" if len(mentioned) > 1 else "undecided"
-        best, runner_up = (self._match(ranked[place]) if len(ranked) > place else None for place in (0, 1))
-        return Grounding(status, best, runner_up, mentioned)
+        return Grounding(status, matches[0] if matches else None, matches[1] if len(matches) > 1 else None, mentioned)
 
-    def _match(self, one: _Candidate) -> Match:
-        telling = one.telling
+    def _match(self, candidates: _Candidates, step: int, place: int) -> Match:
+        head_ratio, tail_ratio = candidates.namings.ratios[step, place].tolist()
+        head_found, tail_found = candidates.found[step, place].tolist()
+        number = int(candidates.numbers[step, place])
+        telling = candidates.told.get((step, place))
         return Match(
-            number=one.number,
-            triple=self._base.named(one.number),
-            score=one.score,
-            cosine=one.cosine,
-            head_ratio=one.head.ratio,
-            tail_ratio=one.tail.ratio,
-            head_found=one.head.found,
-            tail_found=one.tail.found,
-            relation_found=telling is None or one.enough,
+            number=number,
+            triple=self._base.named(number),
+            score=float(candidates.scores[step, place]),
+            cosine=float(candidates.cosines[step, place]),
+            head_ratio=head_ratio,
+            tail_ratio=tail_ratio,
+            head_found=head_found,
+            tail_found=tail_found,
+            relation_found=telling is None or bool(candidates.enough[step, place]),
             relation_cosine=None if telling is None else telling.cosine,
             nearest_relation="" if telling is None else self._base.columns.relation_names[telling.nearest],
             nearest_cosine=None if telling is None else telling.nearest_cosine,
         )
+
+
+class _Candidates:
+    """The triples beside all steps, as arrays [steps, k]: scores by Equation 2, and which of them count as facts."""
+
+    def __init__(self, cosines: Vectors, numbers: NDArray[np.int64], namings: Namings) -> None:
+        self.numbers = numbers
+        self.namings = namings
+        self.found = namings.found.copy()
+        self.cosines = np.where(numbers >= 0, cosines, -1.0).astype(np.float64)
+        self.scores = (self.cosines + namings.ratios[:, :, 0] + namings.ratios[:, :, 1]) / 3
+        self.enough = np.zeros(numbers.shape, dtype=np.bool_)
+        self.told: dict[tuple[int, int], Telling] = {}
+
+    def order(self) -> NDArray[np.int64]:
+        """Return the places of the best two of each step.
+
+        Those that count as facts come first, then those that lack but the relation; equal ones keep the order of cosines.
+        """
+        near = np.zeros(self.numbers.shape, dtype=np.bool_)
+        if self.told:
+            near[tuple(np.array(list(self.told)).T)] = True
+        ranks = np.lexsort((-self.scores, ~near, ~self.enough, self.numbers < 0), axis=1)
+        best: NDArray[np.int64] = ranks[:, :2]
+        return best

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +17,17 @@ Place = tuple[int, int]
 """Where something stands in a step's normal form: ``form[start:end]``."""
 
 
-class Naming(NamedTuple):
-    """How a step names an entity: its ratio from 0 to 1, whether that is well enough, and where."""
+class Namings:
+    """How steps name the heads and tails of their candidate triples.
 
-    ratio: float
-    found: bool
-    places: tuple[Place, ...]
-
-
-def name_entities(
-    base: KnowledgeBase,
-    forms: Sequence[str],
-    mentions: Sequence[Sequence[Mention]],
-    numbers: NDArray[np.int64],
-    *,
-    threshold: float,
-    strict: bool,
-) -> list[dict[int, Naming]]:
-    """Say how each step names the heads and tails of its candidate triples.
+    Attributes
+    ----------
+    ratios
+        Float64 [steps, k, 2]: the partial ratio of Equation 2, from 0 to 1, of the normal forms of step and head, and of step
+        and tail. A step shorter than a name counts for its share of it, since any syllable is found in some name. 0 where
+        there is no candidate.
+    found
+        Bool, same shape: whether that names the entity.
 
     Parameters
     ----------
@@ -49,59 +41,67 @@ def name_entities(
         The ratio from which an entity counts as named.
     strict
         Whether a name must be a place of its own: whole words, and not part of another entity's name.
-
-    Returns
-    -------
-    list of dict
-        For each step, by entity number. The ratio is the partial ratio of Equation 2, from 0 to 1, of normal forms; a
-        step shorter than a name counts for its share of it, since any syllable is found in some name.
     """
-    triples = base.columns.triples
-    names: dict[int, str] = {}
-    rows: list[dict[int, Naming]] = []
-    steps: list[int] = []
-    entities: list[int] = []
-    for step, own in enumerate(numbers):
-        word_for_word: dict[int, list[Place]] = {}
-        for mention in mentions[step]:
-            for entity in mention.entities:
-                word_for_word.setdefault(entity, []).append((mention.start, mention.end))
-        row: dict[int, Naming] = {}
-        for entity in dict.fromkeys(triples[own[own >= 0]][:, [0, 2]].ravel().tolist()):
-            if entity in word_for_word:
-                row[entity] = Naming(1.0, True, tuple(word_for_word[entity]))
-                continue
-            if entity not in names:
-                names[entity] = normal_form(base.columns.entity_names[entity])
-            steps.append(step)
-            entities.append(entity)
-        rows.append(row)
-    scores = cpdist(
-        [forms[step] for step in steps],
-        [names[entity] for entity in entities],
-        scorer=partial_ratio,
-        dtype=np.float64,
-        workers=-1,
-    )
-    for step, entity, score in zip(steps, entities, scores.tolist(), strict=True):
-        name, form = names[entity], forms[step]
-        ratio = score / 100 * min(1.0, len(form) / len(name)) if name else 0.0
-        if ratio == 0 or ratio < threshold:
-            rows[step][entity] = Naming(ratio, False, ())
-            continue
-        place = _place(name, form)
-        own_place = not strict or not (_of_another(place, mentions[step]) or (score == 100 and not _whole(form, place)))
-        rows[step][entity] = Naming(ratio, own_place, (place,))
-    return rows
+
+    def __init__(
+        self,
+        base: KnowledgeBase,
+        forms: Sequence[str],
+        mentions: Sequence[Sequence[Mention]],
+        numbers: NDArray[np.int64],
+        *,
+        threshold: float,
+        strict: bool,
+    ) -> None:
+        self._mentions = mentions
+        self._nearly: dict[tuple[int, int], Place] = {}
+        ends = base.columns.triples[:, [0, 2]][numbers].astype(np.int64)  # those of -1 are put right below
+        steps = np.broadcast_to(np.arange(len(forms))[:, None, None], ends.shape)
+        # Each entity of a step once: a pair is one number, and so is a word for word mention.
+        count = len(base.columns.entity_keys)
+        pairs, places = np.unique(steps * count + ends, return_inverse=True)
+        named = np.array(
+            [step * count + entity for step, own in enumerate(mentions) for one in own for entity in one.entities],
+            dtype=np.int64,
+        )
+        found = np.isin(pairs, named)
+        ratios = np.where(found, 1.0, 0.0)
+        left = np.flatnonzero(~found)
+        own_steps, entities = (pairs[left] // count).tolist(), (pairs[left] % count).tolist()
+        names = {entity: normal_form(base.columns.entity_names[entity]) for entity in set(entities)}
+        scores = cpdist(
+            [forms[step] for step in own_steps],
+            [names[entity] for entity in entities],
+            scorer=partial_ratio,
+            dtype=np.float64,
+            workers=-1,
+        )
+        sizes = np.array([len(names[entity]) for entity in entities], dtype=np.float64)
+        shares = np.array([len(forms[step]) for step in own_steps], dtype=np.float64) / np.maximum(sizes, 1)
+        ratios[left] = scores / 100 * np.minimum(shares, 1) * (sizes > 0)
+        near = ratios[left] >= threshold
+        found[left] = near & (not strict)
+        for place in np.flatnonzero(near & (ratios[left] > 0)).tolist() if strict else ():
+            step, entity = own_steps[place], entities[place]
+            where = _place(names[entity], forms[step])
+            if not _of_another(where, mentions[step]) and (scores[place] < 100 or _whole(forms[step], where)):
+                found[left[place]] = True
+                self._nearly[step, entity] = where
+        there = (numbers >= 0)[:, :, None]
+        self.ratios = np.where(there, ratios[places.reshape(ends.shape)], 0.0)
+        self.found = found[places.reshape(ends.shape)] & there
+
+    def places(self, step: int, entity: int) -> tuple[Place, ...]:
+        """Return where a step names an entity that it names, if it was to be looked for (`strict`)."""
+        nearly = self._nearly.get((step, entity))
+        if nearly is not None:
+            return (nearly,)
+        return tuple((one.start, one.end) for one in self._mentions[step] if entity in one.entities)
 
 
-def apart(first: Naming, second: Naming) -> bool:
-    """Say whether a step names two entities at two places, neither of which lies within the other."""
-    return any(
-        not ((a[0] <= b[0] and b[1] <= a[1]) or (b[0] <= a[0] and a[1] <= b[1]))
-        for a in first.places
-        for b in second.places
-    )
+def apart(first: Sequence[Place], second: Sequence[Place]) -> bool:
+    """Say whether there is a place of each such that neither lies within the other."""
+    return any(not ((a[0] <= b[0] and b[1] <= a[1]) or (b[0] <= a[0] and a[1] <= b[1])) for a in first for b in second)
 
 
 def _place(name: str, form: str) -> Place:

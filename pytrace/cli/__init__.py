@@ -35,6 +35,7 @@ COMMANDS = (
         "Ask methods the questions of a data set, and report scores and costs.",
         "evaluate",
     ),
+    _Command("certify", "pytrace.cli.certify", "Check chains of thought against a knowledge graph, step by step."),
     _Command("perturb", "pytrace.cli.perturb", "Break the evidence of a data set's questions on purpose, for 'eval'."),
     _Command("kg", "pytrace.cli.kg", "Build knowledge graphs of documents, look into them, exchange and change them."),
     _Command("models", "pytrace.cli.models", "List, fetch and check the models that are known by name."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +12,12 @@ import msgspec
 
 from pytrace.cli import common
 from pytrace.cli.answer_text import answer_document, print_answer
+from pytrace.cli.certifying import print_certificate
 from pytrace.cli.loading import MethodType, ModelOptions, model_options, settings_option
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
+    from pytrace.certify.records import Certificate
     from pytrace.methods.catalog import MethodName
     from pytrace.records import Answer, Document
     from pytrace.retrieval import SentenceIndex
@@ -48,6 +51,17 @@ _NAMED = 10
     metavar="DIR",
     help="For ks-llm, ks-s and ks-q: select sentences from all of --docs, kept with their vectors in DIR for later questions.",
 )
+@click.option(
+    "--certify",
+    is_flag=True,
+    help="Check each chain (or the thoughts) against a knowledge graph: are the steps facts, do they lead to the answer?",
+)
+@click.option(
+    "--facts",
+    type=click.Path(path_type=Path),
+    metavar="KG",
+    help="For --certify: the graph to check against, as for 'pytrace certify'.  [default: the chains' own graph]",
+)
 @click.option("--explain", is_flag=True, help="Show all chains, votes, tokens and seconds.")
 @settings_option
 @model_options
@@ -60,6 +74,8 @@ def ask(
     method: MethodName,
     retrieve: int,
     index: Path | None,
+    certify: bool,
+    facts: Path | None,
     explain: bool,
     settings: tuple[str, ...],
     models: ModelOptions,
@@ -73,14 +89,55 @@ def ask(
     if not question.strip():
         message = "the question is empty; ask something"
         raise InputError(message)
+    if facts is not None and not certify:
+        message = "--facts is the graph that --certify checks against; give both"
+        raise InputError(message)
     documents = [] if docs is None and index is not None else read_corpus(docs, kg, needed=method)
+    certificates: list[Certificate] = []
+
+    def check(answerer: object, answer: Answer) -> None:
+        if certify:
+            certificates.extend(certify_chains(answerer, answer, facts, models))
+
     chosen, answer = answer_one(
-        question, documents, kg=kg, method=method, retrieve=retrieve, index=index, settings=settings, models=models
+        question,
+        documents,
+        kg=kg,
+        method=method,
+        retrieve=retrieve,
+        index=index,
+        settings=settings,
+        models=models,
+        check=check,
     )
     if as_json:
-        common.print_json(answer_document(answer, chosen, explain=explain))
+        told = answer_document(answer, chosen, explain=explain)
+        common.print_json({**told, "certificates": certificates} if certify else told)
+        return
+    print_answer(answer, chosen, explain=explain)
+    for one in certificates:
+        print_certificate(one)
+
+
+def certify_chains(answerer: object, answer: Answer, facts: Path | None, models: ModelOptions) -> list[Certificate]:
+    """Certify what an answer rests on, by a given graph or by the one that its chains were made of."""
+    from pytrace.certify.answers import certify_answer
+    from pytrace.knowledge_base import KnowledgeBase
+    from pytrace.methods.trace import Trace
+
+    if facts is not None:
+        base = KnowledgeBase.load(facts, models.encoder)
     else:
-        print_answer(answer, chosen, explain=explain)
+        graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace) else ()
+        triples = [triple for triple in graph if triple.relation]
+        if not triples:
+            message = (
+                f"{answer.method} has no triples of its own to certify by; give --facts KG, or for trace chains of triples "
+                "(--set unit=triple)"
+            )
+            raise InputError(message)
+        base = KnowledgeBase.in_memory(triples, models.encoder)
+    return certify_answer(base, models.encoder, answer)
 
 
 def read_corpus(docs: Path | None, kg: Path | None, *, needed: MethodName) -> list[Document]:
@@ -117,8 +174,9 @@ def answer_one(
     index: Path | None,
     settings: tuple[str, ...],
     models: ModelOptions,
+    check: Callable[[object, Answer], object] = lambda *_: None,
 ) -> tuple[list[Document], Answer]:
-    """Retrieve, answer, and show on stderr how far it is."""
+    """Retrieve, answer, and show on stderr how far it is; `check` sees the method while its graph is open, and the answer."""
     from pytrace.graph import KnowledgeGraph
     from pytrace.methods.catalog import check_overrides, make_method
     from pytrace.retrieval import nearest_documents
@@ -143,6 +201,7 @@ def answer_one(
             index=sentences,
         )
         answer = answerer.answer([question], [chosen])[0]
+        check(answerer, answer)
     if len(chosen) < len(documents):
         note = f"used the {len(chosen)} documents nearest to the question, of {len(documents)}"
         answer = msgspec.structs.replace(answer, notes=(*answer.notes, note))

@@ -66,11 +66,11 @@ class MentionIndex(msgspec.Struct, frozen=True, eq=False):
         """
         words = [tokens(text) for text in texts]
         values, starts = _hashed(words)
-        ends = np.append(starts[1:], len(values))
-        last = np.repeat(ends, ends - starts)  # of each word's text
         found: list[list[Mention]] = [[] for _ in texts]
         if not len(values) or not len(self.hashes):
             return found
+        counts = np.diff(np.append(starts, len(values)))
+        last = np.repeat(starts + counts, counts)  # of each word's text
         rolling = np.zeros(len(values), dtype=np.uint64)
         covered = np.zeros(len(values), dtype=np.int64)
         hits: list[tuple[NDArray[np.int64], int, NDArray[np.int64]]] = []
@@ -83,36 +83,31 @@ class MentionIndex(msgspec.Struct, frozen=True, eq=False):
             if there.any():
                 hits.append((places[there], size, rows[there]))
                 covered[places[there]] = size
-        # A mention lies within another if one that starts no later ends no earlier.
-        reach = _reach(covered, starts, ends)
+        # A mention lies within another if one that starts no later ends no earlier. What reaches farthest before a word may
+        # be of another text, but then it ends before this one begins.
+        reach = np.concatenate([[0], np.maximum.accumulate(np.arange(len(values)) + covered)[:-1]])
         offsets = _character_offsets(words)
-        texts_of = np.repeat(np.arange(len(texts)), ends - starts)
+        lengths = np.fromiter((len(word) for row in words for word in row), dtype=np.int64, count=len(values))
+        texts_of = np.repeat(np.arange(len(texts)), counts)
         for at, size, rows in hits:
-            for place, row in zip(at.tolist(), rows.tolist(), strict=True):
-                if covered[place] > size or reach[place] >= place + size:
-                    continue
-                upper = row
-                while upper < len(self.hashes) and self.hashes[upper] == self.hashes[row]:
-                    upper += 1
-                start = int(offsets[place])
-                end = int(offsets[place + size - 1]) + len(
-                    words[texts_of[place]][place + size - 1 - starts[texts_of[place]]]
-                )
-                found[texts_of[place]].append(Mention(start, end, tuple(self.entities[row:upper].tolist())))
+            kept = (covered[at] == size) & (reach[at] < at + size)
+            places, lower = at[kept], rows[kept]
+            upper = np.searchsorted(self.hashes, self.hashes[lower], side="right")
+            final = places + size - 1
+            told = (
+                texts_of[places],
+                offsets[places],
+                offsets[final] + lengths[final],
+                lower,
+                upper,
+                self.entities[lower],
+            )
+            for text, start, end, first, after, entity in zip(*(column.tolist() for column in told), strict=True):
+                entities = (entity,) if after == first + 1 else tuple(self.entities[first:after].tolist())
+                found[text].append(Mention(start, end, entities))
         for row_of in found:
             row_of.sort()
         return found
-
-
-def _reach(covered: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each word how far the mentions that start before it, in the same text, reach."""
-    reach = np.full(len(covered), -1, dtype=np.int64)
-    until = np.arange(len(covered)) + covered
-    until[covered == 0] = -1
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        if end - start > 1:
-            reach[start + 1 : end] = np.maximum.accumulate(until[start : end - 1])
-    return reach
 
 
 def _hashed(words: Sequence[Sequence[str]]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

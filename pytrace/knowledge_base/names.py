@@ -55,7 +55,8 @@ def verbalise(head: str, relation: str, tail: str) -> str:
 
 def tokens(text: str) -> list[str]:
     """Return the words of a text in one case and one Unicode form; a text of none is one word as it is."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    # ASCII is its own normal form, and most texts are.
+    folded = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     return _TOKEN.findall(folded) or folded.split()
 
 

@@ -1,0 +1,426 @@
+"""Paths that are wrong on purpose: with a factual error, incoherent, or misguided, each with a guarantee that it is so.
+
+Source: section 3.1 and appendix A of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
+
+Entities are compared by the normal forms of their names, so that a second entity of the same name makes no wrong path right.
+A path is read from its question's entities, triple by triple, each in either direction; what is called coherent has such a
+reading, and what is called incoherent has none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.certify.records import GoldQuestion, Path
+from pytrace.certify.responses import answers_match
+from pytrace.certify.wording import name_of
+from pytrace.knowledge_base import KnowledgeBase, normal_form
+from pytrace.knowledge_base.text_table import text_hash
+from pytrace.records import Triple
+
+InvalidKind = Literal["factual", "incoherent", "misguided"]
+"""How a path was broken: an entity replaced, its triples in another order, or taken from another question."""
+
+# All orders of six triples; a longer path is shuffled as often.
+_ORDERS = 720
+
+
+class GoldPath(msgspec.Struct, frozen=True):
+    """A question's gold path as the graph has it: all triples are facts and lead from the question to an answer.
+
+    `pairs` are the normal forms of head and tail of each triple, `starts` those of the question's entities, `ends` those of
+    all entities that some reading of the path ends in. `answer` is the name of the one that is a gold answer.
+    """
+
+    question: GoldQuestion
+    path: Path
+    pairs: tuple[tuple[str, str], ...]
+    starts: frozenset[str]
+    ends: frozenset[str]
+    answer: str
+
+
+class InvalidPath(msgspec.Struct, frozen=True):
+    """A path that is no valid one for its question, and what was done to get it.
+
+    `path` and `gold` are by keys; `changed` are the places, from 0, at which they differ. `replaced` are the keys of the
+    entity that went and of the one that stands instead, where the kind is "factual"; `source` is the id of the question that
+    the path is of, where it is "misguided".
+    """
+
+    kind: InvalidKind
+    question_id: str
+    path: Path
+    gold: Path
+    changed: tuple[int, ...]
+    seed: int
+    replaced: tuple[str, str] | None = None
+    source: str = ""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a question has no path of a kind ("valid": no gold path that holds)."""
+
+    question_id: str
+    kind: Literal["valid", "factual", "incoherent", "misguided"]
+    reason: str
+
+
+class _Place(NamedTuple):
+    relation: int
+    column: int  # 0: head, 2: tail
+
+
+def read_gold(base: KnowledgeBase, question: GoldQuestion) -> GoldPath | Refusal:
+    """Find the first of a question's gold paths that the graph bears out.
+
+    Parameters
+    ----------
+    base
+        The knowledge base.
+    question
+        Its topics are where its paths start; without topics that is the end of a path's first triple which the second
+        triple does not share.
+
+    Returns
+    -------
+    GoldPath or Refusal
+        Refused is a question that has no path, or of whose paths none consists of facts and can be read from its entities
+        to one of its answers (to anything, where no answers are known).
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder
+    >>> corfu, greece = Triple("corfu", "country", "greece"), Triple("greece", "speaks", "greek")
+    >>> base = KnowledgeBase.in_memory([corfu, greece], HashEncoder())
+    >>> read_gold(base, GoldQuestion("1", "What is spoken on Corfu?", ("Greek",), ((corfu, greece),))).answer
+    'greek'
+    >>> read_gold(base, GoldQuestion("1", "What is spoken on Corfu?", ("Greek",), ((greece, corfu),))).reason
+    'a gold path ends in corfu, which is none of the answers'
+    """
+    reason = "there is no gold path"
+    for path in question.paths:
+        found = _read(base, question, path)
+        if isinstance(found, GoldPath):
+            return found
+        reason = found
+    return Refusal(question.id, "valid", reason)
+
+
+def _read(base: KnowledgeBase, question: GoldQuestion, path: Path) -> GoldPath | str:
+    if not path:
+        return "a gold path is empty"
+    for triple in path:
+        if base.number(triple) is None:
+            return f"a gold path holds {triple.text}, which is no fact of the graph"
+    names = {key: name_of(base, key) for triple in path for key in (triple.head, triple.tail)}
+    pairs = tuple((_form(names[triple.head]), _form(names[triple.tail])) for triple in path)
+    if question.topics:
+        starts = frozenset(_form(name_of(base, topic)) for topic in question.topics)
+    else:
+        starts = _free_ends(pairs)
+    ends = readings(pairs, starts)
+    if not ends:
+        return "no reading of a gold path leads on from the question's entities"
+    reached = [name for name in names.values() if _form(name) in ends]
+    answer = next((name for name in reached if answers_match(name, question.answers)), None)
+    if answer is None and question.answers:
+        return f"a gold path ends in {reached[0]}, which is none of the answers"
+    return GoldPath(question, path, pairs, starts, ends, answer or reached[0])
+
+
+def readings(pairs: Sequence[tuple[str, str]], starts: frozenset[str]) -> frozenset[str]:
+    """Return all entities that a path can end in, read in its order from some entities, each triple in either direction.
+
+    Parameters
+    ----------
+    pairs
+        Head and tail of each triple.
+    starts
+        Where it may start.
+
+    Returns
+    -------
+    frozenset of str
+        Empty if the path cannot be read so. A triple between the same two entities as the one before may go back or say the
+        same again.
+
+    Examples
+    --------
+    >>> sorted(readings([("a", "b"), ("c", "b")], frozenset("a"))), readings([("c", "b"), ("a", "b")], frozenset("a"))
+    (['c'], frozenset())
+    """
+    reached = starts
+    for place, (head, tail) in enumerate(pairs):
+        onward = {end for end, other in ((tail, head), (head, tail)) if other in reached}
+        if onward and place and set(pairs[place - 1]) == {head, tail}:
+            onward = {head, tail}
+        reached = frozenset(onward)
+    return reached if pairs else frozenset()
+
+
+def _free_ends(pairs: Sequence[tuple[str, str]]) -> frozenset[str]:
+    """Return the ends of the first triple that the second does not share: its head if it stands alone, both if in doubt."""
+    first = frozenset(pairs[0])
+    if len(pairs) == 1:
+        return frozenset(pairs[0][:1])
+    return (first - frozenset(pairs[1])) or first
+
+
+def replace_entity(base: KnowledgeBase, gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
+    """Put another entity in the place of one of a path's, wherever that stands in it: a path with a factual error.
+
+    Parameters
+    ----------
+    base
+        The knowledge base.
+    gold
+        The path.
+    seed
+        Decides which entity goes and which comes.
+
+    Returns
+    -------
+    InvalidPath or Refusal
+        The new entity is of the old one's type if there is such a one: it stands in the graph where the old one stands in
+        the path, at the same end of the same relations, at all of them if possible, else at one. It has the name of no
+        entity of the path, and no relation at all joins it, or an entity of the same name, to what stands at the other end
+        of a changed triple: so no changed triple is a fact, in neither direction, and none is another fact in other words
+        (x, child, y for y, parent, x).
+
+    Notes
+    -----
+    "By randomly corrupting entities within the valid reasoning path" (section 3.1).
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder
+    >>> facts = [Triple("corfu", "country", "greece"), Triple("kos", "sea", "aegean"), Triple("elba", "country", "italy")]
+    >>> base = KnowledgeBase.in_memory(facts, HashEncoder())
+    >>> gold = read_gold(base, GoldQuestion("1", "Where is Corfu?", ("Greece",), ((facts[0],),)))
+    >>> replace_entity(base, gold, seed=1).path[0].text
+    '<elba; country; greece>'
+    """
+    drawn = _random(seed, "factual", gold)
+    keys = list(dict.fromkeys(key for triple in gold.path for key in (triple.head, triple.tail)))
+    drawn.shuffle(keys)
+    taken = {form for pair in gold.pairs for form in pair}
+    partners = {key: _namesakes_of(base, _partners(gold.path, key)) for key in keys}
+    for key, number in _substitutes(base, gold.path, keys, drawn):
+        if _form(base.columns.entity_names[number]) in taken or _joined(base, number, partners[key]):
+            continue
+        new = base.columns.entity_keys[number]
+        same = _namesakes(base, new)
+        # Where the path joins the old entity to itself, the new one must not be joined to itself.
+        others = partners[key] | same if _is_loop(gold.path, key) else partners[key]
+        if not any(_joined(base, one, others) for one in same):
+            return _replaced(gold, key, new, seed)
+    reason = (
+        "every other entity of the graph has the name of one in the path, or is joined to the path by some relation"
+    )
+    return Refusal(gold.question.id, "factual", reason)
+
+
+def shuffle_triples(gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
+    """Put a path's triples in an order in which they cannot be read from the question's entities: an incoherent path.
+
+    Parameters
+    ----------
+    gold
+        The path.
+    seed
+        Decides the order among those that are incoherent.
+
+    Returns
+    -------
+    InvalidPath or Refusal
+        All facts of the path in an order that no reading makes coherent (see `readings`). Refused is a path of one triple,
+        and one whose other orders are coherent, too; of a path of more than six triples 720 orders are looked at.
+
+    Notes
+    -----
+    "We shuffle the triples of valid paths" (section 3.1), which may give a coherent path again.
+    """
+    if len(gold.path) < 2:
+        return Refusal(gold.question.id, "incoherent", "a path of one triple has no other order")
+    drawn = _random(seed, "incoherent", gold)
+    for order in _orders(drawn, len(gold.path)):
+        path = tuple(gold.path[place] for place in order)
+        if readings([gold.pairs[place] for place in order], gold.starts):
+            continue
+        return InvalidPath("incoherent", gold.question.id, path, gold.path, _differences(path, gold.path), seed)
+    return Refusal(
+        gold.question.id, "incoherent", "the path can be read from the question's entities in other orders, too"
+    )
+
+
+def take_other_path(gold: GoldPath, others: Sequence[GoldPath], *, seed: int) -> InvalidPath | Refusal:
+    """Take the gold path of another question: a misguided path.
+
+    Parameters
+    ----------
+    gold
+        The question's own path.
+    others
+        Paths of all questions, perhaps of this one, too.
+    seed
+        Decides which is taken.
+
+    Returns
+    -------
+    InvalidPath or Refusal
+        A path of facts that is coherent by itself, holds none of the question's entities, and in no reading ends in one of
+        its answers.
+
+    Notes
+    -----
+    "We randomly sample the paths starting from other questions" (section 3.1).
+    """
+    drawn = _random(seed, "misguided", gold)
+    for at in _shuffled(drawn, len(others)):
+        other = others[at]
+        if other.question.id != gold.question.id and _apart(gold, other):
+            changed = _differences(other.path, gold.path)
+            return InvalidPath(
+                "misguided", gold.question.id, other.path, gold.path, changed, seed, source=other.question.id
+            )
+    reason = f"each of {len(others)} gold paths holds an entity of the question or ends in one of its answers"
+    return Refusal(gold.question.id, "misguided", reason)
+
+
+def _apart(gold: GoldPath, other: GoldPath) -> bool:
+    if gold.starts & {form for pair in other.pairs for form in pair}:
+        return False
+    ends = readings(other.pairs, other.starts | frozenset(other.pairs[0]))
+    return not ends & gold.ends and not any(answers_match(end, gold.question.answers) for end in ends)
+
+
+def _form(name: str) -> str:
+    return normal_form(name) or name
+
+
+def _random(seed: int, kind: InvalidKind, gold: GoldPath) -> random.Random:
+    """Return chance that depends on nothing but the seed, the kind and the question, so that kinds can be left out."""
+    return random.Random(text_hash(f"{seed}\n{kind}\n{gold.question.id}"))
+
+
+def _shuffled(drawn: random.Random, count: int) -> Iterator[int]:
+    """Iterate over the numbers below `count` in random order, at a cost of those that are really looked at."""
+    moved: dict[int, int] = {}
+    for last in range(count - 1, -1, -1):
+        at = drawn.randrange(last + 1)
+        yield moved.get(at, at)
+        moved[at] = moved.get(last, last)
+
+
+def _orders(drawn: random.Random, count: int) -> Iterator[Sequence[int]]:
+    if count <= 6:
+        orders = list(itertools.permutations(range(count)))
+        drawn.shuffle(orders)
+        yield from orders
+        return
+    for _ in range(_ORDERS):
+        yield drawn.sample(range(count), count)
+
+
+def _differences(path: Path, gold: Path) -> tuple[int, ...]:
+    """Return the places of the longer path at which the two differ."""
+    pairs = itertools.zip_longest(path, gold)
+    return tuple(place for place, (new, old) in enumerate(pairs) if new != old)
+
+
+def _substitutes(
+    base: KnowledgeBase, path: Path, keys: Sequence[str], drawn: random.Random
+) -> Iterator[tuple[str, int]]:
+    """Iterate over (old key, number of an entity) in random order, those of the same type first and in the end all."""
+    places = {key: _places(base, path, key) for key in keys}
+    pools: tuple[Callable[[str], Sequence[int] | NDArray[np.int32]], ...] = (
+        lambda key: _alike(base, places[key], every=True),
+        lambda key: _alike(base, places[key], every=False),
+        lambda _: range(len(base.columns.entity_keys)),
+    )
+    for pool in pools:
+        for key in keys:
+            numbers = pool(key)
+            for at in _shuffled(drawn, len(numbers)):
+                yield key, int(numbers[at])
+
+
+def _places(base: KnowledgeBase, path: Path, key: str) -> set[_Place]:
+    places = set()
+    for triple in path:
+        relation = base.relation(triple.relation)
+        assert relation is not None  # a gold path consists of facts
+        places |= {_Place(relation, column) for column, end in ((0, triple.head), (2, triple.tail)) if end == key}
+    return places
+
+
+def _alike(base: KnowledgeBase, places: set[_Place], *, every: bool) -> NDArray[np.int32]:
+    """Return the entities at the same ends of the same relations: at every one of them, or at any."""
+    triples = base.columns.triples
+    sets = [np.unique(triples[triples[:, 1] == place.relation, place.column]) for place in sorted(places)]
+    found = sets[0]
+    for other in sets[1:]:
+        found = np.intersect1d(found, other) if every else np.union1d(found, other)
+    return found
+
+
+def _partners(path: Path, key: str) -> set[str]:
+    """Return the keys that stand opposite to an entity in a path, without itself."""
+    return {
+        other
+        for triple in path
+        for other, own in ((triple.head, triple.tail), (triple.tail, triple.head))
+        if own == key and other != key
+    }
+
+
+def _is_loop(path: Path, key: str) -> bool:
+    return any(triple.head == triple.tail == key for triple in path)
+
+
+def _namesakes(base: KnowledgeBase, key: str) -> set[int]:
+    """Return the numbers of all entities whose names have the same words as that of an entity of the graph."""
+    own = base.entity(key)
+    name = name_of(base, key)
+    form = normal_form(name)
+    found = {own} if own is not None else set()
+    for mention in base.columns.mentions.find([name])[0]:
+        if mention.end - mention.start == len(form):
+            found |= set(mention.entities)
+    return found
+
+
+def _namesakes_of(base: KnowledgeBase, keys: set[str]) -> set[int]:
+    return {number for key in sorted(keys) for number in _namesakes(base, key)}
+
+
+def _joined(base: KnowledgeBase, entity: int, others: set[int]) -> bool:
+    """Say whether any triple joins an entity to one of some others, in either direction."""
+    triples = base.columns.triples
+    wanted = list(others)
+    return bool(
+        np.isin(triples[base.with_head(entity), 2], wanted).any()
+        or np.isin(triples[base.with_tail(entity), 0], wanted).any()
+    )
+
+
+def _replaced(gold: GoldPath, old: str, new: str, seed: int) -> InvalidPath:
+    path = tuple(
+        Triple(
+            new if triple.head == old else triple.head,
+            triple.relation,
+            new if triple.tail == old else triple.tail,
+        )
+        for triple in gold.path
+    )
+    return InvalidPath(
+        "factual", gold.question.id, path, gold.path, _differences(path, gold.path), seed, replaced=(old, new)
+    )

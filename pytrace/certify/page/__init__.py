@@ -1,0 +1,6 @@
+"""Certificates as one HTML file: figures, plots, and every response with its steps and its corner of the graph."""
+
+from pytrace.certify.page.document import certificate_page, write_page
+from pytrace.certify.page.summary import Estimate, PageSummary, Scores
+
+__all__ = ["Estimate", "PageSummary", "Scores", "certificate_page", "write_page"]

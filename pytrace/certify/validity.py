@@ -1,0 +1,247 @@
+"""Whether a language model takes a reasoning path for valid: what it is shown, in four modes, and what it says.
+
+Source: section 3.1 and appendix F.1 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
+The paper reads every verdict from generated text; here, a mode without chain of thought compares the probabilities of "Yes"
+and "No" at the next token, so that it always comes to a verdict and costs one token.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import msgspec
+import numpy as np
+
+from pytrace.certify.corruption import InvalidKind, InvalidPath
+from pytrace.chain_of_evidence.judges import sigmoid
+from pytrace.errors import InputError, LogitsUnavailableError
+from pytrace.models.language_model import LanguageModel, OptionScores, Prompt
+from pytrace.prompts.paths import PathDemonstration, path_demonstrations
+from pytrace.records import Triple
+
+Mode = Literal["zero-shot", "zero-shot-cot", "few-shot", "few-shot-cot"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+PathKind = Literal["valid"] | InvalidKind
+PathVerdict = Literal["yes", "no", "undecided"]
+
+RULES = (
+    "A reasoning path leads from a question to its answer in steps, each of which states a fact as: entity -> relation -> "
+    "entity. The path is valid if three things hold. All steps are true. The first step starts from something that the "
+    "question names, and each later step goes on from where the one before it ended; a step may be read in either direction. "
+    "The last step ends in the given answer."
+)
+INSTRUCTION = f"{RULES} Say whether the path is valid: Yes or No."
+CHECK_INSTRUCTION = (
+    f"{RULES} Check the path step by step in a few short sentences, and then say whether it is valid. End with the words "
+    '"Verdict: Yes" or "Verdict: No".'
+)
+# What is asked in the place of question, answer and entities to find how much a model likes to say yes.
+CONTENT_FREE = "N/A"
+
+# Not upper case, which hardly any model has as one token.
+_OPTIONS = ("Yes", "No")
+# With less probability than this for both together the model talks of something else, and its lean says nothing.
+_UNDECIDED_BELOW = 1e-4
+# Spaces are counted, so that a long run of them is read once and not from every place in it.
+_CONCLUSION = re.compile(r"\bverdict\b(?:\s{1,9}is\b)?\W{0,9}(?:yes|no)\b[^\n]*", re.IGNORECASE)
+# A verdict is said to be one, or stands in upper case, or as a sentence of its own: a "no" in passing is none.
+_VERDICT = re.compile(
+    r"(?i:\b(?:verdict|answer)\b(?:\s{1,9}is\b)?\W{0,9}(?:yes|no)\b)|\b(?:YES|NO)\b"
+    r"|(?:^|[.!?:]\s)\s{0,9}(?i:yes|no)\b\s{0,9}(?=[.!,;]|$)",
+    re.MULTILINE,
+)
+
+
+class PathItem(msgspec.Struct, frozen=True):
+    """A path to judge: the question and its answer, the steps by their names, and how the path was made.
+
+    `made` is None where the path is a gold one.
+    """
+
+    id: str
+    kind: PathKind
+    question: str
+    answer: str
+    steps: tuple[Triple, ...]
+    made: InvalidPath | None = None
+
+
+class PathJudgement(msgspec.Struct, frozen=True):
+    """What a model said of a path; `probability` is that of yes where it was asked without chain of thought, else None.
+
+    `text` is the chain of thought, empty without one.
+    """
+
+    verdict: PathVerdict
+    probability: float | None = None
+    text: str = ""
+
+
+class PathDiscriminator:
+    """Asks a language model whether paths are valid, all of them in one call.
+
+    Parameters
+    ----------
+    model
+        A language model; the modes without chain of thought need its log-probabilities.
+    mode
+        Without or with demonstrations ("few-shot"), without or with a check step by step before the verdict ("cot").
+    calibrated
+        Without chain of thought: subtract the log-odds under a path without content, which takes away how much the model
+        likes to say yes ("contextual calibration", Zhao et al., ICML 2021).
+    max_tokens
+        The longest chain of thought.
+    labelled
+        Demonstrations of your own; ours if not given.
+
+    Raises
+    ------
+    InputError
+        The mode is none of the four.
+    LogitsUnavailableError
+        The mode needs log-probabilities and the model gives none.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> item = PathItem("1", "valid", "Where is Corfu?", "Greece", (Triple("Corfu", "country", "Greece"),))
+    >>> model = ScriptedModel(["Corfu is in Greece, so it is true. Verdict: Yes"])
+    >>> PathDiscriminator(model, mode="zero-shot-cot").judge([item])[0].verdict
+    'yes'
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        mode: Mode = "zero-shot",
+        calibrated: bool = False,
+        max_tokens: int = 160,
+        labelled: Sequence[PathDemonstration] | None = None,
+    ) -> None:
+        if mode not in MODES:
+            message = f"{mode!r} is no mode of asking; choose one of {', '.join(MODES)}"
+            raise InputError(message)
+        self._thinks = mode.endswith("-cot")
+        if not self._thinks and not model.gives_logits:
+            message = f"{model.name} gives no log-probabilities, which {mode} needs; use {mode}-cot"
+            raise LogitsUnavailableError(message)
+        self._model = model
+        self._calibrated = calibrated
+        self._max_tokens = max_tokens
+        shown = (path_demonstrations() if labelled is None else labelled) if mode.startswith("few") else ()
+        self._shown = tuple((self._input(one.question, one.answer, one.path), self._output(one)) for one in shown)
+
+    def judge(self, items: Sequence[PathItem]) -> list[PathJudgement]:
+        """Say of every path whether it is valid.
+
+        Parameters
+        ----------
+        items
+            The paths.
+
+        Returns
+        -------
+        list of PathJudgement
+            One a path. Undecided is a chain of thought that comes to no verdict, and a model that finds yes and no alike or
+            would say neither.
+
+        Raises
+        ------
+        ContextOverflowError
+            If a path does not fit the model.
+        """
+        prompts = [self._prompt(item.question, item.answer, item.steps) for item in items]
+        if not prompts:
+            return []
+        return self._think(prompts) if self._thinks else self._score(prompts, [len(item.steps) for item in items])
+
+    def _think(self, prompts: Sequence[Prompt]) -> list[PathJudgement]:
+        # With demonstrations a blank line ends what the model has to say; without them it may part its sentences so.
+        stop = ("\nQuestion:", *(("\n\n",) if self._shown else ()))
+        rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=stop)
+        return [PathJudgement(parse_verdict(row[0].text), text=row[0].text.strip()) for row in rows]
+
+    def _score(self, prompts: list[Prompt], lengths: Sequence[int]) -> list[PathJudgement]:
+        free = {length: place for place, length in enumerate(sorted(set(lengths)), len(prompts))}
+        if self._calibrated:
+            nothing = Triple(CONTENT_FREE, CONTENT_FREE, CONTENT_FREE)
+            prompts = prompts + [self._prompt(CONTENT_FREE, CONTENT_FREE, (nothing,) * length) for length in free]
+        scores = self._model.score_options(prompts, [_OPTIONS] * len(prompts))
+        odds = [_log_odds(score) for score in scores]
+        judgements = []
+        for value, length in zip(odds, lengths, strict=False):
+            lean = odds[free[length]] if self._calibrated else 0.0
+            judgements.append(_judgement(None if value is None or lean is None else value - lean))
+        return judgements
+
+    def _prompt(self, question: str, answer: str, steps: Sequence[Triple]) -> Prompt:
+        instruction = CHECK_INSTRUCTION if self._thinks else INSTRUCTION
+        return Prompt(instruction, self._shown, self._input(question, answer, steps))
+
+    def _input(self, question: str, answer: str, steps: Sequence[Triple]) -> str:
+        lines = [f"Question: {_line(question)}", f"Answer: {_line(answer)}", "Path:", *path_lines(steps)]
+        return "\n".join([*lines, "Check:" if self._thinks else "Valid:"])
+
+    def _output(self, one: PathDemonstration) -> str:
+        verdict = "Yes" if one.valid else "No"
+        return " ".join([*one.check, f"Verdict: {verdict}"]) if self._thinks else verdict
+
+
+def path_lines(steps: Sequence[Triple]) -> list[str]:
+    """Write a path as a model is shown it, a step a line.
+
+    Examples
+    --------
+    >>> path_lines([Triple("Corfu", "country", "Greece")])
+    ['Step 1: Corfu -> country -> Greece']
+    """
+    return [
+        f"Step {number}: {_line(step.head)} -> {_line(step.relation)} -> {_line(step.tail)}"
+        for number, step in enumerate(steps, 1)
+    ]
+
+
+def parse_verdict(text: str) -> PathVerdict:
+    """Return the last verdict of a text.
+
+    Parameters
+    ----------
+    text
+        What a model wrote. A verdict is yes or no after the word verdict or answer, in upper case, or alone in a sentence;
+        others are words in passing ("there is no error"). What follows the first line with the word verdict before it is
+        not read: a small model goes on with verdicts on nothing.
+
+    Examples
+    --------
+    >>> [parse_verdict(text) for text in ("Yes? There is no error. Verdict: Yes", "It is valid: YES or NO? NO.", "no idea")]
+    ['yes', 'no', 'undecided']
+    """
+    concluded = _CONCLUSION.search(text)
+    verdict: PathVerdict = "undecided"
+    for found in _VERDICT.finditer(text, 0, len(text) if concluded is None else concluded.end()):
+        verdict = "yes" if found[0].rstrip().lower().endswith("yes") else "no"
+    return verdict
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _log_odds(score: OptionScores) -> float | None:
+    """Return log p(Yes) - log p(No), from -100 to 100; None if it cannot be told."""
+    yes, no = (float(value) for value in score.log_probabilities)
+    if math.isnan(yes) or math.isnan(no) or (score.bounded and all(score.bounded)):
+        return None
+    if not (math.isfinite(yes) or math.isfinite(no)) or np.logaddexp(yes, no) < math.log(_UNDECIDED_BELOW):
+        return None
+    return min(max(yes - no, -100.0), 100.0)
+
+
+def _judgement(odds: float | None) -> PathJudgement:
+    if odds is None:
+        return PathJudgement("undecided")
+    return PathJudgement("yes" if odds > 0 else "no" if odds < 0 else "undecided", sigmoid(odds))

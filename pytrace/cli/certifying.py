@@ -1,0 +1,105 @@
+"""What the commands of ``pytrace certify`` share: the knowledge base, the certificates, and what is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytrace.cli import common
+from pytrace.cli.loading import EncoderOptions
+
+if TYPE_CHECKING:
+    from pytrace.certify.generative import Choice
+    from pytrace.certify.grounding import GroundingSettings
+    from pytrace.certify.records import Certificate, Response
+    from pytrace.certify.responses import StepForm
+    from pytrace.certify.scores import CertificationScores, Interval, Quality
+    from pytrace.knowledge_base import KnowledgeBase
+
+_MARKS = {"supported": "+", "unsupported": "-", "undecided": "?"}
+
+
+def certify_responses(
+    base: KnowledgeBase,
+    models: EncoderOptions,
+    responses: Sequence[Response],
+    settings: GroundingSettings,
+    *,
+    steps: StepForm = "numbered",
+    samples: Choice = "majority",
+) -> list[Certificate]:
+    """Certify responses and show on stderr how far it is."""
+    from pytrace.certify.certifier import Certifier
+    from pytrace.certify.generative import choose_samples
+
+    certifier = Certifier(base, models.encoder, settings, steps=steps)
+    certificates = []
+    with common.progress("certifying", len(responses)) as advance:
+        for one in certifier.certify(responses):
+            certificates.append(one)
+            advance()
+    return list(choose_samples(certificates, how=samples))
+
+
+def settings_in_words(settings: GroundingSettings, **more: object) -> dict[str, str]:
+    """Return settings for people to read, with whatever else led to the certificates."""
+    told = {**msgspec.to_builtins(settings), "entity_threshold": settings.least_ratio, **more}
+    return {name: str(value) for name, value in told.items()}
+
+
+def write_certificates(path: Path, certificates: Sequence[Certificate]) -> None:
+    """Write certificates as JSON Lines, in one step."""
+    from pytrace.graph.database import dump_json
+    from pytrace.graph.exchange import atomic_output
+
+    with atomic_output(path) as stream:
+        for one in certificates:
+            stream.write(dump_json(one).encode() + b"\n")
+
+
+def print_scores(scores: CertificationScores) -> None:
+    """Print what certificates say together."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in scores.kinds.items())
+    common.print_text(f"{scores.n} responses: {kinds}")
+    errors = ", ".join(f"{count} {error}" for error, count in scores.errors.items())
+    common.print_text(f"errors: {errors}")
+    steps = ", ".join(f"{count} {status}" for status, count in scores.steps.items())
+    common.print_text(f"steps: {steps}")
+    rows = [] if scores.answer is None else [("answer", *_quality(scores.answer))]
+    common.print_table(("", "PRECISION", "RECALL", "F1"), [*rows, ("reasoning", *_quality(scores.reasoning))])
+    if scores.gap.value is not None:
+        common.print_text(f"gap between answers and reasoning: {_interval(scores.gap)} points of F1")
+    if scores.edit_rate.mean is not None and scores.edit_distance.mean is not None:
+        common.print_text(
+            f"edit distance to the nearest gold path: {scores.edit_distance.mean:.2f} steps, "
+            f"{100 * scores.edit_rate.mean:.1f} % of an alignment ({scores.edit_rate.n} responses)"
+        )
+    common.print_text("percent with 95 % bootstrap intervals; precision is of structured responses, recall of all")
+
+
+def print_certificate(one: Certificate) -> None:
+    """Print one response with its steps and what is wrong with them."""
+    error = "" if one.error is None else f" ({one.error} error)" if one.error != "incoherent" else " (incoherent)"
+    common.print_text()
+    common.print_styled(common.printable(f"{one.id}: {one.question}"), "bold")
+    common.print_text(f"{one.kind}{error}: {common.printable(one.reason)}")
+    for number, step in enumerate(one.steps, 1):
+        common.print_text(f"  {_MARKS[step.status]} {number}. {common.printable(step.text)}")
+        common.print_text(f"       {common.printable(step.reason)}")
+    if one.answer:
+        right = "" if one.answer_correct is None else " (right)" if one.answer_correct else " (wrong)"
+        gold = f"; gold: {', '.join(one.answers)}" if one.answers else ""
+        common.print_text(f"  answer: {common.printable(one.answer + right + gold)}")
+
+
+def _quality(quality: Quality) -> tuple[str, str, str]:
+    return _interval(quality.precision), _interval(quality.recall), _interval(quality.f1)
+
+
+def _interval(one: Interval) -> str:
+    if one.value is None or one.low is None or one.high is None:
+        return "-"
+    return f"{100 * one.value:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})"

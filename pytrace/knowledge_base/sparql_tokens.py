@@ -1,0 +1,137 @@
+"""The words and signs of SPARQL queries that only read, checked before the parser below us sees them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from pytrace.errors import InputError
+
+# The parser below us recurses and has no check of its own; what people write has a tenth of this.
+_DEEPEST = 50
+_MOST_TOKENS = 5_000
+
+_LOCAL = r"(?:[\w:.\-\u00b7]|%[0-9A-Fa-f]{2}|\\[_~.\-!$&'()*+,;=/?#@%])"
+_TOKENS = re.compile(
+    rf"""
+    (?P<skip>\s+|\#[^\n\r]*)
+    |(?P<string>\"\"\"(?:"{{0,2}}(?:[^"\\]|\\.))*\"\"\"|'''(?:'{{0,2}}(?:[^'\\]|\\.))*'''
+        |"(?:[^"\\\n\r]|\\.)*"|'(?:[^'\\\n\r]|\\.)*')
+    |(?P<iri><(?![?$=])(?:[^<>"{{}}|^`\\\x00-\x20]|\\u[0-9A-Fa-f]{{4}}|\\U[0-9A-Fa-f]{{8}})*>)
+    |(?P<language>@[A-Za-z]+(?:-[A-Za-z0-9]+)*)
+    |(?P<blank>_:\w(?:[\w.\-\u00b7]*[\w\-\u00b7])?)
+    |(?P<variable>[?$][\w\u00b7]+)
+    |(?P<prefixed>(?:[^\W\d_](?:[\w.\-\u00b7]*[\w\-\u00b7])?)?:(?:{_LOCAL}*(?<!\.))?)
+    |(?P<number>[+-]?(?:\d+\.\d*[eE][+-]?\d+|\.?\d+[eE][+-]?\d+|\d*\.\d+|\d+))
+    |(?P<word>[A-Za-z]\w*)
+    |(?P<mark>\^\^|&&|\|\||!=|<=|>=|<<|>>|[{{}}()\[\];,.=<>+\-*/|^!?~])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+OPENING = {"{": "}", "(": ")", "[": "]"}
+_UPDATES = {"INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH"}
+
+
+class Token(NamedTuple):
+    """A word of a query: its kind by the names of the tokenizer's groups, its text, and where it begins."""
+
+    kind: str
+    text: str
+    place: int
+
+    @property
+    def word(self) -> str:
+        """A keyword in upper case; empty for all else."""
+        return self.text.upper() if self.kind == "word" else ""
+
+
+END = Token("end", "", -1)
+"""What stands behind the last token."""
+
+
+def tokens_of(query: str) -> list[Token]:
+    """Split a query that only reads into its tokens.
+
+    Raises
+    ------
+    InputError
+        A character begins no token, brackets do not match or are nested too deeply, the query is too long, changes data or
+        calls another server.
+
+    Examples
+    --------
+    >>> [token.text for token in tokens_of("ASK { ?x a ':}' } # yes }")]
+    ['ASK', '{', '?x', 'a', "':}'", '}']
+    """
+    tokens: list[Token] = []
+    open_: list[str] = []
+    signs = at = 0
+    while at < len(query):
+        match = _TOKENS.match(query, at)
+        if match is None or not match.group():
+            _wrong(query, at)
+        kind, text = str(match.lastgroup), match.group()
+        if kind != "skip":
+            token = Token(kind, text, at)
+            tokens.append(token)
+            signs = signs + 1 if text in ("!", "^", "-", "+") else 0
+            if text in OPENING:
+                open_.append(OPENING[text])
+            elif text in ("}", ")", "]") and (not open_ or open_.pop() != text):
+                _wrong(query, at)
+            if len(open_) + signs > _DEEPEST:
+                message = f"the SPARQL query is nested more than {_DEEPEST} deep; make it flatter"
+                raise InputError(message)
+            if len(tokens) > _MOST_TOKENS:
+                message = f"the SPARQL query has more than {_MOST_TOKENS} words and signs; make it shorter"
+                raise InputError(message)
+        at = match.end()
+    if open_:
+        message = f"the SPARQL query ends before {open_[-1]!r}; close what it opens"
+        raise InputError(message)
+    _check_reads(tokens)
+    return tokens
+
+
+def _check_reads(tokens: Sequence[Token]) -> None:
+    first = next((token.word for token in without_prologue(tokens)), "")
+    if first in _UPDATES:
+        message = f"the SPARQL query begins with {first}, which changes data; only queries that read are run"
+        raise InputError(message)
+    if any(token.word == "SERVICE" for token in tokens):
+        message = "the SPARQL query calls another server (SERVICE), and none is asked; leave that part out"
+        raise InputError(message)
+
+
+def without_prologue(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return what follows the PREFIX and BASE lines."""
+    at = 0
+    while at < len(tokens) and tokens[at].word in ("PREFIX", "BASE"):
+        at += 3 if tokens[at].word == "PREFIX" else 2
+    return tokens[at:]
+
+
+def read_prefixes(tokens: Sequence[Token]) -> tuple[dict[str, str], str]:
+    """Return what a prologue says of prefixes, each with its colon, and its BASE as it stands, or nothing."""
+    prefixes: dict[str, str] = {}
+    base = ""
+    words = iter(tokens)
+    for token in words:
+        name, iri = (next(words, END), next(words, END)) if token.word == "PREFIX" else (None, next(words, END))
+        if iri.kind != "iri" or (name is not None and (name.kind != "prefixed" or not name.text.endswith(":"))):
+            message = (
+                f"the SPARQL query has a {token.word} at character {token.place + 1} without name or IRI; correct it"
+            )
+            raise InputError(message)
+        if name is None:
+            base = f"BASE {iri.text} "
+        else:
+            prefixes[name.text] = iri.text[1:-1]
+    return prefixes, base
+
+
+def _wrong(query: str, at: int) -> NoReturn:
+    text = (query[at : at + 20].split(maxsplit=1) or [query[at]])[0]
+    message = f"the SPARQL query has {text!a} at character {at + 1}, which fits nothing there; correct it"
+    raise InputError(message)
