@@ -425,7 +425,9 @@ def _path_question(text: str, place: Place) -> GoldRow:
         raise place.error(message)
     path = tuple(Triple(parts[at], parts[at + 1], parts[at + 2]) for at in range(0, len(parts) - 3, 2))
     answers = tuple(dict.fromkeys((answer, *filter(None, others))))
-    return GoldRow(GoldQuestion(f"{place.path.stem}:{place.line}", _joined(question), answers, (path,), (parts[0],)), "", place)
+    return GoldRow(
+        GoldQuestion(f"{place.path.stem}:{place.line}", _joined(question), answers, (path,), (parts[0],)), "", place
+    )
 
 
 def _joined(question: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from pytrace.cli import common
 from pytrace.cli.kg_build import build
+from pytrace.cli.kg_index import index
 from pytrace.errors import DataError, InputError
 from pytrace.graph import GraphReader, KnowledgeGraph
 from pytrace.graph.exchange import FORMATS, read_triples
@@ -31,6 +32,7 @@ def kg() -> None:
 
 
 kg.add_command(build)
+kg.add_command(index)
 
 
 # ---------------------------------------------------------------------------------------------------------- show

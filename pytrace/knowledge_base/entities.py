@@ -13,9 +13,10 @@ from pytrace.kernels.fuzzy import cdist, ratio
 from pytrace.knowledge_base.names import normal_form
 from pytrace.knowledge_base.text_table import TextTable, text_hash
 
-# Buckets that words and trigrams are hashed to: some times as many as there are trigrams in the names of a large graph, so
-# that few share one, and those that do only make more to compare.
-_BUCKET_BITS = 20
+# Words and trigrams are hashed to some times as many buckets as there are names, up to more than the trigrams of any
+# alphabet in use, so that few share one; those that do only make more to compare.
+_BUCKETS_A_NAME = 8
+_LEAST_BITS, _MOST_BITS = 8, 20
 # What a longer name shares with others is told by its beginning.
 _READ = 256
 # Places of the inverted index that a look-up reads, rarest features first, and names that it then scores. Among 10^6 names
@@ -36,7 +37,7 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
 
     `forms` are the names' normal forms; `hashes` uint64 [n] ascending are the forms', and `rows` int32 [n] the entities'
     numbers beside them. The names with a feature in bucket b are ``entities[ends[b - 1]:ends[b]]`` (int32, ascending; the
-    ends int64 [2^20]), and `sizes` int32 [n] counts the features of each name.
+    ends int64, a power of two of them), and `sizes` int32 [n] counts the features of each name.
     """
 
     forms: TextTable
@@ -58,7 +59,8 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
         forms = [normal_form(name) for name in names]
         hashes = np.fromiter(map(text_hash, forms), dtype=np.uint64, count=len(forms))
         order = np.argsort(hashes, kind="stable")
-        buckets, owners = _features(forms)
+        bits = min(max((_BUCKETS_A_NAME * len(forms)).bit_length(), _LEAST_BITS), _MOST_BITS)
+        buckets, owners = _features(forms, bits)
         # One integer a place sorts several times as fast as two arrays.
         places = (buckets.astype(np.uint64) << np.uint64(32)) | owners.astype(np.uint64)
         places.sort()
@@ -69,7 +71,7 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
             forms=TextTable.of(forms),
             hashes=hashes[order],
             rows=order.astype(np.int32),
-            ends=np.cumsum(np.bincount(buckets, minlength=1 << _BUCKET_BITS), dtype=np.int64),
+            ends=np.cumsum(np.bincount(buckets, minlength=1 << bits), dtype=np.int64),
             entities=members,
             sizes=np.bincount(members, minlength=len(forms)).astype(np.int32),
         )
@@ -142,7 +144,7 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
 
     def _candidates(self, form: str) -> NDArray[np.int64]:
         """Return the names that share the most with a normal form, rare features counting more."""
-        buckets = np.unique(_features([form])[0])
+        buckets = np.unique(_features([form], len(self.ends).bit_length() - 1)[0])
         starts = np.where(buckets > 0, self.ends[np.maximum(buckets, 1) - 1], 0)
         sizes = self.ends[buckets] - starts
         known = np.flatnonzero(sizes > 0)
@@ -192,8 +194,8 @@ def score(form: str, forms: Sequence[str]) -> NDArray[np.float64]:
     return scores
 
 
-def _features(forms: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the buckets of all words and trigrams of normal forms, and whose each is.
+def _features(forms: Sequence[str], bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the buckets, of 2^bits, of all words and trigrams of normal forms, and whose each is.
 
     A trigram may reach over the edge of a word, but not on into the next one, so that the order of words does not matter.
     """
@@ -209,4 +211,4 @@ def _features(forms: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64
     powers = np.full(int(sizes.max()), _POWER, dtype=np.uint64).cumprod(dtype=np.uint64)
     words = np.add.reduceat(text[middle] * powers[np.arange(len(middle)) - np.repeat(begins, sizes)], begins)
     hashes = np.concatenate([trigrams, (words ^ _WORD) * _MIX])
-    return (hashes >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64), np.concatenate([owners, owners[begins]])
+    return (hashes >> np.uint64(64 - bits)).astype(np.int64), np.concatenate([owners, owners[begins]])

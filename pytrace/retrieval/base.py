@@ -6,17 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from pytrace.errors import ModelError
-from pytrace.models.encoder import Encoder, Kind
 from pytrace.records import Document
-
-Vectors = NDArray[np.float32]
-
-# Squared differences of numbers up to this, over any dimension below 10^8, still fit float32.
-_LARGEST = 1e15
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -65,43 +56,3 @@ def check_count(name: str, count: int) -> None:
     if count < 1:
         message = f"{name} must be at least 1, not {count}"
         raise ValueError(message)
-
-
-def encode(encoder: Encoder, texts: Sequence[str], kind: Kind) -> Vectors:
-    """Encode texts and check what comes back, so that nothing broken is stored or ranked.
-
-    Parameters
-    ----------
-    encoder
-        Any encoder.
-    texts
-        Any number of them.
-    kind
-        What the texts are.
-
-    Returns
-    -------
-    float32 array [n, dimension]
-        One row a text.
-
-    Raises
-    ------
-    ModelError
-        The encoder gives vectors of another shape, NaN, infinity, or numbers too large for distances in float32.
-    """
-    vectors = np.asarray(encoder.encode(texts, kind=kind), dtype=np.float32)
-    if vectors.shape != (len(texts), encoder.dimension):
-        message = (
-            f"encoder {encoder.name!r} gives vectors {list(vectors.shape)} for {len(texts)} texts where "
-            f"[{len(texts)}, {encoder.dimension}] is due; mend the encoder"
-        )
-        raise ModelError(message)
-    good = (np.abs(vectors) <= _LARGEST).all(axis=1)  # false for NaN too
-    if not good.all():
-        row = int(np.argmin(good))
-        message = (
-            f"encoder {encoder.name!r} gives NaN, infinity or numbers above {_LARGEST:.0e} for {int((~good).sum())} of "
-            f"{len(texts)} texts, first for number {row}, {texts[row][:60]!a}; mend the encoder or leave the text out"
-        )
-        raise ModelError(message)
-    return vectors

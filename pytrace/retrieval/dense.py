@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pytrace.kernels.similarity import top_k
+from pytrace.models.checked_vectors import encode
 from pytrace.models.encoder import Encoder
 from pytrace.records import Document
-from pytrace.retrieval.base import Hit, check_queries, encode
+from pytrace.retrieval.base import Hit, check_queries
 
 # Numbers in the kernel's answer to a block of queries: 4 Mi scores and indices take 48 MiB.
 _ANSWERS = 1 << 22

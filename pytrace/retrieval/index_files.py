@@ -26,9 +26,9 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import StoreError
-from pytrace.models.encoder import Encoder
+from pytrace.files import checksum, flush, storable
+from pytrace.models.encoder import Encoder, Vectors
 from pytrace.records import Sentence
-from pytrace.retrieval.base import Vectors
 from pytrace.retrieval.index_manifest import (
     FORMAT,
     MANIFEST,
@@ -38,8 +38,6 @@ from pytrace.retrieval.index_manifest import (
     GraphEntry,
     Manifest,
     check_file,
-    checksum,
-    flush,
     read_manifest,
     write_manifest,
 )
@@ -277,8 +275,8 @@ class IndexFiles:
                 self.directory,
                 Manifest(
                     FORMAT,
-                    _storable(self._encoder.name),
-                    _storable(self._encoder.fingerprint),
+                    storable(self._encoder.name),
+                    storable(self._encoder.fingerprint),
                     self._encoder.dimension,
                     0,
                     0,
@@ -290,7 +288,7 @@ class IndexFiles:
 
     def _read_manifest(self) -> Manifest:
         manifest = read_manifest(self.directory)
-        mine = (_storable(self._encoder.fingerprint), self._encoder.dimension)
+        mine = (storable(self._encoder.fingerprint), self._encoder.dimension)
         if (manifest.fingerprint, manifest.dimension) != mine:
             message = (
                 f"{self.directory} was made with encoder {manifest.encoder!r} (fingerprint {manifest.fingerprint[:16]}, "
@@ -418,7 +416,3 @@ def _line(sentence: Sentence) -> bytes:
         return json.dumps(row, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:  # lone surrogates have no UTF-8, but JSON has an escape for them
         return json.dumps(row).encode() + b"\n"
-
-
-def _storable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import zlib
 from pathlib import Path
 
 import msgspec
 
+from pytrace import files
 from pytrace.errors import StoreError
+from pytrace.files import replace_file
 
 FORMAT = 1
 MANIFEST = "index.json"
 VECTORS, SENTENCES, OFFSETS = "index.vectors", "index.sentences.jsonl", "index.offsets"
-
-_CHUNK = 1 << 22
 
 
 class GraphEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,32 +91,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     OSError
         It cannot be written; the one before is still there.
     """
-    path = directory / MANIFEST
-    new = path.with_name(f"{MANIFEST}.new")
-    with new.open("wb") as stream:
-        stream.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-        stream.flush()
-        os.fsync(stream.fileno())
-    new.replace(path)
-    flush(directory)  # so that the new name outlives a power cut
-
-
-def flush(path: Path) -> None:
-    """Have the system write a file or directory to the disk now."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def checksum(path: Path, most: int) -> tuple[int, int]:
-    """Return the CRC-32 of a file's first `most` bytes, and how many of them there are."""
-    found, left = 0, most
-    with path.open("rb") as stream:
-        while left and (data := stream.read(min(_CHUNK, left))):
-            found, left = zlib.crc32(data, found), left - len(data)
-    return found, most - left
+    replace_file(directory / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
 
 
 def check_file(directory: Path, name: str, size: int, due: int) -> None:
@@ -131,20 +104,7 @@ def check_file(directory: Path, name: str, size: int, due: int) -> None:
     StoreError
         It cannot be read, is too short or has changed, or the manifest names a file that is not in the directory.
     """
-    path = directory / name
     if Path(name).name != name:
         message = f"{directory / MANIFEST} names a file {name!r} outside of its directory; build the index anew"
         raise StoreError(message)
-    try:
-        found, there = checksum(path, size)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        message = f"{path} cannot be read ({error.strerror}); correct its permissions"
-        raise StoreError(message) from None
-    if there < size or found != due:
-        message = (
-            f"{path} is damaged: {there:,} of {size:,} bytes are there, with checksum {found:08x} where {due:08x} is due; "
-            "build the index anew"
-        )
-        raise StoreError(message)
+    files.check_file(directory / name, size, due, remedy="build the index anew")

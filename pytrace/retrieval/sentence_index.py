@@ -18,9 +18,10 @@ import numpy as np
 
 from pytrace.errors import InputError, StoreError
 from pytrace.kernels.similarity import top_k
-from pytrace.models.encoder import Encoder
+from pytrace.models.checked_vectors import encode
+from pytrace.models.encoder import Encoder, Vectors
 from pytrace.records import Document, Sentence
-from pytrace.retrieval.base import Vectors, check_count, check_queries, encode
+from pytrace.retrieval.base import check_count, check_queries
 from pytrace.retrieval.index_files import Batch, IndexFiles
 from pytrace.retrieval.neighbour_graph import NeighbourGraph, Rows, library
 
