@@ -17,7 +17,8 @@ namespace py = pybind11;
 namespace pytrace::bindings {
 namespace {
 
-using DoubleMatrix = py::array_t<double, py::array::c_style | py::array::forcecast>;
+using DoubleMatrix = py::array_t<double, py::array::c_style | py::array::forcecast |
+                                             py::detail::npy_api::NPY_ARRAY_ALIGNED_>;
 using Int32Array = py::array_t<int32_t, py::array::c_style>;
 using Int64Array = py::array_t<int64_t, py::array::c_style | py::array::forcecast>;
 

@@ -20,7 +20,8 @@ namespace py = pybind11;
 namespace pytrace::bindings {
 namespace {
 
-using Weights = py::array_t<double, py::array::c_style | py::array::forcecast>;
+using Weights = py::array_t<double, py::array::c_style | py::array::forcecast |
+                                        py::detail::npy_api::NPY_ARRAY_ALIGNED_>;
 using Judgements = py::array_t<bool, py::array::c_style>;
 
 // The bits of one problem; beyond this they would be a mistake sooner than a problem that can be

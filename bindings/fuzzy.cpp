@@ -55,8 +55,11 @@ std::vector<Text> texts_of(py::handle objects, const char* name) {
   const Py_ssize_t count = PyTuple_GET_SIZE(objects.ptr());
   std::vector<Text> texts;
   texts.reserve(static_cast<size_t>(count));
+  const PyObject* before = nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    texts.push_back(text_of(PyTuple_GET_ITEM(objects.ptr(), i), name, i));
+    PyObject* object = PyTuple_GET_ITEM(objects.ptr(), i);
+    texts.push_back(object == before ? texts.back() : text_of(object, name, i));
+    before = object;
   }
   return texts;
 }
@@ -273,38 +276,75 @@ FuzzyType type_of(const py::array& array) {
                        "; give float32, float64 or an integer type");
 }
 
+// The arguments that bind_cdist and bind_cpdist share.
+//
 // Tuples, because the caller can change a list while the GIL is released but never a tuple: its
 // texts stay alive.
-//
-// arguments: queries, choices, scorer, cutoff, multiplier, missing, threads, out.
-PyObject* bind_cdist(PyObject* const* arguments) {
-  const std::vector<Text> rows = texts_of(arguments[0], "queries");
-  const std::vector<Text> columns = texts_of(arguments[1], "choices");
-  if (!py::isinstance<py::array>(arguments[7])) throw py::type_error("out must be an array");
-  auto out = py::reinterpret_borrow<py::array>(arguments[7]);
-  const FuzzyType type = type_of(out);
-  const auto row_count = static_cast<int64_t>(rows.size());
-  const auto column_count = static_cast<int64_t>(columns.size());
-  if (out.ndim() != 2 || out.shape(0) != row_count || out.shape(1) != column_count) {
-    throw py::value_error("out must be of shape (" + std::to_string(row_count) + ", " +
-                          std::to_string(column_count) + ")");
+struct ManyPairs {
+  // arguments: queries, choices, scorer, cutoff, multiplier, missing, threads, out.
+  explicit ManyPairs(PyObject* const* arguments)
+      : queries(texts_of(arguments[0], "queries")), choices(texts_of(arguments[1], "choices")) {
+    if (!py::isinstance<py::array>(arguments[7])) throw py::type_error("out must be an array");
+    out = py::reinterpret_borrow<py::array>(arguments[7]);
+    type = type_of(out);
+    options.scorer = scorer_of(arguments[2]);
+    options.cutoff = cutoff_of(arguments[3]);
+    options.multiplier = number_of(arguments[4]);
+    options.missing = number_of(arguments[5]);
+    options.threads =
+        static_cast<int>(std::min<int64_t>(whole_number(arguments[6], "threads", 1), 4096));
   }
-  const char order = out.dtype().byteorder();
-  if ((out.flags() & py::array::c_style) == 0 || (order != '=' && order != '|')) {
-    throw py::value_error("out must be contiguous and of the machine's own byte order");
+
+  // Where the scores go; throws unless `fits`, which `shape` says in words.
+  void* checked_out(bool fits, const std::string& shape) {
+    if (!fits) throw py::value_error("out must be of shape (" + shape + ")");
+    const char order = out.dtype().byteorder();
+    if ((out.flags() & py::array::c_style) == 0 || (order != '=' && order != '|')) {
+      throw py::value_error("out must be contiguous and of the machine's own byte order");
+    }
+    if (!out.writeable()) throw py::value_error("out is not writeable");
+    return out.mutable_data();
   }
-  if (!out.writeable()) throw py::value_error("out is not writeable");
+
+  int64_t query_count() const { return static_cast<int64_t>(queries.size()); }
+  int64_t choice_count() const { return static_cast<int64_t>(choices.size()); }
+
+  std::vector<Text> queries;
+  std::vector<Text> choices;
   FuzzyCdist options;
-  options.scorer = scorer_of(arguments[2]);
-  options.cutoff = cutoff_of(arguments[3]);
-  options.multiplier = number_of(arguments[4]);
-  options.missing = number_of(arguments[5]);
-  options.threads =
-      static_cast<int>(std::min<int64_t>(whole_number(arguments[6], "threads", 1), 4096));
-  void* data = out.mutable_data();
+  py::array out;
+  FuzzyType type = FuzzyType::kFloat32;
+};
+
+PyObject* bind_cdist(PyObject* const* arguments) {
+  ManyPairs given(arguments);
+  const int64_t rows = given.query_count();
+  const int64_t columns = given.choice_count();
+  const py::array& out = given.out;
+  const bool fits = out.ndim() == 2 && out.shape(0) == rows && out.shape(1) == columns;
+  void* data = given.checked_out(fits, std::to_string(rows) + ", " + std::to_string(columns));
   {
     const ReleasedGil released;
-    fuzzy_cdist({rows.data(), row_count}, {columns.data(), column_count}, options, type, data);
+    fuzzy_cdist({given.queries.data(), rows}, {given.choices.data(), columns}, given.options,
+                given.type, data);
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* bind_cpdist(PyObject* const* arguments) {
+  ManyPairs given(arguments);
+  const int64_t pairs = given.query_count();
+  if (given.choice_count() != pairs) {
+    throw py::value_error("there are " + std::to_string(pairs) + " queries but " +
+                          std::to_string(given.choice_count()) +
+                          " choices; pairs need as many of one as of the other");
+  }
+  const bool fits = given.out.ndim() == 1 && given.out.shape(0) == pairs;
+  void* data = given.checked_out(fits, std::to_string(pairs) + ",");
+  {
+    const ReleasedGil released;
+    fuzzy_cpdist({given.queries.data(), pairs}, {given.choices.data(), pairs}, given.options,
+                 given.type, data);
   }
   Py_RETURN_NONE;
 }
@@ -320,6 +360,9 @@ void register_fuzzy(py::module_& module) {
   define_fast<&bind_cdist, 8>(module, "fuzzy_cdist",
                               "fuzzy_cdist(queries, choices, scorer, score_cutoff, multiplier, "
                               "missing, threads, out, /)\n--\n\n");
+  define_fast<&bind_cpdist, 8>(module, "fuzzy_cpdist",
+                               "fuzzy_cpdist(queries, choices, scorer, score_cutoff, multiplier, "
+                               "missing, threads, out, /)\n--\n\n");
   module.def("fuzzy_alignment", &alignment, py::arg("s1"), py::arg("s2"), py::arg("cutoff"),
              py::pos_only());
 }

@@ -88,6 +88,7 @@ enum class FuzzyType {
   kUint64,
 };
 
+// How fuzzy_cdist and fuzzy_cpdist score and store.
 struct FuzzyCdist {
   FuzzyScorer scorer = FuzzyScorer::kRatio;
   double cutoff = 0;
@@ -100,6 +101,16 @@ struct FuzzyCdist {
 // out[i * choices.size + j] = score of queries[i] and choices[j].
 void fuzzy_cdist(Span<const Text> queries, Span<const Text> choices, const FuzzyCdist& options,
                  FuzzyType type, void* out);
+
+// out[i] = score of queries[i] and choices[i]; both sides are of one size. Each is the score that
+// fuzzy_cdist has for the pair, to the last bit.
+//
+// A text that stands in neighbouring pairs, on either side, is made ready once for all of them: its
+// masks for ratio; for partial_ratio its masks where it is the shorter text, and beside a cutoff
+// its bags where it is the longer; its words and their masks for token_set_ratio. It is known again
+// by its place in memory (one Python object in all pairs), not by its characters.
+void fuzzy_cpdist(Span<const Text> queries, Span<const Text> choices, const FuzzyCdist& options,
+                  FuzzyType type, void* out);
 
 // The choices most like a query: those of score `cutoff` or more, at most `limit` of them (all if
 // negative). The cutoff rises as the list fills, so most choices are dropped by a bound.

@@ -166,6 +166,42 @@ void check_cdist(FuzzedDataProvider* data, double cutoff) {
   }
 }
 
+// Every score of cpdist is that of its pair, whatever stands in the pairs beside it.
+void check_cpdist(FuzzedDataProvider* data, double cutoff) {
+  std::vector<OwnText> owners;
+  const auto count = data->ConsumeIntegralInRange<size_t>(1, 8);
+  for (size_t i = 0; i < count; ++i) owners.push_back(own(characters_of(data, 90), false));
+  std::vector<Text> sides[2];
+  const auto text = [&]() -> Text {
+    const auto which = data->ConsumeIntegralInRange<size_t>(0, count);
+    return which == count ? Text{nullptr, 0, 1, true} : owners[which].text();
+  };
+  while (sides[0].size() < 60 && data->remaining_bytes() > 0) {
+    const size_t side = data->ConsumeBool() ? 1 : 0;
+    const Text shared = text();
+    for (auto pairs = data->ConsumeIntegralInRange<int>(1, 8); pairs > 0; --pairs) {
+      sides[side].push_back(shared);
+      sides[1 - side].push_back(text());
+    }
+  }
+  pytrace::FuzzyCdist how;
+  how.scorer = static_cast<FuzzyScorer>(data->ConsumeIntegralInRange<int>(0, 2));
+  how.cutoff = cutoff;
+  how.missing = -1.0;
+  how.threads = 1;
+  const auto size = static_cast<int64_t>(sides[0].size());
+  std::vector<double> out(sides[0].size());
+  pytrace::fuzzy_cpdist({sides[0].data(), size}, {sides[1].data(), size}, how,
+                        pytrace::FuzzyType::kFloat64, out.data());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Text& a = sides[0][i];
+    const Text& b = sides[1][i];
+    const double expected =
+        a.missing || b.missing ? -1.0 : pytrace::fuzzy_score(how.scorer, a, b, cutoff);
+    FUZZ_CHECK(out[i] == expected);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
@@ -175,7 +211,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const double cutoff = data.PickValueInArray(kCutoffs);
   const bool wider = data.ConsumeBool();
   if (data.ConsumeBool()) {
-    check_cdist(&data, cutoff);
+    data.ConsumeBool() ? check_cpdist(&data, cutoff) : check_cdist(&data, cutoff);
     return 0;
   }
   Characters a = characters_of(&data, 140);

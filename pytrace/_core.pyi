@@ -109,3 +109,14 @@ def fuzzy_cdist(
     out: np.ndarray[Any, np.dtype[Any]],
     /,
 ) -> None: ...
+def fuzzy_cpdist(
+    queries: tuple[object, ...],
+    choices: tuple[object, ...],
+    scorer: int,
+    score_cutoff: float | None,
+    multiplier: float,
+    missing: float,
+    threads: int,
+    out: np.ndarray[Any, np.dtype[Any]],
+    /,
+) -> None: ...

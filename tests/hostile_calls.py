@@ -504,6 +504,23 @@ def make_cdist(rng: Dice) -> Call:
     return Call(fuzzy.cdist, list(texts), options, check_cdist)
 
 
+def check_cpdist(result: Any, args: list[Any], options: dict[str, Any]) -> None:
+    dtype = np.dtype(options.get("dtype") or np.float32)
+    expect(is_array(result, dtype.newbyteorder("="), 1), result)
+    for side in args:
+        expect(type(side) is not list or len(side) == len(result), result.shape)
+
+
+def make_cpdist(rng: Dice) -> Call:
+    call = make_cdist(rng)
+    # The same object many times, on one side or on both.
+    pool = [a_text(rng) for _ in range(rng.choice([1, 2, 5]))]
+    size = 300 if rng.seldom(0.03) else rng.choice([0, 1, 2, 5, 20])
+    sides = [[rng.choice(pool) for _ in range(size)], [rng.choice([pool[0], a_text(rng)]) for _ in range(size)]]
+    rng.shuffle(sides)
+    return Call(fuzzy.cpdist, list(sides), call.options, check_cpdist)
+
+
 def check_extract(result: Any, _args: list[Any], options: dict[str, Any]) -> None:
     expect(type(result) is list and all(type(row) is tuple and len(row) == 3 for row in result), result)
     expect(all(type(row[1]) is float and 0 <= row[1] <= 100 for row in result), result)
@@ -733,8 +750,9 @@ def make_log_sum_exp(rng: Dice) -> Call:
 
 
 MAKERS: list[Callable[[Dice], Call]] = [
-    make_top_k, make_similarity, make_normalize, make_ratio, make_partial_ratio_alignment, make_cdist, make_extract,
-    make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand, make_log_sum_exp,
+    make_top_k, make_similarity, make_normalize, make_ratio, make_partial_ratio_alignment, make_cdist, make_cpdist,
+    make_extract, make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
+    make_log_sum_exp,
 ]  # fmt: skip
 
 

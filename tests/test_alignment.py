@@ -472,3 +472,11 @@ def test_an_unhashable_step_in_a_batch_is_named():
 def test_the_core_is_told_about_no_instruction_set_that_is_missing():
     with pytest.raises(ValueError, match="choose one of"):
         _core.set_active_isa("mmx")
+
+
+def test_a_score_matrix_may_lie_at_any_address():
+    matrix = np.array([[2.0, -1.0], [-3.0, 4.0]])
+    shifted = np.zeros(matrix.nbytes + 1, dtype=np.uint8)[1:].view(np.float64).reshape(2, 2)
+    shifted[:] = matrix
+    assert not shifted.flags.aligned
+    assert alignment_score([0, 1], [0, 1], score=shifted) == alignment_score([0, 1], [0, 1], score=matrix) == 6.0

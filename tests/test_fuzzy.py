@@ -49,6 +49,47 @@ def random_text(rng: random.Random, size: int) -> str:
     return "".join(rng.choices(rng.choice(ALPHABETS), k=size))
 
 
+def paired(side: str, shared: str | None, others: list[str | None]) -> tuple[list[str | None], list[str | None]]:
+    """Put one text beside each of the others, as queries or as choices."""
+    return ([shared] * len(others), others) if side == "queries" else (others, [shared] * len(others))
+
+
+@st.composite
+def pairs(draw: st.DrawFn, max_size: int = 70) -> tuple[list[str | None], list[str | None]]:
+    """Draw queries and choices in which one side has the same object for a while, then the other."""
+    pool = draw(st.lists(texts(max_size) | st.none(), min_size=1, max_size=6))
+    queries, choices = [], []
+    for _ in range(draw(st.integers(0, 4))):
+        side = draw(st.sampled_from(["queries", "choices"]))
+        others = draw(st.lists(st.sampled_from(pool), max_size=7))
+        firsts, seconds = paired(side, draw(st.sampled_from(pool)), others)
+        queries += firsts
+        choices += seconds
+    return queries, choices
+
+
+def many_pairs(rng: random.Random, count: int) -> tuple[list[str | None], list[str | None]]:
+    """Return runs of all lengths whose texts have parts in common, so that scores of all heights are among them."""
+    whole = [random_text(rng, 400) for _ in range(3)]
+    queries: list[str | None] = []
+    choices: list[str | None] = []
+    while len(queries) < count:
+        source = rng.choice(whole)
+        others: list[str | None] = []
+        for _ in range(rng.choice((1, 1, 2, 3, 4, 5, 20, 60))):
+            begin, size = rng.randrange(300), rng.choice((3, 8, 12, 16, 20, 40, 64, 90))
+            part = list(source[begin : begin + size])
+            for _ in range(rng.randrange(4)):
+                part[rng.randrange(len(part))] = rng.choice((" ", "x", "\xe9", "\u0141", "\U0001f600"))
+            others.append(rng.choice(("".join(part), "".join(part), "".join(part), None, "", source)))
+        begin = rng.randrange(200)
+        shared = rng.choice((source, source[begin : begin + rng.choice(EDGES)], source * 3, None))
+        firsts, seconds = paired(rng.choice(("queries", "choices")), shared, others)
+        queries += firsts
+        choices += seconds
+    return queries, choices
+
+
 def as_tuple(alignment: object) -> tuple[float, int, int, int, int] | None:
     if alignment is None:
         return None
@@ -211,6 +252,63 @@ def test_pruning_by_a_cutoff_changes_no_matrix(scorer, workers):
 
 @every_isa
 @scorers
+@given(given_=pairs(30))
+def test_cpdist_scores_each_pair_as_the_definition_says(scorer, given_):
+    if scorer is fuzzy.token_set_ratio:  # See test_a_pair_scores_as_the_definition_says.
+        given_ = tuple([text and text.replace("\xa0", "x").replace("\x85", "y") for text in side] for side in given_)
+    oracle = SCORERS[scorer][0]
+    expected = [0 if None in (a, b) else oracle(a, b) for a, b in zip(*given_, strict=True)]
+    assert fuzzy.cpdist(*given_, scorer=scorer, dtype=np.float64).tolist() == pytest.approx(expected, abs=1e-9)
+
+
+@every_isa
+@scorers
+@given(given_=pairs(), cutoff=st.none() | st.floats(0, 100))
+def test_cpdist_is_the_pairs_whatever_the_runs_and_the_threads(scorer, given_, cutoff):
+    expected = [scorer(a, b, score_cutoff=cutoff) for a, b in zip(*given_, strict=True)]
+    apart = tuple([text and (text + "x")[:-1] for text in side] for side in given_)  # no object twice
+    for sides in (given_, apart):
+        for workers in (1, 2, 5, -1):
+            scores = fuzzy.cpdist(*sides, scorer=scorer, score_cutoff=cutoff, workers=workers, dtype=np.float64)
+            assert scores.shape == (len(given_[0]),)
+            assert scores.tolist() == expected
+
+
+@every_isa
+@scorers
+def test_cpdist_equals_rapidfuzz_to_the_last_bit(scorer):
+    rng = random.Random(29)
+    given_ = many_pairs(rng, 3000)
+    for size in EDGES * 2:
+        others = [random_text(rng, other) for other in EDGES]
+        more = paired(rng.choice(("queries", "choices")), random_text(rng, size), others)
+        for side, added in zip(given_, more, strict=True):
+            side.extend(added)
+    peers = process.cpdist(*given_, scorer=SCORERS[scorer][1], dtype=np.float64)
+    assert len(set(peers.tolist())) > 100
+    for workers in (1, 3):
+        np.testing.assert_array_equal(fuzzy.cpdist(*given_, scorer=scorer, workers=workers, dtype=np.float64), peers)
+        np.testing.assert_array_equal(
+            fuzzy.cpdist(*given_, scorer=scorer, workers=workers), process.cpdist(*given_, scorer=SCORERS[scorer][1])
+        )
+
+
+@every_isa
+@scorers
+@pytest.mark.parametrize("workers", [1, 3])
+def test_pruning_by_a_cutoff_changes_no_pair(scorer, workers):
+    rng = random.Random(31)
+    given_ = many_pairs(rng, 1500)
+    full = fuzzy.cpdist(*given_, scorer=scorer, dtype=np.float64)
+    for cutoff in thresholds(full, rng):
+        pruned = fuzzy.cpdist(*given_, scorer=scorer, score_cutoff=cutoff, workers=workers, dtype=np.float64)
+        np.testing.assert_array_equal(pruned, np.where(full >= cutoff, full, 0))
+        rounded = fuzzy.cpdist(*given_, scorer=scorer, score_cutoff=cutoff, score_multiplier=2, dtype="u1")
+        np.testing.assert_array_equal(rounded, np.floor(pruned * 2 + 0.5))
+
+
+@every_isa
+@scorers
 @given(data=st.data())
 def test_pruning_keeps_a_score_that_equals_the_cutoff(scorer, data):
     queries = data.draw(st.lists(texts(70), min_size=1, max_size=5))
@@ -318,6 +416,11 @@ def test_dtype_and_multiplier_store_what_rapidfuzz_stores(scorer, dtype, multipl
     peers = process.cdist(queries, choices, scorer=SCORERS[scorer][1], **options)
     assert ours.dtype == peers.dtype
     np.testing.assert_allclose(ours, peers, rtol=1e-6)
+    every = [query for query in queries for _ in choices], choices * len(queries)
+    paired_scores = fuzzy.cpdist(*every, scorer=scorer, **options)
+    assert paired_scores.dtype == ours.dtype
+    np.testing.assert_array_equal(paired_scores, ours.ravel())
+    np.testing.assert_array_equal(paired_scores, process.cpdist(*every, scorer=SCORERS[scorer][1], **options))
 
 
 @scorers
@@ -326,6 +429,9 @@ def test_missing_texts_score_zero_in_every_dtype(scorer, dtype):
     # RapidFuzz leaves the rows of missing queries as the memory was, so it cannot be the judge here.
     matrix = fuzzy.cdist(["a", None, math.nan], [None, "a", math.nan, "a"], scorer=scorer, dtype=dtype)
     assert matrix.tolist() == [[0, 100, 0, 100], [0, 0, 0, 0], [0, 0, 0, 0]]
+    pairs_ = ["a", None, "a", math.nan, "a", None, "a"], ["a", "a", None, "a", math.nan, None, "a"]
+    assert fuzzy.cpdist(*pairs_, scorer=scorer, dtype=dtype).tolist() == [100, 0, 0, 0, 0, 0, 100]
+    assert fuzzy.cpdist([], [], scorer=scorer, dtype=dtype).shape == (0,)
 
 
 def test_a_processor_is_called_on_both_sides_and_never_on_missing_texts():
@@ -334,6 +440,7 @@ def test_a_processor_is_called_on_both_sides_and_never_on_missing_texts():
     np.testing.assert_array_equal(ours, process.cdist(queries, choices, processor=utils.default_process))
     assert ours[0].tolist() == [100, pytest.approx(30.769232), 0]
     assert fuzzy.cdist([None], ["A"], processor=str.lower).tolist() == [[0]]
+    assert fuzzy.cpdist(["ABC", None, "x"], iter(["abc", "A", None]), processor=str.lower).tolist() == [100, 0, 0]
     assert fuzzy.ratio("ABC", "abc", processor=str.lower) == 100
     assert fuzzy.ratio(None, "abc", processor=str.lower) == 0
     assert fuzzy.partial_ratio_alignment("ABC", "xabc", processor=str.lower) == (100.0, 0, 3, 1, 4)
@@ -379,6 +486,10 @@ def test_a_callable_scorer_is_called_once_a_pair_with_the_cutoff():
     matrix = fuzzy.cdist(["a", None], ["b", "c"], scorer=scorer, score_cutoff=1, scorer_kwargs={"weight": 3})
     assert matrix.tolist() == [[7.5, 7.5], [0, 0]]
     assert calls == [("a", "b", 1, 3), ("a", "c", 1, 3)]
+    calls.clear()
+    scores = fuzzy.cpdist(["a", None, "a"], ["b", "c", "d"], scorer=scorer, dtype="u1", score_multiplier=3)
+    assert scores.tolist() == [8, 0, 8]
+    assert calls == [("a", "b", None, 1), ("a", "d", None, 1)]
     assert fuzzy.extract("a", ["b", None, "c"], scorer=fuzz.WRatio) == process.extract("a", ["b", None, "c"])
 
 
@@ -397,6 +508,18 @@ def test_strings_may_be_freed_while_threads_compare_them():
         texts_[:] = ["x" * 1000 for _ in texts_]
     thread.join()
     assert np.array_equal(results[0], expected)
+    lists = [query for query in queries for _ in range(100)], choices * 10
+    expected = fuzzy.cpdist(*lists, scorer=fuzzy.partial_ratio)
+    thread = threading.Thread(
+        target=lambda: results.append(fuzzy.cpdist(*lists, scorer=fuzzy.partial_ratio, workers=2))
+    )
+    thread.start()
+    time.sleep(0.002)
+    del queries, choices
+    for texts_ in lists:
+        texts_[:] = ["x" * 1000 for _ in texts_]
+    thread.join()
+    assert np.array_equal(results[1], expected)
 
 
 def test_a_list_may_change_while_it_is_searched():
@@ -416,7 +539,8 @@ def test_a_list_may_change_while_it_is_searched():
     assert results[0] == expected
 
 
-def test_the_gil_is_released():
+@pytest.mark.parametrize("pairwise", [False, True])
+def test_the_gil_is_released(pairwise):
     text = "ab" * 20_000
     turns = 0
     done = threading.Event()
@@ -431,7 +555,10 @@ def test_the_gil_is_released():
     thread = threading.Thread(target=count)
     thread.start()
     start = turns
-    fuzzy.partial_ratio(text[:9000], text)
+    if pairwise:
+        fuzzy.cpdist([text[:9000]], [text], scorer=fuzzy.partial_ratio)
+    else:
+        fuzzy.partial_ratio(text[:9000], text)
     during = turns - start
     done.set()
     thread.join()
@@ -447,19 +574,29 @@ def test_what_is_no_text_is_refused_with_its_place(bad):
         fuzzy.partial_ratio_alignment(bad, "a")
     with pytest.raises(TypeError, match=r"choices\[1\] is of type"):
         fuzzy.cdist(["a"], ["a", bad])
+    with pytest.raises(TypeError, match=r"queries\[2\] is of type"):
+        fuzzy.cpdist(["a", "a", bad, bad], ["a"] * 4)
     with pytest.raises(TypeError, match=r"choices\[2\] is of type"):
         fuzzy.extract("a", ["a", None, bad], scorer=fuzzy.ratio)
 
 
 def test_wrong_arguments_are_refused_with_the_numbers():
-    with pytest.raises(ValueError, match="workers is 0"):
-        fuzzy.cdist(["a"], ["a"], workers=0)
-    with pytest.raises(ValueError, match="workers is -2"):
-        fuzzy.cdist(["a"], ["a"], workers=-2)
-    with pytest.raises(ValueError, match="score_cutoff is 101"):
-        fuzzy.cdist(["a"], ["a"], score_cutoff=101)
-    with pytest.raises(ValueError, match="score_cutoff is nan"):
-        fuzzy.cdist(["a"], ["a"], score_cutoff=math.nan)
+    for function in (fuzzy.cdist, fuzzy.cpdist):
+        with pytest.raises(ValueError, match="workers is 0"):
+            function(["a"], ["a"], workers=0)
+        with pytest.raises(ValueError, match="workers is -2"):
+            function(["a"], ["a"], workers=-2)
+        with pytest.raises(ValueError, match="score_cutoff is 101"):
+            function(["a"], ["a"], score_cutoff=101)
+        with pytest.raises(ValueError, match="score_cutoff is nan"):
+            function(["a"], ["a"], score_cutoff=math.nan)
+        with pytest.raises(TypeError, match="give float32, float64 or an integer type"):
+            function(["a"], ["a"], dtype="f2")
+        with pytest.raises(TypeError, match="put it in a list"):
+            function(["a"], "a")
+    for scorer in (fuzzy.ratio, fuzz.ratio):
+        with pytest.raises(ValueError, match="there are 3 queries but 2 choices"):
+            fuzzy.cpdist(["a"] * 3, ["a"] * 2, scorer=scorer)
     with pytest.raises(ValueError, match="not a number"):
         fuzzy.ratio("a", "a", score_cutoff=math.nan)
     for scorer in (fuzzy.ratio, fuzz.ratio):
@@ -484,6 +621,13 @@ def test_the_core_itself_refuses_a_wrong_output_array():
             _core.fuzzy_cdist(("a",), ("a",), 0, 0.0, 1.0, 0.0, 1, np.empty(shape, dtype))
     with pytest.raises(ValueError, match="contiguous"):
         _core.fuzzy_cdist(("a", "b"), ("a", "b"), 0, 0.0, 1.0, 0.0, 1, np.empty((2, 4), "f4")[:, ::2])
+    for shape in ((2,), (1, 1), ()):
+        with pytest.raises(ValueError, match=r"out must be of shape \(1,\)"):
+            _core.fuzzy_cpdist(("a",), ("a",), 0, 0.0, 1.0, 0.0, 1, np.empty(shape, "f4"))
+    with pytest.raises(ValueError, match="there are 1 queries but 2 choices"):
+        _core.fuzzy_cpdist(("a",), ("a", "b"), 0, 0.0, 1.0, 0.0, 1, np.empty(1, "f4"))
+    with pytest.raises(ValueError, match="contiguous"):
+        _core.fuzzy_cpdist(("a", "b"), ("a", "b"), 0, 0.0, 1.0, 0.0, 1, np.empty(4, "f4")[::2])
     with pytest.raises(ValueError, match="scorer is 3"):
         _core.fuzzy_score(3, "a", "a", 0.0)
     frozen = np.empty((1, 1), "f4")
@@ -508,3 +652,8 @@ def test_real_sentences_and_titles_score_as_rapidfuzz(scorer, shared_data):
     ours = fuzzy.cdist(rows, columns, scorer=scorer, workers=-1, dtype=np.float64)
     peers = process.cdist(rows, columns, scorer=SCORERS[scorer][1], workers=-1, dtype=np.float64)
     np.testing.assert_allclose(ours, peers, rtol=0, atol=1e-6)
+    # Each sentence beside 20 titles.
+    places = np.random.default_rng(1).integers(len(columns), size=20 * len(rows))
+    given_ = [row for row in rows for _ in range(20)], [columns[place] for place in places]
+    ours = fuzzy.cpdist(*given_, scorer=scorer, workers=-1, dtype=np.float64)
+    np.testing.assert_array_equal(ours, process.cpdist(*given_, scorer=SCORERS[scorer][1], dtype=np.float64))

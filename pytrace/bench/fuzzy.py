@@ -28,6 +28,8 @@ MATRICES: tuple[tuple[str, int, float | None], ...] = (
     ("token_set_ratio", 20, None),
 )
 
+PAIRED_SENTENCES, PAIRED_NAMES = 30_000, 20
+
 # (scorer, score_cutoff) of matrices in which most pairs fall below the cutoff.
 CUTOFFS = (("partial_ratio", 60), ("partial_ratio", 80), ("partial_ratio", 90), ("ratio", 90), ("token_set_ratio", 80))
 
@@ -95,6 +97,23 @@ def cut(bench: Bench, name: str, cutoff: float, rows: Sequence[str], columns: Se
     return Contest(ours, {"rapidfuzz cdist": theirs})
 
 
+def pairwise(bench: Bench, rows: Sequence[str], columns: Sequence[str]) -> Contest:
+    """Make the calls for partial_ratio pair by pair, once all scores are RapidFuzz's, or a few plain Python's without it."""
+    threads = bench.settings.threads
+    ours = partial(fuzzy.cpdist, rows, columns, scorer=fuzzy.partial_ratio, workers=threads)
+    mine = ours(dtype=np.float64)
+    rapidfuzz = bench.peers.get("rapidfuzz")
+    if rapidfuzz is None:
+        few = sorted(range(len(rows)), key=lambda place: len(rows[place]) + len(columns[place]))[:10]
+        plain = [plain_partial_ratio(rows[place], columns[place]) for place in few]
+        require_close(mine[few], plain, TOLERANCE, "cpdist(partial_ratio), beside plain Python")
+        return Contest(ours, {})
+    one = rapidfuzz.fuzz.partial_ratio
+    theirs = partial(rapidfuzz.process.cpdist, rows, columns, scorer=one, workers=threads)
+    require_close(mine, theirs(dtype=np.float64), 0, "cpdist(partial_ratio), beside RapidFuzz")
+    return Contest(ours, {"rapidfuzz cpdist": theirs, "rapidfuzz in a loop": lambda: list(map(one, rows, columns))})
+
+
 def search(bench: Bench, name: str, query: str, choices: Sequence[str], limit: int) -> Contest:
     """Make the calls for the best choices (`extract_one` for a limit of 1) once they return the same."""
     one = limit == 1
@@ -149,6 +168,16 @@ def plain_partial_ratio_of_equals(a: str, b: str) -> float:
 PLAIN: dict[str, Callable[[str, str], float]] = {"ratio": plain_ratio, "partial_ratio": plain_partial_ratio}
 
 
+def nearest(strings: Sequence[str], size: int, count: int) -> list[str]:
+    """Return the strings whose length is nearest to a size."""
+    return sorted(strings, key=lambda text: abs(len(text) - size))[:count]
+
+
+def average(strings: Sequence[str]) -> float:
+    """Return the mean length of strings."""
+    return float(np.mean([len(text) for text in strings]))
+
+
 def verify_random(bench: Bench, chance: random.Random, pairs: int) -> int:
     """Compare random Unicode pairs of all lengths and kinds in blocks of 100 x 100; returns how many were equal."""
     equal = 0
@@ -199,16 +228,26 @@ def rows(bench: Bench) -> Iterator[Row]:
     sentence = min(sentences, key=lambda text: abs(len(text) - 109))
     twenty = chance.sample(entities, min(20, len(entities)))
     rapidfuzz = bench.peers.get("rapidfuzz")
-    pairwise: dict[str, Call] = {}
+    beside: dict[str, Call] = {}
     if rapidfuzz is not None:
-        pairwise["rapidfuzz cpdist"] = partial(
+        beside["rapidfuzz cpdist"] = partial(
             rapidfuzz.process.cpdist, [sentence] * len(twenty), twenty, scorer=rapidfuzz.fuzz.partial_ratio
         )
     verify(bench, [sentence], twenty, ["partial_ratio"])
     yield bench.compare(
         f"partial_ratio, one sentence of {len(sentence)} characters x {len(twenty)} entities",
-        partial(fuzzy.cdist, [sentence], twenty, scorer=fuzzy.partial_ratio), pairwise, bar=5.0,
+        partial(fuzzy.cdist, [sentence], twenty, scorer=fuzzy.partial_ratio), beside, bar=5.0,
         note=found.origin, work=Work(0, len(twenty), "pair"),
+    )  # fmt: skip
+    # As when reasoning steps are grounded: a sentence beside the names that its triples have.
+    steps, names = nearest(sentences, 80, 500), nearest(entities, 20, 500)
+    count = PAIRED_SENTENCES // (10 if quick else 1)
+    pairs_of = [steps[i % len(steps)] for i in range(count) for _ in range(PAIRED_NAMES)]
+    contest = pairwise(bench, pairs_of, [chance.choice(names) for _ in pairs_of])
+    yield bench.compare(
+        f"cpdist(partial_ratio), {count:,} sentences of {average(steps):.0f} characters, each beside {PAIRED_NAMES} names "
+        f"of {average(names):.0f}",
+        contest.ours, contest.peers, note=found.origin, work=Work(0, len(pairs_of), "pair"),
     )  # fmt: skip
     for name, cutoff in CUTOFFS:
         contest = cut(bench, name, cutoff, some[:40], many)

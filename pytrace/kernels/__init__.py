@@ -4,6 +4,7 @@ from pytrace.kernels.beam import Expansion, expand, log_sum_exp
 from pytrace.kernels.fuzzy import (
     ScoreAlignment,
     cdist,
+    cpdist,
     extract,
     extract_one,
     partial_ratio,
@@ -18,6 +19,7 @@ __all__ = [
     "Metric",
     "ScoreAlignment",
     "cdist",
+    "cpdist",
     "expand",
     "extract",
     "extract_one",

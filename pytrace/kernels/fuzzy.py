@@ -29,6 +29,7 @@ from pytrace import _core
 __all__ = [
     "ScoreAlignment",
     "cdist",
+    "cpdist",
     "extract",
     "extract_one",
     "partial_ratio",
@@ -270,9 +271,7 @@ def cdist(
     array([[100.,  50.]], dtype=float32)
     """
     threads = _threads(workers)
-    if score_cutoff is not None and not 0 <= score_cutoff <= 100:
-        message = f"score_cutoff is {score_cutoff}; it must be from 0 to 100"
-        raise ValueError(message)
+    _require_percent(score_cutoff)
     rows, columns = _texts(queries, processor), _texts(choices, processor)
     kind = _FLOAT32 if dtype is None else _dtype(dtype)
     out = np.empty((len(rows), len(columns)), kind)
@@ -283,8 +282,72 @@ def cdist(
     given = dict(scorer_kwargs or {}, score_cutoff=score_cutoff)
     for i, query in enumerate(rows):
         for j, choice in enumerate(columns):
-            value = 0 if _missing(query) or _missing(choice) else scorer(query, choice, **given) * score_multiplier
-            out[i, j] = value if kind.kind == "f" else round(value)
+            out[i, j] = _score_by(scorer, query, choice, given, score_multiplier, kind)
+    return out
+
+
+def cpdist(
+    queries: Iterable[Text],
+    choices: Iterable[Text],
+    *,
+    scorer: Scorer = ratio,
+    processor: Processor | None = None,
+    score_cutoff: float | None = None,
+    score_hint: float | None = None,  # noqa: ARG001 (only for an unchanged call)
+    score_multiplier: float = 1,
+    dtype: npt.DTypeLike | None = None,
+    workers: int = 1,
+    scorer_kwargs: Mapping[str, Any] | None = None,
+) -> npt.NDArray[Any]:
+    """Score every query beside the choice at the same place: RapidFuzz's ``process.cpdist``.
+
+    A text that stands in neighbouring pairs as the same object, on either side, is made ready only once: a sentence
+    beside each of its names, say.
+
+    Parameters
+    ----------
+    queries, choices
+        n texts each.
+    scorer, processor, score_cutoff, score_hint, score_multiplier, dtype, workers, scorer_kwargs
+        As in `cdist`; `processor` is called once for each place, so that a repeated text becomes several.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (n,). A pair with a missing text scores 0, also by a `scorer` that is not of this module, which RapidFuzz
+        would call.
+
+    Raises
+    ------
+    TypeError
+        If a text is neither `str`, `bytes` nor missing, or `dtype` is not offered.
+    ValueError
+        If there are not as many queries as choices, `workers` is 0 or below -1, or `score_cutoff` is outside 0 to 100.
+
+    Examples
+    --------
+    >>> sentence = "a fort located in Ada Foah, Ghana"
+    >>> cpdist([sentence, sentence], ["Ada Foah", "Accra"], scorer=partial_ratio)
+    array([100.,  40.], dtype=float32)
+    """
+    threads = _threads(workers)
+    _require_percent(score_cutoff)
+    firsts, seconds = _texts(queries, processor), _texts(choices, processor)
+    if len(firsts) != len(seconds):
+        message = (
+            f"there are {len(firsts)} queries but {len(seconds)} choices; pairs need as many of one as of the other "
+            "(cdist scores every query beside every choice)"
+        )
+        raise ValueError(message)
+    kind = _FLOAT32 if dtype is None else _dtype(dtype)
+    out = np.empty(len(firsts), kind)
+    number = _NATIVE.get(scorer)
+    if number is not None:
+        _core.fuzzy_cpdist(firsts, seconds, number, score_cutoff or 0.0, score_multiplier, 0.0, threads, out)
+        return out
+    given = dict(scorer_kwargs or {}, score_cutoff=score_cutoff)
+    for i, (query, choice) in enumerate(zip(firsts, seconds, strict=True)):
+        out[i] = _score_by(scorer, query, choice, given, score_multiplier, kind)
     return out
 
 
@@ -412,6 +475,12 @@ def _cutoff(score_cutoff: float | None) -> float:
     return cutoff
 
 
+def _require_percent(score_cutoff: float | None) -> None:
+    if score_cutoff is not None and not 0 <= score_cutoff <= 100:
+        message = f"score_cutoff is {score_cutoff}; it must be from 0 to 100"
+        raise ValueError(message)
+
+
 def _missing(text: object) -> bool:
     return text is None or (isinstance(text, float) and math.isnan(text))
 
@@ -449,6 +518,14 @@ def _threads(workers: int) -> int:
         message = f"workers is {workers}; give the number of threads, or -1 for all"
         raise ValueError(message)
     return _core.num_threads() if workers == -1 else workers
+
+
+def _score_by(
+    scorer: Scorer, query: Text, choice: Text, given: Mapping[str, Any], multiplier: float, kind: np.dtype[Any]
+) -> float:
+    """Return what is stored of a pair's score by a scorer that is not of this module."""
+    value = 0 if _missing(query) or _missing(choice) else scorer(query, choice, **given) * multiplier
+    return value if kind.kind == "f" else round(value)
 
 
 def _extract_by(

@@ -172,6 +172,27 @@ Bytes cdist(const Inputs& in, int threads, pytrace::FuzzyScorer scorer) {
   return bytes;
 }
 
+// Each text beside the next 20, so that it is made ready once for all of them.
+Bytes cpdist(const Inputs& in, int threads, pytrace::FuzzyScorer scorer) {
+  std::vector<pytrace::Text> queries;
+  std::vector<pytrace::Text> choices;
+  for (size_t i = 0; i < in.texts.size(); ++i) {
+    for (size_t j = 1; j <= 20; ++j) {
+      queries.push_back(in.texts[i]);
+      choices.push_back(in.texts[(i + j) % in.texts.size()]);
+    }
+  }
+  std::vector<double> out(queries.size());
+  pytrace::FuzzyCdist how;
+  how.scorer = scorer;
+  how.threads = threads;
+  pytrace::fuzzy_cpdist(view(queries), view(choices), how, pytrace::FuzzyType::kFloat64,
+                        out.data());
+  Bytes bytes;
+  append(&bytes, out);
+  return bytes;
+}
+
 Bytes align(const Inputs& in, int threads, double gap_open) {
   const size_t count = Inputs::kPaths;
   std::vector<int64_t> best(count);
@@ -295,6 +316,7 @@ int main(int count, char** arguments) {
     for (auto scorer : {pytrace::FuzzyScorer::kRatio, pytrace::FuzzyScorer::kPartialRatio,
                         pytrace::FuzzyScorer::kTokenSetRatio}) {
       run("cdist", [&](int threads) { return cdist(in, threads, scorer); });
+      run("cpdist", [&](int threads) { return cpdist(in, threads, scorer); });
     }
     run("align_batch", [&](int threads) { return align(in, threads, -1.0); });
     run("align_batch, affine", [&](int threads) { return align(in, threads, -2.5); });
