@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ from pytrace.prompts import (
     reader_demonstrations,
     triple_demonstrations,
 )
+from pytrace.prompts.paths import path_demonstrations
+from pytrace.prompts.steps import step_demonstrations
 from pytrace.prompts.thoughts import (
     question_demonstrations,
     rationale_demonstrations,
@@ -34,6 +37,8 @@ READER = (
 QUESTIONS = question_demonstrations()
 RATIONALES = rationale_demonstrations()
 VERIFICATIONS = verification_demonstrations()
+PATHS = path_demonstrations()
+STEPS = step_demonstrations()
 
 
 def normalised(text: str) -> str:
@@ -184,13 +189,24 @@ def test_verifications_have_right_and_wrong_sentences_and_answer_from_their_cont
 
 
 def test_loading_twice_gives_the_same_frozen_records() -> None:
-    for load in (triple_demonstrations, question_demonstrations, rationale_demonstrations, verification_demonstrations):
+    for load in (
+        triple_demonstrations,
+        question_demonstrations,
+        rationale_demonstrations,
+        verification_demonstrations,
+        path_demonstrations,
+        step_demonstrations,
+    ):
         assert load() is load()  # type: ignore[operator]
     with pytest.raises(AttributeError):
         TRIPLES[0].title = "another"  # type: ignore[misc]
 
 
 # Independence of the data that measures them
+
+
+def plain(text: str) -> str:
+    return normalised(unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode())
 
 
 @pytest.mark.data
@@ -222,10 +238,14 @@ def test_no_demonstration_overlaps_with_the_evaluation_data(shared_data: Path) -
         for item in row.context
     }
     own_titles |= {normalised(row.subject) for row in QUESTIONS}
+    own_titles |= {normalised(entity) for row in PATHS for triple in row.path for entity in (triple.head, triple.tail)}
     own_questions = {
-        normalised(row.question) for row in (*CHAINS, *READER, *QUESTIONS, *RATIONALES, *VERIFICATIONS)
+        normalised(row.question) for row in (*CHAINS, *READER, *QUESTIONS, *RATIONALES, *VERIFICATIONS, *PATHS, *STEPS)
     } | {normalised(row.verifying_question) for row in VERIFICATIONS}
     assert not own_titles & titles
+    # Steps are prose: nothing that the data is about may stand in them, in whatever spelling.
+    steps = f" {plain(' '.join(step for row in STEPS for step in row.steps))} "
+    assert not [title for title in map(plain, titles) if len(title) > 3 and f" {title} " in steps]
     assert not own_questions & questions
 
 

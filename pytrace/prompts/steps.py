@@ -53,7 +53,7 @@ def step_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[
     --------
     >>> demonstration = step_demonstrations()[0]
     >>> demonstration.plan, demonstration.steps[1], demonstration.answer
-    (('country', 'capital'), 'The capital of Ghana is Accra.', 'Accra')
+    (('country', 'capital'), 'The capital of Algeria is Algiers.', 'Algiers')
     """
     return load_demonstrations(path, _StepRow, _step, _SHAPE, shipped="steps.jsonl")
 
