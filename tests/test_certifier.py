@@ -215,6 +215,18 @@ def test_responses_are_streamed_in_their_order():
     assert [one.id for one in found] == [one.id for one in responses]
 
 
+def test_a_step_of_a_hundred_thousand_characters_and_other_scripts_are_certified():
+    long = certify(steps("corfu " * 20_000, "Greece " + "x" * 100_000))
+    assert (long.kind, long.error) == ("unfaithful", "factual")
+    for text in ("科孚岛位于希腊。", "Η Κέρκυρα είναι στην Ελλάδα.", "كورفو جزء من اليونان", "コルフ島"):
+        assert certify(steps(text, text, answer=text)).kind == "unfaithful"
+    for text in ("\ud800", "🏝️"):  # no letter, and so no step
+        assert certify(steps(text, text, answer=text)).kind == "unstructured"
+    base = KnowledgeBase.in_memory([Triple("科孚岛", "位于", "希腊")], ENCODER)
+    [found] = Certifier(base, ENCODER).certify([Response("1", "", steps("科孚岛位于希腊。", answer="希腊"), ("希腊",))])
+    assert (found.kind, found.steps[0].match.head_ratio) == ("faithful", 1.0)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=80), st.text(max_size=80), st.text(max_size=20))
 def test_no_response_breaks_a_certificate(first, second, answer):

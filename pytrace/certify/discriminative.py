@@ -23,7 +23,8 @@ from pytrace.certify.corruption import (
     take_other_path,
 )
 from pytrace.certify.discriminative_rows import JudgedPath, ModeRun, load_runs, run_settings, save_runs
-from pytrace.certify.records import GoldQuestion, Path
+from pytrace.certify.gold import first_of_each_path
+from pytrace.certify.records import GoldQuestion
 from pytrace.certify.validity import MODES, Mode, PathDiscriminator, PathItem, PathKind
 from pytrace.certify.wording import named_path
 from pytrace.errors import InputError
@@ -129,13 +130,7 @@ def make_items(
         message = f"limit is {limit}; ask about 1 question or more"
         raise InputError(message)
     everything = _checked(questions)
-    seen: set[tuple[Path, ...]] = set()
-    chosen = []
-    for one in everything:
-        if not (distinct and one.paths and one.paths in seen):
-            chosen.append(one)
-        seen.add(one.paths)
-    chosen = chosen[:limit]
+    chosen = (first_of_each_path(everything) if distinct else everything)[:limit]
     read = {one.id: read_gold(base, one) for one in everything}
     others = [found for found in read.values() if isinstance(found, GoldPath)]
     items: list[PathItem] = []

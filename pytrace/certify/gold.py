@@ -102,6 +102,25 @@ def read_questions(path: str | os.PathLike[str], *, limit: int | None = None) ->
     return [row.question for row in read_rows(path, limit=limit)]
 
 
+def first_of_each_path(questions: Iterable[GoldQuestion]) -> list[GoldQuestion]:
+    """Return of questions with the same gold paths only the first; those without paths all stay.
+
+    Examples
+    --------
+    >>> path = (Triple("Ada", "in", "Ghana"),)
+    >>> one, two = GoldQuestion("1", "Where?", ("Ghana",), (path,)), GoldQuestion("2", "In what?", ("Ghana",), (path,))
+    >>> [question.id for question in first_of_each_path([one, two])]
+    ['1']
+    """
+    seen: set[tuple[Path, ...]] = set()
+    chosen = []
+    for one in questions:
+        if not one.paths or one.paths not in seen:
+            chosen.append(one)
+        seen.add(one.paths)
+    return chosen
+
+
 def read_rows(path: str | os.PathLike[str], *, limit: int | None = None) -> list[GoldRow]:
     """Read questions with the SPARQL queries that some data sets have instead of paths.
 

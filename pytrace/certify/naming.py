@@ -55,7 +55,7 @@ class Namings:
     ) -> None:
         self._mentions = mentions
         self._nearly: dict[tuple[int, int], Place] = {}
-        ends = base.columns.triples[:, [0, 2]][numbers].astype(np.int64)  # those of -1 are put right below
+        ends = base.columns.triples[numbers][:, :, [0, 2]].astype(np.int64)  # those of -1 are put right below
         steps = np.broadcast_to(np.arange(len(forms))[:, None, None], ends.shape)
         # Each entity of a step once: a pair is one number, and so is a word for word mention.
         count = len(base.columns.entity_keys)

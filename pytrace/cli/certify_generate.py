@@ -81,7 +81,7 @@ def generate(
     samples=4, demonstrations=5, structured=true, facts=0) and what counts as a fact (see `pytrace certify --help`).
     """
     from pytrace.certify.generative import GenerationSettings
-    from pytrace.certify.gold import read_questions
+    from pytrace.certify.gold import first_of_each_path, read_questions
     from pytrace.certify.grounding import GroundingSettings
     from pytrace.certify.page import write_page
     from pytrace.certify.scores import score_certificates
@@ -90,7 +90,7 @@ def generate(
     own, checks = _split(settings, GenerationSettings(), GroundingSettings())
     questions = read_questions(data)
     if distinct:
-        questions = list({one.paths or one.id: one for one in reversed(questions)}.values())[::-1]
+        questions = first_of_each_path(questions)
     questions = questions[:limit]
     base = KnowledgeBase.load(kg, models.encoder)
     results = {}

@@ -47,7 +47,7 @@ def certificate_page(
     Parameters
     ----------
     certificates
-        In the order in which they are listed. A page of 10,000 opens and filters in about a second.
+        In the order in which they are listed. Those of 10,000 make some 20 MB; each is drawn when it is opened.
     summary
         Their figures.
     base
