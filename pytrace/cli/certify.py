@@ -18,7 +18,7 @@ from pytrace.cli.certifying import (
     settings_in_words,
     write_certificates,
 )
-from pytrace.cli.loading import EncoderOptions, encoder_options, settings_option
+from pytrace.cli.loading import EncoderOptions, encoder_options, graph_option, settings_option
 
 if TYPE_CHECKING:
     from pytrace.certify.generative import Choice
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--kg", type=click.Path(path_type=Path), help="The graph: TSV, JSONL, RDF, or what 'kg build' or 'kg index' made."
-)
+@graph_option(required=False)
 @click.option(
     "--responses", type=click.Path(path_type=Path), help="JSON Lines with question, response and gold answers."
 )
@@ -59,6 +57,7 @@ def certify(
     context: click.Context,
     *,
     kg: Path | None,
+    kg_format: str | None,
     responses: Path | None,
     steps: StepForm,
     samples: Choice,
@@ -91,7 +90,7 @@ def certify(
 
     chosen = changed(GroundingSettings(), settings, what="certify")
     rows = list(read_responses(responses, limit=limit))
-    base = KnowledgeBase.load(kg, models.encoder)
+    base = KnowledgeBase.load(kg, models.encoder, format=kg_format)
     certificates = certify_responses(base, models, rows, chosen, steps=steps, samples=samples)
     scores = score_certificates(certificates)
     if out is not None:

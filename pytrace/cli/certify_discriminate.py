@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytrace.cli import common
-from pytrace.cli.loading import ModelOptions, model_options
+from pytrace.cli.loading import ModelOptions, graph_option, model_options
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _NAMED = 10
 
 
 @click.command()
-@click.option("--kg", type=click.Path(path_type=Path), required=True, help="The knowledge graph that the paths are of.")
+@graph_option(required=True)
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="Questions with answers and gold paths.")
 @click.option(
     "--mode",
@@ -44,6 +44,7 @@ _NAMED = 10
 def discriminate(
     *,
     kg: Path,
+    kg_format: str | None,
     data: Path,
     modes: tuple[Mode, ...],
     limit: int | None,
@@ -70,7 +71,7 @@ def discriminate(
         message = "--resume needs --out, the file of the run to go on with"
         raise InputError(message)
     questions = read_questions(data)
-    base = KnowledgeBase.load(kg, models.encoder)
+    base = KnowledgeBase.load(kg, models.encoder, format=kg_format)
     modes = modes or _MODES
     with common.progress("asking in modes", len(modes)) as advance:
         report = evaluate_discriminative(

@@ -17,7 +17,7 @@ from pytrace.cli.certifying import (
     settings_in_words,
     write_certificates,
 )
-from pytrace.cli.loading import ModelOptions, model_options, settings_option
+from pytrace.cli.loading import ModelOptions, graph_option, model_options, settings_option
 
 if TYPE_CHECKING:
     from pytrace.certify.generative import Choice, GenerationSettings, Prompting
@@ -30,9 +30,7 @@ _PROMPTINGS: tuple[Prompting, ...] = ("cot", "cot-plan", "cot-sc")
 
 
 @click.command()
-@click.option(
-    "--kg", type=click.Path(path_type=Path), required=True, help="The knowledge graph to check responses against."
-)
+@graph_option(required=True)
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="Questions with answers and gold paths.")
 @click.option(
     "--prompting",
@@ -64,6 +62,7 @@ _PROMPTINGS: tuple[Prompting, ...] = ("cot", "cot-plan", "cot-sc")
 def generate(
     *,
     kg: Path,
+    kg_format: str | None,
     data: Path,
     promptings: tuple[Prompting, ...],
     limit: int | None,
@@ -92,7 +91,7 @@ def generate(
     if distinct:
         questions = first_of_each_path(questions)
     questions = questions[:limit]
-    base = KnowledgeBase.load(kg, models.encoder)
+    base = KnowledgeBase.load(kg, models.encoder, format=kg_format)
     results = {}
     for prompting in dict.fromkeys(promptings or _PROMPTINGS):
         responses, usage = _respond(base, questions, prompting, own, models, out / f"responses-{prompting}.jsonl")

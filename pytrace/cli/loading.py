@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -173,6 +174,23 @@ def _with_options(
     for option in reversed(options):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[return-value]
+
+
+def graph_option(*, required: bool) -> Callable[[_F], _F]:
+    """Give a command the options ``--kg`` and ``--kg-format``, passed to it as `kg` and `kg_format`."""
+    from pytrace.graph.exchange import FORMATS
+
+    graph = click.option(
+        "--kg",
+        type=click.Path(path_type=Path),
+        required=required,
+        metavar="KB",
+        help="The graph: TSV, JSONL, N-Triples, Turtle, or the directory that 'kg build' or 'kg index' made.",
+    )
+    form = click.option(
+        "--kg-format", type=click.Choice(FORMATS), help="Of the graph, if the suffix of its file does not tell it."
+    )
+    return lambda function: graph(form(function))
 
 
 class MethodType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on

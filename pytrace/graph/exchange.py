@@ -67,12 +67,12 @@ def export(graph: GraphReader, path: str | Path | BinaryIO, *, format: str | Non
 
     if isinstance(path, (str, Path)):
         path = Path(path)
-        kind = _format(path, format)
+        kind = graph_format(path, format)
     elif format is None:
         message = f"a stream has no suffix to tell the format by; name one of {', '.join(FORMATS)}"
         raise InputError(message)
     else:
-        kind = _format(Path(), format)
+        kind = graph_format(Path(), format)
     writers: dict[str, Callable[[GraphReader, BinaryIO], None]] = {
         "jsonl": _write_jsonl,
         "tsv": _write_tsv,
@@ -92,7 +92,7 @@ def import_(graph: KnowledgeGraph, path: Path, *, format: str | None = None) -> 
     """Read a graph; see `KnowledgeGraph.import_`."""
     from pytrace.graph.rdf import read_rdf
 
-    kind = _format(path, format)
+    kind = graph_format(path, format)
     with input_errors(path), graph.writer() as writer:
         if kind == "jsonl":
             _read_jsonl(writer, path)
@@ -105,7 +105,14 @@ def import_(graph: KnowledgeGraph, path: Path, *, format: str | None = None) -> 
         return writer.documents
 
 
-def _format(path: Path, name: str | None) -> str:
+def graph_format(path: Path, name: str | None) -> str:
+    """Return the format of a file: the one named, else that of its suffix.
+
+    Raises
+    ------
+    InputError
+        The suffix tells none, or the name is of none.
+    """
     if name is None and path.suffix.lower() not in SUFFIXES:
         message = f"the suffix of {path} tells no format; name one of {', '.join(FORMATS)} (--format)"
         raise InputError(message)
@@ -248,7 +255,7 @@ def read_triples(path: Path) -> list[Triple]:
     DataError
         If the file cannot be read or a line of it is malformed; says which line.
     """
-    kind = _format(path, None)
+    kind = graph_format(path, None)
     if kind not in ("tsv", "jsonl"):
         message = "triples are edited as .tsv or .jsonl; export them so"
         raise DataError(message, path=path)

@@ -21,7 +21,7 @@ import pyoxigraph as ox
 from pytrace.errors import DataError, InputError
 from pytrace.graph import KnowledgeGraph
 from pytrace.graph.database import canonical
-from pytrace.graph.exchange import FORMATS, SUFFIXES, input_errors, read_lines, read_tsv
+from pytrace.graph.exchange import graph_format, input_errors, read_lines, read_tsv
 from pytrace.knowledge_base.names import entity_name
 from pytrace.records import Triple
 
@@ -83,23 +83,12 @@ def read_source(path: str | os.PathLike[str], *, format: str | None = None) -> S
     names: dict[str, str] = {}
     if path.is_dir():
         return Source(_read_store(path, format), names)
-    kind = _format(path, format)
+    kind = graph_format(path, format)
     if kind == "tsv":
         return Source(_read_tsv(path), names)
     if kind == "jsonl":
         return Source(_read_jsonl(path), names)
     return Source(_RdfReader(path, names).read(_RDF[kind]), names)
-
-
-def _format(path: Path, name: str | None) -> str:
-    if name is None and path.suffix.lower() not in SUFFIXES:
-        message = f"the suffix of {path} tells no format; name one of {', '.join(FORMATS)} (--format)"
-        raise InputError(message)
-    kind = SUFFIXES[path.suffix.lower()] if name is None else name
-    if kind not in FORMATS:
-        message = f"{kind!r} is no format of knowledge graphs; name one of {', '.join(FORMATS)}"
-        raise InputError(message)
-    return kind
 
 
 def _read_store(path: Path, name: str | None) -> Iterator[Triple]:
