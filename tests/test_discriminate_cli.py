@@ -43,7 +43,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, data
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
     base = KnowledgeBase.in_memory((Triple(*fact) for fact in FACTS), HashEncoder())
     monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder())
-    monkeypatch.setattr(KnowledgeBase, "load", lambda *_, format: base)
+    monkeypatch.setattr(KnowledgeBase, "load", lambda *_, **__: base)
     group = click.Group(commands=[discriminate])
 
     def call(*arguments: object) -> tuple[int, str, str]:
