@@ -265,3 +265,33 @@ def test_scores_of_nothing_are_none_and_never_nan():
     assert unstructured.reasoning.f1.value == 0
     no_gold = score_certificates([certify(GOLD, (), paths=(), topics=())])
     assert (no_gold.answer, no_gold.gap.value, no_gold.reasoning.f1.value) == (None, None, 1.0)
+
+
+@pytest.mark.models
+@pytest.mark.data
+def test_gold_paths_of_pathquestion_are_faithful_and_wrong_ones_are_told_by_their_kind(tiny_models, shared_data):
+    from pytrace.certify.corruption import GoldPath, read_gold, replace_entity, shuffle_triples, take_other_path
+    from pytrace.certify.gold import first_of_each_path, read_questions
+    from pytrace.certify.wording import named_path, word_response, word_steps
+    from pytrace.models.encoder import OnnxEncoder
+
+    encoder = OnnxEncoder(tiny_models["encoder"], threads=1)
+    base = KnowledgeBase.load(shared_data / "pathquestion" / "2H-kb.txt", encoder, format="tsv")
+    questions = first_of_each_path(read_questions(shared_data / "pathquestion" / "PQ-2H.txt"))[::12]
+    gold = [one for one in (read_gold(base, question) for question in questions) if isinstance(one, GoldPath)]
+    responses, wanted = [], []
+    for one in gold:
+        wrong = (replace_entity(base, one, seed=1), shuffle_triples(one, seed=1), take_other_path(one, gold, seed=1))
+        paths = [(one.path, None)] + [
+            (made.path, error)
+            for made, error in zip(wrong, ("factual", "incoherent", "answer"), strict=True)
+            if hasattr(made, "path")
+        ]
+        for path, error in paths:
+            text = word_response(word_steps(named_path(base, path), seed=len(responses)), one.answer)
+            own = one.question
+            responses.append(Response(own.id, own.question, text, own.answers, own.paths, own.topics))
+            wanted.append(error)
+    found = [one.error for one in Certifier(base, encoder).certify(responses)]
+    assert len(found) > 150
+    assert np.mean([one == due for one, due in zip(found, wanted, strict=True)]) >= 0.97
