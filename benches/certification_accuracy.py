@@ -69,7 +69,7 @@ TOLD = {
     "ethnicity": ("{head} belongs to the people called {tail}.", "{head} is ethnically {tail}."),
 }
 # Names of nobody: made of syllables, so that no graph knows them.
-SYLLABLES = ("bra", "dov", "kel", "mar", "nin", "os", "pel", "quo", "ran", "sel", "tur", "vex", "wim", "yol", "zan")
+SYLLABLES = ("bra", "dov", "kel", "mar", "nil", "os", "pel", "quo", "ran", "sel", "tur", "vex", "wim", "yol", "zan")
 
 
 class Row(msgspec.Struct, frozen=True):

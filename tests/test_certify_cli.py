@@ -88,8 +88,8 @@ def test_certify_writes_certificates_page_and_plots(run):
 def test_settings_change_what_counts_as_a_fact(run):
     found = told(run, *CERTIFY, "--set", "threshold=1", "--set", "rule=paper")
     assert found["scores"]["kinds"]["faithful"] == 0
-    status, _, err = run(*CERTIFY, "--set", "treshold=1")
-    assert (status, "'treshold=1' of certify is not name=value with a name among" in err) == (2, True)
+    status, _, err = run(*CERTIFY, "--set", "margin=1")
+    assert (status, "'margin=1' of certify is not name=value with a name among" in err) == (2, True)
     assert run(*CERTIFY, "--set", "threshold=2")[0] == 2
 
 
