@@ -19,7 +19,7 @@ from pytrace.errors import InputError
 if TYPE_CHECKING:
     from pytrace.certify.records import Certificate
     from pytrace.methods.catalog import MethodName
-    from pytrace.records import Answer, Document
+    from pytrace.records import Answer, Document, Triple
     from pytrace.retrieval import SentenceIndex
 
 # More would bury the answer.
@@ -60,7 +60,8 @@ _NAMED = 10
     "--facts",
     type=click.Path(path_type=Path),
     metavar="KG",
-    help="For --certify: the graph to check against, as for 'pytrace certify'.  [default: the chains' own graph]",
+    help="For --certify: the graph to check against, as for 'pytrace certify'.  [default: the chains' own triples, else "
+    "triples that the language model finds in their documents]",
 )
 @click.option("--explain", is_flag=True, help="Show all chains, votes, tokens and seconds.")
 @settings_option
@@ -95,9 +96,9 @@ def ask(
     documents = [] if docs is None and index is not None else read_corpus(docs, kg, needed=method)
     certificates: list[Certificate] = []
 
-    def check(answerer: object, answer: Answer) -> None:
+    def check(answerer: object, answer: Answer, chosen: list[Document]) -> None:
         if certify:
-            certificates.extend(certify_chains(answerer, answer, facts, models))
+            certificates.extend(certify_chains(answerer, answer, chosen, facts, models))
 
     chosen, answer = answer_one(
         question,
@@ -119,25 +120,44 @@ def ask(
         print_certificate(one)
 
 
-def certify_chains(answerer: object, answer: Answer, facts: Path | None, models: ModelOptions) -> list[Certificate]:
-    """Certify what an answer rests on, by a given graph or by the one that its chains were made of."""
+def certify_chains(
+    answerer: object, answer: Answer, documents: list[Document], facts: Path | None, models: ModelOptions
+) -> list[Certificate]:
+    """Certify what an answer rests on: by a given graph, by the one that its chains were made of, or by its documents'."""
     from pytrace.certify.answers import certify_answer
     from pytrace.knowledge_base import KnowledgeBase
     from pytrace.methods.trace import Trace
 
     if facts is not None:
-        base = KnowledgeBase.load(facts, models.encoder)
-    else:
-        graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace) else ()
-        triples = [triple for triple in graph if triple.relation]
-        if not triples:
-            message = (
-                f"{answer.method} has no triples of its own to certify by; give --facts KG, or for trace chains of triples "
-                "(--set unit=triple)"
-            )
-            raise InputError(message)
-        base = KnowledgeBase.in_memory(triples, models.encoder)
-    return certify_answer(base, models.encoder, answer)
+        return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer)
+    graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace) else ()
+    triples = [triple for triple in graph if triple.relation] or extract_triples(answer, documents, models)
+    if not triples:
+        message = (
+            f"there is no triple to certify the answer of {answer.method} by, neither its own nor in its "
+            f"{len(documents)} documents; give --facts KG"
+        )
+        raise InputError(message)
+    return certify_answer(KnowledgeBase.in_memory(triples, models.encoder), models.encoder, answer)
+
+
+def extract_triples(answer: Answer, documents: list[Document], models: ModelOptions) -> list[Triple]:
+    """Let the language model find triples in the documents that an answer rests on."""
+    from pytrace.graph import KnowledgeGraph
+    from pytrace.methods.profiles import trace_settings
+    from pytrace.methods.trace import make_extractor
+    from pytrace.triples import build_graph
+
+    used = [document for document in documents if document.id in answer.evidence.document_ids] or documents
+    if not used:
+        return []
+    extractor = make_extractor(models.model, models.encoder, trace_settings("trace", models.llm, ["unit=triple"]))
+    with (
+        common.progress("extracting triples to certify by", len(used)) as advance,
+        KnowledgeGraph(recipe=extractor.recipe) as graph,
+    ):
+        build_graph(graph, extractor, used, done=lambda _: advance())
+        return [triple for triple in graph.iterate_triples() if triple.relation]
 
 
 def read_corpus(docs: Path | None, kg: Path | None, *, needed: MethodName) -> list[Document]:
@@ -174,9 +194,9 @@ def answer_one(
     index: Path | None,
     settings: tuple[str, ...],
     models: ModelOptions,
-    check: Callable[[object, Answer], object] = lambda *_: None,
+    check: Callable[[object, Answer, list[Document]], object] = lambda *_: None,
 ) -> tuple[list[Document], Answer]:
-    """Retrieve, answer, and show on stderr how far it is; `check` sees the method while its graph is open, and the answer."""
+    """Retrieve, answer, and show on stderr how far it is; `check` sees the method while its graph is open, the answer, and what it was given."""
     from pytrace.graph import KnowledgeGraph
     from pytrace.methods.catalog import check_overrides, make_method
     from pytrace.retrieval import nearest_documents
@@ -201,7 +221,7 @@ def answer_one(
             index=sentences,
         )
         answer = answerer.answer([question], [chosen])[0]
-        check(answerer, answer)
+        check(answerer, answer, chosen)
     if len(chosen) < len(documents):
         note = f"used the {len(chosen)} documents nearest to the question, of {len(documents)}"
         answer = msgspec.structs.replace(answer, notes=(*answer.notes, note))
