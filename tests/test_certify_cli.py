@@ -202,7 +202,7 @@ def test_chains_of_documents_are_certified_by_their_own_graph(capfd, tiny_models
     # The tiny model's chains are made of sentences, so triples are found in their document first.
     assert common.run(program, [*arguments, "--threads", "1"]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert [step["text"] for step in found["certificates"][0]["steps"]] == ["Corfu is an island of Greece."]
+    assert [step["text"] for step in found["certificates"][0]["steps"]] == ["Corfu: Corfu is an island of Greece."]
     assert common.run(program, [*arguments, "--set", "unit=triple", "--threads", "1"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert [one["id"] for one in found["certificates"]] == [

@@ -153,9 +153,10 @@ def test_chains_are_certified_one_by_one():
     ]
 
 
-def test_sentences_of_a_chain_and_thoughts_are_steps_as_they_are():
-    chain = (Triple("Corfu", "", "Corfu is part of Greece."), Triple("Greece", "", "Greece speaks Greek."))
-    assert certify_answer(BASE, ENCODER, answer(chain))[0].kind == "faithful"
+def test_sentences_of_a_chain_are_steps_with_their_title_and_thoughts_as_they_are():
+    chain = (Triple("Corfu", "", "It is part of Greece."), Triple("Greece", "", "The country speaks Greek."))
+    [found] = certify_answer(BASE, ENCODER, answer(chain))
+    assert (found.kind, found.steps[0].text) == ("faithful", "Corfu: It is part of Greece.")
     thoughts = answer(rationale=("Corfu is part of Greece.", "Greece speaks Greek."))
     [found] = certify_answer(BASE, ENCODER, thoughts, answers=["Greek"])
     assert (found.id, found.kind, found.answer_correct) == ("thoughts", "faithful", True)

@@ -50,7 +50,8 @@ def certify_answer(
 
     Notes
     -----
-    A triple becomes the step "head relation tail.", a sentence or a document of a chain the step that it is.
+    A triple becomes the step "head relation tail.", a sentence or a document of a chain the step "title: sentence", so that
+    its "it" and "the company" are named.
 
     Examples
     --------
@@ -84,4 +85,4 @@ def certify_answer(
 
 
 def _step(triple: Triple) -> str:
-    return verbalise(triple.head, triple.relation, triple.tail) if triple.relation else triple.tail
+    return verbalise(triple.head, triple.relation, triple.tail) if triple.relation else f"{triple.head}: {triple.tail}"
