@@ -84,6 +84,12 @@ def test_the_majority_is_what_a_user_would_be_told_and_the_best_what_the_paper_r
     assert list(choose_samples([])) == []
 
 
+def test_responses_of_one_id_that_are_no_samples_all_stay():
+    first, second = certified([RIGHT])[0], certified([WRONG])[0]
+    assert (first.id, first.sample, second.id, second.sample) == ("q0", 0, "q0", 0)
+    assert list(choose_samples([first, second])) == [first, second]
+
+
 def test_facts_stand_before_the_question_and_before_the_demonstrations():
     model = ScriptedModel(RIGHT)
     Reasoner(model, GenerationSettings(facts=2)).respond(QUESTIONS[:1], "cot", facts=[["Corfu part of Greece."]])

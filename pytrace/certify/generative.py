@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Annotated, Literal
 
 import msgspec
@@ -217,7 +216,7 @@ def choose_samples(certificates: Iterable[Certificate], *, how: Choice = "majori
     Parameters
     ----------
     certificates
-        Those of one question next to each other.
+        Those of one question next to each other, their samples numbered from 0.
     how
         ``"majority"``: the first sample that gives the answer of the most (of all, if none gives any), which is what a
         user would be told. ``"best"``: the first that is faithful and right, else right, else the first: the paper reports
@@ -227,14 +226,25 @@ def choose_samples(certificates: Iterable[Certificate], *, how: Choice = "majori
     -----
     Section 4: "we sample four outputs, and report the maximum performance across all the outputs".
     """
-    for _, group in groupby(certificates, key=lambda one: one.id):
-        own = list(group)
+    for own in _by_question(certificates):
         if how == "all":
             yield from own
         elif how == "best":
             yield max(own, key=lambda one: (bool(one.answer_correct), one.kind == "faithful"))
         else:
             yield own[max(majority([Thought((), one.answer) for one in own]).first, 0)]
+
+
+def _by_question(certificates: Iterable[Certificate]) -> Iterator[list[Certificate]]:
+    """Part certificates where the samples begin anew: two responses of one id are not yet two samples."""
+    own: list[Certificate] = []
+    for one in certificates:
+        if own and (one.sample == 0 or one.id != own[0].id):
+            yield own
+            own = []
+        own.append(one)
+    if own:
+        yield own
 
 
 def _shown(one: StepDemonstration, *, planned: bool) -> str:
