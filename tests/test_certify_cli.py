@@ -153,6 +153,9 @@ def test_generate_goes_on_where_it_was(run, monkeypatch):
     assert len(model.prompts) == 1
     status, _, err = run(*arguments, "--set", "temperature=0.5")
     assert (status, "other settings" in err) == (2, True)
+    Path("questions.jsonl").write_text(Path("questions.jsonl").read_text().replace("Corfu? (0)", "Rhodes?"))
+    status, _, err = run(*arguments)
+    assert (status, "another question of the id 'q0'" in err) == (2, True)
 
 
 def test_generate_leaves_out_questions_with_the_same_path(run):

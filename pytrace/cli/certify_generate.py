@@ -18,6 +18,7 @@ from pytrace.cli.certifying import (
     write_certificates,
 )
 from pytrace.cli.loading import ModelOptions, graph_option, model_options, settings_option
+from pytrace.errors import StoreError
 
 if TYPE_CHECKING:
     from pytrace.certify.generative import Choice, GenerationSettings, Prompting
@@ -150,9 +151,13 @@ def _respond(
             finder = FactFinder(base, models.encoder)
             facts = finder.find([one.question for one in missing], settings.facts)
             reasoner.respond(missing, prompting, facts=facts, done=done)
-    wanted = {one.id: place for place, one in enumerate(questions)}
-    responses = [one for one in read_responses(path) if one.id in wanted]
-    return sorted(responses, key=lambda one: wanted[one.id]), models.model.usage - before
+    places = {one.id: place for place, one in enumerate(questions)}
+    responses = [one for one in read_responses(path) if one.id in places]
+    for one in responses:
+        if one.question != questions[places[one.id]].question:
+            message = f"{path} holds a response to another question of the id {one.id!r}; name another --out"
+            raise StoreError(message)
+    return sorted(responses, key=lambda one: places[one.id]), models.model.usage - before
 
 
 def _split(
