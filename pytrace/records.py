@@ -114,15 +114,47 @@ class Coverage(msgspec.Struct, frozen=True):
     chosen: tuple[int, ...]
 
 
+class Fact(msgspec.Struct, frozen=True):
+    """A triple that a knowledge base gave, by its keys, and the sentence that it is worded as."""
+
+    triple: Triple
+    text: str
+
+
+class KnowledgeQuery(msgspec.Struct, frozen=True):
+    """One question to a knowledge base: what was asked, how it was written as a query, what it became and what came back.
+
+    `place` is the thought's place in its chain, from 0, that `question` verifies (-1: the question to be answered itself).
+    `written` is the generator's text, `sparql` what was run of it on `store`, with entities in the place of `links`: (mention,
+    key, score from 0 to 1). `refused` are queries tried before, each with the reason. `values` are what the query asked for, by
+    name; `outcome` says how it ended, and `reason` why it gave nothing or not all.
+    Source: Chain of Knowledge, section 3.
+    """
+
+    place: int
+    question: str
+    store: str
+    written: str = ""
+    sparql: str = ""
+    links: tuple[tuple[str, str, float], ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    values: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    outcome: Literal["answered", "empty", "stopped", "refused"] = "refused"
+    reason: str = ""
+
+
 class Evidence(msgspec.Struct, frozen=True):
     """What the reader sees: the context, the documents it rests on with their votes, and what led to it.
 
-    `kind` tells what the context's entries are ("mixed": triples, then sentences; "none": there is no context). `chains` are
+    `kind` tells what the context's entries are ("mixed": triples, then sentences; "facts": those of a knowledge base, in words;
+    "none": there is no context). `chains` are
     TRACE's, `coverage` ScopeCoE's features over `pool`, the retrieved snippets by rank as (document id, index of the sentence, -1:
-    all of it); `triples` those that a method wrote from the question, and `rationale` the thoughts that led to the answer.
+    all of it); `triples` those that a method wrote from the question, and `rationale` the thoughts that led to the answer;
+    `queries` what a knowledge base was asked, with the facts that it gave.
     """
 
-    kind: Literal["triples", "documents", "sentences", "mixed", "none"]
+    kind: Literal["triples", "documents", "sentences", "mixed", "none", "facts"]
     context: tuple[str, ...]
     document_ids: tuple[str, ...]
     votes: dict[str, int] = {}
@@ -131,6 +163,7 @@ class Evidence(msgspec.Struct, frozen=True):
     pool: tuple[tuple[str, int], ...] = ()
     triples: tuple[Triple, ...] = ()
     rationale: tuple[str, ...] = ()
+    queries: tuple[KnowledgeQuery, ...] = ()
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""Training: a small model that writes the queries of a knowledge base, learned from questions whose queries are known."""
