@@ -46,6 +46,11 @@ class Vote(msgspec.Struct, frozen=True):
         """The share of the thoughts that give the answer, from 0 to 1."""
         return self.count / self.of if self.of else 0.0
 
+    @property
+    def certain(self) -> bool:
+        """Whether at least half of the thoughts, rounded up, give the answer (Chain of Knowledge, section 3.3)."""
+        return 2 * self.count >= self.of > 0
+
 
 class Thinker:
     """Lets a language model think about questions, all of them and all samples in one call.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Mapping
 from pathlib import Path
 
 import gguf
@@ -49,8 +50,9 @@ def write_random_gguf(
     template: str | None = CHAT_TEMPLATE,
     add_bos: bool = False,
     embedding_scale: float = 1.0,
+    texts: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write a Llama architecture in float32 with random weights, byte-level BPE and a chat template."""
+    """Write a Llama architecture in float32 with random weights, byte-level BPE, a chat template and texts under keys."""
     tokens, merges = vocabulary()
     heads, hidden = 4, 2 * width
     writer = gguf.GGUFWriter(path, "llama")
@@ -76,6 +78,8 @@ def write_random_gguf(
     writer.add_add_bos_token(add_bos)
     if template is not None:
         writer.add_chat_template(template)
+    for key, value in (texts or {}).items():
+        writer.add_string(key, value)
     random = np.random.default_rng(seed)
 
     def add(name: str, rows: int, columns: int, scale: float) -> None:

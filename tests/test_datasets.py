@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytrace.claims import LABELS
 from pytrace.documents import read_documents
 from pytrace.errors import DataError, InputError
 from pytrace.evaluation.datasets import QuestionReport, read_questions
+from pytrace.evaluation.metrics import exact_match
 from pytrace.records import Question, Triple
 
 HOTPOT: dict[str, Any] = {
@@ -206,6 +210,103 @@ class TestIdentity:
             questions(write(tmp_path / "q.jsonl", *rows))
 
 
+PATHS = "who is the_a 's  c ?\tnew_c(b/new_c/)\ta#r#m#s#new_c#<end>#new_c\r\n\nhow ?\tx/y(x/y/)\ta#r#x/y#<end>#x/y\n"
+CLAIM = {"id": 7, "claim": "Ada Foah  lies in Ghana.", "label": "SUPPORTS", "evidence": [[[1, None, None, None]]]}
+
+
+class TestPathQuestion:
+    @pytest.mark.parametrize("name", ["PQ.txt", "PQ.tsv", "PQ.jsonl"])
+    @pytest.mark.parametrize("options", [{}, {"format": "pathquestion"}], ids=str)
+    def test_rows_are_found_by_their_columns(self, tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+        path = tmp_path / name
+        path.write_bytes(b"\xef\xbb\xbf" + PATHS.encode())
+        first, second = questions(path, **options)
+        assert first == Question(
+            "PQ:1",
+            "who is the a's c?",
+            ("new c", "b"),
+            triples=(Triple("a", "r", "m"), Triple("m", "s", "new_c")),
+            kind="2hop",
+        )
+        assert (second.id, second.kind, second.answers) == ("PQ:3", "1hop", ("x/y", "x", "y"))
+        assert questions(path, limit=1) == [first]
+
+    def test_a_packed_file_is_unpacked(self, tmp_path: Path) -> None:
+        path = tmp_path / "PQ.txt.gz"
+        path.write_bytes(gzip.compress(PATHS.encode()))
+        assert len(questions(path)) == 2
+        path.write_bytes(gzip.compress(PATHS.encode())[:-12])
+        with pytest.raises(DataError, match="broken gzip"):
+            questions(path)
+
+    @pytest.mark.parametrize(
+        ("row", "says"),
+        [
+            (b"who ?\tb(b/)", "2 columns where question, answers and path are wanted"),
+            (b"who ?\tb(b/)\ta#r#b#<end>#c", "the path 'a#r#b#<end>#c' is not of the form"),
+            (b"who ?\tc(b/)\ta#r#b#<end>#b", "the answers 'c(b/)'"),
+            (b"who ?\t\xff(b/)\ta#r#b#<end>#b", "byte 7 of the line is not UTF-8"),
+        ],
+    )
+    def test_a_bad_row_is_told_with_its_line(self, tmp_path: Path, row: bytes, says: str) -> None:
+        path = tmp_path / "PQ.txt"
+        path.write_bytes(b"who ?\tb(b/)\ta#r#b#<end>#b\n" + row + b"\n")
+        report = QuestionReport()
+        with pytest.raises(DataError, match=rf"^{re.escape(str(path))}:2: ") as caught:
+            questions(path, report=report)
+        assert says in str(caught.value)
+        assert report.questions == 1
+
+    def test_an_empty_file_and_json_are_no_rows(self, tmp_path: Path) -> None:
+        (tmp_path / "PQ.txt").write_text("\n\n")
+        with pytest.raises(DataError, match="holds no question"):
+            questions(tmp_path / "PQ.txt", format="pathquestion")
+        tabbed = tmp_path / "tabbed.jsonl"
+        tabbed.write_text(json.dumps(HOTPOT, indent="\t").replace("\n", "") + "\n")
+        assert len(questions(tabbed)) == 1
+
+
+class TestClaims:
+    def test_a_claim_is_a_question_whose_answer_is_its_label(self, tmp_path: Path) -> None:
+        assert one(tmp_path, CLAIM) == Question("7", "Ada Foah lies in Ghana.", ("SUPPORTS",), kind="claim")
+        assert one(tmp_path, CLAIM, format="fever").kind == "claim"
+
+    @pytest.mark.parametrize("label", LABELS)
+    def test_a_label_matches_itself_alone_as_answers_do(self, tmp_path: Path, label: str) -> None:
+        question = one(tmp_path, {**CLAIM, "label": label})
+        assert [exact_match(given, question.answers) for given in LABELS] == [float(given == label) for given in LABELS]
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            ({"label": "TRUE"}, "the label 'TRUE' is none of SUPPORTS, REFUTES, NOT ENOUGH INFO"),
+            ({"label": "supports"}, "the label 'supports' is none of"),
+            ({"label": "x" * 900}, "is none of"),
+            ({"label": None}, "`label` must be a string"),
+            ({"label": ["SUPPORTS"]}, "`label` must be a string"),
+            ({"label": ""}, "`label` is empty"),
+            ({"claim": " "}, "`claim` is empty"),
+            ({"claim": 5}, "`claim` must be a string, not 5"),
+            ({"id": {}}, "`id` must be a string or a whole number"),
+        ],
+    )
+    def test_a_bad_row_is_told_with_its_line(self, tmp_path: Path, change: dict[str, Any], says: str) -> None:
+        path = write(tmp_path / "q.jsonl", {**CLAIM, "id": 1}, {**CLAIM, **change})
+        with pytest.raises(DataError) as caught:
+            questions(path)
+        assert str(caught.value).startswith(f"{path}:2: ")
+        assert says in str(caught.value)
+        assert len(str(caught.value)) < len(str(path)) + 200
+
+    def test_rows_without_a_label_are_told(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"q.jsonl:1: no `label`, which a fever row must have"):
+            one(tmp_path, {"id": 1, "claim": "It rains."})
+
+    def test_claims_without_ids_get_one_of_their_words(self, tmp_path: Path) -> None:
+        rows = [{"claim": f"It rains {n}.", "label": "REFUTES"} for n in (1, 2)]
+        assert len({question.id for question in questions(write(tmp_path / "q.jsonl", *rows))}) == 2
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("change", "says"),
@@ -305,3 +406,14 @@ class TestRealFiles:
         first, *rest = questions(shared_data / "multihop" / "2wiki-sample.jsonl")
         assert first.triples[0].text == "<Kistimaat; publication date; 2014>"
         assert all(q.triples and q.kind for q in rest)
+
+    def test_every_row_of_pathquestion_has_a_path_and_an_answer_in_words(self, shared_data: Path) -> None:
+        found = questions(shared_data / "pathquestion" / "PQ-2H.txt")
+        assert len(found) == 1908
+        assert {q.kind for q in found} == {"2hop"}
+        assert all(q.triples[-1].tail.replace("_", " ") == q.answers[0] for q in found)
+
+    def test_every_claim_has_its_label(self, shared_data: Path) -> None:
+        found = questions(shared_data / "fever" / "claims-dev.jsonl")
+        assert (len(found), {q.kind for q in found}) == (200, {"claim"})
+        assert {answer for q in found for answer in q.answers} == set(LABELS)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -19,13 +20,16 @@ from pytrace.prompts import (
     reader_demonstrations,
     triple_demonstrations,
 )
+from pytrace.prompts.claims import LABELS, claim_demonstrations
 from pytrace.prompts.paths import path_demonstrations
+from pytrace.prompts.queries import query_demonstrations
 from pytrace.prompts.steps import step_demonstrations
 from pytrace.prompts.thoughts import (
     question_demonstrations,
     rationale_demonstrations,
     verification_demonstrations,
 )
+from pytrace.queries import parse_query, query_names
 
 TRIPLES = triple_demonstrations()
 CHAINS = chain_demonstrations()
@@ -39,6 +43,8 @@ RATIONALES = rationale_demonstrations()
 VERIFICATIONS = verification_demonstrations()
 PATHS = path_demonstrations()
 STEPS = step_demonstrations()
+CLAIMS = claim_demonstrations()
+QUERIES = (*query_demonstrations("triplet"), *query_demonstrations("sparql"))
 
 
 def normalised(text: str) -> str:
@@ -196,10 +202,24 @@ def test_loading_twice_gives_the_same_frozen_records() -> None:
         verification_demonstrations,
         path_demonstrations,
         step_demonstrations,
+        claim_demonstrations,
     ):
         assert load() is load()  # type: ignore[operator]
     with pytest.raises(AttributeError):
         TRIPLES[0].title = "another"  # type: ignore[misc]
+
+
+# Claims
+
+
+def test_claims_show_every_label_once_in_each_three_and_have_facts_of_their_own() -> None:
+    assert len({row.claim for row in CLAIMS}) == len(CLAIMS) >= 9
+    for start in range(0, len(CLAIMS), 3):
+        assert {row.label for row in CLAIMS[start : start + 3]} == set(LABELS)
+    facts = [fact for row in CLAIMS for fact in row.facts]
+    assert len(set(facts)) == len(facts)
+    for row in CLAIMS:
+        assert row.claim not in row.facts, "a fact that is the claim itself would show how to copy"
 
 
 # Independence of the data that measures them
@@ -227,6 +247,8 @@ def test_no_demonstration_overlaps_with_the_evaluation_data(shared_data: Path) -
         questions.add(normalised(line.partition("\t")[0]))
     for line in (shared_data / "pathquestion" / "2H-kb.txt").read_text(encoding="utf-8").splitlines():
         titles.add(normalised(line.partition("\t")[0].replace("_", " ")))
+    for line in (shared_data / "fever" / "claims-dev.jsonl").read_text(encoding="utf-8").splitlines():
+        questions.add(normalised(json.loads(line)["claim"]))
     assert len(titles) > 500
     assert len(questions) > 1000
 
@@ -242,11 +264,31 @@ def test_no_demonstration_overlaps_with_the_evaluation_data(shared_data: Path) -
     own_questions = {
         normalised(row.question) for row in (*CHAINS, *READER, *QUESTIONS, *RATIONALES, *VERIFICATIONS, *PATHS, *STEPS)
     } | {normalised(row.verifying_question) for row in VERIFICATIONS}
+    own_questions |= {normalised(row.claim) for row in CLAIMS} | {normalised(row.question) for row in QUERIES}
     assert not own_titles & titles
-    # Steps are prose: nothing that the data is about may stand in them, in whatever spelling.
-    steps = f" {plain(' '.join(step for row in STEPS for step in row.steps))} "
-    assert not [title for title in map(plain, titles) if len(title) > 3 and f" {title} " in steps]
+    # Steps and facts are prose: nothing that the data is about may stand in them, in whatever spelling.
+    prose = [step for row in STEPS for step in row.steps] + [text for row in CLAIMS for text in (row.claim, *row.facts)]
+    said = f" {plain(' '.join(prose))} "
+    assert not [title for title in map(plain, titles) if len(title) > 3 and f" {title} " in said]
     assert not own_questions & questions
+
+
+@pytest.mark.data
+def test_no_query_demonstration_names_an_entity_of_the_data_that_queries_are_measured_on(shared_data: Path) -> None:
+    entities: set[str] = set()
+    for line in (shared_data / "lcquad" / "train.jsonl").read_text(encoding="utf-8").splitlines():
+        named = re.findall("<http://dbpedia.org/resource/([^>]*)>", json.loads(line)["sparql_query"])
+        entities.update(plain(unquote(one).replace("_", " ")) for one in named)
+    for line in (shared_data / "pathquestion" / "2H-kb.txt").read_text(encoding="utf-8").splitlines():
+        head, _, tail = line.split("\t")
+        entities.update(plain(one.replace("_", " ")) for one in (head, tail))
+    for line in (shared_data / "fever" / "claims-dev.jsonl").read_text(encoding="utf-8").splitlines():
+        evidence = [page for group in json.loads(line)["evidence"] for *_, page, _ in group if page]
+        entities.update(plain(page.replace("_", " ")) for page in evidence)
+    assert len(entities) > 2000
+    own = {plain(name) for row in QUERIES for name in query_names(parse_query(row.query))[0]}
+    assert len(own) > 5
+    assert not own & entities
 
 
 # A file of the user's own
@@ -284,6 +326,15 @@ VERIFICATION_ROW = {
     "answer": "Ada lives in Tosk.",
 }
 
+QUERY_ROW = {
+    "form": "triplet",
+    "question": "Where does Ada live?",
+    "relations": ["home", "age"],
+    "query": "<Ada; home; ?>",
+}
+SPARQL_ROW = {**QUERY_ROW, "form": "sparql", "query": "ask { entity:/Ada/ relation:/home/ ?x }"}
+CLAIM_ROW = {"claim": "Ada lives in Rome.", "facts": ["Ada lives in Tosk."], "label": "REFUTES"}
+
 
 def write(path: Path, *rows: object) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -313,6 +364,10 @@ def test_a_file_of_the_users_own_is_read_with_blank_lines_crlf_and_byte_order_ma
     assert rationale.rationale == ("Ada lives in Tosk.",)
     (verification,) = verification_demonstrations(path=write(tmp_path / "verifications.jsonl", VERIFICATION_ROW))
     assert verification.verifying_question == "In which town does Ada live?"
+    (query,) = query_demonstrations("triplet", path=write(tmp_path / "queries.jsonl", QUERY_ROW, SPARQL_ROW))
+    assert (query.relations, query.query) == (("home", "age"), "<Ada; home; ?>")
+    (claim,) = claim_demonstrations(path=write(tmp_path / "claims.jsonl", CLAIM_ROW))
+    assert (claim.facts, claim.label) == (("Ada lives in Tosk.",), "REFUTES")
 
 
 def with_step(index: int, **changes: object) -> dict[str, object]:
@@ -392,6 +447,30 @@ MALFORMED: list[tuple[Callable[..., object], object, str]] = [
     (verification_demonstrations, {**VERIFICATION_ROW, "verifying_question": ""}, "the verifying question is empty"),
     (verification_demonstrations, {**VERIFICATION_ROW, "answer": "a\nb"}, "the answer 'a\\nb' has a line break"),
     (verification_demonstrations, {**VERIFICATION_ROW, "context": [" x"]}, "begins or ends with a space"),
+    *(
+        (lambda path: query_demonstrations("triplet", path=path), {**row, **changes}, said)
+        for row, changes, said in [
+            (QUERY_ROW, {"form": "prose"}, "Invalid enum value 'prose'"),
+            (QUERY_ROW, {"relations": []}, "the question 'Where does Ada live?' has no relation"),
+            (QUERY_ROW, {"relations": ["a;b"]}, "the relation 'a;b' contains ';'"),
+            (QUERY_ROW, {"relations": ["age"]}, "the query's relation 'home' is not among the 1 that are listed"),
+            (QUERY_ROW, {"query": "<Bo; home; ?>"}, "the query's entity 'Bo' is no part of the question"),
+            (QUERY_ROW, {"query": "<Ada; home; Ada>"}, "the query '<Ada; home; Ada>' is no triplet"),
+            (QUERY_ROW, {"query": "<Ada; ?; ?>"}, "the query '<Ada; ?; ?>' is no triplet"),
+            (QUERY_ROW, {"query": "a\nb"}, "the query 'a\\nb' contains '\\n'"),
+            (SPARQL_ROW, {"query": "ask { ?y ?z ?x }"}, "the query 'ask { ?y ?z ?x }' is no SPARQL with names"),
+            (SPARQL_ROW, {"query": "ask entity:/Ada/"}, "the query 'ask entity:/Ada/' is no SPARQL with names"),
+            (SPARQL_ROW, {"relations": ["age"]}, "the query's relation 'home' is not among the 1 that are listed"),
+            (SPARQL_ROW, {"question": "Where?"}, "the query's entity 'Ada' is no part of the question"),
+            (SPARQL_ROW, {"wrong": []}, "unknown field `wrong`"),
+        ]
+    ),
+    (claim_demonstrations, {**CLAIM_ROW, "label": "TRUE"}, "Invalid enum value 'TRUE'"),
+    (claim_demonstrations, {**CLAIM_ROW, "facts": []}, "the claim 'Ada lives in Rome.' has no fact"),
+    (claim_demonstrations, {**CLAIM_ROW, "facts": [""]}, "the fact is empty"),
+    (claim_demonstrations, {**CLAIM_ROW, "claim": "a\nb"}, "the claim 'a\\nb' has a line break"),
+    (claim_demonstrations, {**CLAIM_ROW, "facts": ["a\rb"]}, "the fact 'a\\rb' has a line break"),
+    (claim_demonstrations, {"claim": "x", "facts": ["y"]}, "missing required field `label`"),
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
@@ -16,8 +15,8 @@ import numpy as np
 from pytrace.certify.gold_fields import gold_fields
 from pytrace.certify.records import GoldQuestion, Path
 from pytrace.documents.files import Place, json_rows, looks_like_rows
+from pytrace.documents.path_questions import read_path_questions
 from pytrace.errors import DataError, InputError
-from pytrace.graph.exchange import input_errors, read_lines
 from pytrace.knowledge_base.base import KnowledgeBase
 from pytrace.knowledge_base.columns import compile_triples
 from pytrace.knowledge_base.names import normal_form
@@ -26,7 +25,6 @@ from pytrace.knowledge_base.sparql import rewrite
 from pytrace.knowledge_base.sparql_store import KnowledgeStore
 from pytrace.records import Triple
 
-_END = "<end>"
 _QUESTION = ("question", "corrected_question")
 _SPARQL = ("sparql", "sparql_query")
 _IDS = ("id", "_id")
@@ -418,41 +416,9 @@ def _rows_of(path: FilePath) -> Iterator[GoldRow]:
         for place, row in json_rows(path):
             yield _json_row(row, place)
         return
-    with input_errors(path):
-        for line, text in read_lines(path):
-            yield _path_question(text, Place(path, line))
-
-
-def _path_question(text: str, place: Place) -> GoldRow:
-    """Read a row of PathQuestion: Zhou et al., "An Interpretable Reasoning Network for Multi-Relation Question Answering"."""
-    columns = text.split("\t")
-    if len(columns) != 3:
-        message = f"{len(columns)} columns where question, answers and path are wanted; put one tab between them"
-        raise place.error(message)
-    question, given, steps = (column.strip() for column in columns)
-    parts = steps.split("#")
-    if len(parts) < 5 or len(parts) % 2 == 0 or parts[-2] != _END or parts[-1] != parts[-3] or not all(parts):
-        message = f"the path {steps[:80]!a} is not of the form head#relation#…#answer#{_END}#answer, none of them empty; correct it"
-        raise place.error(message)
-    answer = parts[-1]
-    others = given.removeprefix(answer).removeprefix("(").removesuffix(")").split("/")
-    if not question or not given.startswith(f"{answer}(") or not given.endswith("/)"):
-        message = (
-            f"the answers {given[:80]!a} of the question {question[:40]!a} are not of the form {answer[:40]}({answer[:40]}/…/), "
-            "with the answer that the path ends at; correct them"
-        )
-        raise place.error(message)
-    path = tuple(Triple(parts[at], parts[at + 1], parts[at + 2]) for at in range(0, len(parts) - 3, 2))
-    answers = tuple(dict.fromkeys((answer, *filter(None, others))))
-    return GoldRow(
-        GoldQuestion(f"{place.path.stem}:{place.line}", _joined(question), answers, (path,), (parts[0],)), "", place
-    )
-
-
-def _joined(question: str) -> str:
-    """Write a question of tokens as people do."""
-    words = " ".join(question.replace("_", " ").split())
-    return re.sub(r" (?='s\b|[?.!,])", "", words)
+    for place, found in read_path_questions(path):
+        question = GoldQuestion(found.id, found.question, found.answers, (found.path,), (found.path[0].head,))
+        yield GoldRow(question, "", place)
 
 
 def _json_row(row: dict[str, Any], place: Place) -> GoldRow:

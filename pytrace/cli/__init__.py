@@ -38,6 +38,7 @@ COMMANDS = (
     _Command("certify", "pytrace.cli.certify", "Check chains of thought against a knowledge graph, step by step."),
     _Command("perturb", "pytrace.cli.perturb", "Break the evidence of a data set's questions on purpose, for 'eval'."),
     _Command("kg", "pytrace.cli.kg", "Build knowledge graphs of documents, look into them, exchange and change them."),
+    _Command("train", "pytrace.cli.train", "Train a model of one's own that writes the queries of a knowledge base."),
     _Command("models", "pytrace.cli.models", "List, fetch and check the models that are known by name."),
     _Command("bench", "pytrace.cli.bench", "Verify the kernels, then time them beside their peers."),
     _Command("doctor", "pytrace.cli.doctor", "Say what this installation has, what it lacks and what to do about it."),

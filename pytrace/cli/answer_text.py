@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from pytrace.cli import common
 from pytrace.evidence import supporting_sentence
-from pytrace.records import Answer, Chain, Coverage, Document, Evidence, Triple
+from pytrace.records import Answer, Chain, Coverage, Document, Evidence, KnowledgeQuery, Triple
+
+# A query may give as many values as it may give rows; more than these would bury the rest.
+_VALUES = 20
 
 
 def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool) -> None:
@@ -27,6 +30,7 @@ def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool
     _print_coverage(answer.evidence, by_id, explain=explain)
     if explain:
         _print_thoughts(answer.evidence)
+        _print_queries(answer.evidence)
         _print_votes(answer, by_id)
         _print_costs(answer)
 
@@ -34,9 +38,13 @@ def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool
 def _print_sources(answer: Answer, by_id: dict[str, Document]) -> None:
     """Print what was read: sentences as they are, documents by title."""
     evidence = answer.evidence
-    if evidence.kind in {"sentences", "mixed"}:
+    if evidence.kind in {"sentences", "mixed", "facts"}:
         for entry in evidence.context:
-            common.print_text(f"  {_shorten(entry)}")
+            common.print_text(f"  {common.printable(_shorten(entry)) if evidence.queries else _shorten(entry)}")
+    if evidence.kind == "facts":
+        stores = dict.fromkeys(query.store for query in evidence.queries if query.facts)
+        common.print_text(f"Facts of {', '.join(map(common.printable, stores))}.")
+        return
     titles = [_title(one, by_id) for one in evidence.document_ids]
     shown = ", ".join(titles[:8]) + (f" and {len(titles) - 8} more" if len(titles) > 8 else "")
     common.print_text(f"Read from {len(titles)} documents: {shown}" if titles else "Read from no document.")
@@ -79,6 +87,35 @@ def _print_thoughts(evidence: Evidence) -> None:
         common.print_styled("\nThoughts", "bold")
         for number, sentence in enumerate(evidence.rationale, 1):
             common.print_text(f"  {number}. {sentence}")
+
+
+def _print_queries(evidence: Evidence) -> None:
+    """Print what a knowledge base was asked, how it was asked, and what it said."""
+    if not evidence.queries:
+        return
+    common.print_styled("\nAsked of the knowledge base", "bold")
+    for number, query in enumerate(evidence.queries, 1):
+        place = "the question itself" if query.place < 0 else f"thought {query.place + 1}"
+        common.print_text(f"  {number}. {common.printable(query.question)} ({place})")
+        for label, text in _query_lines(query):
+            common.print_text(f"     {label}: {common.printable(text)}")
+
+
+def _query_lines(query: KnowledgeQuery) -> Iterator[tuple[str, str]]:
+    for written, reason in query.refused:
+        yield "refused", f"{written or '(nothing)'}: {reason}"
+    if query.written:
+        yield "written", query.written
+    for mention, key, score in query.links:
+        yield "linked", f"{mention} to {key} ({score:.2f})"
+    if query.sparql:
+        yield "run", f"{query.sparql} on {query.store}"
+    values = ", ".join(query.values[:_VALUES])
+    more = f" and {len(query.values) - _VALUES} more" if len(query.values) > _VALUES else ""
+    outcome = f"{query.outcome}: {values}{more}" if values else query.outcome
+    yield "outcome", f"{outcome} ({query.reason})" if query.reason else outcome
+    for fact in query.facts:
+        yield "fact", f"{fact.text}  {fact.triple.text}"
 
 
 def _print_chain(number: int, chain: Chain, by_id: dict[str, Document], *, explain: bool) -> None:
@@ -163,6 +200,8 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
         result["triples"] = [(one.head, one.relation, one.tail) for one in answer.evidence.triples]
     if answer.evidence.rationale:
         result["rationale"] = answer.evidence.rationale
+    if answer.evidence.queries:
+        result["queries"] = msgspec.to_builtins(answer.evidence.queries)
     if explain:
         result["context"] = answer.evidence.context
     result["context_tokens"] = answer.context_tokens

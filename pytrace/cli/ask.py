@@ -13,6 +13,7 @@ import msgspec
 from pytrace.cli import common
 from pytrace.cli.answer_text import answer_document, print_answer
 from pytrace.cli.certifying import print_certificate
+from pytrace.cli.knowledge import KnowledgeOptions, knowledge_options
 from pytrace.cli.loading import MethodType, ModelOptions, model_options, settings_option
 from pytrace.errors import InputError
 
@@ -28,15 +29,15 @@ _NAMED = 10
 
 @click.command()
 @click.argument("question")
+@click.option("--claim", is_flag=True, help="QUESTION is a claim: say whether it holds.")
 @click.option("--docs", type=click.Path(path_type=Path), help="Documents: a file or a folder.")
 @click.option("--kg", type=click.Path(path_type=Path), help="A knowledge graph made by 'pytrace kg build'.")
 @click.option(
     "--method",
     type=MethodType(),
-    default="trace",
-    show_default=True,
     metavar="NAME[:SETTING=VALUE,…]",
-    help="How to answer: trace, trace-doc, ks-llm, scope-coe, rag, dense, bm25, rrf, cot, cot-sc, verify-and-edit and others.",
+    help="How to answer: trace, trace-doc, ks-llm, scope-coe, rag, dense, bm25, rrf, cot, cot-sc, verify-and-edit, cok and "
+    "others.  [default: trace; for a claim cok with --kb, else standard]",
 )
 @click.option(
     "--retrieve",
@@ -64,20 +65,23 @@ _NAMED = 10
     "triples that the language model finds in their documents]",
 )
 @click.option("--explain", is_flag=True, help="Show all chains, votes, tokens and seconds.")
+@knowledge_options
 @settings_option
 @model_options
 @common.json_option
 def ask(
     *,
     question: str,
+    claim: bool,
     docs: Path | None,
     kg: Path | None,
-    method: MethodName,
+    method: MethodName | None,
     retrieve: int,
     index: Path | None,
     certify: bool,
     facts: Path | None,
     explain: bool,
+    knowledge: KnowledgeOptions,
     settings: tuple[str, ...],
     models: ModelOptions,
     as_json: bool,
@@ -85,14 +89,23 @@ def ask(
     """Answer QUESTION from documents, with the reasoning chains and the sentences they came from.
 
     Give --docs, --kg, or both: with --kg the units are the graph's triples, and no document is read by the model again. The
-    variants of ks-llm and the chains of thought answer without documents, too.
+    variants of ks-llm and the chains of thought answer without documents, too. The method cok asks the knowledge base of --kb
+    where its thoughts disagree. With --claim the answer is SUPPORTS, REFUTES or NOT ENOUGH INFO.
     """
+    from pytrace.methods.catalog import parse_method
+
     if not question.strip():
         message = "the question is empty; ask something"
         raise InputError(message)
     if facts is not None and not certify:
         message = "--facts is the graph that --certify checks against; give both"
         raise InputError(message)
+    if claim and certify:
+        message = "--certify checks how an answer was reached, and a claim is judged at once; leave out either"
+        raise InputError(message)
+    if method is None:
+        method = parse_method("trace" if not claim else "standard" if knowledge.kb is None else "cok")
+    knowledge.check([method])
     documents = [] if docs is None and index is not None else read_corpus(docs, kg, needed=method)
     certificates: list[Certificate] = []
 
@@ -109,6 +122,8 @@ def ask(
         index=index,
         settings=settings,
         models=models,
+        claim=claim,
+        knowledge=knowledge,
         check=check,
     )
     if as_json:
@@ -194,11 +209,14 @@ def answer_one(
     index: Path | None,
     settings: tuple[str, ...],
     models: ModelOptions,
+    claim: bool = False,
+    knowledge: KnowledgeOptions,
     check: Callable[[object, Answer, list[Document]], object] = lambda *_: None,
 ) -> tuple[list[Document], Answer]:
     """Retrieve, answer, and show on stderr how far it is; `check` sees the method while its graph is open, the answer, and what it was given."""
     from pytrace.graph import KnowledgeGraph
     from pytrace.methods.catalog import check_overrides, make_method
+    from pytrace.methods.claims import ClaimMethod
     from pytrace.retrieval import nearest_documents
 
     own = check_overrides([method], models.llm, settings)[method.name]
@@ -219,8 +237,15 @@ def answer_one(
             graph=graph,
             extracted=lambda _: advance(),
             index=sentences,
+            knowledge=knowledge.opener(models),
         )
-        answer = answerer.answer([question], [chosen])[0]
+        if not claim:
+            answer = answerer.answer([question], [chosen])[0]
+        elif isinstance(answerer, ClaimMethod):
+            answer = answerer.judge([question], [chosen])[0]
+        else:
+            message = f"{method.label} cannot judge claims; use standard or cok"
+            raise InputError(message)
         check(answerer, answer, chosen)
     if len(chosen) < len(documents):
         note = f"used the {len(chosen)} documents nearest to the question, of {len(documents)}"

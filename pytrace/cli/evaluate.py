@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
@@ -12,20 +13,24 @@ import click
 
 import pytrace
 from pytrace.cli import common
+from pytrace.cli.knowledge import KnowledgeOptions, knowledge_options
 from pytrace.cli.loading import MethodType, ModelOptions, model_options, settings_option
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
+    from pytrace.evaluation.claim_scores import ClaimScores
     from pytrace.evaluation.report import Report
-    from pytrace.evaluation.runner import Batched
     from pytrace.evaluation.study import Study
-    from pytrace.methods.catalog import MethodName
+    from pytrace.methods.catalog import Method, MethodName
+    from pytrace.records import Answer, Question
 
 
 @click.command("eval")
 @click.argument("methods", metavar="METHOD...", nargs=-1, required=True, type=MethodType())
-@click.option("--data", type=click.Path(path_type=Path), required=True, help="Questions with documents and answers.")
-@click.option("--format", "data_format", default="auto", show_default=True, help="Of the data: hotpotqa, musique, …")
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="Questions with answers, or claims.")
+@click.option(
+    "--format", "data_format", default="auto", show_default=True, help="Of the data: hotpotqa, pathquestion, fever, …"
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many questions.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep every answer here as soon as it is there.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="For perturbed questions: who says that an answer means the right or the wrong one.",
 )
+@knowledge_options
 @settings_option
 @model_options
 @common.json_option
@@ -58,6 +64,7 @@ def evaluate(
     batch: int | None,
     plots: Path | None,
     match: str,
+    knowledge: KnowledgeOptions,
     settings: tuple[str, ...],
     models: ModelOptions,
     as_json: bool,
@@ -71,18 +78,22 @@ def evaluate(
     Questions that 'pytrace perturb' made are reported by what was done to them, too: the share of right answers (ACC), or of
     answers that follow a wrong chain (FR), with Mann-Whitney tests against the whole chain.
 
+    Claims are judged: EM is the accuracy of their labels then, and each label's scores are reported beside it. The method cok
+    asks the knowledge base of --kb where its thoughts disagree.
+
     A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4.
     """
     from pytrace.evaluation.datasets import QuestionReport, read_questions
-    from pytrace.evaluation.runner import RunStore
+    from pytrace.evaluation.runner import Batched, RunStore
     from pytrace.evaluation.runner import evaluate as run
     from pytrace.evaluation.study import ModelMatcher
     from pytrace.graph import KnowledgeGraph
-    from pytrace.methods.catalog import check_overrides
+    from pytrace.methods.catalog import check_overrides, make_method
 
     if resume and out is None:
         message = "--resume needs --out, the directory of the run to go on with"
         raise InputError(message)
+    knowledge.check(methods)
     told = QuestionReport()
     questions = list(read_questions(data, format=data_format, limit=limit, report=told))  # type: ignore[arg-type]
     for note in told.notes[:20]:
@@ -96,14 +107,28 @@ def evaluate(
         KnowledgeGraph.open(kg, mode="read") if kg is not None else nullcontext() as graph,
         RunStore(":memory:" if out is None else out / "run.sqlite") as store,
     ):
+        opener = knowledge.opener(models)
+        made = {
+            label: make_method(
+                method,
+                models.model,
+                lambda: models.encoder,
+                models.llm,
+                own[method.name],
+                graph=graph,
+                knowledge=opener,
+            )
+            for label, method in chosen.items()
+        }
+        check_claims(made, questions)
         store.open_run(
-            _settings(data, settings, models, kg),
+            _settings(data, settings, models, kg, None if opener is None else knowledge.settings(opener())),
             resume=resume,
             notes={"data": str(data), "cpu": platform.machine()},
         )
         # With --deterministic, questions that a resumed run finds together must not decide what a question's answer is.
         size = batch or (1 if models.model.deterministic else 8)
-        askers = {label: _asker(method, models, own[method.name], graph, size) for label, method in chosen.items()}
+        askers = {label: Batched(asker(method), size) for label, method in made.items()}
         finished = sum(len(store.done(name) & {question.id for question in questions}) for name in chosen)
         with common.progress("answering", len(chosen) * len(questions) - finished) as advance:
             done: dict[str, int] = {}
@@ -130,17 +155,47 @@ def evaluate(
         _print_report(report)
 
 
-def _asker(name: MethodName, models: ModelOptions, settings: tuple[str, ...], graph: Any, size: int) -> Batched:
-    from pytrace.evaluation.runner import Batched
-    from pytrace.methods.catalog import make_method
+def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -> None:
+    """Refuse to have claims judged by methods that cannot.
 
-    method = make_method(name, models.model, lambda: models.encoder, models.llm, settings, graph=graph)
-    return Batched(
-        lambda questions: method.answer([one.question for one in questions], [one.documents for one in questions]), size
-    )
+    Raises
+    ------
+    InputError
+        Names the first such method.
+    """
+    from pytrace.evaluation.datasets import CLAIM
+    from pytrace.methods.claims import ClaimMethod
+
+    claims = sum(one.kind == CLAIM for one in questions)
+    for label, method in methods.items():
+        if claims and not isinstance(method, ClaimMethod):
+            message = f"{label} cannot judge claims, which {claims} of the {len(questions)} questions are; use standard or cok"
+            raise InputError(message)
 
 
-def _settings(data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: Path | None) -> dict[str, Any]:
+def asker(method: Method) -> Callable[[Sequence[Question]], list[Answer]]:
+    """Return what asks a method questions, and lets it judge those that are claims."""
+    from pytrace.evaluation.datasets import CLAIM
+    from pytrace.methods.claims import ClaimMethod
+
+    def answers(questions: Sequence[Question]) -> list[Answer]:
+        claims = [one for one in questions if one.kind == CLAIM]
+        others = [one for one in questions if one.kind != CLAIM]
+        found: dict[str, Answer] = {}
+        if claims and isinstance(method, ClaimMethod):
+            judged = method.judge([one.question for one in claims], [one.documents for one in claims])
+            found.update(zip((one.id for one in claims), judged, strict=True))
+        if others:
+            answered = method.answer([one.question for one in others], [one.documents for one in others])
+            found.update(zip((one.id for one in others), answered, strict=True))
+        return [found[one.id] for one in questions]
+
+    return answers
+
+
+def _settings(
+    data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: Path | None, knowledge: dict[str, Any] | None
+) -> dict[str, Any]:
     """Return all that an answer depends on, for resuming and for the report."""
     import msgspec
 
@@ -157,6 +212,7 @@ def _settings(data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: 
         "context": models.model.context_tokens,
         "deterministic": models.model.deterministic,
         "triples": None if kg is None else str(kg),
+        "knowledge base": knowledge,
         "settings": {
             one.name: msgspec.to_builtins(method_settings(one, models.llm, own[one.name])) for one in everything
         },
@@ -173,6 +229,34 @@ def _print_study(study: Study) -> None:
     for table in study_tables(study):
         common.print_text(f"\n{table.title}")
         common.print_table(table.columns, table.rows)
+
+
+def _print_claims(scores: ClaimScores) -> None:
+    """Print which label was given to the claims of which, and the scores of each."""
+
+    def percent(value: float | None) -> str:
+        return "-" if value is None else f"{100 * value:.1f}"
+
+    common.print_text(
+        f"\n{scores.method}: labels of {scores.n} claims, accuracy {percent(scores.accuracy)}, macro F1 "
+        f"{percent(scores.macro_f1)}; how often each was given, and its scores"
+    )
+    given = list(
+        dict.fromkeys([*(one.label for one in scores.labels), *(name for one in scores.labels for name in one.given)])
+    )
+    common.print_table(
+        ("GOLD", *given, "PRECISION", "RECALL", "F1"),
+        [
+            (
+                one.label,
+                *(str(one.given.get(name, 0)) for name in given),
+                percent(one.precision),
+                percent(one.recall),
+                percent(one.f1),
+            )
+            for one in scores.labels
+        ],
+    )
 
 
 def _print_report(report: Report) -> None:
@@ -210,6 +294,8 @@ def _print_report(report: Report) -> None:
     )
     for study in report.studies:
         _print_study(study)
+    for scores in report.claims:
+        _print_claims(scores)
     for one in report.methods:
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in one.seconds_by_stage.items())
         common.print_text(f"{one.method}: seconds by stage: {stages}")

@@ -1,4 +1,4 @@
-"""Read questions with gold answers and supporting documents: HotpotQA, 2WikiMultiHopQA, MuSiQue, and our own rows."""
+"""Read questions with gold answers: HotpotQA, 2WikiMultiHopQA, MuSiQue, PathQuestion, the claims of FEVER, and our own rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from pytrace.claims import LABELS
 from pytrace.documents.files import Place, json_rows
+from pytrace.documents.path_questions import looks_like_path_questions, read_path_questions
 from pytrace.documents.rows import (
     Built,
     Identities,
@@ -27,13 +29,17 @@ from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Perturbation, Question, Triple
 
-DataFormat = Literal["auto", "hotpotqa", "2wikimultihopqa", "musique", "pytrace"]
+DataFormat = Literal["auto", "hotpotqa", "2wikimultihopqa", "musique", "pathquestion", "fever", "pytrace"]
+
+CLAIM = "claim"
+"""The kind of a question that is a claim to be judged, with a label as its answer."""
 
 _LISTED = 1_000
 _SHAPES = {
     "hotpotqa": ("question", "context"),
     "2wikimultihopqa": ("question", "context", "evidences"),
     "musique": ("question", "paragraphs"),
+    "fever": ("claim", "label"),
     "pytrace": ("question",),
 }
 
@@ -72,10 +78,12 @@ def read_questions(
     """Read the questions of a data set, with documents, gold answers and gold supporting facts.
 
     The formats are HotpotQA's (also of its adversarial and IRCoT subsets), 2WikiMultiHopQA's (its evidence triples
-    become `Question.triples`), MuSiQue's (answer aliases, supporting paragraphs), and our own: objects with `question`,
+    become `Question.triples`), MuSiQue's (answer aliases, supporting paragraphs), PathQuestion's rows of columns (answers in
+    words, the gold path by keys as `Question.triples`, no documents), FEVER's (`claim` and `label`, the claim as the question,
+    the label as its answer and "claim" as its kind; `evidence` is not looked at), and our own: objects with `question`,
     `answers` (or `answer`), and where wanted `id`, `documents` (each with `title`, `text` or `sentences`, `id`,
     `supporting`), `supporting_facts` as [title or id, sentence index], `triples`, `type`, and the `perturbation` that
-    `pytrace perturb` writes. All may be JSON Lines, read one at a time, or one JSON list.
+    `pytrace perturb` writes. All but PathQuestion's may be JSON Lines, read one at a time, or one JSON list.
 
     A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
     stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
@@ -86,7 +94,7 @@ def read_questions(
     path
         The file; a last `.gz` is unpacked.
     format
-        The format; "auto" tells it by the fields of the first row.
+        The format; "auto" tells it by the columns or the fields of the first row.
     limit
         Read at most so many questions.
     language
@@ -128,17 +136,10 @@ def read_questions(
 
 
 def _read(path: Path, format: DataFormat, language: str, report: QuestionReport) -> Iterator[Question]:
-    documents = Identities()
+    by_columns = format == "pathquestion" or (format == "auto" and looks_like_path_questions(path))
+    rows = _read_columns(path) if by_columns else _read_json(path, format, language, report)
     questions: dict[str, tuple[str, Place]] = {}
-    for place, row in json_rows(path):
-        if format == "auto":
-            format = _format_of(row, place)
-        _check_shape(row, format, place)
-        if row.get("answerable") is False:
-            report.left_out += 1
-            report.add(place, "left out: it is marked as not answerable")
-            continue
-        question = _QuestionReader(row, place, language, report, documents).read()
+    for place, question in rows:
         digest = _made_id(question.question, question.answers, question.documents)
         known = questions.setdefault(question.id, (digest, place))
         if known[1] is not place:
@@ -155,17 +156,50 @@ def _read(path: Path, format: DataFormat, language: str, report: QuestionReport)
         raise DataError(message, path=path)
 
 
+def _read_columns(path: Path) -> Iterator[tuple[Place, Question]]:
+    for place, row in read_path_questions(path):
+        answers = (clean_text(answer.replace("_", " ")) for answer in row.answers)
+        yield (
+            place,
+            Question(
+                id=row.id,
+                question=row.question,
+                answers=tuple(dict.fromkeys(filter(None, answers))) or row.answers,
+                triples=row.path,
+                kind=f"{len(row.path)}hop",
+            ),
+        )
+
+
+def _read_json(
+    path: Path, format: DataFormat, language: str, report: QuestionReport
+) -> Iterator[tuple[Place, Question]]:
+    documents = Identities()
+    for place, row in json_rows(path):
+        if format == "auto":
+            format = _format_of(row, place)
+        _check_shape(row, format, place)
+        if row.get("answerable") is False:
+            report.left_out += 1
+            report.add(place, "left out: it is marked as not answerable")
+            continue
+        reader = _QuestionReader(row, place, language, report, documents)
+        yield place, reader.read_claim() if format == "fever" else reader.read()
+
+
 def _format_of(row: Row, place: Place) -> DataFormat:
     if "paragraphs" in row:
         return "musique"
     if "context" in row:
         return "2wikimultihopqa" if "evidences" in row else "hotpotqa"
+    if "claim" in row and "question" not in row:
+        return "fever"
     if "question" in row and ("documents" in row or "answers" in row or "answer" in row):
         return "pytrace"
     fields = ", ".join(clean_text(name)[:20] for name in list(row)[:6]) or "none"
     message = (
         f"the format of this file is not known (fields: {fields}); a question has `question`, `answers` and "
-        "`documents`, or the fields of HotpotQA, 2WikiMultiHopQA or MuSiQue"
+        "`documents`, a claim `claim` and `label`, or the fields of HotpotQA, 2WikiMultiHopQA or MuSiQue"
     )
     raise place.error(message)
 
@@ -206,6 +240,19 @@ class _QuestionReader:
             triples=tuple(self._triples()),
             kind=self._kind(),
             perturbation=self._perturbation(),
+        )
+
+    def read_claim(self) -> Question:
+        """Read a row of FEVER; what is its evidence there are places in a Wikipedia that is not here."""
+        claim, label = self._string("claim"), self._string("label")
+        if label not in LABELS:
+            message = f"the label {label[:40]!a} is none of {', '.join(LABELS)}; correct it, or use the labelled split"
+            raise self.place.error(message)
+        return Question(
+            id=id_of(self.row, self.place, "id", "_id") or _made_id(claim, (label,), ()),
+            question=claim,
+            answers=(label,),
+            kind=CLAIM,
         )
 
     def _string(self, field: str) -> str:

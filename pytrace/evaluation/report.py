@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from pytrace.evaluation.claim_scores import ClaimScores, claim_scores
 from pytrace.evaluation.metrics import (
     BootstrapTest,
     McNemarTest,
@@ -95,7 +96,8 @@ class Comparison(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """The outcome of an evaluation: settings, a summary of each method, and every pair of methods compared.
 
-    `studies` has each method's study of perturbed evidence, where the questions were perturbed.
+    `studies` has each method's study of perturbed evidence, where the questions were perturbed, and `claims` its labels, where
+    all questions are claims.
     """
 
     questions: int
@@ -104,6 +106,7 @@ class Report(msgspec.Struct, frozen=True):
     settings: dict[str, Any] = {}
     notes: dict[str, Any] = {}
     studies: tuple[Study, ...] = ()
+    claims: tuple[ClaimScores, ...] = ()
 
 
 def score_run(
@@ -188,6 +191,9 @@ def make_report(
             study
             for study in (study_results(method, rows, matcher=matcher) for method, rows in results.items())
             if study is not None
+        ),
+        claims=tuple(
+            scored for scored in (claim_scores(method, rows) for method, rows in results.items()) if scored is not None
         ),
     )
 

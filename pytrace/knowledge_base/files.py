@@ -88,7 +88,7 @@ class BaseFiles:
     directory
         Where they are.
     encoder
-        Whose vectors they must be.
+        Whose vectors they must be; None if only the columns are wanted.
 
     Raises
     ------
@@ -96,10 +96,11 @@ class BaseFiles:
         There is no knowledge base, or one of another encoder or format, or a file is missing or was cut off.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], encoder: Encoder) -> None:
+    def __init__(self, directory: str | os.PathLike[str], encoder: Encoder | None) -> None:
         self.directory = Path(directory)
         self.manifest = read_manifest(self.directory)
-        _check_encoder(self.directory, self.manifest, encoder)
+        if encoder is not None:
+            _check_encoder(self.directory, self.manifest, encoder)
         entries = self.manifest.files
         self._mapped = {name: _MappedFile(self.directory / name, entries[name].bytes) for name in entries}
         try:

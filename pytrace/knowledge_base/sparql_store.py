@@ -6,9 +6,9 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 import pyoxigraph as ox
@@ -18,17 +18,12 @@ from pytrace.graph.exchange import input_errors
 from pytrace.knowledge_base.names import entity_name
 from pytrace.knowledge_base.sources import read_source
 from pytrace.knowledge_base.sparql import GraphQuery, rewrite, written_out
+from pytrace.knowledge_base.terms import LABELS, key_of, node_of
 from pytrace.records import Triple
 
 _Item = TypeVar("_Item")
 
 _FORMATS = {".nt": ox.RdfFormat.N_TRIPLES, ".ttl": ox.RdfFormat.TURTLE}
-# What keys that are no IRIs are written as, by `pytrace.graph.rdf` too.
-_ENTITY, _RELATION = "urn:pytrace:entity:", "urn:pytrace:relation:"
-_IRI = re.compile(r"(?:https?|urn):[^\x00-\x20<>\"{}|^`\\\ud800-\udfff]+")
-_LABELS = tuple(
-    map(ox.NamedNode, ("http://www.w3.org/2000/01/rdf-schema#label", "http://www.w3.org/2004/02/skos/core#prefLabel"))
-)
 _PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
 
 
@@ -85,6 +80,11 @@ class KnowledgeStore:
     def __init__(self, store: ox.Store) -> None:
         self._store = store
 
+    @property
+    def store(self) -> ox.Store:
+        """The RDF store."""
+        return self._store
+
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, format: str | None = None) -> KnowledgeStore:
         """Load a file, all of it or nothing.
@@ -136,7 +136,7 @@ class KnowledgeStore:
         """
         store = ox.Store()
         store.bulk_extend(
-            ox.Quad(_node(triple.head), _node(triple.relation, _RELATION), _node(triple.tail)) for triple in triples
+            ox.Quad(node_of(triple.head), node_of(triple.relation, relation=True), node_of(triple.tail)) for triple in triples
         )
         return cls._filled(store, path)
 
@@ -154,16 +154,16 @@ class KnowledgeStore:
     def triples(self) -> Iterator[Triple]:
         """Iterate over the triples, but for labels and empty values, in no order."""
         for quad in self._store:
-            if quad.predicate in _LABELS and isinstance(quad.object, ox.Literal):
+            if quad.predicate in LABELS and isinstance(quad.object, ox.Literal):
                 continue
-            triple = Triple(_key(quad.subject), _key(quad.predicate), _key(quad.object))
+            triple = Triple(key_of(quad.subject), key_of(quad.predicate), key_of(quad.object))
             if triple.head.strip() and triple.relation.strip() and triple.tail.strip():
                 yield triple
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return what an entity is called: its labels in the store, then its key in words."""
-        node = _node(key)
-        labels = [_key(quad.object) for label in _LABELS for quad in self._store.quads_for_pattern(node, label, None)]
+        node = node_of(key)
+        labels = [key_of(quad.object) for label in LABELS for quad in self._store.quads_for_pattern(node, label, None)]
         return (*sorted(labels), entity_name(key))
 
     def select(self, query: str, *, limit: int = 100_000, seconds: float = 10.0) -> Rows:
@@ -197,7 +197,7 @@ class KnowledgeStore:
         rows, stopped = _taken(found, limit, seconds)
         return Rows(
             tuple(
-                {name: _key(value) for name, value in zip(names, row, strict=True) if value is not None} for row in rows
+                {name: key_of(value) for name, value in zip(names, row, strict=True) if value is not None} for row in rows
             ),
             stopped,
         )
@@ -267,17 +267,26 @@ class KnowledgeStore:
         >>> found.triples[0].text, found.values["x"]
         ('<urn:Ghana; urn:capital; urn:Accra>', 'urn:Accra')
         """
+        solutions, stopped = _taken(self.each_solution(query), limit, seconds)
+        return Solutions(tuple(solutions), stopped)
+
+    def each_solution(self, query: GraphQuery) -> Iterator[Solution]:
+        """Iterate over what `solutions` returns, without limits.
+
+        Raises
+        ------
+        InputError
+            The query cannot be run.
+        """
         found = self._run(query.rows)
         assert isinstance(found, ox.QuerySolutions)
         places = {variable.value: place for place, variable in enumerate(found.variables)}
         patterns = [(places[subject], places[relation], places[target]) for subject, relation, target in query.patterns]
-        rows, stopped = _taken(found, limit, seconds)
-        solutions = []
-        for row in rows:
-            triples = (self._fact(row[subject], row[relation], row[target]) for subject, relation, target in patterns)
-            values = {name: _key(row[place]) for name, place in places.items() if row[place] is not None}
-            solutions.append(Solution(tuple(dict.fromkeys(filter(None, triples))), values))
-        return Solutions(tuple(solutions), stopped)
+        with _query_errors():
+            for row in found:
+                triples = (self._fact(row[subject], row[relation], row[target]) for subject, relation, target in patterns)
+                values = {name: key_of(row[place]) for name, place in places.items() if row[place] is not None}
+                yield Solution(tuple(dict.fromkeys(filter(None, triples))), values)
 
     def _fact(self, subject: object, relation: object, target: object) -> Triple | None:
         """Return a statement by its keys if the graph has it."""
@@ -287,14 +296,23 @@ class KnowledgeStore:
             return None
         if ox.Quad(subject, relation, target) not in self._store:
             return None
-        return Triple(_key(subject), _key(relation), _key(target))
+        return Triple(key_of(subject), key_of(relation), key_of(target))
 
     def _run(self, query: str) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
-        try:
+        with _query_errors():
             return self._store.query(query)
-        except (SyntaxError, ValueError, OSError) as error:
-            message = f"the SPARQL query cannot be run ({str(error)[:120]}); correct it"
-            raise InputError(message) from error
+
+
+@contextmanager
+def _query_errors() -> Iterator[None]:
+    """Say of a query that it cannot be run."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (SyntaxError, ValueError, OSError) as error:
+        message = f"the SPARQL query cannot be run ({str(error)[:120]}); correct it"
+        raise InputError(message) from error
 
 
 def _taken(found: Iterable[_Item], limit: int, seconds: float) -> tuple[list[_Item], str]:
@@ -304,39 +322,11 @@ def _taken(found: Iterable[_Item], limit: int, seconds: float) -> tuple[list[_It
         raise InputError(message)
     deadline = time.monotonic() + seconds
     taken: list[_Item] = []
-    try:
+    with _query_errors():
         for item in found:
             if len(taken) == limit:
                 return taken, f"more than {limit} solutions"
             taken.append(item)
             if time.monotonic() > deadline:
                 return taken, f"more than {seconds:g} seconds"
-    except (OSError, ValueError) as error:
-        message = f"the SPARQL query cannot be run ({str(error)[:120]}); correct it"
-        raise InputError(message) from error
     return taken, ""
-
-
-def _node(key: str, prefix: str = _ENTITY) -> ox.NamedNode:
-    # A key that looks like one of our own IRIs would be read back as another key.
-    if _IRI.fullmatch(key) and not key.startswith("urn:pytrace:"):
-        try:
-            return ox.NamedNode(key)
-        except ValueError:  # it only looks like one
-            pass
-    return ox.NamedNode(prefix + quote(key.encode("utf-8", "surrogatepass"), safe=""))
-
-
-def _key(term: object) -> str:
-    if isinstance(term, ox.NamedNode):
-        for prefix in (_ENTITY, _RELATION):
-            if term.value.startswith(prefix):
-                data = unquote_to_bytes(term.value.removeprefix(prefix))
-                try:
-                    return data.decode("utf-8", "surrogatepass")
-                except UnicodeDecodeError:
-                    return term.value
-        return term.value
-    if isinstance(term, ox.BlankNode):
-        return f"_:{term.value}"
-    return term.value if isinstance(term, ox.Literal) else str(term)

@@ -15,6 +15,8 @@ from pytrace.errors import InputError
 from pytrace.graph import KnowledgeGraph
 from pytrace.methods import profiles
 from pytrace.methods.baselines import ChainOfThought, Rag, RetrievalRag, SelfConsistency, VerifyAndEdit
+from pytrace.methods.chain_of_knowledge import ChainOfKnowledge, Knowledge
+from pytrace.methods.claims import StandardClaims
 from pytrace.methods.ks_llm import VARIANTS, KnowledgeSelection
 from pytrace.methods.scope_coe import ScopeCoe
 from pytrace.methods.trace import Trace
@@ -34,7 +36,7 @@ class Method(Protocol):
 
 TRACE_METHODS = ("trace", "trace-doc")
 RETRIEVERS = ("bm25", "dense", "rrf")
-THOUGHT_METHODS = ("cot", "cot-sc", "verify-and-edit")
+THOUGHT_METHODS = ("cot", "cot-sc", "verify-and-edit", "cok")
 METHODS = (*TRACE_METHODS, *VARIANTS, "scope-coe", "rag", *RETRIEVERS, *THOUGHT_METHODS)
 # These answer without any document, too: from the model alone, or from a document that it writes.
 NEEDS_NO_DOCUMENTS = frozenset({*VARIANTS, *THOUGHT_METHODS})
@@ -146,6 +148,7 @@ def make_method(
     graph: KnowledgeGraph | None = None,
     extracted: Callable[[Any], object] | None = None,
     index: SentenceIndex | None = None,
+    knowledge: Callable[[], Knowledge] | None = None,
 ) -> Method:
     """Make a method by its name.
 
@@ -161,6 +164,8 @@ def make_method(
         For TRACE: see `pytrace.methods.trace.Trace`.
     index
         For KS-LLM: see `pytrace.methods.ks_llm.KnowledgeSelection`.
+    knowledge
+        For Chain of Knowledge: gives the knowledge base and what it takes to ask it; called only for that method.
 
     Returns
     -------
@@ -170,7 +175,7 @@ def make_method(
     Raises
     ------
     InputError
-        If there is no such method or setting, or the method has no use for the index.
+        If there is no such method or setting, the method has no use for the index, or needs a knowledge base and has none.
     """
     named = parse_method(method) if isinstance(method, str) else method
     settings: Any = method_settings(named, llm, overrides)
@@ -192,4 +197,11 @@ def make_method(
         return SelfConsistency(model, encoder(), settings, name=label)
     if name == "verify-and-edit":
         return VerifyAndEdit(model, encoder(), settings, name=label)
+    if name == "cok":
+        if knowledge is None:
+            message = "cok asks a knowledge base, and there is none; give --kb FILE|URL"
+            raise InputError(message)
+        return ChainOfKnowledge(model, encoder(), settings, knowledge=knowledge(), name=label)
+    if name == "standard":
+        return StandardClaims(model, encoder(), settings, name=label, index=index)
     return KnowledgeSelection(model, encoder(), settings, variant=name, name=label, index=index)  # type: ignore[arg-type]

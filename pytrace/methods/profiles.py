@@ -12,6 +12,8 @@ import msgspec
 
 from pytrace.errors import InputError
 from pytrace.methods.baselines import RagSettings, RetrievalSettings, ThoughtSettings
+from pytrace.methods.chain_of_knowledge import KnowledgeSettings
+from pytrace.methods.claims import StandardSettings
 from pytrace.methods.ks_llm import KsSettings
 from pytrace.methods.scope_coe import ScopeSettings
 from pytrace.methods.trace import TraceSettings
@@ -44,11 +46,17 @@ SCOPE_TINY = ScopeSettings(judge="text", spans=True, reader_demonstrations=4)
 KS_TINY = KsSettings(reader_demonstrations=4, rationale_demonstrations=3)
 RAG_TINY = RagSettings(reader_demonstrations=4)
 RETRIEVAL_TINY = RetrievalSettings(reader_demonstrations=4)
+# It labels claims no better than chance, whatever it is shown; by words and calibrated it at least gives all three labels.
+STANDARD_TINY = StandardSettings(
+    reader_demonstrations=4, rationale_demonstrations=3, claim_demonstrations=0, claim_scoring="words"
+)
 _DEFAULTS: dict[str, tuple[msgspec.Struct, msgspec.Struct]] = {
     "scope-coe": (ScopeSettings(), SCOPE_TINY),
     "rag": (RagSettings(), RAG_TINY),
+    "standard": (StandardSettings(), STANDARD_TINY),
     **dict.fromkeys(("bm25", "dense", "rrf"), (RetrievalSettings(), RETRIEVAL_TINY)),
     **dict.fromkeys(("cot", "cot-sc", "verify-and-edit"), (ThoughtSettings(), ThoughtSettings())),
+    "cok": (KnowledgeSettings(), KnowledgeSettings()),
 }
 
 

@@ -11,24 +11,27 @@ from pytrace.records import Usage
 
 
 class Stages:
-    """Adds up wall-clock seconds and a model's usage by stage; only one stage runs at a time."""
+    """Adds up wall-clock seconds and the models' usage by stage; only one stage runs at a time."""
 
-    def __init__(self, model: LanguageModel) -> None:
-        self._model = model
+    def __init__(self, model: LanguageModel, *others: LanguageModel) -> None:
+        self._models = (model, *(other for other in others if other is not model))
         self.seconds: dict[str, float] = {}
         self.usage: dict[str, Usage] = {}
 
     @property
     def deterministic(self) -> bool:
-        """How the model runs: see `LanguageModel.deterministic`."""
-        return self._model.deterministic
+        """How the models run: see `LanguageModel.deterministic`."""
+        return all(model.deterministic for model in self._models)
+
+    def _spent(self) -> Usage:
+        return sum((model.usage for model in self._models), Usage())
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Count what happens inside for a stage; entering it again adds to it."""
-        started, before = time.perf_counter(), self._model.usage
+        started, before = time.perf_counter(), self._spent()
         try:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
-            self.usage[name] = self.usage.get(name, Usage()) + (self._model.usage - before)
+            self.usage[name] = self.usage.get(name, Usage()) + (self._spent() - before)

@@ -115,7 +115,7 @@ class VerifyAndEdit(Thoughtful):
         notes = [[*answer.notes, vote_note(vote)] for answer, vote in zip(answers, votes, strict=True)]
         edits: list[_Edit] = []
         for place, (vote, thought, own) in enumerate(zip(votes, chosen, documents, strict=True)):
-            if 2 * vote.count >= vote.of:
+            if vote.certain:
                 continue
             units = [unit for document in own for unit in sentence_units(document)]
             if units and thought.sentences:

@@ -182,6 +182,16 @@ class LlamaCppModel:
         """Free the model."""
         self.close()
 
+    def metadata(self, key: str) -> str | None:
+        """Return what the model's file says under a key, such as "general.name"; None if it says nothing.
+
+        Raises
+        ------
+        ModelError
+            If the model was closed.
+        """
+        return self._runtime.metadata(key)
+
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, control tokens taken as plain text."""
         return len(self._tokenize(text))

@@ -228,6 +228,26 @@ class LlamaRuntime:
         template = self._c.llama_model_chat_template(self._model, None)
         return template.decode("utf-8", "replace") if template else None
 
+    def metadata(self, key: str) -> str | None:
+        """Return what the model's file says under a key, as text; None if it says nothing.
+
+        Raises
+        ------
+        ModelError
+            If the model was closed.
+        """
+        name = key.encode("utf-8", "replace")
+        if b"\0" in name:
+            return None
+        with self._gate:
+            self.check_open()
+            length = self._c.llama_model_meta_val_str(self._model, name, None, 0)
+            if length < 0:
+                return None
+            buffer = ctypes.create_string_buffer(length + 1)
+            self._c.llama_model_meta_val_str(self._model, name, buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace")
+
     @property
     def adds_bos(self) -> bool:
         """Whether the model wants its beginning-of-sequence token before a text."""

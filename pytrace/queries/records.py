@@ -11,6 +11,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from pytrace.models.language_model import LanguageModel
+
 QueryForm = Literal["triplet", "sparql"]
 """The two forms of section 4: triplets for single facts, SPARQL for complex questions."""
 
@@ -58,6 +60,11 @@ class QueryGenerator(Protocol):
     @property
     def name(self) -> str:
         """A short name for reports."""
+        ...
+
+    @property
+    def model(self) -> LanguageModel:
+        """The language model that writes, whose usage counts."""
         ...
 
     def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:

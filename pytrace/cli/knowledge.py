@@ -1,0 +1,188 @@
+"""The options of a knowledge base that methods may ask, and what they open."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pytrace.errors import InputError
+
+if TYPE_CHECKING:
+    from pytrace.cli.loading import ModelOptions
+    from pytrace.knowledge_base.linking import EntityLinker
+    from pytrace.knowledge_base.triple_store import TripleStore
+    from pytrace.methods.catalog import MethodName
+    from pytrace.methods.chain_of_knowledge import Knowledge
+    from pytrace.models.encoder import Encoder
+    from pytrace.queries.records import QueryGenerator
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+FEW_SHOT = "few-shot"
+# What 'pytrace train query-generator' calls the model in its directory.
+TRAINED = "query-generator.gguf"
+# The methods that ask a knowledge base.
+ASKING = frozenset({"cok"})
+
+
+@dataclass
+class KnowledgeOptions:
+    """What the options of `knowledge_options` say; store, generator and linker are made when they are first asked for."""
+
+    kb: str | None
+    kb_format: str | None
+    kb_labels: Path | None
+    kb_predicates: Path | None
+    kb_cache: Path | None
+    user_agent: str | None
+    query_generator: str | None
+
+    def check(self, methods: Sequence[MethodName]) -> None:
+        """Refuse options that do not belong together, and methods that lack a knowledge base or have no use for one.
+
+        Raises
+        ------
+        InputError
+            Says which.
+        """
+        asking = [method.name for method in methods if method.name in ASKING]
+        if self.kb is None:
+            given = [option.name for option in fields(self) if getattr(self, option.name) is not None]
+            if given:
+                message = (
+                    f"--{given[0].replace('_', '-')} is of a knowledge base, and there is none; give --kb FILE|URL"
+                )
+                raise InputError(message)
+            if asking:
+                message = f"{asking[0]} asks a knowledge base, and there is none; give --kb FILE|URL"
+                raise InputError(message)
+        elif not asking:
+            message = (
+                f"{', '.join(dict.fromkeys(method.name for method in methods))} asks no knowledge base; leave --kb out, or use "
+                f"{' or '.join(sorted(ASKING))}"
+            )
+            raise InputError(message)
+
+    @functools.cached_property
+    def store(self) -> TripleStore:
+        """The knowledge base: a file's triples, or a server's.
+
+        Raises
+        ------
+        InputError
+            There is none, or it cannot be opened.
+        """
+        from pytrace.knowledge_base.connect import open_store
+
+        if self.kb is None:
+            message = "there is no knowledge base; give --kb FILE|URL"
+            raise InputError(message)
+        return open_store(
+            self.kb,
+            format=self.kb_format,
+            labels=self.kb_labels,
+            predicates=self.kb_predicates,
+            cache_directory=self.kb_cache,
+            user_agent=self.user_agent,
+        )
+
+    def generator(self, models: ModelOptions) -> QueryGenerator:
+        """Return who writes queries: the language model by a few examples, or a model trained for it."""
+        if self.query_generator is None or self.query_generator == FEW_SHOT:
+            from pytrace.queries.few_shot import FewShotGenerator
+
+            return FewShotGenerator(models.model, self.store.relations(), encoder=models.encoder)
+        from pytrace.queries.trained import TrainedGenerator
+
+        path = Path(self.query_generator)
+        return TrainedGenerator.load(path / TRAINED if path.is_dir() else path, threads=models.threads)
+
+    def linker(self, encoder: Encoder) -> EntityLinker:
+        """Return who finds the entities that a query mentions."""
+        from pytrace.knowledge_base.linking import EntityLinker
+
+        return EntityLinker(self.store, encoder)
+
+    def opener(self, models: ModelOptions) -> Callable[[], Knowledge] | None:
+        """Return what opens all of it when it is first called; None if there is no knowledge base."""
+        if self.kb is None:
+            return None
+
+        @functools.cache
+        def opened() -> Knowledge:
+            from pytrace.methods.chain_of_knowledge import Knowledge
+
+            return Knowledge(self.store, self.linker(models.encoder), self.generator(models))
+
+        return opened
+
+    def settings(self, knowledge: Knowledge) -> dict[str, Any]:
+        """Return what answers depend on, so that a run is not gone on with beside another knowledge base or generator."""
+        from pytrace.evaluation.runner import file_settings
+
+        return {
+            "store": knowledge.store.fingerprint,
+            "generator": knowledge.generator.name,
+            "generator's model": knowledge.generator.model.fingerprint,
+            "labels": None if self.kb_labels is None else file_settings(self.kb_labels),
+            "predicates": None if self.kb_predicates is None else file_settings(self.kb_predicates),
+        }
+
+    def close(self) -> None:
+        """Close the knowledge base, if it was opened."""
+        store = self.__dict__.pop("store", None)
+        if store is not None:
+            store.close()
+
+
+def knowledge_options(function: _F) -> _F:
+    """Give a command the options of a knowledge base, passed to it as one `KnowledgeOptions` named `knowledge`.
+
+    What they open is closed when the command ends.
+    """
+    from pytrace.graph.exchange import FORMATS
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        knowledge = KnowledgeOptions(**{option.name: kwargs.pop(option.name) for option in fields(KnowledgeOptions)})
+        click.get_current_context().call_on_close(knowledge.close)
+        return function(*args, knowledge=knowledge, **kwargs)
+
+    file = click.Path(path_type=Path)
+    options = (
+        click.option(
+            "--kb",
+            metavar="FILE|URL",
+            help="For cok: the knowledge base to ask: TSV, JSONL, N-Triples, Turtle, the directory that 'kg build' or 'kg index' "
+            "made, or the address of a SPARQL endpoint.",
+        ),
+        click.option(
+            "--kb-format", type=click.Choice(FORMATS), help="Of the knowledge base, if the suffix does not tell it."
+        ),
+        click.option("--kb-labels", type=file, metavar="FILE", help="More names of entities: key TAB name a line."),
+        click.option(
+            "--kb-predicates",
+            type=file,
+            metavar="FILE",
+            help="The relations to use: key TAB name a line; for large endpoints.",
+        ),
+        click.option("--kb-cache", type=file, metavar="DIR", help="Keep an endpoint's answers there for later runs."),
+        click.option(
+            "--user-agent",
+            metavar="TEXT",
+            help="What an endpoint is told of you, such as an address; some ask for one.",
+        ),
+        click.option(
+            "--query-generator",
+            metavar=f"{FEW_SHOT}|DIR|FILE.gguf",
+            help="Who writes queries: the language model, or one that 'pytrace train' made.  [default: few-shot]",
+        ),
+    )
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]

@@ -1,0 +1,148 @@
+"""Rows of PathQuestion: questions of tokens with their answers and the gold path that leads to them.
+
+Source: Zhou et al., "An Interpretable Reasoning Network for Multi-Relation Question Answering" (COLING 2018).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from pytrace.documents.files import Place, open_file, peek_text
+from pytrace.records import Triple
+
+_END = "<end>"
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+class PathQuestion(msgspec.Struct, frozen=True):
+    """A row: the question as people write it, the answers' keys (that of the path first), and the gold path by keys."""
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    path: tuple[Triple, ...]
+
+
+def looks_like_path_questions(path: Path) -> bool:
+    r"""Say whether a file begins with a row of columns, which no line of JSON does.
+
+    Parameters
+    ----------
+    path
+        Any file; a last `.gz` is unpacked.
+
+    Raises
+    ------
+    DataError
+        The file is missing, unreadable or binary.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.txt"
+    >>> _ = path.write_text("where is ada ?\tghana(ghana/)\tada#in#ghana#<end>#ghana\n")
+    >>> looks_like_path_questions(path)
+    True
+    """
+    with open_file(path) as stream:
+        first = peek_text(stream, path).partition(b"\n")[0]
+    return b"\t" in first and not first.startswith((b"{", b"["))
+
+
+def read_path_questions(path: Path) -> Iterator[tuple[Place, PathQuestion]]:
+    r"""Read the rows of a file one at a time, with their places.
+
+    Parameters
+    ----------
+    path
+        ``question TAB answer(answer/…/) TAB head#relation#…#answer#<end>#answer`` a line; blank lines, CRLF and a byte order
+        mark are no matter, and a last `.gz` is unpacked.
+
+    Yields
+    ------
+    tuple of Place and PathQuestion
+        Where the row stands, and the row; its id is made of the file's name and the line.
+
+    Raises
+    ------
+    DataError
+        The file is missing, unreadable or binary, or a row is not of this form. Says file, line and remedy.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.txt"
+    >>> _ = path.write_text("where is ada_foah ?\tghana(ghana/)\tada_foah#in#ghana#<end>#ghana\n")
+    >>> [(place, row)] = read_path_questions(path)
+    >>> place.line, row.question, row.answers, [triple.text for triple in row.path]
+    (1, 'where is ada foah?', ('ghana',), ['<ada_foah; in; ghana>'])
+    """
+    with open_file(path) as stream:
+        peek_text(stream, path)
+        for number, line in enumerate(stream, 1):
+            data = line.removeprefix(_UTF8_MARK) if number == 1 else line
+            place = Place(path, number)
+            try:
+                text = data.decode()
+            except UnicodeDecodeError as error:
+                message = f"byte {error.start + 1} of the line is not UTF-8; convert the file to UTF-8"
+                raise place.error(message) from error
+            text = text.removesuffix("\n").removesuffix("\r")
+            if text:
+                yield place, parse_path_question(text, place)
+
+
+def parse_path_question(text: str, place: Place) -> PathQuestion:
+    r"""Read one row.
+
+    Parameters
+    ----------
+    text
+        The row without its end of line.
+    place
+        Where it stands, for its id and for messages.
+
+    Raises
+    ------
+    DataError
+        The row has other than three columns, or its answers or path are not of their form.
+
+    Examples
+    --------
+    >>> row = parse_path_question("where is ada ?\tghana(ghana/mali/)\tada#in#ghana#<end>#ghana", Place(Path("towns.txt"), 3))
+    >>> row.id, row.answers
+    ('towns:3', ('ghana', 'mali'))
+    """
+    columns = text.split("\t")
+    if len(columns) != 3:
+        message = f"{len(columns)} columns where question, answers and path are wanted; put one tab between them"
+        raise place.error(message)
+    question, given, steps = (column.strip() for column in columns)
+    parts = steps.split("#")
+    if len(parts) < 5 or len(parts) % 2 == 0 or parts[-2] != _END or parts[-1] != parts[-3] or not all(parts):
+        message = f"the path {steps[:80]!a} is not of the form head#relation#…#answer#{_END}#answer, none of them empty; correct it"
+        raise place.error(message)
+    answer = parts[-1]
+    others = given.removeprefix(answer).removeprefix("(").removesuffix(")").split("/")
+    if not question or not given.startswith(f"{answer}(") or not given.endswith("/)"):
+        message = (
+            f"the answers {given[:80]!a} of the question {question[:40]!a} are not of the form {answer[:40]}({answer[:40]}/…/), "
+            "with the answer that the path ends at; correct them"
+        )
+        raise place.error(message)
+    return PathQuestion(
+        f"{place.path.stem}:{place.line}",
+        _joined(question),
+        tuple(dict.fromkeys((answer, *filter(None, others)))),
+        tuple(Triple(parts[at], parts[at + 1], parts[at + 2]) for at in range(0, len(parts) - 3, 2)),
+    )
+
+
+def _joined(question: str) -> str:
+    """Write a question of tokens as people do."""
+    words = " ".join(question.replace("_", " ").split())
+    return re.sub(r" (?='s\b|[?.!,])", "", words)

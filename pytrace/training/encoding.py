@@ -1,0 +1,195 @@
+"""Training texts as tokens, and the batches that they are learned in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import InputError
+from pytrace.training.records import TrainingText
+from pytrace.training.tokenizer import TextTokenizer
+
+# Sequences of a batch have about the same length; this share of it at random keeps the same ones from meeting every time.
+_JITTER = 0.3
+
+
+class EncodedText(msgspec.Struct, frozen=True):
+    """A training text as tokens: `tokens` int32 (n,), and `learned` bool (n,), true for those that the loss counts."""
+
+    tokens: NDArray[np.int32]
+    learned: NDArray[np.bool_]
+
+
+class EncodedTexts(msgspec.Struct, frozen=True):
+    """Texts that fit the context, and how many were left out because they do not."""
+
+    texts: tuple[EncodedText, ...]
+    too_long: int
+
+    @property
+    def tokens(self) -> int:
+        """All tokens together."""
+        return sum(len(text.tokens) for text in self.texts)
+
+    @property
+    def learned(self) -> int:
+        """The tokens that the loss counts."""
+        return sum(int(text.learned.sum()) for text in self.texts)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all tokens in order and of which are learned, in hexadecimal."""
+        digest = hashlib.sha256()
+        for text in self.texts:
+            digest.update(len(text.tokens).to_bytes(8, "little"))
+            digest.update(text.tokens.tobytes())
+            digest.update(text.learned.tobytes())
+        return digest.hexdigest()
+
+
+def encode_texts(texts: Iterable[TrainingText], tokenizer: TextTokenizer, *, context: int) -> EncodedTexts:
+    """Turn training texts into tokens.
+
+    Each piece is encoded by itself, so that a token never belongs to two, and the first piece becomes the tokens of the prompt
+    that the trained model will be given. A token that ends the text is learned after it.
+
+    Parameters
+    ----------
+    texts
+        Any number of texts.
+    tokenizer
+        Of the model that learns them.
+    context
+        The longest sequence in tokens.
+
+    Returns
+    -------
+    EncodedTexts
+        In the order of the texts.
+
+    Raises
+    ------
+    InputError
+        No text fits, or nothing of them is to be learned.
+
+    Examples
+    --------
+    >>> from pytrace.training.records import Piece
+    >>> from pytrace.training.tokenizer import train_tokenizer
+    >>> text = TrainingText((Piece("ab", learned=False), Piece("cd", learned=True)))
+    >>> encoded = encode_texts([text], train_tokenizer([text.text], size=258), context=32)
+    >>> encoded.texts[0].learned.tolist()
+    [False, False, True, True, True]
+    """
+    found, too_long, most = [], 0, 0
+    begin = [] if tokenizer.begin is None else [tokenizer.begin]
+    for text in texts:
+        tokens, learned = list(begin), [False] * len(begin)
+        for piece in text.pieces:
+            new = tokenizer.encode(piece.text)
+            tokens += new
+            learned += [piece.learned] * len(new)
+        tokens.append(tokenizer.end)
+        learned.append(True)
+        most = max(most, len(tokens))
+        if len(tokens) > context:
+            too_long += 1
+            continue
+        found.append(EncodedText(np.array(tokens, np.int32), np.array(learned, np.bool_)))
+    if not found:
+        message = (
+            f"all {too_long} training texts are longer than the context of {context} tokens (the longest has {most}); make it larger"
+            if too_long
+            else "there is no training text; give at least one question with its query"
+        )
+        raise InputError(message)
+    return EncodedTexts(tuple(found), too_long)
+
+
+def batches(texts: Sequence[EncodedText], *, tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
+    """Deal texts into batches of about the same length, in an order of their own for each pass.
+
+    Parameters
+    ----------
+    texts
+        What is to be dealt.
+    tokens
+        The most tokens of a batch, padding included; a longer text is a batch by itself.
+    seed, epoch
+        Of the order.
+
+    Returns
+    -------
+    list of int64 (k,)
+        Indices of texts; each text is in one batch.
+
+    Examples
+    --------
+    >>> text = EncodedText(np.zeros(4, np.int32), np.ones(4, np.bool_))
+    >>> [len(batch) for batch in batches([text] * 5, tokens=8, seed=0, epoch=0)]
+    [2, 2, 1]
+    """
+    random = np.random.default_rng([seed, epoch])
+    lengths = np.array([len(text.tokens) for text in texts])
+    order = np.argsort(lengths * (1 + _JITTER * random.random(len(lengths))), kind="stable")
+    dealt: list[NDArray[np.int64]] = []
+    first, longest = 0, 0
+    for place, index in enumerate(order):
+        length = int(lengths[index])
+        if place > first and max(longest, length) * (place + 1 - first) > tokens:
+            dealt.append(order[first:place])
+            first, longest = place, 0
+        longest = max(longest, length)
+    if len(order):
+        dealt.append(order[first:])
+    return [dealt[place] for place in random.permutation(len(dealt))]
+
+
+def endless(texts: Sequence[EncodedText], *, tokens: int, seed: int, skipped: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the batches of one pass after the other without end, but for the first `skipped` ones."""
+    epoch = 0
+    while True:
+        dealt = batches(texts, tokens=tokens, seed=seed, epoch=epoch)
+        yield from dealt[skipped:]
+        skipped = max(skipped - len(dealt), 0)
+        epoch += 1
+
+
+def padded(texts: Sequence[EncodedText]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Put texts side by side as a network takes them.
+
+    Padding follows a text, where no token of it can look, so that no mask is needed.
+
+    Parameters
+    ----------
+    texts
+        k of them, at least one.
+
+    Returns
+    -------
+    tokens : int64 (k, n)
+        Without the last token of each, which nothing is predicted from; 0 where a text has ended.
+    places : int64 (m,)
+        Where in the flattened tokens a learned token is predicted.
+    targets : int64 (m,)
+        The learned tokens.
+
+    Examples
+    --------
+    >>> text = EncodedText(np.array([5, 6, 7], np.int32), np.array([False, False, True]))
+    >>> [part.tolist() for part in padded([text, text])]
+    [[[5, 6], [5, 6]], [1, 3], [7, 7]]
+    """
+    width = max(len(text.tokens) for text in texts) - 1
+    tokens = np.zeros((len(texts), width), np.int64)
+    places, targets = [], []
+    for row, text in enumerate(texts):
+        tokens[row, : len(text.tokens) - 1] = text.tokens[:-1]
+        learned = np.flatnonzero(text.learned[1:])
+        places.append(row * width + learned)
+        targets.append(text.tokens[1:][learned])
+    return tokens, np.concatenate(places), np.concatenate(targets).astype(np.int64)

@@ -1,0 +1,232 @@
+"""Export to GGUF: the file that the engine runs, with the recipe of its training inside.
+
+The engine turns neighbouring numbers of a head by the position, Llama in transformers the first half with the second; so the
+rows of queries and keys change their order. Tensors and keys are those that llama.cpp reads for the architecture "llama".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import InputError, MissingDependencyError
+from pytrace.files import flush
+from pytrace.queries.template import METADATA_KEY
+from pytrace.training.settings import WeightFormat
+from pytrace.training.tokenizer import END, ByteTokenizer
+
+_BLOCK_TENSORS = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+# q8_0 packs 32 weights of a row together.
+_BLOCK = 32
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """How a query generator came to be: what its prompts look like, and all that decided its weights."""
+
+    form: str
+    template: int
+    wrong: bool
+    data: str
+    seed: int
+    base: str
+    parameters: int
+    pytrace: str
+    settings: dict[str, Any]
+
+
+class Key(NamedTuple):
+    """A key of a GGUF: its value, its type, and for a list the type of its items."""
+
+    name: str
+    value: Any
+    kind: Any
+    items: Any = None
+
+
+def gguf_module() -> Any:
+    """Return the gguf package.
+
+    Raises
+    ------
+    MissingDependencyError
+        It is not installed.
+    """
+    try:
+        import gguf
+    except ImportError as error:
+        message = "writing GGUF needs the package gguf; pip install 'pytrace-rag[train]'"
+        raise MissingDependencyError(message) from error
+    return gguf
+
+
+def tokenizer_keys(tokenizer: ByteTokenizer) -> list[Key]:
+    """Return the keys by which the engine splits and encodes texts as a `ByteTokenizer` does.
+
+    Examples
+    --------
+    >>> from pytrace.training.tokenizer import train_tokenizer
+    >>> tokenizer_keys(train_tokenizer(["ada"], size=258))[1].value
+    'gpt-2'
+    """
+    gguf = gguf_module()
+    kinds = gguf.GGUFValueType
+    control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
+    tokens = tokenizer.tokens
+    return [
+        Key("tokenizer.ggml.model", "gpt2", kinds.STRING),
+        Key("tokenizer.ggml.pre", "gpt-2", kinds.STRING),
+        Key("tokenizer.ggml.tokens", tokens, kinds.ARRAY, kinds.STRING),
+        Key(
+            "tokenizer.ggml.token_type",
+            [int(control if one == END else normal) for one in tokens],
+            kinds.ARRAY,
+            kinds.INT32,
+        ),
+        Key("tokenizer.ggml.merges", tokenizer.merges, kinds.ARRAY, kinds.STRING),
+        Key("tokenizer.ggml.eos_token_id", tokenizer.end, kinds.UINT32),
+        Key("tokenizer.ggml.add_bos_token", False, kinds.BOOL),
+    ]
+
+
+def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *, weights: WeightFormat = "f32") -> None:
+    """Write a model as one GGUF file, in one step.
+
+    Parameters
+    ----------
+    path
+        The file.
+    network
+        A `transformers.LlamaForCausalLM`, adapters merged.
+    keys
+        Of its tokenizer: `tokenizer_keys`, or those of the GGUF that it was.
+    recipe
+        How it was trained.
+    weights
+        "f32" and "f16" store 32 and 16 bits a weight, "q8_0" 8.5; gains of norms stay in float32.
+
+    Raises
+    ------
+    InputError
+        The engine has no way to run the model: it has biases, or its positions are scaled.
+    OSError
+        The file cannot be written; one that was there before still is.
+    """
+    gguf = gguf_module()
+    configuration = network.config
+    _check(configuration)
+    new = path.with_name(f"{path.name}.new")
+    writer = gguf.GGUFWriter(new, "llama")
+    width = configuration.hidden_size // configuration.num_attention_heads
+    head = getattr(configuration, "head_dim", None) or width
+    writer.add_name("pytrace query generator")
+    writer.add_context_length(configuration.max_position_embeddings)
+    writer.add_embedding_length(configuration.hidden_size)
+    writer.add_block_count(configuration.num_hidden_layers)
+    writer.add_feed_forward_length(configuration.intermediate_size)
+    writer.add_head_count(configuration.num_attention_heads)
+    writer.add_head_count_kv(configuration.num_key_value_heads)
+    writer.add_key_length(head)
+    writer.add_value_length(head)
+    writer.add_rope_dimension_count(head)
+    writer.add_rope_freq_base(float(configuration.rope_parameters["rope_theta"]))
+    writer.add_layer_norm_rms_eps(configuration.rms_norm_eps)
+    writer.add_vocab_size(configuration.vocab_size)
+    files = gguf.LlamaFileType
+    writer.add_file_type({"f32": files.ALL_F32, "f16": files.MOSTLY_F16, "q8_0": files.MOSTLY_Q8_0}[weights])
+    for key in keys:
+        writer.add_key_value(key.name, key.value, key.kind, key.items)
+    writer.add_string(METADATA_KEY, msgspec.json.encode(recipe).decode())
+    for name, tensor in _tensors(network):
+        _add(gguf, writer, name, tensor, weights)
+    try:
+        try:
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+        finally:
+            writer.close()
+        flush(new)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    flush(path.parent)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Return the recipe that stands in a GGUF.
+
+    Raises
+    ------
+    InputError
+        It is no GGUF, or not one of a query generator.
+    """
+    gguf = gguf_module()
+    try:
+        field = gguf.GGUFReader(path).get_field(METADATA_KEY)
+        return msgspec.json.decode(field.contents(), type=Recipe)
+    except OSError as error:
+        message = f"{path}: the query generator cannot be read ({error.strerror or error}); name a file that 'pytrace train' wrote"
+        raise InputError(message) from error
+    except Exception as error:  # a file of another kind raises whatever its reader stumbles over
+        message = f"{path} is no query generator; name a file that 'pytrace train query-generator' wrote"
+        raise InputError(message) from error
+
+
+def _check(configuration: Any) -> None:
+    kind = configuration.rope_parameters.get("rope_type", "default")
+    if kind != "default" or configuration.attention_bias or configuration.mlp_bias:
+        message = (
+            f"the base has rotary positions of type {kind!r}, attention_bias {configuration.attention_bias} and mlp_bias "
+            f"{configuration.mlp_bias}; choose a Llama without biases and scaling"
+        )
+        raise InputError(message)
+
+
+def _tensors(network: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield the weights by the names and in the order of rows that the engine expects."""
+    configuration = network.config
+    weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in network.state_dict().items()}
+    yield "token_embd.weight", weights["model.embed_tokens.weight"]
+    for layer in range(configuration.num_hidden_layers):
+        for ours, theirs in _BLOCK_TENSORS.items():
+            tensor = weights[f"model.layers.{layer}.{ours}.weight"]
+            if theirs == "attn_q":
+                tensor = _interleaved(tensor, configuration.num_attention_heads)
+            elif theirs == "attn_k":
+                tensor = _interleaved(tensor, configuration.num_key_value_heads)
+            yield f"blk.{layer}.{theirs}.weight", tensor
+    yield "output_norm.weight", weights["model.norm.weight"]
+    if not configuration.tie_word_embeddings:
+        yield "output.weight", weights["lm_head.weight"]
+
+
+def _interleaved(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
+    """Bring the rows that are turned together side by side, head by head."""
+    width = len(rows) // heads
+    return np.ascontiguousarray(rows.reshape(heads, 2, width // 2, -1).swapaxes(1, 2).reshape(rows.shape))
+
+
+def _add(gguf: Any, writer: Any, name: str, tensor: NDArray[np.float32], weights: WeightFormat) -> None:
+    if tensor.ndim == 1 or weights == "f32":
+        writer.add_tensor(name, tensor)
+    elif weights == "f16" or tensor.shape[-1] % _BLOCK:
+        writer.add_tensor(name, tensor.astype(np.float16))
+    else:
+        kind = gguf.GGMLQuantizationType.Q8_0
+        writer.add_tensor(name, gguf.quants.quantize(tensor, kind), raw_dtype=kind)

@@ -1,0 +1,284 @@
+"""Examples sampled from a knowledge graph: paths of its triples, asked about in the words of templates."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from pytrace.errors import InputError
+from pytrace.knowledge_base.names import entity_name, normal_form, relation_name
+from pytrace.queries import Query, QueryForm, SparqlQuery, TripletQuery, parse_query
+from pytrace.queries.notation import write_name
+from pytrace.records import Triple
+from pytrace.training.mentions import mention_texts
+from pytrace.training.path_examples import path_query
+from pytrace.training.records import QueryExample
+from pytrace.training.wordings import Shape, check_wordings, word_question
+
+# A question with more answers than this is none that anybody reads; and no walk looks at more triples.
+_MOST_ANSWERS = 1_000
+_MOST_STEPS = 10_000
+# So many draws an example, before the graph is held to have no more.
+_DRAWS = 30
+_MOST_HOPS = 4
+
+
+def sample_examples(
+    triples: Iterable[Triple],
+    count: int,
+    *,
+    seed: int = 0,
+    form: QueryForm = "sparql",
+    hops: Sequence[int] = (1, 2),
+    templates: Mapping[str, Sequence[str]] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> list[QueryExample]:
+    """Sample questions about a knowledge graph, with their queries and all answers.
+
+    Relations are drawn evenly, so that rare ones are asked about too. Of one step, each part of a triple is asked for, how
+    many tails there are, and whether a triple is there; of more steps, what lies at the end of a path, which never comes back
+    to where it was. A question with more than 1,000 answers, or whose answers more than 10,000 triples would have to be looked
+    at for, is passed over, so that hubs cost no more than others.
+
+    Parameters
+    ----------
+    triples
+        Of the graph, by keys; read once.
+    count
+        How many examples, at most: fewer where the graph has no more to ask about.
+    seed
+        The same seed gives the same examples of the same triples.
+    form
+        Triplets ask for one part of a triple only.
+    hops
+        The numbers of steps, from 1 to 4, drawn equally often.
+    templates
+        By shape ("tail", "head", "relation", "path", "count", "ask"), wordings in the place of ours.
+    names
+        The names of keys; other keys are put in words. Entities that share a name with others are not asked about, and of
+        relations that share one only the most frequent is.
+
+    Returns
+    -------
+    list of QueryExample
+        No question twice; the group is the key of the entity that a question begins from, and a yes/no question is answered
+        "yes" or "no".
+
+    Raises
+    ------
+    InputError
+        The count is negative, a number of hops is out of range or does not fit the form, a template cannot be used, or there
+        is no triple with names that can stand in a query.
+
+    Examples
+    --------
+    >>> towns = [Triple("Ada_Foah", "country", "Ghana"), Triple("Ghana", "capital", "Accra")]
+    >>> [example] = sample_examples(towns, 1, seed=3, hops=[2])
+    >>> print(example.question, example.query.text, example.answers)
+    tell me Ada Foah's country's capital. select distinct ?x where { entity:/Ada Foah/ relation:/country/ ?y . ?y \
+relation:/capital/ ?x } ('Accra',)
+    """
+    if count < 0:
+        message = f"{count} examples were asked for; ask for 0 or more"
+        raise InputError(message)
+    chosen = tuple(dict.fromkeys(hops))
+    if not chosen or not all(isinstance(number, int) and 1 <= number <= _MOST_HOPS for number in chosen):
+        message = f"the numbers of hops are {list(hops)}; give at least 1, each from 1 to {_MOST_HOPS}"
+        raise InputError(message)
+    if form == "triplet":
+        if 1 not in chosen:
+            message = f"a triplet has 1 hop, and the numbers of hops are {list(hops)}; add 1, or use the form sparql"
+            raise InputError(message)
+        chosen = (1,)
+    sampler = _Sampler(_Graph(triples, names or {}), random.Random(seed), check_wordings(templates or {}), form)
+    found: dict[str, QueryExample] = {}
+    for _ in range(_DRAWS * count + _DRAWS):
+        if len(found) >= count:
+            break
+        example = sampler.draw(chosen, f"sample-{seed}:{len(found) + 1}")
+        if example is not None:
+            found.setdefault(example.question, example)
+    return list(found.values())
+
+
+class _Graph:
+    """Triples by number: the names of nodes and relations, and who follows whom."""
+
+    def __init__(self, triples: Iterable[Triple], names: Mapping[str, str]) -> None:
+        numbers: dict[str, int] = {}
+        kinds: dict[str, int] = {}
+        stated: dict[tuple[int, int, int], None] = {}
+        for triple in triples:
+            head, tail = (numbers.setdefault(key, len(numbers)) for key in (triple.head, triple.tail))
+            stated[head, kinds.setdefault(triple.relation, len(kinds)), tail] = None
+        self.keys = list(numbers)
+        self.entities = [names.get(key) or entity_name(key) for key in numbers]
+        self.relations = [names.get(key) or relation_name(key) for key in kinds]
+        shared = Counter(map(normal_form, self.entities))
+        self.known = [shared[normal_form(name)] == 1 and _writable("entity", name) for name in self.entities]
+        kept = self._kept(Counter(relation for _, relation, _ in stated))
+        self.triples = [triple for triple in stated if triple[1] in kept]
+        if not self.triples:
+            message = f"none of the {len(stated):,} triples has a relation whose name can stand in a query; give others"
+            raise InputError(message)
+        self.of_relation: dict[int, list[int]] = {}
+        self.after: dict[int, dict[int, list[int]]] = {}
+        self.before: dict[int, dict[int, list[int]]] = {}
+        for at, (head, relation, tail) in enumerate(self.triples):
+            self.of_relation.setdefault(relation, []).append(at)
+            self.after.setdefault(head, {}).setdefault(relation, []).append(tail)
+            self.before.setdefault(tail, {}).setdefault(relation, []).append(head)
+        self.drawn = list(self.of_relation)
+
+    def _kept(self, counts: Counter[int]) -> set[int]:
+        """Return of relations with the same name the most frequent one, as a store finds it by name."""
+        best: dict[str, int] = {}
+        for relation, name in enumerate(self.relations):
+            form = normal_form(name)
+            if _writable("relation", name) and counts[relation] > counts[best.get(form, -1)]:
+                best[form] = relation
+        return set(best.values())
+
+    def walk(self, start: int, relations: Sequence[int], *, backwards: bool = False) -> list[int] | None:
+        """Return all nodes at the end of a path, in order of first arrival; None if there are too many on the way."""
+        steps = self.before if backwards else self.after
+        there = {start: None}
+        looked = 0
+        for relation in relations:
+            reached: dict[int, None] = {}
+            for node in there:
+                following = steps.get(node, {}).get(relation, [])
+                looked += len(following)
+                if looked > _MOST_STEPS:
+                    return None
+                reached.update(dict.fromkeys(following))
+            there = reached
+        return list(there) if len(there) <= _MOST_ANSWERS else None
+
+
+def _writable(kind: str, name: str) -> bool:
+    try:
+        parse_query(TripletQuery(name, "r", "?").text)
+        write_name(kind, name)
+    except InputError:
+        return False
+    return ";" not in name
+
+
+class _Sampler:
+    """Draws a question at a time."""
+
+    def __init__(
+        self, graph: _Graph, chance: random.Random, wordings: Mapping[Shape, Sequence[str]], form: QueryForm
+    ) -> None:
+        self.graph = graph
+        self.chance = chance
+        self.wordings = wordings
+        self.form = form
+
+    def draw(self, hops: Sequence[int], id: str) -> QueryExample | None:
+        """Return an example, or None where what was drawn makes none."""
+        steps = self.chance.choice(hops)
+        shapes: tuple[Shape, ...] = ("tail", "head", "relation") if self.form == "triplet" else ("tail", "head", "relation", "count", "ask")  # fmt: skip
+        shape: Shape = "path" if steps > 1 else self.chance.choice(shapes)
+        relation = self.chance.choice(self.graph.drawn)
+        head, _, tail = self.graph.triples[self.chance.choice(self.graph.of_relation[relation])]
+        match shape:
+            case "tail" | "path" | "count":
+                return self._forward(shape, head, relation, tail, steps, id)
+            case "head":
+                return self._backward(head, relation, tail, id)
+            case "relation":
+                return self._between(head, tail, id)
+            case "ask":
+                return self._whether(head, relation, tail, id)
+
+    def _forward(self, shape: Shape, head: int, relation: int, tail: int, steps: int, id: str) -> QueryExample | None:
+        path = self._path(head, relation, tail, steps)
+        answers = None if path is None or not self.graph.known[head] else self.graph.walk(head, path)
+        if path is None or answers is None:
+            return None
+        entity, relations = self.graph.entities[head], [self.graph.relations[step] for step in path]
+        if shape == "count":
+            written = f"{write_name('entity', entity)} {write_name('relation', relations[0])} ?x"
+            query: Query = SparqlQuery(f"select (count(distinct ?x) as ?count) where {{ {written} }}")
+            return self._example(shape, id, head, relations, query, (str(len(answers)),))
+        return self._example(
+            shape, id, head, relations, path_query(entity, relations, form=self.form), self._named(answers)
+        )
+
+    def _path(self, head: int, relation: int, tail: int, steps: int) -> list[int] | None:
+        """Go on from a triple without coming back to a node; None where that leads nowhere."""
+        visited, path, node = {head, tail}, [relation], tail
+        if head == tail:
+            return None
+        while len(path) < steps:
+            following = self.graph.after.get(node)
+            if not following:
+                return None
+            relation = self.chance.choice(list(following))
+            node = self.chance.choice(following[relation])
+            if node in visited:
+                return None
+            visited.add(node)
+            path.append(relation)
+        return path
+
+    def _backward(self, head: int, relation: int, tail: int, id: str) -> QueryExample | None:
+        answers = self.graph.walk(tail, [relation], backwards=True)
+        if head == tail or not self.graph.known[tail] or answers is None:
+            return None
+        entity, name = self.graph.entities[tail], self.graph.relations[relation]
+        query: Query = TripletQuery("?", name, entity)
+        if self.form == "sparql":
+            written = f"?x {write_name('relation', name)} {write_name('entity', entity)}"
+            query = SparqlQuery(f"select distinct ?x where {{ {written} }}")
+        return self._example("head", id, tail, [name], query, self._named(answers))
+
+    def _between(self, head: int, tail: int, id: str) -> QueryExample | None:
+        if head == tail or not (self.graph.known[head] and self.graph.known[tail]):
+            return None
+        sides = (self.graph.after[head], tail), (self.graph.before[tail], head)
+        # Either side tells; the smaller one is soon looked through.
+        following, wanted = min(sides, key=lambda side: sum(map(len, side[0].values())))
+        if sum(map(len, following.values())) > _MOST_STEPS:
+            return None
+        names = tuple(self.graph.relations[relation] for relation, nodes in following.items() if wanted in nodes)
+        entity, other = self.graph.entities[head], self.graph.entities[tail]
+        query: Query = TripletQuery(entity, "?", other)
+        if self.form == "sparql":
+            written = f"{write_name('entity', entity)} ?x {write_name('entity', other)}"
+            query = SparqlQuery(f"select distinct ?x where {{ {written} }}")
+        return self._example("relation", id, head, [], query, names, other=other)
+
+    def _whether(self, head: int, relation: int, tail: int, id: str) -> QueryExample | None:
+        """Ask whether a triple is there, half of the time with the tail of another, so that the answer may be no."""
+        asked = tail
+        if self.chance.random() < 0.5:
+            asked = self.graph.triples[self.chance.choice(self.graph.of_relation[relation])][2]
+        answers = self.graph.walk(head, [relation])
+        if answers is None or asked == head or not (self.graph.known[head] and self.graph.known[asked]):
+            return None
+        entity, other, name = self.graph.entities[head], self.graph.entities[asked], self.graph.relations[relation]
+        parts = (write_name("entity", entity), write_name("relation", name), write_name("entity", other))
+        query = SparqlQuery(f"ask {{ {' '.join(parts)} }}")
+        return self._example("ask", id, head, [name], query, ("yes" if asked in answers else "no",), other=other)
+
+    def _named(self, nodes: Iterable[int]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.graph.entities[node] for node in nodes))
+
+    def _example(
+        self,
+        shape: Shape,
+        id: str,
+        node: int,
+        relations: Sequence[str],
+        query: Query,
+        answers: tuple[str, ...],
+        *,
+        other: str = "",
+    ) -> QueryExample:
+        template = self.chance.choice(self.wordings[shape])
+        question = word_question(template, entity=self.graph.entities[node], relations=relations, other=other)
+        return QueryExample(id, question, query, self.graph.keys[node], answers, mention_texts(question, query))

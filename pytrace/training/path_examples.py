@@ -1,0 +1,101 @@
+"""Examples from questions whose gold path through a knowledge graph is known, such as PathQuestion's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytrace.documents.path_questions import PathQuestion
+from pytrace.errors import InputError
+from pytrace.knowledge_base.names import entity_name, relation_name
+from pytrace.queries import Query, QueryForm, SparqlQuery, TripletQuery, parse_query, write_query
+from pytrace.queries.notation import write_name
+from pytrace.training.mentions import mention_texts
+from pytrace.training.records import QueryExample
+
+
+def path_query(subject: str, relations: Sequence[str], *, form: QueryForm = "sparql") -> Query:
+    """Write the query for what lies at the end of a path.
+
+    Parameters
+    ----------
+    subject
+        The name of the entity at which the path begins.
+    relations
+        The names of its relations, at least one.
+    form
+        A triplet holds one relation only.
+
+    Returns
+    -------
+    Query
+        In SPARQL, ``?x`` is what is asked for, and ``?y``, ``?z`` and so on lie between.
+
+    Raises
+    ------
+    InputError
+        There is no relation, more than one for a triplet, or a name that cannot stand in a query.
+
+    Examples
+    --------
+    >>> path_query("Ada Foah", ["country", "capital"]).text
+    'select distinct ?x where { entity:/Ada Foah/ relation:/country/ ?y . ?y relation:/capital/ ?x }'
+    >>> path_query("Ada Foah", ["country"], form="triplet").text
+    '<Ada Foah; country; ?>'
+    """
+    if not relations or (form == "triplet" and len(relations) > 1):
+        most = "exactly 1" if form == "triplet" else "at least 1"
+        message = f"a path of {len(relations)} relations is no query of the form {form}; give {most}"
+        raise InputError(message)
+    if form == "triplet":
+        triplet = parse_query(write_query(TripletQuery(subject, relations[0], "?")))
+        assert isinstance(triplet, TripletQuery)
+        return triplet
+    nodes = [write_name("entity", subject), *map(variable, range(1, len(relations))), "?x"]
+    steps = zip(nodes, relations, nodes[1:], strict=False)
+    clauses = (f"{head} {write_name('relation', relation)} {tail}" for head, relation, tail in steps)
+    return SparqlQuery(f"select distinct ?x where {{ {' . '.join(clauses)} }}")
+
+
+def variable(number: int) -> str:
+    """Return the variable of a query by its number: 0 is what is asked for.
+
+    Examples
+    --------
+    >>> [variable(number) for number in range(4)]
+    ['?x', '?y', '?z', '?v3']
+    """
+    return f"?{'xyz'[number]}" if number < 3 else f"?v{number}"
+
+
+def path_example(row: PathQuestion, *, form: QueryForm = "sparql") -> QueryExample:
+    """Make an example of a question and its gold path.
+
+    Parameters
+    ----------
+    row
+        As `read_path_questions` gives it: by keys.
+    form
+        Of its query. A path of several steps has no question of its own for each, so it makes no triplet.
+
+    Returns
+    -------
+    QueryExample
+        Of names; its group is the subject's key.
+
+    Raises
+    ------
+    InputError
+        The path is too long for the form, or a name cannot stand in a query.
+
+    Examples
+    --------
+    >>> from pytrace.records import Triple
+    >>> row = PathQuestion("towns:1", "where is ada foah?", ("mali", "ghana"), (Triple("ada_foah", "lies_in", "ghana"),))
+    >>> example = path_example(row)
+    >>> example.query.text, example.answers, example.mentions
+    ('select distinct ?x where { entity:/ada foah/ relation:/lies in/ ?x }', ('mali', 'ghana'), ('ada foah',))
+    """
+    subject = entity_name(row.path[0].head)
+    query = path_query(subject, [relation_name(triple.relation) for triple in row.path], form=form)
+    answers = tuple(dict.fromkeys(map(entity_name, row.answers)))
+    return QueryExample(row.id, row.question, query, row.path[0].head, answers, mention_texts(row.question, query))

@@ -1,0 +1,349 @@
+"""A training from beginning to end: data, split, texts, network, training, export, and the report on held-out questions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import pytrace
+from pytrace.errors import InputError
+from pytrace.files import replace_file
+from pytrace.knowledge_base.sources import read_source
+from pytrace.queries import QueryForm, query_names
+from pytrace.queries.records import QueryGenerator
+from pytrace.queries.template import TEMPLATE_VERSION
+from pytrace.queries.trained import TrainedGenerator
+from pytrace.training.adapters import Base, add_adapters, merged, open_base
+from pytrace.training.checkpoints import checkpoints
+from pytrace.training.clauses import query_entities
+from pytrace.training.encoding import EncodedTexts, encode_texts
+from pytrace.training.examples import ExampleFormat, read_examples
+from pytrace.training.export import Recipe, tokenizer_keys, write_gguf
+from pytrace.training.graph_samples import sample_examples
+from pytrace.training.network import check_device, new_network
+from pytrace.training.records import QueryExample, TrainingText
+from pytrace.training.scoring import Runner, ScoreReport, score_generator
+from pytrace.training.settings import Length, TrainingSettings
+from pytrace.training.splits import split_by_group, write_questions
+from pytrace.training.texts import training_text
+from pytrace.training.tokenizer import train_tokenizer
+from pytrace.training.trainer import Progress, Training, train
+from pytrace.training.variation import vary_names
+from pytrace.training.wrong_queries import wrong_queries
+
+MODEL = "query-generator.gguf"
+HELD_OUT = "held-out.jsonl"
+REPORT = "report.json"
+RECIPE = "recipe.json"
+TOKENIZER = "tokenizer.json"
+CHECKPOINTS = "checkpoints"
+# So many points tell a curve of losses.
+_POINTS = 200
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where examples come from: files of a format, and so many sampled from a knowledge base.
+
+    `hold_out` is the share of groups that is never trained on, `wrong` whether wrong queries stand behind the correct one.
+    """
+
+    data: tuple[Path, ...] = ()
+    format: ExampleFormat = "auto"
+    kb: Path | None = None
+    kb_format: str | None = None
+    sample: int = 0
+    form: QueryForm = "sparql"
+    wrong: bool = True
+    hold_out: float = 0.2
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """Examples on both sides of the split, and the texts that are learned; `copies` of them have other names."""
+
+    trained: tuple[QueryExample, ...]
+    held_out: tuple[QueryExample, ...]
+    texts: tuple[TrainingText, ...]
+    copies: int
+
+
+class DataReport(msgspec.Struct, frozen=True):
+    """What was learned from: examples, texts with their tokens, those the loss counts, and texts that did not fit."""
+
+    examples: int
+    held_out: int
+    copies: int
+    texts: int
+    tokens: int
+    learned: int
+    too_long: int
+
+
+class TrainingReport(msgspec.Struct, frozen=True):
+    """What a training did, and how well its model does on held-out questions (None: there are none).
+
+    `losses` are pairs of a step and its loss, evenly spaced; `threads` those that were asked for or found.
+    """
+
+    recipe: Recipe
+    data: DataReport
+    steps: int
+    epochs: float
+    tokens: int
+    seconds: float
+    parameters: int
+    trained: int
+    loss: float
+    losses: tuple[tuple[int, float], ...]
+    threads: int
+    device: str
+    bytes: int
+    scores: ScoreReport | None
+
+
+def prepare(source: Source, settings: TrainingSettings) -> Prepared:
+    """Read and sample examples, hold some out, and write the texts that are learned.
+
+    Parameters
+    ----------
+    source
+        Where from.
+    settings
+        `variations` and the seed.
+
+    Raises
+    ------
+    InputError
+        A file cannot be used, there is nothing to learn from, or all is held out.
+    """
+    examples = [
+        example for path in source.data for example in read_examples(path, format=source.format, form=source.form)
+    ]
+    if source.sample:
+        if source.kb is None:
+            message = f"--sample {source.sample} needs a knowledge base to sample from; give --kb FILE"
+            raise InputError(message)
+        facts = read_source(source.kb, format=source.kb_format)
+        examples += sample_examples(
+            facts.triples, source.sample, seed=settings.seed, form=source.form, names=facts.names
+        )
+    if not examples:
+        message = "there is nothing to learn from; give --data FILE, or --kb FILE with --sample N"
+        raise InputError(message)
+    trained, held_out = split_by_group(examples, held_out=source.hold_out, seed=settings.seed)
+    if not trained:
+        message = f"all {len(held_out)} examples were held out; give more data or a smaller --hold-out"
+        raise InputError(message)
+    # The names of held-out questions must not be learned, not even as names of somebody else.
+    excluded = {name for example in held_out for name in query_entities(example.query)}
+    copies = vary_names(trained, settings.variations * len(trained), seed=settings.seed, excluded=excluded)
+    texts = _texts([*trained, *copies], wrong=source.wrong, seed=settings.seed)
+    return Prepared(tuple(trained), tuple(held_out), tuple(texts), len(copies))
+
+
+def train_generator(
+    source: Source,
+    out: Path,
+    settings: TrainingSettings,
+    length: Length,
+    *,
+    base: str | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    resume: bool = False,
+    scored: int | None = None,
+    runner: Callable[[], Runner] | None = None,
+    say: Callable[[str], None] | None = None,
+    tell: Callable[[Progress], None] | None = None,
+) -> TrainingReport:
+    """Train a query generator and write all of it into a directory.
+
+    Parameters
+    ----------
+    source
+        What to learn from.
+    out
+        A directory, made if need be: `query-generator.gguf`, `recipe.json`, `tokenizer.json` (of a model from scratch),
+        `held-out.jsonl`, `report.json` and `checkpoints/`.
+    settings, length
+        How to learn, and for how long.
+    base
+        A model to begin with, as `open_base` takes it; a small model from scratch if not given.
+    device, threads, resume
+        As in `train`.
+    scored
+        Score at most so many held-out questions; all if not given.
+    runner
+        Makes who runs queries on the knowledge base; queries are only compared if it is not given.
+    say, tell
+        Called with what is begun, and after each step.
+
+    Returns
+    -------
+    TrainingReport
+        As `report.json` holds it.
+
+    Raises
+    ------
+    InputError, ModelError
+        As `prepare`, `open_base` and `train`.
+    OSError
+        Something cannot be written.
+    """
+    say = say or (lambda _: None)
+    check_device(device)
+    if checkpoints(out / CHECKPOINTS) and not resume:
+        message = f"{out} holds a training; go on with --resume, or name another --out"
+        raise InputError(message)
+    say("preparing texts")
+    prepared = prepare(source, settings)
+    out.mkdir(parents=True, exist_ok=True)
+    write_questions(out / HELD_OUT, prepared.held_out)
+    start = _from_scratch(prepared.texts, out, settings) if base is None else open_base(base)
+    context = min(settings.context, start.network.config.max_position_embeddings)
+    encoded = encode_texts(prepared.texts, start.tokenizer, context=context)
+    network = start.network if base is None else add_adapters(start.network, settings)
+    data = _data_hash(prepared.trained)
+    say(
+        f"training on {len(encoded.texts):,} texts of {encoded.tokens:,} tokens, {encoded.too_long:,} left out as too long"
+    )
+    done = train(
+        network,
+        encoded,
+        settings,
+        length,
+        device=device,
+        threads=threads,
+        directory=out / CHECKPOINTS,
+        resume=resume,
+        recipe={"base": start.fingerprint, "data": data, "form": source.form, "wrong": source.wrong},
+        tell=tell,
+    )
+    recipe = Recipe(
+        form=source.form,
+        template=TEMPLATE_VERSION,
+        wrong=source.wrong,
+        data=data,
+        seed=settings.seed,
+        base=start.name,
+        parameters=done.parameters,
+        pytrace=pytrace.__version__,
+        settings=msgspec.to_builtins(settings),
+    )
+    write_gguf(out / MODEL, merged(network).cpu(), start.keys, recipe, weights=settings.weights)
+    _write(out / RECIPE, recipe)
+    scores = None
+    if prepared.held_out:
+        say("asking held-out questions")
+        with_threads = threads or len(os.sched_getaffinity(0))
+        scores = evaluate_generator(
+            out / MODEL, prepared.held_out[:scored], threads=with_threads, runner=None if runner is None else runner()
+        )
+    report = _report(recipe, prepared, encoded, done, device, threads, (out / MODEL).stat().st_size, scores)
+    _write(out / REPORT, report)
+    return report
+
+
+def evaluate_generator(
+    path: Path,
+    examples: Sequence[QueryExample],
+    *,
+    threads: int | None = None,
+    runner: Runner | None = None,
+    done: Callable[[int], None] | None = None,
+) -> ScoreReport:
+    """Score a trained generator on questions with known queries.
+
+    Parameters
+    ----------
+    path
+        The GGUF, or the directory of its training.
+    examples, runner, done
+        As in `score_generator`.
+    threads
+        Of the engine.
+
+    Raises
+    ------
+    InputError
+        It is no query generator, or there is no example.
+    """
+    generator: QueryGenerator = TrainedGenerator.load(path / MODEL if path.is_dir() else path, threads=threads)
+    return score_generator(examples, generator, runner=runner, done=done)
+
+
+def _from_scratch(texts: Sequence[TrainingText], out: Path, settings: TrainingSettings) -> Base:
+    tokenizer = train_tokenizer((text.text for text in texts), size=settings.vocabulary)
+    tokenizer.save(out / TOKENIZER)
+    network = new_network(settings, size=tokenizer.size, end=tokenizer.end)
+    return Base(network, tokenizer, tokenizer_keys(tokenizer), "", "")
+
+
+def _texts(examples: Sequence[QueryExample], *, wrong: bool, seed: int) -> list[TrainingText]:
+    if not wrong:
+        return [training_text(example) for example in examples]
+    relations: dict[str, None] = {}
+    names: set[str] = set()
+    classes: dict[str, None] = {}
+    for example in examples:
+        named, found = query_names(example.query)
+        entities = query_entities(example.query)
+        names.update(entities)
+        relations.update(dict.fromkeys(found))
+        classes.update(dict.fromkeys(name for name in named if name not in entities))
+    return [
+        training_text(
+            example,
+            wrong_queries(example, seed=seed, relations=tuple(relations), names=names, classes=tuple(classes)),
+        )
+        for example in examples
+    ]
+
+
+def _data_hash(examples: Sequence[QueryExample]) -> str:
+    digest = hashlib.sha256()
+    for example in examples:
+        for part in (example.question, example.query.text):
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "little"))
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def _report(
+    recipe: Recipe, prepared: Prepared, encoded: EncodedTexts, done: Training, device: str, threads: int | None, size: int,
+    scores: ScoreReport | None,
+) -> TrainingReport:  # fmt: skip
+    stride = max(len(done.losses) // _POINTS, 1)
+    return TrainingReport(
+        recipe=recipe,
+        data=DataReport(
+            examples=len(prepared.trained),
+            held_out=len(prepared.held_out),
+            copies=prepared.copies,
+            texts=len(encoded.texts),
+            tokens=encoded.tokens,
+            learned=encoded.learned,
+            too_long=encoded.too_long,
+        ),
+        steps=done.steps,
+        epochs=done.epochs,
+        tokens=done.tokens,
+        seconds=done.seconds,
+        parameters=done.parameters,
+        trained=done.trained,
+        loss=done.loss,
+        losses=tuple((step + 1, done.losses[step]) for step in range(0, done.steps, stride)),
+        threads=threads or len(os.sched_getaffinity(0)),
+        device=device,
+        bytes=size,
+        scores=scores,
+    )
+
+
+def _write(path: Path, value: Any) -> None:
+    replace_file(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")

@@ -1,0 +1,259 @@
+"""How well a query generator does on questions that it never saw: by the letter of its queries, and by what they bring.
+
+Source: Chain of Knowledge, section 4 and table 2, which report the share of correct queries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from pytrace.certify.discriminative import wilson_interval
+from pytrace.errors import InputError
+from pytrace.knowledge_base.names import normal_form
+from pytrace.queries import GeneratedQuery, Query, TripletQuery, query_names, sparql_form
+from pytrace.queries.records import QueryGenerator
+from pytrace.records import KnowledgeQuery
+from pytrace.training.records import QueryExample
+
+_TOKEN = re.compile(r"""\b(?:entity|relation):/(?:\\.|[^/\\\n])*/|"(?:\\.|[^"\\\n])*"|[?$]\w+|\w+|[^\s\w]""")
+_ASKED = 32
+
+
+class Runner(Protocol):
+    """Who runs candidates of queries: the part of `pytrace.queries.running.QueryRunner` that is needed here."""
+
+    def run_candidates(
+        self, questions: Sequence[str], candidates: Sequence[Sequence[GeneratedQuery]]
+    ) -> list[KnowledgeQuery]:
+        """Run the first candidate of each question that can be run, and return what each question got."""
+        ...
+
+
+class Share(msgspec.Struct, frozen=True):
+    """So many of so many, their share, and the 95 % interval by Wilson; None where there are none."""
+
+    right: int
+    of: int
+    share: float | None
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def count(cls, outcomes: Sequence[bool | None]) -> Share:
+        """Count outcomes; None is not counted.
+
+        Examples
+        --------
+        >>> Share.count([True, False, None]).share
+        0.5
+        """
+        counted = [outcome for outcome in outcomes if outcome is not None]
+        right = sum(counted)
+        if not counted:
+            return cls(0, 0, None, None, None)
+        return cls(right, len(counted), right / len(counted), *wilson_interval(right, len(counted)))
+
+
+class ScoredQuery(msgspec.Struct, frozen=True):
+    """What became of one question; `executes` and `hits` are None where there is no knowledge base or no gold answer."""
+
+    id: str
+    question: str
+    shape: str
+    gold: str
+    written: str
+    parses: bool
+    exact: bool
+    names: bool
+    relations: bool
+    executes: bool | None
+    hits: bool | None
+    values: tuple[str, ...]
+    answers: tuple[str, ...]
+    reason: str
+
+
+class Scores(msgspec.Struct, frozen=True):
+    """Scores of some questions.
+
+    `parses` counts queries that can be read, `exact` those that equal the gold query but for white space and the names of
+    variables, `names` and `relations` those that name the gold query's entities and relations. `executes` counts those whose
+    values on the knowledge base are the gold answers, all of them and nothing else; `hits` those with at least one of them.
+    """
+
+    parses: Share
+    exact: Share
+    names: Share
+    relations: Share
+    executes: Share
+    hits: Share
+
+
+class ScoreReport(msgspec.Struct, frozen=True):
+    """Scores of all questions and of each shape of query, and every question with its outcome."""
+
+    questions: int
+    overall: Scores
+    shapes: dict[str, Scores]
+    rows: tuple[ScoredQuery, ...]
+
+
+def normal_query(query: Query) -> str:
+    """Return a query with single spaces and with variables numbered in the order in which they stand.
+
+    Examples
+    --------
+    >>> from pytrace.queries import SparqlQuery
+    >>> normal_query(SparqlQuery("SELECT ?a  where {?a relation:/in/ entity:/Ada/}"))
+    'select ?1 where { ?1 relation:/in/ entity:/Ada/ }'
+    """
+    if isinstance(query, TripletQuery):
+        return " ".join(query.text.split())
+    numbers: dict[str, str] = {}
+    words = []
+    for token in _TOKEN.findall(query.text):
+        if token[0] in "?$" and len(token) > 1:
+            words.append(numbers.setdefault(token[1:], f"?{len(numbers) + 1}"))
+        elif token[0] == '"' or "/" in token:
+            words.append(token)
+        else:
+            words.append(token.lower())
+    return " ".join(words)
+
+
+def query_shape(query: Query) -> str:
+    """Return the shape of a query: how many relations it follows, and whether it counts or asks for yes or no.
+
+    Examples
+    --------
+    >>> query_shape(TripletQuery("Ghana", "capital", "?"))
+    '1 hop'
+    """
+    text = sparql_form(query).text
+    hops = len(re.findall(r"\brelation:/", text))
+    words = f"{hops} hop" if hops == 1 else f"{hops} hops"
+    if re.match(r"(?i)ask\b", text):
+        return f"{words}, yes or no"
+    return f"{words}, count" if re.search(r"(?i)\bcount\s*\(", text) else words
+
+
+def score_generator(
+    examples: Sequence[QueryExample],
+    generator: QueryGenerator,
+    *,
+    runner: Runner | None = None,
+    done: Callable[[int], None] | None = None,
+) -> ScoreReport:
+    """Ask a generator questions whose queries are known, and compare.
+
+    Parameters
+    ----------
+    examples
+        Questions with their queries and, where known, answers. For one without answers the gold query's own values count.
+    generator
+        Writes one query a question.
+    runner
+        Runs queries; nothing is executed if it is not given.
+    done
+        Called with the number of questions that were scored.
+
+    Returns
+    -------
+    ScoreReport
+        Shapes in alphabetical order, rows in the order of the examples.
+
+    Raises
+    ------
+    InputError
+        There is no example.
+    """
+    if not examples:
+        message = "there is no question to score; hold more out (--hold-out), or give a file with at least one"
+        raise InputError(message)
+    rows: list[ScoredQuery] = []
+    for first in range(0, len(examples), _ASKED):
+        part = examples[first : first + _ASKED]
+        offered = generator.generate([one.question for one in part], candidates=1)
+        brought: Sequence[KnowledgeQuery | None] = [None] * len(part)
+        gold: Sequence[tuple[str, ...]] = [one.answers for one in part]
+        if runner is not None:
+            brought = runner.run_candidates([one.question for one in part], [given[:1] for given in offered])
+            gold = _gold_values(part, runner)
+        for one, given, got, answers in zip(part, offered, brought, gold, strict=True):
+            rows.append(_scored(one, given, got, answers))
+        if done is not None:
+            done(len(rows))
+    shapes = sorted({row.shape for row in rows})
+    return ScoreReport(
+        questions=len(rows),
+        overall=_scores(rows),
+        shapes={shape: _scores([row for row in rows if row.shape == shape]) for shape in shapes},
+        rows=tuple(rows),
+    )
+
+
+def _gold_values(examples: Sequence[QueryExample], runner: Runner) -> list[tuple[str, ...]]:
+    """Return the gold answers, where there are none those that the gold query brings."""
+    unknown = [one for one in examples if not one.answers]
+    if not unknown:
+        return [one.answers for one in examples]
+    asked = [[GeneratedQuery(one.query.text, one.query, 0.0)] for one in unknown]
+    found = runner.run_candidates([one.question for one in unknown], asked)
+    # What was stopped is not known whole.
+    values = iter([one.values if one.outcome == "answered" else () for one in found])
+    return [one.answers or next(values) for one in examples]
+
+
+def _scored(
+    example: QueryExample, offered: Sequence[GeneratedQuery], got: KnowledgeQuery | None, answers: tuple[str, ...]
+) -> ScoredQuery:
+    best = offered[0] if offered else GeneratedQuery("", None, 0.0, "nothing was written")
+    query = best.query
+    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    if query is not None:
+        try:
+            names = query_names(query)
+        except InputError:
+            query = None
+    wanted = query_names(example.query)
+    executes = hits = None
+    values: tuple[str, ...] = ()
+    if got is not None:
+        values = got.values
+    gold = {normal_form(answer) for answer in answers} - {""}
+    if got is not None and gold:
+        found = {normal_form(value) for value in values} - {""}
+        # A query whose rows were cut off has not brought its set of values.
+        executes = got.outcome == "answered" and found == gold
+        hits = bool(found & gold)
+    return ScoredQuery(
+        id=example.id,
+        question=example.question,
+        shape=query_shape(example.query),
+        gold=example.query.text,
+        written=best.written.strip(),
+        parses=query is not None,
+        exact=query is not None and normal_query(query) == normal_query(example.query),
+        names=query is not None and set(names[0]) == set(wanted[0]),
+        relations=query is not None and set(names[1]) == set(wanted[1]),
+        executes=executes,
+        hits=hits,
+        values=values,
+        answers=answers,
+        reason=best.fault or ("" if got is None else got.reason),
+    )
+
+
+def _scores(rows: Sequence[ScoredQuery]) -> Scores:
+    return Scores(
+        parses=Share.count([row.parses for row in rows]),
+        exact=Share.count([row.exact for row in rows]),
+        names=Share.count([row.names for row in rows]),
+        relations=Share.count([row.relations for row in rows]),
+        executes=Share.count([row.executes for row in rows]),
+        hits=Share.count([row.hits for row in rows]),
+    )

@@ -1,0 +1,158 @@
+"""Hold examples out that ask about entities never seen in training, and write them as questions to be asked later."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from pytrace.errors import InputError
+from pytrace.files import storable
+from pytrace.graph.exchange import atomic_output
+from pytrace.knowledge_base.names import normal_form
+from pytrace.queries import write_query
+from pytrace.training.clauses import query_entities
+from pytrace.training.records import QueryExample
+
+
+def split_by_group(
+    examples: Sequence[QueryExample], *, held_out: float, seed: int = 0
+) -> tuple[list[QueryExample], list[QueryExample]]:
+    """Split examples into training and held-out ones that share neither a group nor an entity.
+
+    Examples that share either, directly or through others, stay together; such sets go to the held-out side in random order,
+    each where it still fits. So that side has at most the share asked for, and less where one set is large.
+
+    Parameters
+    ----------
+    examples
+        With their groups.
+    held_out
+        The share to hold out, from 0 to below 1.
+    seed
+        Of the random order.
+
+    Returns
+    -------
+    tuple of two lists of QueryExample
+        Training and held out, both in the order given.
+
+    Raises
+    ------
+    InputError
+        The share is out of range, or no example can be held out without what it shares.
+
+    Examples
+    --------
+    >>> from pytrace.queries import TripletQuery
+    >>> examples = [QueryExample(str(n), "capital?", TripletQuery(f"land {n // 2}", "capital", "?"), "") for n in range(10)]
+    >>> examples = [QueryExample(e.id, e.question, e.query, e.query.head) for e in examples]
+    >>> training, held_out = split_by_group(examples, held_out=0.2, seed=1)
+    >>> len(training), sorted({example.group for example in held_out}), seen_share(training, held_out)
+    (8, ['land 2'], 0.0)
+    """
+    if not 0 <= held_out < 1:  # NaN is in no range
+        message = f"the share to hold out is {held_out}; choose it from 0 to below 1"
+        raise InputError(message)
+    if not examples:
+        return [], []
+    room = round(held_out * len(examples))
+    sets = _tied(examples)
+    order = list(range(len(sets)))
+    random.Random(seed).shuffle(order)
+    kept_out: set[int] = set()
+    for number in order:
+        if len(kept_out) + len(sets[number]) <= room:
+            kept_out.update(sets[number])
+    if held_out and not kept_out:
+        smallest = min(map(len, sets))
+        message = (
+            f"of {len(examples):,} examples {room:,} are to be held out, but the fewest that share no entity or group with others "
+            f"are {smallest:,}; give more examples or another share"
+        )
+        raise InputError(message)
+    sides: tuple[list[QueryExample], list[QueryExample]] = ([], [])
+    for at, example in enumerate(examples):
+        sides[at in kept_out].append(example)
+    return sides
+
+
+def seen_share(training: Sequence[QueryExample], held_out: Sequence[QueryExample]) -> float:
+    """Return the share of the entities named by held-out queries that training queries name too.
+
+    Parameters
+    ----------
+    training, held_out
+        Any examples; names are compared in their normal form, and classes are not counted.
+
+    Returns
+    -------
+    float
+        0 to 1; 0 where no held-out query names an entity.
+    """
+    known = {normal_form(name) for example in training for name in query_entities(example.query)}
+    asked = {normal_form(name) for example in held_out for name in query_entities(example.query)}
+    return len(asked & known) / len(asked) if asked else 0.0
+
+
+def write_questions(path: str | os.PathLike[str], examples: Iterable[QueryExample]) -> None:
+    """Write examples as rows of one's own, in one step, so that `read_examples` and `pytrace eval` read them.
+
+    Parameters
+    ----------
+    path
+        A file of JSON Lines.
+    examples
+        `pytrace eval` wants each to have answers; those without have their query alone to be compared with.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be written; what was there before is unchanged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pytrace.queries import TripletQuery
+    >>> path = Path(tempfile.mkdtemp()) / "held-out.jsonl"
+    >>> write_questions(path, [QueryExample("1", "Ghana's capital?", TripletQuery("Ghana", "capital", "?"), "Ghana", ("Accra",))])
+    >>> print(path.read_text(), end="")
+    {"id":"1","question":"Ghana's capital?","answers":["Accra"],"query":"<Ghana; capital; ?>","group":"Ghana"}
+    """
+    with atomic_output(Path(path)) as stream:
+        for example in examples:
+            row: dict[str, object] = {"id": storable(example.id), "question": storable(example.question)}
+            if example.answers:
+                row["answers"] = [storable(answer) for answer in example.answers]
+            row["query"] = storable(write_query(example.query))
+            row["group"] = storable(example.group)
+            stream.write(msgspec.json.encode(row) + b"\n")
+
+
+def _tied(examples: Sequence[QueryExample]) -> list[list[int]]:
+    """Return the examples' numbers in sets that share nothing, by union-find over groups and entities."""
+    parent = list(range(len(examples)))
+
+    def root(at: int) -> int:
+        while parent[at] != at:
+            parent[at] = parent[parent[at]]
+            at = parent[at]
+        return at
+
+    first: dict[Hashable, int] = {}
+    for at, example in enumerate(examples):
+        for key in _ties(example):
+            parent[root(at)] = root(first.setdefault(key, at))
+    sets: dict[int, list[int]] = {}
+    for at in range(len(examples)):
+        sets.setdefault(root(at), []).append(at)
+    return list(sets.values())
+
+
+def _ties(example: QueryExample) -> Iterator[Hashable]:
+    yield "group", example.group
+    for name in query_entities(example.query):
+        yield "entity", normal_form(name)

@@ -1,0 +1,252 @@
+"""The tokenizer of a model from scratch: byte-level BPE in which a name has the same tokens wherever it stands.
+
+What a generator must learn first is to copy names that it never saw. In common byte-level BPE a word has other tokens at the
+beginning of a name, behind a slash, than in a sentence, behind a space; here the space before a word is a token by itself,
+so that copying is the repetition of tokens. Only words that stand in many texts, those of the query language and the labels,
+hold their space, and only they join punctuation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from pytrace.errors import InputError, ModelFileError
+from pytrace.files import replace_file
+
+END = "<|endoftext|>"
+"""The control token that ends a text; no text is ever read as it."""
+
+_BYTES = 256
+# A word of the frame stands in at least this share of the texts; hardly any name does.
+_FRAME_SHARE = 0.1
+# So many texts tell the frame, evenly spaced.
+_FRAME_TEXTS = 2_000
+
+
+class TextTokenizer(Protocol):
+    """What training asks of a tokenizer, a model's own or that of a given base."""
+
+    @property
+    def size(self) -> int:
+        """How many tokens there are."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The token that ends a text."""
+        ...
+
+    @property
+    def begin(self) -> int | None:
+        """The token that every text begins with, if there is one."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Return a text's tokens, none of them a control token."""
+        ...
+
+
+class ByteTokenizer:
+    """Byte-level BPE, as GPT-2 splits texts.
+
+    Parameters
+    ----------
+    tokenizer
+        As `train_tokenizer` and `ByteTokenizer.load` make it.
+
+    References
+    ----------
+    Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), section 2.2.
+
+    Examples
+    --------
+    >>> tokenizer = train_tokenizer(["Question: who is ada?"], size=260)
+    >>> tokenizer.decode(tokenizer.encode("naïve?"))
+    'naïve?'
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        end = tokenizer.token_to_id(END)
+        if end is None:
+            message = f"the tokenizer has no token {END}; use one that 'pytrace train' wrote"
+            raise InputError(message)
+        self._end: int = end
+
+    @classmethod
+    def load(cls, path: Path) -> ByteTokenizer:
+        """Read a tokenizer that `save` wrote.
+
+        Raises
+        ------
+        ModelFileError
+            The file is missing, damaged or of another kind.
+        """
+        try:
+            return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            message = f"{path}: the tokenizer cannot be read ({error.strerror}); train again"
+            raise ModelFileError(message) from error
+        except Exception as error:  # the tokenizers package raises plain exceptions only
+            message = f"{path}: this is no tokenizer ({error}); train again"
+            raise ModelFileError(message) from error
+
+    @property
+    def size(self) -> int:
+        """How many tokens there are."""
+        return int(self._tokenizer.get_vocab_size())
+
+    @property
+    def end(self) -> int:
+        """The token that ends a text."""
+        return self._end
+
+    @property
+    def begin(self) -> None:
+        """None: texts begin with their own first token."""
+
+    @property
+    def tokens(self) -> list[str]:
+        """All tokens by id, each byte written as one letter."""
+        return [str(self._tokenizer.id_to_token(token)) for token in range(self.size)]
+
+    @property
+    def merges(self) -> list[str]:
+        """The merges by rank, their two parts with a space between."""
+        return [" ".join(pair) for pair in _model(self._tokenizer)["merges"]]
+
+    def encode(self, text: str) -> list[int]:
+        """Return a text's tokens; half of a surrogate pair is read as a question mark, as the engine does."""
+        return list(self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")).ids)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer in one step, as `tokenizer.json` of the tokenizers package.
+
+        Raises
+        ------
+        OSError
+            It cannot be written.
+        """
+        replace_file(path, self._tokenizer.to_str(pretty=True).encode())
+
+
+def train_tokenizer(texts: Iterable[str], *, size: int) -> ByteTokenizer:
+    """Learn a tokenizer from texts.
+
+    Parameters
+    ----------
+    texts
+        At least one that is not empty.
+    size
+        The most tokens that there may be, at least 258. Fewer come of few texts.
+
+    Returns
+    -------
+    ByteTokenizer
+        The same for the same texts.
+
+    Raises
+    ------
+    InputError
+        There is no text, or the size is too small.
+
+    Examples
+    --------
+    >>> tokenizer = train_tokenizer(["who is ada?", "entity:/ada/"] * 20, size=400)
+    >>> said, written = tokenizer.encode("who is ada?"), tokenizer.encode("entity:/ada/")
+    >>> tokenizer.encode("ada")[0] in said, tokenizer.encode("ada")[0] in written
+    (True, True)
+    """
+    if size < _BYTES + 2:
+        message = f"a tokenizer of {size} tokens cannot hold all bytes; give it at least {_BYTES + 2}"
+        raise InputError(message)
+    # A text twice says nothing new, and the frame is found by counting texts.
+    known = list(dict.fromkeys(text.encode("utf-8", "replace").decode("utf-8") for text in texts if text.strip()))
+    if not known:
+        message = "there is no text to learn a tokenizer from; give at least one question"
+        raise InputError(message)
+    frame = _frame(known)
+    learner = Tokenizer(models.BPE())
+    # Letters join letters only: neither spaces nor digits nor punctuation ever stick to a name.
+    learner.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"[^\p{L}]"), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=max(size - 2 * len(frame), _BYTES + 1),
+        min_frequency=2,
+        special_tokens=[END],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    learner.train_from_iterator(known, trainer)
+    model = _model(learner)
+    vocabulary: dict[str, int] = model["vocab"]
+    merges = [tuple(pair) for pair in model["merges"]]
+    for word in frame:
+        if len(vocabulary) >= size:
+            break
+        _join(word, vocabulary, merges, size)
+    return ByteTokenizer(_assembled(vocabulary, merges))
+
+
+def _frame(texts: Sequence[str]) -> list[str]:
+    """Return the words, spaces and punctuation included, that stand in many texts, the most frequent first."""
+    split = _splitter()
+    sample = texts[:: max(len(texts) // _FRAME_TEXTS, 1)]
+    counts: Counter[str] = Counter()
+    for text in sample:
+        counts.update({word for word, _ in split.pre_tokenize_str(text)})
+    least = max(_FRAME_SHARE * len(sample), 2)
+    frequent = [(word, count) for word, count in counts.items() if count >= least and _joins(word)]
+    return [word for word, _ in sorted(frequent, key=lambda item: (-item[1], item[0]))]
+
+
+def _joins(word: str) -> bool:
+    # The number of a wrong query stands everywhere, and may begin a name too.
+    return len(word) > 1 and not any(character.isdigit() for character in word)
+
+
+def _join(word: str, vocabulary: dict[str, int], merges: list[tuple[str, ...]], size: int) -> None:
+    """Add the merges that make one token of a word, from its end on: a space joins last, so that it joins nothing else."""
+    pieces = [piece for piece, _ in _pieces(word, vocabulary, merges)]
+    while len(pieces) > 1 and len(vocabulary) < size:
+        pair = (pieces[-2], pieces[-1])
+        merges.append(pair)
+        vocabulary.setdefault("".join(pair), len(vocabulary))
+        pieces[-2:] = ["".join(pair)]
+
+
+def _pieces(word: str, vocabulary: dict[str, int], merges: list[tuple[str, ...]]) -> list[tuple[str, Any]]:
+    model = models.BPE(vocab=vocabulary, merges=[(pair[0], pair[1]) for pair in merges])
+    return [(token.value, token.offsets) for token in model.tokenize(word)]
+
+
+def _assembled(vocabulary: dict[str, int], merges: Sequence[tuple[str, ...]]) -> Tokenizer:
+    # END is a plain entry that no merge makes: a question that spells it out must not end a text.
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[(pair[0], pair[1]) for pair in merges]))
+    tokenizer.pre_tokenizer = _splitter()
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _splitter() -> Any:
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+
+
+def _model(tokenizer: Tokenizer) -> dict[str, Any]:
+    found = json.loads(tokenizer.to_str())["model"]
+    assert isinstance(found, dict)
+    return found

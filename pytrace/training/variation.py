@@ -1,0 +1,131 @@
+"""Examples with other names: from them a query generator learns to copy names, and not to know them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pytrace.errors import InputError
+from pytrace.knowledge_base.names import normal_form
+from pytrace.queries import Query, SparqlQuery, TripletQuery, parse_query, replace_names
+from pytrace.queries.notation import write_name
+from pytrace.training.clauses import query_entities
+from pytrace.training.invented_names import NameMaker
+from pytrace.training.mentions import Span, find_mentions
+from pytrace.training.records import QueryExample
+
+
+class _Place(NamedTuple):
+    """An entity of a query, and where the question writes it."""
+
+    name: str
+    spans: tuple[Span, ...]
+
+
+def vary_names(
+    examples: Sequence[QueryExample],
+    count: int,
+    *,
+    seed: int = 0,
+    names: Iterable[str] = (),
+    excluded: Collection[str] = (),
+) -> list[QueryExample]:
+    """Make copies of examples in which each entity that the question writes has another name, in question and query alike.
+
+    A new name is made of the words of real names, put together anew, or of syllables, digits, initials and numerals; no name
+    stands in many copies, so that only copying helps. Classes and relations stay.
+
+    Parameters
+    ----------
+    examples
+        Taken in turn; those whose question writes none of the query's entities are passed over.
+    count
+        How many copies to make, in all.
+    seed
+        The same seed makes the same copies.
+    names
+        More real names whose words may be used, beside those of the examples.
+    excluded
+        Names that are never made, whatever their case, such as those of held-out questions.
+
+    Returns
+    -------
+    list of QueryExample
+        `count` of them, none if no example can be varied; without answers, which nobody knows. Groups stay.
+
+    Raises
+    ------
+    InputError
+        The count is negative.
+
+    Examples
+    --------
+    >>> from pytrace.queries import TripletQuery
+    >>> example = QueryExample("1", "what is ghana's capital?", TripletQuery("ghana", "capital", "?"), "ghana", ("accra",))
+    >>> [copy] = vary_names([example], 1, seed=1)
+    >>> copy.question == f"what is {copy.query.head}'s capital?", copy.query.head != "ghana", copy.id, copy.answers
+    (True, True, '1~1', ())
+    """
+    if count < 0:
+        message = f"{count} copies with other names were asked for; ask for 0 or more"
+        raise InputError(message)
+    placed = [(example, places) for example in examples if (places := _places(example))]
+    if not placed:
+        return []
+    known = [*names, *(name for example in examples for name in query_entities(example.query))]
+    maker = NameMaker(known, excluded, random.Random(seed))
+    return [_varied(*placed[number % len(placed)], number // len(placed) + 1, maker) for number in range(count)]
+
+
+def _places(example: QueryExample) -> list[_Place]:
+    entities = query_entities(example.query)
+    return [
+        _Place(*found) for found in zip(entities, find_mentions(example.question, entities), strict=True) if found[1]
+    ]
+
+
+def _varied(example: QueryExample, places: Sequence[_Place], number: int, maker: NameMaker) -> QueryExample:
+    made: dict[str, str] = {}
+    taken = set(map(normal_form, query_entities(example.query)))
+    for place in places:
+        name = maker.make(place.name)
+        while normal_form(name) in taken:
+            name = maker.make(place.name)
+        taken.add(normal_form(name))
+        made[place.name] = name
+    return msgspec.structs.replace(
+        example,
+        id=f"{example.id}~{number}",
+        question=_replaced(example.question, places, made),
+        query=_renamed(example.query, made),
+        answers=(),
+        mentions=tuple(made.values()),
+    )
+
+
+def _replaced(question: str, places: Sequence[_Place], made: Mapping[str, str]) -> str:
+    for span, name in sorted(_spans(places), reverse=True):
+        question = question[: span.start] + made[name] + question[span.end :]
+    return question
+
+
+def _spans(places: Sequence[_Place]) -> Iterator[tuple[Span, str]]:
+    for place in places:
+        for span in place.spans:
+            yield span, place.name
+
+
+def _renamed(query: Query, made: Mapping[str, str]) -> Query:
+    if isinstance(query, TripletQuery):
+        renamed = TripletQuery(made.get(query.head, query.head), query.relation, made.get(query.tail, query.tail))
+        return parse_query(renamed.text)
+    return SparqlQuery(
+        replace_names(
+            query,
+            entity=lambda name: write_name("entity", made.get(name, name)),
+            relation=lambda name: write_name("relation", name),
+        )
+    )

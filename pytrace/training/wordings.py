@@ -1,0 +1,240 @@
+"""How questions about a knowledge graph may be worded: templates in words that fit any graph.
+
+A template is a text with fields. What is asked for is told by a phrase, ``{of}`` ("capital of Ghana") or ``{possessive}``
+("Ghana's capital"), or by the names themselves. ``{wh}`` is the question word that goes with a relation's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pytrace.errors import InputError
+
+Shape = Literal["tail", "head", "relation", "path", "count", "ask"]
+"""What is asked for: one of a triple's three parts, the end of a path of two steps or more, how many tails, yes or no."""
+
+WORDINGS: Mapping[Shape, Sequence[str]] = {
+    "tail": (
+        "{wh} is the {of}?",
+        "{wh} is {possessive}?",
+        "{wh} are the {of}?",
+        "the {of}?",
+        "{possessive}?",
+        "name the {of}.",
+        "tell me {possessive}.",
+        "which {relation} does {entity} have?",
+        "what {relation} has {entity}?",
+        "what does {entity} have as {relation}?",
+        "I am looking for the {of}.",
+        "do you know {possessive}?",
+        "{wh} would be the {of}?",
+        "give the name of the {of}.",
+        "for {entity}, what is the {relation}?",
+    ),
+    "head": (
+        "whose {relation} is {entity}?",
+        "{entity} is the {relation} of what?",
+        "{entity} is whose {relation}?",
+        "what has {entity} as its {relation}?",
+        "who has {entity} as {relation}?",
+        "which of them have the {relation} {entity}?",
+        "name everything whose {relation} is {entity}.",
+        "list all with the {relation} {entity}.",
+        "of what is {entity} the {relation}?",
+        "tell me who or what has {entity} for {relation}.",
+        "{entity} is given as {relation} of which?",
+        "find those that have {entity} as {relation}.",
+        "to what does {entity} belong as {relation}?",
+    ),
+    "relation": (
+        "how is {entity} related to {other}?",
+        "what is {other} to {entity}?",
+        "what links {entity} to {other}?",
+        "how are {entity} and {other} connected?",
+        "which relation does {entity} have to {other}?",
+        "in what way does {entity} have to do with {other}?",
+        "{other} is what of {entity}?",
+        "as what does {entity} have {other}?",
+        "name the relation of {entity} to {other}.",
+        "tell me how {entity} and {other} belong together.",
+        "what role does {other} have for {entity}?",
+        "what is the link from {entity} to {other}?",
+    ),
+    "path": (
+        "{wh} is the {of}?",
+        "{wh} is {possessive}?",
+        "{wh} is the {mixed}?",
+        "{wh} are the {mixed}?",
+        "the {of}?",
+        "{possessive}?",
+        "the {mixed}?",
+        "name the {of}.",
+        "tell me the {mixed}.",
+        "tell me {possessive}.",
+        "I want to know the {of}.",
+        "do you know the {mixed}?",
+        "{wh} would be {possessive}?",
+        "give the name of the {of}.",
+        "find the {mixed}.",
+    ),
+    "count": (
+        "how many {relation} does {entity} have?",
+        "how many are the {of}?",
+        "count the {of}.",
+        "count {possessive}.",
+        "what is the number of {relation} of {entity}?",
+        "how many in all are {possessive}?",
+        "number of {relation} of {entity}?",
+        "give the count of {relation} for {entity}.",
+        "how many different {relation} has {entity}?",
+        "tell me how many {relation} {entity} has.",
+        "how large is the number of {relation} of {entity}?",
+        "for {entity}, how many {relation} are there?",
+        "in total, how many {relation} are listed for {entity}?",
+    ),
+    "ask": (
+        "is {other} the {of}?",
+        "is {other} a {of}?",
+        "is {possessive} {other}?",
+        "does {entity} have the {relation} {other}?",
+        "does {entity} have {other} as {relation}?",
+        "has {entity} got {other} as {relation}?",
+        "is it true that {other} is the {of}?",
+        "is it right that {possessive} is {other}?",
+        "would {other} be the {of}?",
+        "{possessive} is {other}, isn't it?",
+        "can {other} be called the {of}?",
+        "do {entity} and {other} go together by {relation}?",
+        "was {other} ever the {of}?",
+    ),
+}
+"""At least twelve wordings of each shape."""
+
+_FIELDS: Mapping[Shape, frozenset[str]] = {
+    "tail": frozenset({"wh", "of", "possessive", "entity", "relation"}),
+    "head": frozenset({"entity", "relation"}),
+    "relation": frozenset({"entity", "other"}),
+    "path": frozenset({"wh", "of", "possessive", "mixed"}),
+    "count": frozenset({"of", "possessive", "entity", "relation"}),
+    "ask": frozenset({"of", "possessive", "entity", "relation", "other"}),
+}
+# Each of these sets tells all that a shape's query says.
+_NEEDED: Mapping[Shape, tuple[frozenset[str], ...]] = {
+    "tail": (frozenset({"of"}), frozenset({"possessive"}), frozenset({"entity", "relation"})),
+    "head": (frozenset({"entity", "relation"}),),
+    "relation": (frozenset({"entity", "other"}),),
+    "path": (frozenset({"of"}), frozenset({"possessive"}), frozenset({"mixed"})),
+    "count": (frozenset({"of"}), frozenset({"possessive"}), frozenset({"entity", "relation"})),
+    "ask": (
+        frozenset({"of", "other"}),
+        frozenset({"possessive", "other"}),
+        frozenset({"entity", "relation", "other"}),
+    ),
+}
+_FIELD = re.compile(r"\{(\w*)\}")
+# The last word of a relation's name tells what it leads to.
+_ENDS = {
+    "where": "address area birthplace city country county headquarters home location place region state town",
+    "when": "birthday date day month time year",
+    "who": (
+        "actor artist author brother builder chairman child children composer creator daughter designer director editor father "
+        "founder husband king leader mayor member mother owner parent parents partner player president producer queen ruler "
+        "sister son spouse teacher wife writer"
+    ),
+}
+_QUESTION_WORDS = {name: word for word, names in _ENDS.items() for name in names.split()}
+
+
+def check_wordings(templates: Mapping[str, Sequence[str]]) -> dict[Shape, tuple[str, ...]]:
+    """Put given templates in the place of ours.
+
+    Parameters
+    ----------
+    templates
+        By shape, each a list of texts with fields; shapes that are not given keep ours.
+
+    Returns
+    -------
+    dict of Shape to tuple of str
+        All shapes.
+
+    Raises
+    ------
+    InputError
+        A shape is unknown or has no template, or a template has an unknown field or does not tell what is asked for.
+
+    Examples
+    --------
+    >>> check_wordings({"head": ["which place has {entity} as {relation}?"]})["head"]
+    ('which place has {entity} as {relation}?',)
+    """
+    wordings: dict[Shape, tuple[str, ...]] = {shape: tuple(given) for shape, given in WORDINGS.items()}
+    for shape in templates:
+        if shape not in wordings:
+            message = f"the shape {shape!r} is unknown; give templates for {', '.join(wordings)}"
+            raise InputError(message)
+    return {
+        shape: _checked(shape, templates[shape]) if shape in templates else ours for shape, ours in wordings.items()
+    }
+
+
+def _checked(shape: Shape, templates: Sequence[str]) -> tuple[str, ...]:
+    if not templates or isinstance(templates, str):
+        message = f"the shape {shape} has no list of templates; give at least 1, or leave the shape out"
+        raise InputError(message)
+    for template in templates:
+        fields = set(_FIELD.findall(template))
+        unknown = sorted(fields - _FIELDS[shape])
+        if unknown or not any(needed <= fields for needed in _NEEDED[shape]):
+            told = " or ".join(" with ".join(f"{{{name}}}" for name in sorted(needed)) for needed in _NEEDED[shape])
+            wrong = f"has the unknown field {{{unknown[0]}}}" if unknown else "does not tell what is asked for"
+            message = f"the template {template[:80]!a} of the shape {shape} {wrong}; use {told}"
+            raise InputError(message)
+    return tuple(templates)
+
+
+def word_question(template: str, *, entity: str, relations: Sequence[str], other: str = "") -> str:
+    """Fill in a template.
+
+    Parameters
+    ----------
+    template
+        Of a shape that the names fit.
+    entity
+        The name of the entity that the question begins from.
+    relations
+        The names of the relations, in the order of the path.
+    other
+        The name of a second entity, where the shape has one.
+
+    Examples
+    --------
+    >>> word_question("{wh} is the {mixed}?", entity="Ada Foah", relations=["country", "president"])
+    "who is the president of Ada Foah's country?"
+    """
+    fields = {
+        "entity": entity,
+        "other": other,
+        "relation": " ".join(relations),
+        "of": " of the ".join([*reversed(relations)]) + f" of {entity}",
+        "possessive": "'s ".join([entity, *relations]),
+        "mixed": " of ".join([*reversed(relations[1:]), "'s ".join([entity, *relations[:1]])]),
+        "wh": question_word(relations[-1]) if relations else "what",
+    }
+    return _FIELD.sub(lambda match: fields[match[1]], template)
+
+
+def question_word(relation: str) -> str:
+    """Return the word that asks for what a relation leads to, by nothing but the relation's name.
+
+    Examples
+    --------
+    >>> [question_word(name) for name in ("place of birth", "opening date", "mayor", "gender")]
+    ['where', 'when', 'who', 'what']
+    """
+    words = relation.lower().split()
+    # "place of birth" is told by its first word, "birth place" by its last.
+    head = (words[words.index("of") - 1] if "of" in words[1:] else words[-1]) if words else ""
+    return _QUESTION_WORDS.get(head, "what")
