@@ -16,6 +16,7 @@ from pytrace.training.clauses import query_entities
 from pytrace.training.examples import ExampleReport, read_examples
 from pytrace.training.lcquad import lcquad_example, named_query, triplet_form
 from pytrace.training.splits import seen_share, split_by_group
+from pytrace.training.variation import vary_names
 from pytrace.training.wrong_queries import wrong_queries
 
 RESOURCE, ONTOLOGY = "http://dbpedia.org/resource/", "http://dbpedia.org/ontology/"
@@ -168,3 +169,5 @@ def test_at_least_95_of_100_rows_are_usable_and_have_four_wrong_queries(shared_d
     training, held_out = split_by_group(examples, held_out=0.2, seed=0)
     assert len(held_out) == 400
     assert seen_share(training, held_out) == 0.0
+    excluded = {name for example in held_out for name in query_entities(example.query)}
+    assert seen_share(vary_names(training, 12_800, excluded=excluded), held_out) == 0.0

@@ -127,6 +127,7 @@ def test_sparql_has_up_to_three_patterns_of_which_one_has_what_is_asked_for() ->
         ),
         ("what is ada foah 's king", ["ada foah", "king", "ada foah 's king"], ["ada foah 's", "s king", "what is ada"]),
         ("The Who wrote Who Are You in The Hague.", ["The Who", "Who Are You", "The Hague"], ["Who", "in The Hague", "The"]),
+        ("Who wrote Emma or Ada\u200bFoah?", ["Emma", "Ada", "wrote Emma"], ["Who wrote Emma", "Ada\u200bFoah"]),
         ("When did the WHO leave the US?", ["WHO", "US"], ["the US", "When"]),
         ("Is AC/DC, a band, in St. Ives?", ["AC/DC", "AC", "St. Ives"], ["AC/DC,", "AC/DC, a", "Ives?"]),
         ('Who made "Moon; Sea" (2001)?', ["Moon", "Sea", "2001"], ["Moon; Sea", "Sea (2001", 'Moon"']),

@@ -1,10 +1,9 @@
-"""The trainer: tokens, batches, training that repeats and goes on, export that the engine reads, adapters and scores."""
+"""The trainer: a network that is the same for the same seed, and training that repeats, goes on and ends."""
 
 from __future__ import annotations
 
 import errno
 import itertools
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,38 +11,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from pytrace.errors import DeviceUnavailableError, InputError, ModelError, ModelFileError, StoreError
-from pytrace.models import registry
-from pytrace.models.llama_runtime import LlamaRuntime
-from pytrace.queries import GeneratedQuery, SparqlQuery, TripletQuery
-from pytrace.records import KnowledgeQuery
-from pytrace.training import adapters, checkpoints, encoding, export, network, scoring, tokenizer, trainer
-from pytrace.training.records import Piece, QueryExample, TrainingText
+from pytrace.errors import DeviceUnavailableError, InputError, ModelError, StoreError
+from pytrace.training import checkpoints, encoding, network, tokenizer, trainer
+from pytrace.training.records import Piece, TrainingText
 from pytrace.training.settings import Length, TrainingSettings
+from tests.small_trainings import SMALL, TEXTS, Killed, equal, fresh, killer, weights
 
 torch = network.torch_module()
-
-SMALL = TrainingSettings(width=32, layers=2, heads=4, inner=48, context=128, batch=256, learning_rate=3e-3)
-NAMES = ("tamar of guria", "ewa of lund", "mary-ann pfunn", "ødegård", "k7 of accra")
-RECIPE = export.Recipe(
-    form="sparql", template=1, wrong=False, data="", seed=0, base="", parameters=0, pytrace="0", settings={}
-)
-
-
-def text(name: str, relation: str = "parents") -> TrainingText:
-    given = Piece(f"Question: who is {name}'s {relation}?\nCorrect query:", learned=False)
-    return TrainingText(
-        (given, Piece(f" select ?x where {{ entity:/{name}/ relation:/{relation}/ ?x }}\n", learned=True))
-    )
-
-
-# No name may stand in many texts: it would be taken for a word of the query language.
-PEOPLE = [
-    f"{first} {last}"
-    for first in ("ada", "kwame", "zita", "jørn", "li")
-    for last in ("foah", "bergen", "osei", "ek", "w")
-]
-TEXTS = [text(name, relation) for name in (*NAMES, *PEOPLE[::2]) for relation in ("parents", "gender", "capital city")]
 
 
 @pytest.fixture(scope="module")
@@ -54,163 +28,6 @@ def words() -> tokenizer.ByteTokenizer:
 @pytest.fixture(scope="module")
 def encoded(words: tokenizer.ByteTokenizer) -> encoding.EncodedTexts:
     return encoding.encode_texts(TEXTS, words, context=128)
-
-
-def fresh(words: tokenizer.ByteTokenizer, settings: TrainingSettings = SMALL) -> Any:
-    return network.new_network(settings, size=words.size, end=words.end)
-
-
-def weights(net: Any) -> dict[str, Any]:
-    return {name: tensor.clone() for name, tensor in net.state_dict().items()}
-
-
-def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-# ---------------------------------------------------------------------------------------------------- tokenizer
-
-
-def contains(tokens: list[int], part: list[int]) -> bool:
-    return any(tokens[at : at + len(part)] == part for at in range(len(tokens)))
-
-
-@pytest.mark.parametrize("name", [*NAMES, "zsófia the 3rd", "o'brian", "1908", "y-ray"])
-def test_a_name_has_the_same_tokens_in_a_question_and_in_a_query(words: tokenizer.ByteTokenizer, name: str) -> None:
-    alone = words.encode(name)
-    assert contains(words.encode(f"who is {name}, then?"), alone)
-    assert contains(words.encode(f"where {{ entity:/{name}/ relation"), alone)
-
-
-def test_words_of_the_query_language_are_single_tokens(words: tokenizer.ByteTokenizer) -> None:
-    for word in (" select", " where", " entity", ":/", " relation"):
-        assert len(words.encode(word)) == 1
-
-
-def test_digits_never_join(words: tokenizer.ByteTokenizer) -> None:
-    many = tokenizer.train_tokenizer([f"Incorrect query 1: {number} 1908" for number in range(99)], size=500)
-    assert len(many.encode(" 1908")) == 5
-    assert words.decode(words.encode("1908 x")) == "1908 x"
-
-
-def test_a_text_that_spells_the_control_token_does_not_hold_it(words: tokenizer.ByteTokenizer) -> None:
-    tokens = words.encode(f"who is {tokenizer.END}?")
-    assert words.end not in tokens
-    assert words.decode(tokens) == f"who is {tokenizer.END}?"
-
-
-def test_the_same_texts_give_the_same_tokenizer(words: tokenizer.ByteTokenizer, tmp_path: Path) -> None:
-    again = tokenizer.train_tokenizer((one.text for one in TEXTS), size=400)
-    assert (again.tokens, again.merges) == (words.tokens, words.merges)
-    words.save(tmp_path / "tokenizer.json")
-    read = tokenizer.ByteTokenizer.load(tmp_path / "tokenizer.json")
-    assert (read.tokens, read.merges, read.end) == (words.tokens, words.merges, words.end)
-    assert not list(tmp_path.glob("*.new"))
-
-
-def test_a_tokenizer_never_has_more_tokens_than_asked_for() -> None:
-    for size in (258, 270, 300, 1000):
-        assert tokenizer.train_tokenizer((one.text for one in TEXTS), size=size).size <= size
-
-
-def test_hostile_texts_round_trip(words: tokenizer.ByteTokenizer) -> None:
-    assert words.decode(words.encode("a\ud800b")) == "a?b"
-    assert words.encode("") == []
-    assert words.decode(words.encode("\x00\u200b\U0001f600 \t\r\n")) == "\x00\u200b\U0001f600 \t\r\n"
-    assert len(words.encode("ab " * 20_000)) <= 60_000
-
-
-@pytest.mark.parametrize("texts", [[], ["", "  "]])
-def test_a_tokenizer_needs_texts(texts: list[str]) -> None:
-    with pytest.raises(InputError, match="no text"):
-        tokenizer.train_tokenizer(texts, size=300)
-
-
-def test_a_tokenizer_must_hold_all_bytes() -> None:
-    with pytest.raises(InputError, match="at least 258"):
-        tokenizer.train_tokenizer(["ada"], size=100)
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b'{"model": null}'])
-def test_a_damaged_tokenizer_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "tokenizer.json"
-    path.write_bytes(content)
-    with pytest.raises(ModelFileError, match="no tokenizer"):
-        tokenizer.ByteTokenizer.load(path)
-    with pytest.raises(ModelFileError, match="cannot be read"):
-        tokenizer.ByteTokenizer.load(tmp_path / "missing.json")
-
-
-# ----------------------------------------------------------------------------------------------------- encoding
-
-
-def test_only_tokens_of_queries_and_the_end_are_learned(words: tokenizer.ByteTokenizer) -> None:
-    pieces = (
-        Piece("Question: a?\nCorrect query:", learned=False), Piece(" <a; b; ?>\n", learned=True),
-        Piece("Incorrect query 1:", learned=False), Piece(" <?; b; a>\n", learned=True),
-    )  # fmt: skip
-    [one] = encoding.encode_texts([TrainingText(pieces)], words, context=128).texts
-    learned = [int(token) for token, is_so in zip(one.tokens, one.learned, strict=True) if is_so]
-    assert words.decode(learned[:-1]) == " <a; b; ?>\n <?; b; a>\n"
-    assert learned[-1] == words.end
-    prompt = words.encode(pieces[0].text)
-    assert one.tokens[: len(prompt)].tolist() == prompt
-
-
-def test_texts_that_do_not_fit_are_counted(words: tokenizer.ByteTokenizer) -> None:
-    long = TrainingText((Piece("x" * 500, learned=True),))
-    found = encoding.encode_texts([long, TEXTS[0]], words, context=128)
-    assert (len(found.texts), found.too_long) == (1, 1)
-    assert found.tokens == len(found.texts[0].tokens)
-    with pytest.raises(InputError, match="all 1 training texts are longer than the context of 128 tokens"):
-        encoding.encode_texts([long], words, context=128)
-    with pytest.raises(InputError, match="no training text"):
-        encoding.encode_texts([], words, context=128)
-
-
-def test_the_fingerprint_tells_texts_apart(words: tokenizer.ByteTokenizer) -> None:
-    def of(*texts: TrainingText) -> str:
-        return encoding.encode_texts(texts, words, context=128).fingerprint
-
-    unlearned = TrainingText(tuple(msgspec.structs.replace(piece, learned=False) for piece in TEXTS[0].pieces))
-    variants = [of(*TEXTS[:2]), of(TEXTS[1], TEXTS[0]), of(TEXTS[0]), of(unlearned), of(*TEXTS[:3])]
-    assert len(set(variants)) == len(variants)
-    assert of(*TEXTS) == of(*TEXTS)
-
-
-def test_every_text_is_in_one_batch_and_no_batch_is_too_large() -> None:
-    chance = random.Random(0)
-    lengths = [chance.randint(2, 60) for _ in range(300)]
-    texts = [encoding.EncodedText(np.zeros(n, np.int32), np.ones(n, np.bool_)) for n in lengths]
-    first, second, other = (
-        encoding.batches(texts, tokens=200, seed=seed, epoch=epoch) for seed, epoch in ((0, 0), (0, 1), (1, 0))
-    )
-    for dealt in (first, second, other):
-        assert sorted(itertools.chain.from_iterable(batch.tolist() for batch in dealt)) == list(range(300))
-        assert max(len(batch) * max(lengths[index] for index in batch) for batch in dealt) <= 200
-    assert [batch.tolist() for batch in first] != [batch.tolist() for batch in second]
-    assert [batch.tolist() for batch in first] != [batch.tolist() for batch in other]
-    padding = sum(len(batch) * max(lengths[index] for index in batch) for batch in first) / sum(lengths)
-    assert padding < 1.4
-
-
-def test_a_text_longer_than_a_batch_is_one_by_itself() -> None:
-    texts = [encoding.EncodedText(np.zeros(n, np.int32), np.ones(n, np.bool_)) for n in (3, 500, 3)]
-    assert sorted(len(batch) for batch in encoding.batches(texts, tokens=10, seed=0, epoch=0)) == [1, 2]
-
-
-def test_batches_go_on_where_they_were() -> None:
-    texts = [encoding.EncodedText(np.zeros(n, np.int32), np.ones(n, np.bool_)) for n in range(2, 22)]
-
-    def dealt(skipped: int, count: int) -> list[list[int]]:
-        found = encoding.endless(texts, tokens=40, seed=0, skipped=skipped)
-        return [batch.tolist() for batch in itertools.islice(found, count)]
-
-    whole = dealt(0, 40)
-    assert all(dealt(skipped, 40 - skipped) == whole[skipped:] for skipped in (1, 7, 15, 39))
-
-
-# ------------------------------------------------------------------------------------------------------ network
 
 
 def test_a_network_is_the_same_for_the_same_seed(words: tokenizer.ByteTokenizer) -> None:
@@ -261,9 +78,6 @@ def test_a_gpu_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
         network.check_device("tpu")
 
 
-# ----------------------------------------------------------------------------------------------------- training
-
-
 def test_training_learns_and_repeats(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     def run(settings: TrainingSettings) -> tuple[trainer.Training, dict[str, Any]]:
         net = fresh(words, settings)
@@ -294,18 +108,6 @@ def test_the_loss_is_the_mean_over_learned_tokens_whatever_stands_beside(
         total -= float(gold[learned].sum())
         count += int(learned.sum())
     assert whole == pytest.approx(total / count, rel=1e-5)
-
-
-class Killed(Exception):
-    pass
-
-
-def killer(step: int) -> Any:
-    def tell(progress: trainer.Progress) -> None:
-        if progress.step == step:
-            raise Killed
-
-    return tell
 
 
 @pytest.mark.parametrize("step", [7, 10, 23])
@@ -447,9 +249,25 @@ def test_minutes_end_a_training(words: tokenizer.ByteTokenizer, encoded: encodin
 
 
 def test_epochs_count_passes(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
+    settings = msgspec.structs.replace(SMALL, alone=0.0)
     first = len(encoding.batches(encoded.texts, tokens=SMALL.batch, seed=0, epoch=0))
-    done = trainer.train(fresh(words), encoded, SMALL, Length(epochs=1.0), threads=1)
+    done = trainer.train(fresh(words), encoded, settings, Length(epochs=1.0), threads=1)
     assert (done.steps, done.epochs, done.tokens) == (first, 1.0, encoded.tokens)
+
+
+def test_texts_end_with_their_correct_query_in_the_beginning(words: tokenizer.ByteTokenizer) -> None:
+    wrong = (Piece("Incorrect query 1:", learned=False), Piece(" select ?x where { zzz }\n", learned=True))
+    texts = encoding.encode_texts([TrainingText((*TEXTS[0].pieces, *wrong))] * 4, words, context=128)
+    alone = encoding.encode_texts(TEXTS[:1] * 4, words, context=128)
+
+    def run(texts: encoding.EncodedTexts, share: float) -> trainer.Training:
+        settings = msgspec.structs.replace(SMALL, alone=share, batch=32)  # a text a step
+        return trainer.train(fresh(words), texts, settings, Length(steps=4), threads=1)
+
+    assert run(texts, 1.0).losses == run(alone, 0.0).losses
+    half = run(texts, 0.5)
+    assert half.losses[:2] == run(alone, 1.0).losses[:2]
+    assert half.tokens == (alone.tokens + texts.tokens) / 2
 
 
 def test_the_rate_rises_and_falls(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
@@ -461,334 +279,3 @@ def test_the_rate_rises_and_falls(words: tokenizer.ByteTokenizer, encoded: encod
     assert rates[-1] == pytest.approx(0.1)
     assert rates[:101] == sorted(rates[:101])
     assert rates[100:] == sorted(rates[100:], reverse=True)
-
-
-# ------------------------------------------------------------------------------------------------------- export
-
-
-def engine_logits(path: Path, tokens: list[int]) -> Any:
-    runtime = LlamaRuntime(path, cells=256, sequences=1, batch=256, threads=1, float32_cache=True)
-    count, sequence = len(tokens), np.zeros(1, np.int32)
-    assert runtime.decode(
-        np.array(tokens, np.int32), np.arange(count, dtype=np.int32), np.ones(count, np.int32),
-        np.full(count, sequence.ctypes.data, np.uint64), np.ones(count, np.int8),
-    )  # fmt: skip
-    found = np.stack([runtime.logits(place).copy() for place in range(count)])
-    runtime.close()
-    return found
-
-
-def torch_logits(net: Any, tokens: list[int]) -> Any:
-    with torch.no_grad():
-        return net(torch.tensor([tokens])).logits[0].numpy()
-
-
-@pytest.fixture(scope="module")
-def trained(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> Any:
-    net = fresh(words)
-    trainer.train(net, encoded, SMALL, Length(steps=120), threads=1)
-    return net
-
-
-@pytest.mark.parametrize(("kind", "near"), [("f32", 1e-3), ("f16", 0.05), ("q8_0", 1.0)])
-def test_the_engine_computes_what_torch_does(
-    words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path, kind: Any, near: float
-) -> None:
-    path = tmp_path / "model.gguf"
-    export.write_gguf(path, trained, export.tokenizer_keys(words), RECIPE, weights=kind)
-    tokens = words.encode(TEXTS[4].text)
-    expected, found = torch_logits(trained, tokens), engine_logits(path, tokens)
-    assert expected.std() > 1
-    assert np.abs(expected - found).max() < near
-    assert export.read_recipe(path) == RECIPE
-    assert [one.name for one in tmp_path.iterdir()] == ["model.gguf"]
-
-
-def odd_texts(count: int) -> list[str]:
-    chance = random.Random(0)
-    ranges = (
-        (0x20, 0x7E), (0x20, 0x7E), (0x9, 0xD), (0xA0, 0x24F), (0x300, 0x36F), (0x400, 0x4FF), (0x590, 0x6FF), (0x900, 0x97F),
-        (0x2000, 0x206F), (0x3040, 0x30FF), (0x4E00, 0x4EFF), (0xAC00, 0xACFF), (0xFE00, 0xFE0F), (0x10400, 0x1044F),
-        (0x1D400, 0x1D4FF), (0x1F300, 0x1F64F),
-    )  # fmt: skip
-    words = ("'s", "'ll", "  ", " \n", "\n", "don't", " 12", "3/4", ":/", " ?x", tokenizer.END, "relation:/", "\ud800")
-    return [
-        "".join(
-            chance.choice(words) if chance.random() < 0.2 else chr(chance.randint(*chance.choice(ranges)))
-            for _ in range(chance.randint(0, 40))
-        )
-        for _ in range(count)
-    ]
-
-
-def test_the_engine_splits_a_thousand_odd_texts_alike(
-    words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path
-) -> None:
-    export.write_gguf(tmp_path / "model.gguf", trained, export.tokenizer_keys(words), RECIPE)
-    runtime = LlamaRuntime(tmp_path / "model.gguf", cells=32, sequences=1, batch=32, threads=1)
-    for one in odd_texts(1_000):
-        assert runtime.tokenize(one) == words.encode(one), ascii(one)
-    assert (runtime.eos, runtime.adds_bos, runtime.chat_template) == (words.end, False, None)
-
-
-def test_shared_keys_and_odd_sizes_are_exported_too(tmp_path: Path, words: tokenizer.ByteTokenizer) -> None:
-    transformers = network.transformers_module()
-    torch.manual_seed(0)
-    configuration = transformers.LlamaConfig(
-        vocab_size=words.size, hidden_size=48, intermediate_size=40, num_hidden_layers=1, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=16, max_position_embeddings=64, tie_word_embeddings=False, initializer_range=0.2,
-        rope_parameters={"rope_type": "default", "rope_theta": 5_000.0},
-    )  # fmt: skip
-    net = transformers.LlamaForCausalLM(configuration).eval()
-    tokens = words.encode("who is ada?")
-    for kind in ("f32", "q8_0"):
-        export.write_gguf(tmp_path / "m.gguf", net, export.tokenizer_keys(words), RECIPE, weights=kind)  # type: ignore[arg-type]
-        assert np.abs(torch_logits(net, tokens) - engine_logits(tmp_path / "m.gguf", tokens)).max() < (
-            1e-3 if kind == "f32" else 0.5
-        )
-
-
-def test_what_the_engine_would_compute_otherwise_is_not_exported(trained: Any, words: Any, tmp_path: Path) -> None:
-    before = trained.config.rope_parameters
-    trained.config.rope_parameters = {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}
-    try:
-        with pytest.raises(InputError, match="'linear'"):
-            export.write_gguf(tmp_path / "m.gguf", trained, export.tokenizer_keys(words), RECIPE)
-    finally:
-        trained.config.rope_parameters = before
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_failed_export_leaves_the_file_before(
-    trained: Any, words: tokenizer.ByteTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "m.gguf"
-    export.write_gguf(path, trained, export.tokenizer_keys(words), RECIPE)
-    before = path.read_bytes()
-
-    def full(_: Path) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(export, "flush", full)
-    with pytest.raises(OSError, match="No space left"):
-        export.write_gguf(path, trained, export.tokenizer_keys(words), msgspec.structs.replace(RECIPE, seed=9))
-    assert path.read_bytes() == before
-    assert [one.name for one in tmp_path.iterdir()] == ["m.gguf"]
-
-
-def test_a_file_without_a_recipe_is_no_query_generator(random_gguf: Path, tmp_path: Path) -> None:
-    (tmp_path / "text.gguf").write_text("no model")
-    (tmp_path / "cut.gguf").write_bytes(random_gguf.read_bytes()[:5_000])
-    for path in (random_gguf, tmp_path / "text.gguf", tmp_path / "cut.gguf", tmp_path / "missing.gguf"):
-        with pytest.raises(InputError, match="query generator"):
-            export.read_recipe(path)
-
-
-# ----------------------------------------------------------------------------------------------------- adapters
-
-ADAPTED = TrainingSettings(rank=4, batch=256, context=128, learning_rate=1e-2, checkpoint_steps=4)
-
-
-def test_a_given_gguf_learns_by_adapters_and_is_exported_with_its_own_tokenizer(
-    random_gguf: Path, tmp_path: Path
-) -> None:
-    base = adapters.open_base(str(random_gguf))
-    encoded = encoding.encode_texts(TEXTS, base.tokenizer, context=128)
-    before = weights(base.network)
-    net = adapters.add_adapters(base.network, ADAPTED)
-    done = trainer.train(net, encoded, ADAPTED, Length(steps=40), threads=1)
-    assert done.loss < done.losses[0]
-    assert done.trained < done.parameters / 2
-    merged = adapters.merged(net)
-    after = weights(merged)
-    changed = {name for name in after if not torch.equal(before[name], after[name])}
-    assert changed == {name for name in after if "_proj" in name}
-    export.write_gguf(tmp_path / "m.gguf", merged, base.keys, RECIPE)
-    tokens = base.tokenizer.encode(TEXTS[0].text)
-    assert np.abs(torch_logits(merged, tokens) - engine_logits(tmp_path / "m.gguf", tokens)).max() < 1e-3
-    given, written = (
-        LlamaRuntime(path, cells=32, sequences=1, batch=32, threads=1) for path in (random_gguf, tmp_path / "m.gguf")
-    )
-    assert written.chat_template is None
-    assert [written.tokenize(one) for one in odd_texts(50)] == [given.tokenize(one) for one in odd_texts(50)]
-    assert (written.eos, written.bos, written.adds_bos) == (given.eos, given.bos, given.adds_bos)
-
-
-def test_adapters_go_on_after_a_kill(random_gguf: Path, tmp_path: Path) -> None:
-    def run(*, resume: bool, **options: Any) -> dict[str, Any]:
-        base = adapters.open_base(str(random_gguf))
-        encoded = encoding.encode_texts(TEXTS, base.tokenizer, context=128)
-        net = adapters.add_adapters(base.network, ADAPTED)
-        trainer.train(net, encoded, ADAPTED, Length(steps=9), threads=1, resume=resume, **options)
-        return weights(adapters.merged(net))
-
-    whole = run(resume=False)
-    with pytest.raises(Killed):
-        run(resume=False, directory=tmp_path, tell=killer(6))
-    [(_, path)] = checkpoints.checkpoints(tmp_path)
-    assert path.stat().st_size < random_gguf.stat().st_size  # adapters only, not the base
-    assert equal(run(resume=True, directory=tmp_path), whole)
-
-
-def saved_base(words: tokenizer.ByteTokenizer, net: Any, directory: Path) -> Path:
-    net.save_pretrained(directory)
-    words.save(directory / "tokenizer.json")
-    return directory
-
-
-def test_a_hugging_face_directory_is_a_base_too(words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path) -> None:
-    directory = saved_base(words, trained, tmp_path / "base")
-    base = adapters.open_base(str(directory))
-    assert equal(weights(base.network), weights(trained))
-    assert (base.tokenizer.end, base.tokenizer.begin, base.tokenizer.size) == (words.end, None, words.size)
-    export.write_gguf(tmp_path / "m.gguf", base.network, base.keys, RECIPE)
-    runtime = LlamaRuntime(tmp_path / "m.gguf", cells=32, sequences=1, batch=32, threads=1)
-    for one in odd_texts(100):
-        assert runtime.tokenize(one) == base.tokenizer.encode(one) == words.encode(one), ascii(one)
-
-
-def test_a_base_whose_texts_the_engine_would_split_otherwise_is_refused(
-    words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path
-) -> None:
-    directory = saved_base(words, trained, tmp_path / "base")
-    path = directory / "tokenizer.json"
-    described = msgspec.json.decode(path.read_bytes())
-    for change in (
-        {"pre_tokenizer": {"type": "Whitespace"}},
-        {"normalizer": {"type": "Lowercase"}},
-        {"pre_tokenizer": {**described["pre_tokenizer"], "add_prefix_space": True}},
-    ):
-        path.write_bytes(msgspec.json.encode({**described, **change}))
-        with pytest.raises(InputError, match="convert the base to GGUF"):
-            adapters.open_base(str(directory))
-    path.write_bytes(b"{")
-    with pytest.raises(ModelFileError, match="tokenizer cannot be read"):
-        adapters.open_base(str(directory))
-    (directory / "config.json").write_text("{}")
-    with pytest.raises(ModelFileError, match=r"cannot be read|architecture"):
-        adapters.open_base(str(directory))
-
-
-def test_a_base_that_is_no_model_is_refused(tmp_path: Path, random_gguf: Path) -> None:
-    (tmp_path / "cut.gguf").write_bytes(random_gguf.read_bytes()[:5_000])
-    (tmp_path / "text.gguf").write_text("no model")
-    for name in ("cut.gguf", "text.gguf", "missing.gguf"):
-        with pytest.raises(ModelFileError):
-            adapters.open_base(str(tmp_path / name))
-
-
-@pytest.mark.models
-def test_the_real_tiny_model_learns_by_adapters(tiny_models: dict[registry.Role, Path], tmp_path: Path) -> None:
-    base = adapters.open_base(str(tiny_models["language-model"]))
-    encoded = encoding.encode_texts(TEXTS[:4], base.tokenizer, context=128)
-    net = adapters.add_adapters(base.network, msgspec.structs.replace(ADAPTED, learning_rate=1e-3))
-    done = trainer.train(net, encoded, msgspec.structs.replace(ADAPTED, learning_rate=1e-3), Length(steps=4))
-    assert done.losses[-1] < done.losses[0]
-    merged = adapters.merged(net)
-    export.write_gguf(tmp_path / "m.gguf", merged, base.keys, RECIPE)
-    tokens = base.tokenizer.encode(TEXTS[0].text)
-    assert np.abs(torch_logits(merged, tokens) - engine_logits(tmp_path / "m.gguf", tokens)).max() < 1e-2
-
-
-# ------------------------------------------------------------------------------------------------------ scoring
-
-GOLD = SparqlQuery("select distinct ?x where { entity:/ada/ relation:/spouse/ ?y . ?y relation:/gender/ ?x }")
-
-
-class Writer:
-    """A generator that writes what it is told to."""
-
-    name = "writer"
-    model: Any = None
-
-    def __init__(self, *written: str | None) -> None:
-        self.written = list(written)
-
-    def generate(self, questions: Any, *, candidates: int = 1) -> list[list[GeneratedQuery]]:
-        assert candidates == 1
-        return [
-            [GeneratedQuery("?", None, 0.0, "no query") if one is None else GeneratedQuery(one, SparqlQuery(one), 0.0)]
-            for one in (self.written.pop(0) for _ in questions)
-        ]
-
-
-class Store:
-    """A runner that knows what each query brings."""
-
-    def __init__(self, values: dict[str, tuple[str, ...]], outcome: Any = "answered") -> None:
-        self.values = values
-        self.outcome = outcome
-
-    def run_candidates(self, questions: Any, candidates: Any) -> list[KnowledgeQuery]:
-        return [
-            KnowledgeQuery(-1, question, "store", values=self.values.get(given[0].written, ()), outcome=self.outcome)
-            for question, given in zip(questions, candidates, strict=True)
-        ]
-
-
-def example(number: int, answers: tuple[str, ...], query: Any = GOLD) -> QueryExample:
-    return QueryExample(str(number), "what gender is ada's wife?", query, "ada", answers)
-
-
-def test_variables_and_white_space_do_not_matter_and_all_else_does() -> None:
-    def same(text: str) -> bool:
-        return scoring.normal_query(SparqlQuery(text)) == scoring.normal_query(GOLD)
-
-    assert same("SELECT DISTINCT ?b  WHERE {entity:/ada/ relation:/spouse/ ?a.\n?a relation:/gender/ ?b}")
-    assert not same(GOLD.text.replace("ada", "Ada"))
-    assert not same(GOLD.text.replace("distinct ", ""))
-    assert not same("select distinct ?x where { entity:/ada/ relation:/spouse/ ?y . ?x relation:/gender/ ?y }")
-    assert not same(GOLD.text.replace("spouse", "parents"))
-    assert scoring.normal_query(TripletQuery("a", "b", "?")) == "<a; b; ?>"
-
-
-def test_each_share_counts_what_it_says() -> None:
-    wrong_name = GOLD.text.replace("ada", "adda")
-    wrong_relation = GOLD.text.replace("gender", "religion")
-    other_words = GOLD.text.replace("?y", "?m")
-    examples = [example(number, ("Female",)) for number in range(5)]
-    brought = {GOLD.text: ("female",), other_words: ("female", "male"), wrong_relation: ("none",)}
-    writer = Writer(GOLD.text, other_words, wrong_relation, wrong_name, None)
-    report = scoring.score_generator(examples, writer, runner=Store(brought))
-    counts = {name: getattr(report.overall, name).right for name in report.overall.__struct_fields__}
-    assert counts == {"parses": 4, "exact": 2, "names": 3, "relations": 3, "executes": 1, "hits": 2}
-    assert [row.executes for row in report.rows] == [True, False, False, False, False]
-    assert report.overall.executes.of == 5
-    assert report.overall.executes.low == pytest.approx(0.036, abs=1e-3)
-    assert list(report.shapes) == ["2 hops"]
-
-
-def test_without_a_store_nothing_is_said_of_execution() -> None:
-    report = scoring.score_generator([example(0, ("female",))], Writer(GOLD.text))
-    assert report.overall.executes == scoring.Share(0, 0, None, None, None)
-    assert report.rows[0].executes is None
-
-
-def test_values_that_were_cut_off_are_not_the_answer() -> None:
-    store = Store({GOLD.text: ("female",)}, outcome="stopped")
-    report = scoring.score_generator([example(0, ("female",))], Writer(GOLD.text), runner=store)
-    assert (report.overall.executes.right, report.overall.hits.right) == (0, 1)
-
-
-def test_unknown_answers_are_those_of_the_gold_query() -> None:
-    other = GOLD.text.replace("?y", "?m")
-    store = Store({GOLD.text: ("female",), other: ("female",)})
-    report = scoring.score_generator([example(0, ()), example(1, ("male",))], Writer(other, other), runner=store)
-    assert [row.executes for row in report.rows] == [True, False]
-    unknown = scoring.score_generator([example(0, ())], Writer(other), runner=Store({}))
-    assert unknown.rows[0].executes is None
-
-
-def test_shapes_are_told_apart() -> None:
-    queries = {
-        "select ?x where { entity:/a/ relation:/b/ ?x }": "1 hop",
-        "ask { entity:/a/ relation:/b/ entity:/c/ }": "1 hop, yes or no",
-        "select (count(distinct ?x) as ?n) where { entity:/a/ relation:/b/ ?x . ?x relation:/c/ ?y }": "2 hops, count",
-    }
-    assert {text: scoring.query_shape(SparqlQuery(text)) for text in queries} == queries
-    assert scoring.query_shape(TripletQuery("?", "b", "c")) == "1 hop"
-
-
-def test_no_question_is_no_score() -> None:
-    with pytest.raises(InputError, match="no question to score"):
-        scoring.score_generator([], Writer())

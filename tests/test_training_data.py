@@ -33,7 +33,7 @@ from pytrace.training.wordings import WORDINGS, question_word, word_question
 PATHS = """\
 who rules ada_foah 's land ?\tmary(mary/)\tada_foah#lies_in#ghana#ruler#mary#<end>#mary
 the river of kumasi ?\tsubin(subin/oda/)\tkumasi#river#subin#<end>#subin
-what is the mouth of kumasi 's land 's river ?\tgulf(gulf/)\tkumasi#lies_in#ghana#river#volta#mouth#gulf#<end>#gulf
+what is the mouth of kumasi 's land 's river ?\tblue_gulf(blue_gulf/)\tkumasi#lies_in#ghana#river#volta#mouth#blue_gulf#<end>#blue_gulf
 """
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("Cc",)), min_size=1, max_size=20).filter(str.strip)
@@ -62,7 +62,7 @@ def test_paths_of_any_length_become_queries_whose_last_variable_is_x(paths: Path
         "select distinct ?x where { entity:/kumasi/ relation:/lies in/ ?y . ?y relation:/river/ ?z . ?z relation:/mouth/ ?x }",
     ]
     assert [each.group for each in found] == ["ada_foah", "kumasi", "kumasi"]
-    assert found[1].answers == ("subin", "oda")
+    assert [each.answers for each in found] == [("mary",), ("subin", "oda"), ("blue gulf",)]
     assert found[0].question == "who rules ada foah's land?"
     assert found[0].mentions == ("ada foah",)
     assert (report.left_out, report.shapes) == (0, {"select 2": 1, "select 1": 1, "select 3": 1})
@@ -183,6 +183,7 @@ def test_any_names_survive_in_the_query_of_a_path(subject: str, relations: list[
         ("who governs ada foah?", "Ada Foah, Ghana", "ada foah"),
         ("which river flows into blackvolta?", "Black Volta", "blackvolta"),
         ("what did Karolin Steinholm's wife play?", "Karoline Steinholm", "Karolin Steinholm"),
+        ("what did karoln steinholm's wife play?", "Karoline Steinholm", "karoln steinholm"),
         ("加纳的首都是什么?", "加纳", "加纳"),
         ("is canada old?", "Ada", None),
         ("where?", "Ada Foah", None),
@@ -252,6 +253,7 @@ def test_entities_are_without_classes_and_shapes_tell_of_them() -> None:
     assert query_entities(query) == ("Ghana",)
     assert query_shape(query) == "select 1 of a class"
     assert query_shape(parse_query("ASK { entity:/a/ relation:/b/ entity:/c/ }")) == "ask 1"
+    assert query_shape(parse_query("select ?c where { entity:/Accra/ a ?c }")) == "select 1"
     assert query_shape(TripletQuery("a", "?", "b")) == "triplet relation"
 
 
@@ -309,6 +311,12 @@ def test_examples_tied_through_a_third_stay_together_but_classes_tie_nothing() -
     training, held_out = split_by_group(examples, held_out=0.5, seed=0)
     assert ([e.id for e in training], [e.id for e in held_out]) == (["1", "2", "3"], ["4"])
     assert seen_share(examples[:1], examples[1:2]) == 0.5
+
+
+def test_one_group_stays_together_whatever_its_entities() -> None:
+    examples = [example("q?", f"<{name}; r; ?>", id=name, group=f"g{at % 2}") for at, name in enumerate("abcdefghij")]
+    training, held_out = split_by_group(examples, held_out=0.5, seed=0)
+    assert {"".join(e.id for e in side) for side in (training, held_out)} == {"acegi", "bdfhj"}
 
 
 def test_the_seed_decides_who_is_held_out() -> None:
@@ -385,11 +393,12 @@ def test_a_copy_has_another_name_at_the_same_places_and_is_otherwise_the_same() 
 
 def test_copies_take_examples_in_turn_and_pass_over_those_without_a_mention() -> None:
     examples = [
-        example("where is ada?", "<ada; in; ?>", id="a"),
+        QueryExample("a", "where is ada?", TripletQuery("ada", "in", "?"), "ada", ("ghana",), ("ada",)),
         example("where?", "<mali; in; ?>", id="m"),
         example("who is bo?", "<bo; kind; ?>", id="b"),
     ]
     assert [copy.id for copy in vary_names(examples, 5)] == ["a~1", "b~1", "a~2", "b~2", "a~3"]
+    assert {copy.answers for copy in vary_names(examples, 5)} == {()}
     assert vary_names(examples[1:2], 5) == []
     assert vary_names([], 5) == vary_names(examples, 0) == []
     with pytest.raises(InputError, match="ask for 0 or more"):
@@ -402,13 +411,14 @@ def test_copies_are_the_same_for_the_same_seed_only() -> None:
 
 
 def test_no_held_out_name_is_ever_made() -> None:
-    known = [f"{first} {last}" for first in ("anna", "karl", "maria") for last in ("berg", "stein", "holm")]
+    known = [f"{first} {last}" for first in ("Anna", "Karl", "Maria") for last in ("Berg", "Stein", "Holm")]
     examples = [example(f"where is {name}?", f"<{name}; in; ?>") for name in known]
     free = {copy.mentions[0] for copy in vary_names(examples, 3_000)}
-    excluded = [name.upper() for name in known[::2]]
-    made = {copy.mentions[0].upper() for copy in vary_names(examples, 3_000, excluded=excluded)}
-    assert {name.upper() for name in free} & set(excluded)  # so that the next line can fail
-    assert not made & set(excluded)
+    excluded = [name.upper().replace(" ", "-") for name in known[::2]]
+    made = {copy.mentions[0] for copy in vary_names(examples, 3_000, excluded=excluded)}
+    forms = set(map(normal_form, excluded))
+    assert set(map(normal_form, free)) & forms  # so that the next line can fail
+    assert not set(map(normal_form, made)) & forms
 
 
 def test_names_are_made_even_where_almost_all_are_excluded() -> None:
@@ -462,7 +472,7 @@ def answers_of(query: str, triples: list[Triple]) -> set[str]:
     )
     result = store.query(text)
     if isinstance(result, ox.QueryBoolean):
-        return {"yes" if result else "no"}
+        return {"true" if result else "false"}
     assert isinstance(result, ox.QuerySolutions)
     found = [solution[0] for solution in result]
     return {str(each.value).rpartition(":")[2].replace("%20", " ") for each in found if each is not None}
@@ -488,7 +498,7 @@ def test_sampled_answers_are_those_of_the_query(form: str) -> None:
 
 def test_whether_questions_are_answered_both_ways() -> None:
     answers = [each.answers for each in sample_examples(graph(120), 200) if query_shape(each.query) == "ask 1"]
-    assert 0.2 < answers.count(("yes",)) / len(answers) < 0.9
+    assert 0.2 < answers.count(("true",)) / len(answers) < 0.9
 
 
 def test_no_path_comes_back_to_where_it_was() -> None:

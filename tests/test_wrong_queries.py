@@ -71,6 +71,15 @@ def test_no_misspelling_is_the_name_of_another_entity() -> None:
     assert not texts & {f"<{name}; r; ?>" for name in known}
 
 
+def test_signs_and_case_alone_make_neither_a_misspelling_nor_another_relation() -> None:
+    example = QueryExample("1", "q?", TripletQuery("a-b", "birth place", "?"), "g")
+    found = [wrong for seed in range(200) for wrong in wrong_queries(example, seed=seed, relations=["Birth-Place"])]
+    assert "wrong-class" not in {wrong.rule for wrong in found}
+    misspelt = {wrong.text for wrong in found if wrong.rule == "misspelt-entity"}
+    assert misspelt >= {"<ab; birth place; ?>", "<aa-b; birth place; ?>"}
+    assert not misspelt & {"<a--b; birth place; ?>"}
+
+
 def test_arguments_are_swapped_in_one_clause_that_names_no_class() -> None:
     assert made(TWO_HOPS, "swapped-arguments") == {
         "select distinct ?x where { ?y relation:/country/ entity:/Ada Foah/ . ?y relation:/ruler/ ?x }",

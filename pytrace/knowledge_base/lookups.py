@@ -13,7 +13,9 @@ _TYPE = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
 # What `pytrace.graph.rdf` says of documents, sentences and reified statements is no knowledge.
 _DOCUMENT = ox.NamedNode("urn:pytrace:vocabulary:Document")
 _PROVENANCE = ("urn:pytrace:document:", "urn:pytrace:sentence:", "urn:pytrace:statement:")
-_NAMING = frozenset((*LABELS, *ALIASES))
+NAMING = frozenset((*LABELS, *ALIASES))
+"""The relations of entities to their names."""
+
 # Wikidata states facts with one IRI and names them by another.
 _DIRECT, _PROPERTY = "http://www.wikidata.org/prop/direct/", "http://www.wikidata.org/entity/"
 
@@ -51,7 +53,7 @@ class Lookups:
         relations = []
         for row in found:
             node, count = row[0], row[1]
-            if isinstance(node, ox.NamedNode) and node not in _NAMING and (key := key_of(node)).strip():
+            if isinstance(node, ox.NamedNode) and node not in NAMING and (key := key_of(node)).strip():
                 name = self._label(node) or self._label(ox.NamedNode(named_by(node.value))) or relation_name(key)
                 relations.append((key, name, int(key_of(count))))
         return sorted(relations, key=lambda relation: (-relation[2], relation[0]))
@@ -88,7 +90,7 @@ class Lookups:
         node = _node(key)
         for pattern in ((node, None, None), (None, None, node)):
             for quad in self._store.quads_for_pattern(*pattern):
-                if quad.predicate in _NAMING or _is_provenance(quad.subject):
+                if quad.predicate in NAMING or _is_provenance(quad.subject):
                     continue
                 if quad.subject == quad.object and pattern[2] is not None:  # it came as the head already
                     continue
@@ -100,7 +102,7 @@ class Lookups:
         """Iterate over the entities' keys with the keys in words, then with their labels in all languages and aliases."""
         seen: set[object] = set()
         for quad in self._store:
-            named = quad.predicate in _NAMING and isinstance(quad.object, ox.Literal)
+            named = quad.predicate in NAMING and isinstance(quad.object, ox.Literal)
             # What only has a label, such as a relation, is no entity that a query could say anything of.
             if named or _is_provenance(quad.subject):
                 continue

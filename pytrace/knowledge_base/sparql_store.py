@@ -136,7 +136,8 @@ class KnowledgeStore:
         """
         store = ox.Store()
         store.bulk_extend(
-            ox.Quad(node_of(triple.head), node_of(triple.relation, relation=True), node_of(triple.tail)) for triple in triples
+            ox.Quad(node_of(triple.head), node_of(triple.relation, relation=True), node_of(triple.tail))
+            for triple in triples
         )
         return cls._filled(store, path)
 
@@ -197,7 +198,8 @@ class KnowledgeStore:
         rows, stopped = _taken(found, limit, seconds)
         return Rows(
             tuple(
-                {name: key_of(value) for name, value in zip(names, row, strict=True) if value is not None} for row in rows
+                {name: key_of(value) for name, value in zip(names, row, strict=True) if value is not None}
+                for row in rows
             ),
             stopped,
         )
@@ -284,7 +286,9 @@ class KnowledgeStore:
         patterns = [(places[subject], places[relation], places[target]) for subject, relation, target in query.patterns]
         with _query_errors():
             for row in found:
-                triples = (self._fact(row[subject], row[relation], row[target]) for subject, relation, target in patterns)
+                triples = (
+                    self._fact(row[subject], row[relation], row[target]) for subject, relation, target in patterns
+                )
                 values = {name: key_of(row[place]) for name, place in places.items() if row[place] is not None}
                 yield Solution(tuple(dict.fromkeys(filter(None, triples))), values)
 

@@ -40,6 +40,22 @@ and seconds above 0 and up to 31536000
         raise InputError(message)
 
 
+def check_search(*, limit: int, cutoff: float = 0.0) -> None:
+    """Refuse to look for nothing.
+
+    Raises
+    ------
+    InputError
+        `limit` is below 1, or `cutoff` is not from 0 to 100.
+    """
+    if limit < 1:
+        message = f"limit is {limit}; ask for at least 1"
+        raise InputError(message)
+    if not 0 <= cutoff <= 100:
+        message = f"cutoff is {cutoff}; give a score from 0 to 100"
+        raise InputError(message)
+
+
 def read_pairs(path: str | os.PathLike[str], *, what: str) -> Iterator[tuple[str, str]]:
     r"""Read a file of keys and names: a key, a tab and a name a line; a key may come again.
 

@@ -22,7 +22,7 @@ import urllib.request
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 import msgspec
 
@@ -68,6 +68,12 @@ class HttpClient:
         Seconds to wait for a connection, and for the next piece of an answer.
     attempts
         How often a request is tried at most.
+    user_agent
+        What the server is told of who asks.
+    kind
+        What the server is, for errors.
+    largest_answer
+        Bytes of an answer that are taken at most; by default as many as any model server needs.
 
     Raises
     ------
@@ -87,6 +93,9 @@ class HttpClient:
         connect_timeout: float = 10.0,
         read_timeout: float = 300.0,
         attempts: int = 5,
+        user_agent: str = "pytrace",
+        kind: str = "model server",
+        largest_answer: int | None = None,
     ) -> None:
         self.parts = _checked(url)
         self.origin = f"{self.parts.scheme}://{self.parts.netloc}"
@@ -95,8 +104,10 @@ class HttpClient:
         self.concurrency = concurrency
         self._attempts = attempts
         self._read_timeout = read_timeout
+        self._kind = kind
+        self._largest_answer = LARGEST_ANSWER if largest_answer is None else largest_answer
         self._http = httpx = _library()
-        headers = {"accept-encoding": "identity", "user-agent": "pytrace"}
+        headers = {"accept-encoding": "identity", "user-agent": user_agent}
         if api_key is not None:
             headers["authorization"] = f"Bearer {_checked_key(api_key, api_key_env)}"
         secure = self.parts.scheme == "https"
@@ -175,7 +186,7 @@ class HttpClient:
             raise ServerError(self._closed())
 
     def _closed(self) -> str:
-        return f"the connection to {self.origin} was closed; make a new model"
+        return f"the connection to {self.origin} was closed; open it anew"
 
     async def get(self, path: str, *, patient: bool = True) -> Any:
         """Return what the server answers to GET, decoded, or None where it has nothing there (404, 405, 501)."""
@@ -184,6 +195,20 @@ class HttpClient:
     async def post(self, path: str, body: Mapping[str, Any], *, missing: bool = False) -> Any:
         """Return what the server answers to POST, decoded; None where it has nothing there, if `missing` is expected."""
         return await self._retried("POST", path, body, self._whole, missing=missing)
+
+    async def post_form(self, fields: Mapping[str, str], *, accept: str, seconds: float) -> bytes:
+        """Return what the server answers to a form that is sent to the very address that was given.
+
+        Raises
+        ------
+        TimeoutError
+            The answer is not complete after so many seconds; that is not tried again.
+        """
+        headers = {"content-type": "application/x-www-form-urlencoded", "accept": accept}
+        content = urlencode(fields, errors="replace").encode()
+        url = self.origin + self.parts.path
+        result: bytes = await self._sent("POST", url, content, headers, self._data, seconds=seconds)
+        return result
 
     async def stream(self, path: str, body: Mapping[str, Any], start: Callable[[], R]) -> R:
         """POST and give the answer's events to a reader, a fresh one at each try."""
@@ -211,13 +236,30 @@ class HttpClient:
         missing: bool = False,
         patient: bool = True,
     ) -> Any:
-        url = self._base + path
         content = None if body is None else _encoded(body)
         headers = {} if content is None else {"content-type": "application/json"}
+        return await self._sent(method, self._base + path, content, headers, read, missing=missing, patient=patient)
+
+    async def _sent(
+        self,
+        method: str,
+        url: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        read: Callable[[Any], Awaitable[Any]],
+        *,
+        missing: bool = False,
+        patient: bool = True,
+        seconds: float | None = None,
+    ) -> Any:
         for attempt in range(1, self._attempts + 1):
             pause: float | None = None
             try:
-                async with self._slots, self._client.stream(method, url, content=content, headers=headers) as response:
+                async with (
+                    self._slots,
+                    asyncio.timeout(seconds),
+                    self._client.stream(method, url, content=content, headers=headers) as response,
+                ):
                     self.requests += 1
                     if response.status_code == 200:
                         return await read(response)
@@ -259,16 +301,21 @@ class HttpClient:
         size = 0
         async for piece in response.aiter_raw():
             size += len(piece)
-            if size > LARGEST_ANSWER:
-                message = f"{self.origin}: an answer is longer than {LARGEST_ANSWER:,} bytes; is this a model server?"
+            if size > self._largest_answer:
+                message = (
+                    f"{self.origin}: an answer is longer than {self._largest_answer:,} bytes; is this a {self._kind}?"
+                )
                 raise ServerError(message)
             yield piece
 
     async def _whole(self, response: Any) -> Any:
+        return _decoded(await self._data(response), f"{self.origin}{response.url.path}", self._kind)
+
+    async def _data(self, response: Any) -> bytes:
         data = bytearray()
         async for piece in self._pieces(response):
             data += piece
-        return _decoded(bytes(data), f"{self.origin}{response.url.path}")
+        return bytes(data)
 
     async def _refusal(self, method: str, url: str, response: Any) -> ServerError:
         """Return one sentence about an answer that is no success: status, a piece of the body, remedy."""
@@ -285,9 +332,10 @@ class HttpClient:
                     break
         remedy = "look at the server's log"
         if status in {401, 403}:
-            remedy = f"put its key into the environment variable {self._api_key_env}"
+            key = f"put its key into the environment variable {self._api_key_env}"
+            remedy = key if self._api_key_env else "name a server that answers everybody"
         elif status in {404, 405}:
-            remedy = "check the address and the model's name"
+            remedy = "check the address" + (" and the model's name" if self._kind == "model server" else "")
         elif status in RETRIED:
             remedy = "wait until it is ready, or ask for fewer requests at once (concurrency)"
         message = f"{method} {url}: the server answers {status}: {_excerpt(bytes(data))}; {remedy}"
@@ -418,11 +466,11 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
         return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _decoded(data: bytes, where: str) -> Any:
+def _decoded(data: bytes, where: str, kind: str = "model server") -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"{where}: the answer is no JSON ({error}): {_excerpt(data[:400])}; is this a model server?"
+        message = f"{where}: the answer is no JSON ({error}): {_excerpt(data[:400])}; is this a {kind}?"
         raise ServerError(message) from error
 
 

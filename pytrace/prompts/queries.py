@@ -64,8 +64,8 @@ def query_demonstrations(
 
     Examples
     --------
-    >>> query_demonstrations("triplet")[-1].query
-    '<Halldór Laxness; language of work; ?>'
+    >>> query_demonstrations("triplet")[0].query
+    '<Skagen Lighthouse; architect; ?>'
     """
     if form not in get_args(DemonstratedForm):
         message = f'the form must be "triplet" or "sparql", not {form!r}'

@@ -110,6 +110,24 @@ def encode_texts(texts: Iterable[TrainingText], tokenizer: TextTokenizer, *, con
     return EncodedTexts(tuple(found), too_long)
 
 
+def first_query(text: EncodedText) -> EncodedText:
+    """Return a text that ends with its first query: all of it where it has one alone.
+
+    Examples
+    --------
+    >>> text = EncodedText(np.array([5, 6, 7, 8, 9, 0], np.int32), np.array([False, True, True, False, True, True]))
+    >>> first_query(text).tokens.tolist()
+    [5, 6, 7, 0]
+    """
+    first = int(text.learned.argmax())
+    following = np.flatnonzero(~text.learned[first:])
+    if not len(following):
+        return text
+    cut = first + int(following[0])
+    # The last token is the one that ends a text.
+    return EncodedText(np.append(text.tokens[:cut], text.tokens[-1]), np.append(text.learned[:cut], True))
+
+
 def batches(texts: Sequence[EncodedText], *, tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """Deal texts into batches of about the same length, in an order of their own for each pass.
 

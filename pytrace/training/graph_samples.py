@@ -63,7 +63,7 @@ def sample_examples(
     -------
     list of QueryExample
         No question twice; the group is the key of the entity that a question begins from, and a yes/no question is answered
-        "yes" or "no".
+        "true" or "false", as the query is.
 
     Raises
     ------
@@ -263,7 +263,7 @@ class _Sampler:
         entity, other, name = self.graph.entities[head], self.graph.entities[asked], self.graph.relations[relation]
         parts = (write_name("entity", entity), write_name("relation", name), write_name("entity", other))
         query = SparqlQuery(f"ask {{ {' '.join(parts)} }}")
-        return self._example("ask", id, head, [name], query, ("yes" if asked in answers else "no",), other=other)
+        return self._example("ask", id, head, [name], query, ("true" if asked in answers else "false",), other=other)
 
     def _named(self, nodes: Iterable[int]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.graph.entities[node] for node in nodes))

@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from pytrace.knowledge_base.names import normal_form
+
 
 def _words(text: str) -> list[str]:
     return text.split()
@@ -38,7 +40,7 @@ class NameMaker:
     names
         Real names, whose words and patterns are used; with none, names are made of syllables only.
     excluded
-        Names that are never made, whatever their case.
+        Names that are never made, nor any with the same normal form.
     chance
         What decides, so that the same seed makes the same names.
 
@@ -52,7 +54,7 @@ class NameMaker:
 
     def __init__(self, names: Iterable[str], excluded: Iterable[str], chance: random.Random) -> None:
         self._chance = chance
-        self._excluded = {_plain(name) for name in excluded}
+        self._excluded = {normal_form(name) for name in excluded}
         self._patterns = [
             words for name in dict.fromkeys(names) if 0 < len(words := _UNUSED.sub(" ", name).split()) <= 10
         ]
@@ -88,8 +90,8 @@ class NameMaker:
         return name
 
     def _fits(self, name: str, like: str) -> bool:
-        plain = _plain(name)
-        return bool(plain) and plain != _plain(like) and plain not in self._excluded
+        form = normal_form(name)
+        return bool(form) and form != normal_form(like) and form not in self._excluded
 
     def _draw(self, like: str) -> str:
         if self._patterns and self._chance.random() < 0.55:
@@ -153,7 +155,3 @@ class NameMaker:
 
 def _capital(word: str) -> str:
     return word[:1].upper() + word[1:]
-
-
-def _plain(name: str) -> str:
-    return " ".join(name.casefold().split())

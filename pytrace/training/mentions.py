@@ -39,7 +39,7 @@ def find_mentions(question: str, names: Sequence[str]) -> list[tuple[Span, ...]]
     question
         Any text.
     names
-        The names to look for, the first of which take their places first.
+        The names to look for; longer ones take their places first, for a short one may be a part of them.
 
     Returns
     -------
@@ -54,7 +54,6 @@ def find_mentions(question: str, names: Sequence[str]) -> list[tuple[Span, ...]]
     """
     taken: list[Span] = []
     found: list[tuple[Span, ...]] = [()] * len(names)
-    # Long names first: a short one may be a part of them.
     for at in sorted(range(len(names)), key=lambda number: -len(names[number])):
         plain = _REMARK.sub("", names[at])
         for written in dict.fromkeys((names[at], plain, _PLACE.sub("", plain))):

@@ -31,7 +31,7 @@ from pytrace.training.scoring import Runner, ScoreReport, score_generator
 from pytrace.training.settings import Length, TrainingSettings
 from pytrace.training.splits import split_by_group, write_questions
 from pytrace.training.texts import training_text
-from pytrace.training.tokenizer import train_tokenizer
+from pytrace.training.tokenizer import ByteTokenizer, train_tokenizer
 from pytrace.training.trainer import Progress, Training, train
 from pytrace.training.variation import vary_names
 from pytrace.training.wrong_queries import wrong_queries
@@ -155,7 +155,6 @@ def train_generator(
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
-    scored: int | None = None,
     runner: Callable[[], Runner] | None = None,
     say: Callable[[str], None] | None = None,
     tell: Callable[[Progress], None] | None = None,
@@ -175,8 +174,6 @@ def train_generator(
         A model to begin with, as `open_base` takes it; a small model from scratch if not given.
     device, threads, resume
         As in `train`.
-    scored
-        Score at most so many held-out questions; all if not given.
     runner
         Makes who runs queries on the knowledge base; queries are only compared if it is not given.
     say, tell
@@ -202,8 +199,7 @@ def train_generator(
     say("preparing texts")
     prepared = prepare(source, settings)
     out.mkdir(parents=True, exist_ok=True)
-    write_questions(out / HELD_OUT, prepared.held_out)
-    start = _from_scratch(prepared.texts, out, settings) if base is None else open_base(base)
+    start = _from_scratch(prepared.texts, settings) if base is None else open_base(base)
     context = min(settings.context, start.network.config.max_position_embeddings)
     encoded = encode_texts(prepared.texts, start.tokenizer, context=context)
     network = start.network if base is None else add_adapters(start.network, settings)
@@ -234,6 +230,10 @@ def train_generator(
         pytrace=pytrace.__version__,
         settings=msgspec.to_builtins(settings),
     )
+    # Only now, so that a training which must not go on changes nothing.
+    if isinstance(start.tokenizer, ByteTokenizer):
+        start.tokenizer.save(out / TOKENIZER)
+    write_questions(out / HELD_OUT, prepared.held_out)
     write_gguf(out / MODEL, merged(network).cpu(), start.keys, recipe, weights=settings.weights)
     _write(out / RECIPE, recipe)
     scores = None
@@ -241,7 +241,7 @@ def train_generator(
         say("asking held-out questions")
         with_threads = threads or len(os.sched_getaffinity(0))
         scores = evaluate_generator(
-            out / MODEL, prepared.held_out[:scored], threads=with_threads, runner=None if runner is None else runner()
+            out / MODEL, prepared.held_out, threads=with_threads, runner=None if runner is None else runner()
         )
     report = _report(recipe, prepared, encoded, done, device, threads, (out / MODEL).stat().st_size, scores)
     _write(out / REPORT, report)
@@ -276,9 +276,8 @@ def evaluate_generator(
     return score_generator(examples, generator, runner=runner, done=done)
 
 
-def _from_scratch(texts: Sequence[TrainingText], out: Path, settings: TrainingSettings) -> Base:
+def _from_scratch(texts: Sequence[TrainingText], settings: TrainingSettings) -> Base:
     tokenizer = train_tokenizer((text.text for text in texts), size=settings.vocabulary)
-    tokenizer.save(out / TOKENIZER)
     network = new_network(settings, size=tokenizer.size, end=tokenizer.end)
     return Base(network, tokenizer, tokenizer_keys(tokenizer), "", "")
 

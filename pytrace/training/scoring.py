@@ -20,7 +20,10 @@ from pytrace.records import KnowledgeQuery
 from pytrace.training.records import QueryExample
 
 _TOKEN = re.compile(r"""\b(?:entity|relation):/(?:\\.|[^/\\\n])*/|"(?:\\.|[^"\\\n])*"|[?$]\w+|\w+|[^\s\w]""")
+# So many questions are asked together: enough to keep the engine busy, few enough to show how far it is.
 _ASKED = 32
+_YES_OR_NO = ", yes or no"
+_TRUTH = {"yes": "true", "no": "false"}
 
 
 class Runner(Protocol):
@@ -137,7 +140,7 @@ def query_shape(query: Query) -> str:
     hops = len(re.findall(r"\brelation:/", text))
     words = f"{hops} hop" if hops == 1 else f"{hops} hops"
     if re.match(r"(?i)ask\b", text):
-        return f"{words}, yes or no"
+        return words + _YES_OR_NO
     return f"{words}, count" if re.search(r"(?i)\bcount\s*\(", text) else words
 
 
@@ -225,6 +228,9 @@ def _scored(
     if got is not None:
         values = got.values
     gold = {normal_form(answer) for answer in answers} - {""}
+    if query_shape(example.query).endswith(_YES_OR_NO):
+        # Stores say true and false.
+        gold = {_TRUTH.get(answer, answer) for answer in gold}
     if got is not None and gold:
         found = {normal_form(value) for value in values} - {""}
         # A query whose rows were cut off has not brought its set of values.

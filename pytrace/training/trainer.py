@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import msgspec
 
 from pytrace.errors import InputError, ModelError
 from pytrace.training.checkpoints import checkpoints, load_checkpoint, save_checkpoint
-from pytrace.training.encoding import EncodedTexts, batches, endless, padded
+from pytrace.training.encoding import EncodedText, EncodedTexts, batches, endless, first_query, padded
 from pytrace.training.network import check_device, parameter_count, torch_module
 from pytrace.training.settings import Length, TrainingSettings
 
@@ -86,7 +86,7 @@ def train(
     settings
         Batch, rates, checkpoints and seed.
     length
-        When to stop. An epoch has as many steps as the first one.
+        When to stop. An epoch has as many steps as a pass over whole texts.
     device
         "cpu" or "cuda".
     threads
@@ -160,6 +160,7 @@ class _Run:
         # The network without what adapters wrap around it: they are inside its layers.
         self.llama = network.get_base_model() if hasattr(network, "get_base_model") else network
         self.texts = texts.texts
+        self.short = tuple(first_query(text) for text in texts.texts)
         self.settings = settings
         self.length = length
         self.device = device
@@ -181,6 +182,7 @@ class _Run:
         self.steps = length.steps if length.epochs is None else max(math.ceil(length.epochs * first), 1)
         torch.manual_seed(settings.seed)
         self.step = 0
+        self.short_steps = 0
         self.tokens = 0
         self.seconds = 0.0
         self.losses: list[float] = []
@@ -191,7 +193,8 @@ class _Run:
                 parameter.copy_(state["weights"][name])
         self.optimizer.load_state_dict(state["optimizer"])
         self.torch.random.set_rng_state(state["random"])
-        self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
+        self.step, self.short_steps = state["step"], state["short_steps"]
+        self.tokens, self.seconds = state["tokens"], state["seconds"]
         self.losses = list(state["losses"])
 
     def state(self) -> dict[str, Any]:
@@ -201,6 +204,7 @@ class _Run:
             "optimizer": self.optimizer.state_dict(),
             "random": self.torch.random.get_rng_state(),
             "step": self.step,
+            "short_steps": self.short_steps,
             "tokens": self.tokens,
             "seconds": self.seconds,
             "losses": self.losses,
@@ -226,12 +230,19 @@ class _Run:
     def until_done(self, directory: Path | None, tell: Callable[[Progress], None] | None) -> Training:
         settings = self.settings
         self.network.train()
-        dealt = endless(self.texts, tokens=settings.batch, seed=settings.seed, skipped=self.step)
+        short, whole = (
+            endless(texts, tokens=settings.batch, seed=settings.seed, skipped=skipped)
+            for texts, skipped in ((self.short, self.short_steps), (self.texts, self.step - self.short_steps))
+        )
         before, tokens_before = self.seconds, self.tokens
         started = time.monotonic()
         kept, kept_at = self.step, started
         while (share := self.share(self.seconds)) < 1:
-            self.learn(next(dealt), self.rate(share))
+            if share < settings.alone:
+                self.learn([self.short[index] for index in next(short)], self.rate(share))
+                self.short_steps += 1
+            else:
+                self.learn([self.texts[index] for index in next(whole)], self.rate(share))
             now = time.monotonic()
             self.seconds = before + now - started
             late = now - kept_at >= 60 * settings.checkpoint_minutes or self.step - kept >= settings.checkpoint_steps
@@ -254,10 +265,9 @@ class _Run:
             losses=tuple(self.losses),
         )
 
-    def learn(self, batch: Any, rate: float) -> None:
+    def learn(self, chosen: Sequence[EncodedText], rate: float) -> None:
         """Take one step."""
         torch = self.torch
-        chosen = [self.texts[int(index)] for index in batch]
         tokens, places, targets = (torch.from_numpy(part).to(self.device) for part in padded(chosen))
         hidden = self.llama.model(tokens, use_cache=False).last_hidden_state
         # Only learned tokens need logits, which cost more than a layer.

@@ -49,7 +49,7 @@ def vary_names(
     names
         More real names whose words may be used, beside those of the examples.
     excluded
-        Names that are never made, whatever their case, such as those of held-out questions.
+        Names that are never made, nor any with the same normal form, such as those of held-out questions.
 
     Returns
     -------
