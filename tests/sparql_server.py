@@ -94,8 +94,8 @@ class Handler(BaseHTTPRequestHandler):
             found = self.server.store.query(query)
         except (SyntaxError, ValueError) as error:
             return self.reply(str(error).encode(), 400, "text/plain")
-        data = found.serialize(format=ox.QueryResultsFormat.JSON)
-        return self.reply(data)
+        assert not isinstance(found, ox.QueryTriples)
+        return self.reply(found.serialize(format=ox.QueryResultsFormat.JSON) or b"")
 
     def reply(self, data: bytes, status: int = 200, kind: str = JSON, **headers: str) -> None:
         self.send_response(status)

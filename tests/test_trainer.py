@@ -157,7 +157,7 @@ def test_a_training_is_not_begun_over_another_ones_checkpoints(
         ({"settings": msgspec.structs.replace(SMALL, learning_rate=0.5)}, "learning_rate 0.003, not 0.5"),
         ({"settings": msgspec.structs.replace(SMALL, seed=3)}, "seed 0, not 3"),
         ({"length": Length(steps=9)}, "length in steps 2, not 9"),
-        ({"length": Length(minutes=1.0)}, "length in minutes None, not 1.0"),
+        ({"length": Length(minutes=1.0)}, "length in steps 2, not None"),
         ({"texts": TEXTS[:-1]}, "texts '"),
         ({"recipe": {"data": "b"}}, "data 'a', not 'b'"),
     ],

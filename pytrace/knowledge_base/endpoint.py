@@ -331,9 +331,10 @@ class SparqlEndpoint:
             except InputError as error:
                 outcomes[place] = error
         tables: dict[int, list[Row]] = {}
+        late = Solutions((), f"more than {limits.seconds:g} seconds")
         for place, found in zip(texts, self._client.rows(list(texts.values()), limits.seconds), strict=True):
             if isinstance(found, TimeoutError):
-                outcomes[place] = Solutions((), f"more than {limits.seconds:g} seconds")
+                outcomes[place] = late
             elif isinstance(found, Exception):
                 outcomes[place] = found
             else:
@@ -349,7 +350,9 @@ class SparqlEndpoint:
         }
         facts: set[_Written] = set()
         try:
-            facts = self._facts(sorted(stated))
+            facts = self._facts(sorted(stated), limits.seconds)
+        except TimeoutError:
+            outcomes |= dict.fromkeys(doubtful, late)
         except ServerError as error:
             outcomes |= dict.fromkeys(doubtful, error)
         for place in tables.keys() - outcomes.keys():
@@ -357,13 +360,15 @@ class SparqlEndpoint:
             outcomes[place] = _solutions(tables[place], queries[place], limits.rows, known)
         return [outcomes[place] for place in range(len(queries))]
 
-    def _facts(self, triples: Sequence[_Written]) -> set[_Written]:
-        """Return those of some triples that the server has."""
+    def _facts(self, triples: Sequence[_Written], seconds: float) -> set[_Written]:
+        """Return those of some triples that the server has; raise what went wrong."""
         parts = list(_parts(triples, _TRIPLES))
-        answers = self._client.rows([endpoint_queries.which_are_facts(part) for part in parts], self._timeout)
+        answers = self._client.rows([endpoint_queries.which_are_facts(part) for part in parts], seconds)
         facts: set[_Written] = set()
         for part, found in zip(parts, answers, strict=True):
-            places = [key_at(row, "place") for row in self._checked(found)]
+            if isinstance(found, Exception):
+                raise found
+            places = [key_at(row, "place") for row in found]
             facts.update(part[int(place)] for place in places if place.isdecimal() and int(place) < len(part))
         return facts
 

@@ -20,9 +20,10 @@ from pytrace.models.encoder import Encoder
 
 # Entities of one name that are told apart at most: so many times as many as are wanted. Each has to be encoded.
 _TOLD_APART = 2
-# What the store says of an entity: so many triples, and of each name and of all of it so many characters. It is kept short,
-# and does not name the entity in every triple, because a small encoder reads some 6 tokens a millisecond on two cores.
-_TRIPLES, _NAME, _TEXT = 3, 40, 120
+# What the store says of an entity: so many triples, and of each name and of all of it so many characters. A small encoder
+# reads some 6 tokens a millisecond on two cores; five triples and whole names take longer and tell no more apart, and two
+# triples tell 7 % fewer (benches/entity_linking.py).
+_TRIPLES, _NAME, _TEXT = 3, 24, 90
 # Cosines depend in their last digits on what else is encoded with a text; so many digits do not.
 _DIGITS = 4
 
@@ -82,7 +83,7 @@ class EntityLinker:
         *,
         limit: int = 5,
         cutoff: float = 70.0,
-        context_weight: float = 0.5,
+        context_weight: float = 0.3,
         near: float = 0.1,
     ) -> None:
         if limit < 1:

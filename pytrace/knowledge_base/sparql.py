@@ -32,6 +32,7 @@ _TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
 _LIST = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#%s>"
 _ESCAPED = re.compile(r"\\(.)")
 _AGGREGATES = {"COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"}
+_MODIFIERS = {"GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET"}
 _NARROWING = {"LIMIT", "OFFSET", "HAVING"}
 
 
@@ -338,8 +339,10 @@ class _Parser:
             if token.text == "(":
                 self._balanced()
                 continue
+            begun = bool(words & _MODIFIERS)
             words.add(self._next().word)
-            if token.text in OPENING or token.word in ("SELECT", "ASK", "WHERE", "CONSTRUCT"):
+            strange = token.text in (*OPENING, ";", ".") or token.word in ("SELECT", "ASK", "WHERE", "CONSTRUCT")
+            if strange or not (begun or token.word in _MODIFIERS):
                 self._refuse(token, "the query should end")
         return self._written(self._tokens[start : self._at]), words
 

@@ -103,6 +103,8 @@ def load_checkpoint(directory: Path, recipe: Mapping[str, Any]) -> dict[str, Any
 def _check_recipe(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     differing = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     if differing:
+        # A setting says more than the hashes that changed with it.
+        differing.sort(key=lambda name: len(repr(before.get(name))))
         name = differing[0]
         others = f" and {', '.join(differing[1:])} differ too" if differing[1:] else ""
         message = (

@@ -26,7 +26,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     `checkpoint_minutes` say how often the state is kept, whichever comes first.
     """
 
-    vocabulary: int = 512
+    vocabulary: int = 2_048
     width: int = 128
     layers: int = 4
     heads: int = 4
