@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from pytrace.errors import DataError, InputError
+from pytrace.graph import KnowledgeGraph
 from pytrace.knowledge_base.connect import open_store
 from pytrace.knowledge_base.endpoint import SparqlEndpoint
 from pytrace.knowledge_base.sparql import rewrite
 from pytrace.knowledge_base.sparql_store import KnowledgeStore, Solutions
 from pytrace.knowledge_base.triple_store import QueryLimits
+from pytrace.records import Document, Triple
 from tests.sparql_server import Handler, SparqlServer, sparql_server
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -28,13 +30,13 @@ TOWNS = """
 @prefix wd: <http://www.wikidata.org/entity/> .
 @prefix wdt: <http://www.wikidata.org/prop/direct/> .
 t:Q1 rdfs:label "Ada Foah"@en, "Abc"@de ; t:locatedIn t:Q2 ; t:population 8019 ; wdt:P17 t:Q2 .
-t:Q2 rdfs:label "Ghana" ; skos:altLabel "Gold Coast"@en ; t:capital t:Q3 .
+t:Q2 rdfs:label "Ghana" ; skos:altLabel "Gold Coast"@en, "Land of gold" ; t:capital t:Q3 .
 t:Q3 skos:prefLabel "Accra"@en ; t:locatedIn t:Q2 .
 t:Q30 rdfs:label "Paris"@en ; t:locatedIn t:Q5 .
 t:Q4 rdfs:label "Paris"@en ; t:locatedIn t:Q6 .
 t:Q7 rdfs:label "Lutetia"@en ; skos:altLabel "Paris"@en ; t:locatedIn t:Q6 .
 t:Q8 rdfs:label "Zürich"@de, "Turitg"@rm ; t:locatedIn t:Q6 .
-t:Big_Town t:locatedIn t:Q2 .
+t:Big_Town t:locatedIn t:Q2 ; t:mayor [ t:age 30 ] .
 t:locatedIn rdfs:label "located in"@en .
 t:Q10 rdfs:label "country"@en ; t:locatedIn t:Q2 .
 wd:P17 rdfs:label "country"@en .
@@ -82,13 +84,15 @@ def test_equally_frequent_relations_come_in_the_order_of_their_keys(
             return False
         rows = [
             {"p": {"type": "uri", "value": f"urn:x:{name}"}, "n": {"type": "literal", "value": count}}
-            for name, count in (("c", "2"), ("b", "2"), ("a", "many"))
+            for name, count in (("c", "2"), ("b", "2"), ("a", "many"), ("d", "9" * 9999))
         ]
         handler.reply(json.dumps({"results": {"bindings": rows}}).encode())
         return True
 
     server.trouble = backwards
-    assert [(one.key, one.count) for one in store.relations()] == [("urn:x:b", 2), ("urn:x:c", 2), ("urn:x:a", 0)]
+    assert [(one.key, one.count) for one in store.relations()] == [
+        ("urn:x:b", 2), ("urn:x:c", 2), ("urn:x:a", 0), ("urn:x:d", 0),
+    ]  # fmt: skip
 
 
 def test_a_relation_that_a_file_names_twice_is_one(server: SparqlServer, tmp_path: Path) -> None:
@@ -104,6 +108,11 @@ def test_a_foreign_label_is_better_than_none_and_none_better_than_an_english_one
 
 def test_entities_are_found_by_a_preferred_label(store: SparqlEndpoint) -> None:
     assert [match.key for match in store.find_entities(["accra"])[0]] == [f"{Q}3"]
+
+
+@pytest.mark.parametrize("mention", ["Gold Coast", "gold coast", "land of gold", " Land  of gold", "ghana"])
+def test_entities_are_found_by_any_name_but_for_capitals(store: SparqlEndpoint, mention: str) -> None:
+    assert [(match.key, match.score) for match in store.find_entities([mention])[0]] == [(f"{Q}2", 100.0)]
 
 
 def test_of_entities_with_one_name_the_label_counts_more_than_the_alias_and_a_short_key_more_than_a_long_one(
@@ -146,6 +155,25 @@ def test_around_an_entity_are_only_relations_like_those_of_the_file(server: Spar
         assert len(store.around([f"{Q}1"])[0]) == 3
 
 
+def test_where_the_facts_of_a_graph_of_ours_are_from_is_no_knowledge(tmp_path: Path) -> None:
+    document = Document("d", "Towns", ("Ada Foah is in Ghana.",), "towns.txt")
+    with KnowledgeGraph() as graph:
+        graph.sync([document])
+        graph.add(document, [Triple("Ada_Foah", "lies in", "Ghana", "d", 0, 100.0)])
+        graph.export(tmp_path / "towns.ttl")
+    turtle = (tmp_path / "towns.ttl").read_text()
+    with (
+        sparql_server(turtle) as server,
+        SparqlEndpoint(server.url) as remote,
+        open_store(tmp_path / "towns.ttl") as local,
+    ):
+        assert [relation.key for relation in remote.relations()] == ["lies in"]
+        assert remote.relations() == local.relations()
+        assert remote.names(["Ghana", "Ada_Foah"]) == local.names(["Ghana", "Ada_Foah"])
+        assert [match.key for match in remote.find_entities(["Ada_Foah"])[0]] == ["Ada_Foah"]
+        assert remote.around(["Ghana", "Ada_Foah"]) == local.around(["Ghana", "Ada_Foah"])
+
+
 def test_a_triple_of_the_other_branch_is_no_fact(store: SparqlEndpoint, server: SparqlServer) -> None:
     graph = rewrite(EITHER)
     [found] = store.solutions([graph], QueryLimits(seconds=20))
@@ -153,6 +181,34 @@ def test_a_triple_of_the_other_branch_is_no_fact(store: SparqlEndpoint, server: 
     wanted = KnowledgeStore(server.store).solutions(graph).solutions
     assert sorted(map(repr, found.solutions)) == sorted(map(repr, wanted))
     assert all(len(solution.triples) == 1 for solution in found.solutions)
+
+
+def test_a_triple_of_a_blank_node_that_nobody_can_ask_for_is_no_fact_of_a_query_with_branches(
+    store: SparqlEndpoint,
+) -> None:
+    branches = f"{{ ?a <http://towns.example/mayor> ?b }} UNION {{ ?a {IN} ?b }}"
+    [sure, found] = store.solutions(
+        [rewrite("ASK { ?a <http://towns.example/mayor> ?b }"), rewrite(f"SELECT ?a {{ {branches} }}")],
+        QueryLimits(seconds=20),
+    )
+    assert isinstance(sure, Solutions)
+    assert isinstance(found, Solutions)
+    assert len(sure.solutions[0].triples) == 1
+    assert sorted(len(one.triples) for one in found.solutions) == [0, *[1] * 8]
+
+
+def test_only_what_rdf_can_state_is_a_triple(store: SparqlEndpoint, server: SparqlServer) -> None:
+    node, text = {"type": "uri", "value": "urn:x:a"}, {"type": "literal", "value": "a"}
+    rows = [{"s": node, "p": node, "o": text}, {"s": text, "p": node, "o": node}, {"s": node, "p": text, "o": node}]
+
+    def odd(handler: Handler, _: str) -> bool:
+        handler.reply(json.dumps({"results": {"bindings": rows}}).encode())
+        return True
+
+    server.trouble = odd
+    [found] = store.solutions([rewrite("SELECT * { ?s ?p ?o }")], QueryLimits(seconds=20))
+    assert isinstance(found, Solutions)
+    assert [[triple.text for triple in one.triples] for one in found.solutions] == [["<urn:x:a; urn:x:a; a>"], [], []]
 
 
 def test_terms_that_are_none_leave_their_solution_as_it_is(store: SparqlEndpoint, server: SparqlServer) -> None:

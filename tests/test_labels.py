@@ -49,6 +49,9 @@ def test_all_keys_of_a_label_are_found_in_the_order_in_which_they_were_given(ind
 
 def test_a_key_comes_once_with_the_label_most_like_the_mention(index: LabelIndex) -> None:
     assert index.find("citty of light") == [EntityMatch("Q90", "City of Light", pytest.approx(96.3, abs=0.1))]
+    assert index.find("paris", limit=1) == [EntityMatch("Q90", "paris", 100.0)]
+    twice = LabelIndex.of([("a", "Ada Foahs"), ("a", "Ada Foah"), ("a", "Ada Foahes")])
+    assert twice.find("Ada Foah") == [EntityMatch("a", "Ada Foah", 100.0)]
     assert [(match.key, match.label) for match in index.find("new york")] == [
         ("Q1384", "New York"),
         ("Q60", "New York City"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytrace.errors import InputError, ModelError
 from pytrace.knowledge_base.labels import LabelIndex
 from pytrace.knowledge_base.linking import EntityLinker, Link
-from pytrace.knowledge_base.triple_store import EntityMatch
+from pytrace.knowledge_base.triple_store import EntityMatch, Relation
 from pytrace.models import registry
 from pytrace.models.encoder import Encoder, Kind, OnnxEncoder, Vectors
 from pytrace.models.scripted import HashEncoder
@@ -130,6 +130,23 @@ def test_a_mention_that_is_a_name_means_nobody_of_a_similar_name() -> None:
     assert set(keys(link("Albert Mille", "", near=1))) == {"Q1", "Q2", "Q5"}
 
 
+def test_no_context_makes_up_for_letters_that_are_much_worse() -> None:
+    store = LabelledStore(labels=[("Q1", "Albert Miller"), ("Q2", "Albert Mullen")])
+    linker = EntityLinker(store, HashEncoder(), context_weight=0.9, near=0.1)
+    assert keys(linker.link(["Albert Millr"], [PLAYS])[0]) == ["Q1"]
+    assert keys(linker.link(["Albert Muller"], [PLAYS])[0])[0] == "Q2"  # as like the one as the other
+
+
+def test_entities_are_described_by_the_stores_names_of_relations() -> None:
+    class Numbered(LabelledStore):
+        def relations(self) -> tuple[Relation, ...]:
+            return (Relation("P19", "place of birth"),)
+
+    store = Numbered([("Q1", "P19", "Ulm"), ("Q2", "P20", "Ulm")])
+    [[best, *_]] = EntityLinker(store, HashEncoder()).link(["Albert Miller"], ["Which place was the birth at?"])
+    assert (best.key, best.context) == ("Q1", pytest.approx(2 / np.sqrt(6 * 6), abs=1e-3))
+
+
 def test_a_sole_candidate_costs_no_encoding_and_no_second_look() -> None:
     store, encoder = LabelledStore(), Recorder()
     assert EntityLinker(store, encoder).link(["Accra"], ["Where is Accra?"]) == [[Link("Q3", "Accra", 1.0, None, 1.0)]]
@@ -225,6 +242,7 @@ def test_long_values_of_a_store_are_cut_before_they_are_encoded() -> None:
     linker = EntityLinker(LabelledStore(triples), encoder)
     assert len(linker.link(["Albert Miller"], [PLAYS])[0]) == 2
     assert max(len(text) for _, texts in encoder.batches for text in texts) <= 90
+    assert "word word, abstract xxx" in encoder.batches[0][1][0]  # the first one leaves room for the next
 
 
 def test_a_key_that_a_store_names_twice_or_below_the_cutoff_is_not_linked_twice_or_at_all() -> None:

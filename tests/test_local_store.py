@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -222,6 +223,54 @@ def test_what_changes_data_asks_others_or_is_no_query_is_refused_even_behind_the
         assert isinstance(refused, InputError)
         assert values(after) == ["accra"]
         assert store.around(["urn:a"]) == [()]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * {{ ?s ?p ?o FILTER EXISTS {{ ?s :right true{service} }} }}",
+        "SELECT * {{ ?s ?p ?o FILTER NOT EXISTS {{ ?s :right false{service} }} }}",
+        "SELECT * {{ ?s ?p ?o FILTER EXISTS {{ {silent} }} }}",
+        "SELECT * {{ ?s ?p ?o MINUS {{ {silent} }} }}",
+        "SELECT * {{ ?s :right true{service} }}",
+        "SELECT * {{ ?s ?p ?o . {silent} }}",
+    ],
+)
+def test_no_query_reaches_the_network_however_it_writes_the_word_for_that(tmp_path: Path, text: str) -> None:
+    # The parser below us wants no space between words: it reads trueSERVICE as two, and SERVICESILENT too.
+    path = tmp_path / "towns.ttl"
+    path.write_text("@prefix : <http://towns/> . :ghana :right true, false ; :capital :accra .", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as server, LocalStore.open(path) as store:
+        server.settimeout(0.2)
+        called = f"<http://127.0.0.1:{server.getsockname()[1]}/> {{ ?a ?b ?c }}"
+        for service in ("SERVICE", "service"):
+            query = PREFIX + text.format(service=f"{service} {called}", silent=f"{service}silent {called}")
+            [good] = asked(CAPITAL)
+            refused, after = store.solutions([msgspec.structs.replace(good, rows=query), good], QueryLimits())
+            assert isinstance(refused, InputError)
+            assert values(after) == ["accra"]
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_a_fork_cannot_open_a_connection_even_where_a_query_got_through(tmp_path: Path) -> None:
+    path = tmp_path / "towns.tsv"
+    path.write_text("Ghana\tcapital\tAccra\n", encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as server, LocalStore.open(path) as store:
+        server.settimeout(0.2)
+        query = f"SELECT * {{ ?s ?p ?o SERVICE <http://127.0.0.1:{server.getsockname()[1]}/> {{ ?a ?b ?c }} }}"
+        ended = []
+        store._process.ask("run", [(query, ())], (10, 5.0, 100), on_piece=ended.append)
+        [(_, (packed, _, fault, reason))] = ended
+        assert (packed, fault) == ([], "input")
+        assert "cannot be run" in reason
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_a_text_or_a_name_that_has_the_word_for_a_call_in_it_is_no_call(store: LocalStore) -> None:
+    query = "SELECT ?x { ?service :capital ?x FILTER(STR(?x) != 'SERVICE' && ?x != :SERVICE) } ORDER BY ?x"
+    assert sorted(values(store.solutions(asked(query), QueryLimits())[0])) == ["accra", "lome"]
 
 
 def test_a_form_of_query_that_gives_no_table_is_an_error_of_that_query_alone(store: LocalStore) -> None:

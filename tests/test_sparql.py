@@ -383,3 +383,10 @@ def test_a_store_answers_as_its_engine_does() -> None:
     wanted = sorted((row["a"].value, row["b"].value) for row in plain.query(query))
     assert wanted
     assert sorted((row["a"], row["b"]) for row in store.select(query).rows) == wanted
+
+
+@pytest.mark.parametrize("expression", ["concat(?x, 'a')", "COALESCE(?x, 'a')", "STR(?x)"])
+def test_functions_are_written_as_the_parser_takes_them(expression: str) -> None:
+    query = f"SELECT ?x {{ <urn:Ghana> <urn:capital> ?x FILTER({expression} != 'b') }}"
+    assert "capital" in rewrite(query).rows
+    assert "capital" in written_out(query)

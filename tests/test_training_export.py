@@ -14,7 +14,7 @@ from pytrace.errors import InputError, ModelFileError
 from pytrace.models import registry
 from pytrace.models.llama_runtime import LlamaRuntime
 from pytrace.training import adapters, checkpoints, encoding, export, network, tokenizer, trainer
-from pytrace.training.settings import Length, TrainingSettings
+from pytrace.training.settings import Length, TrainingSettings, WeightFormat
 from tests.small_trainings import RECIPE, SMALL, TEXTS, Killed, equal, fresh, killer, odd_texts, weights
 
 torch = network.torch_module()
@@ -88,8 +88,9 @@ def test_shared_keys_and_odd_sizes_are_exported_too(tmp_path: Path, words: token
     )  # fmt: skip
     net = transformers.LlamaForCausalLM(configuration).eval()
     tokens = words.encode("who is ada?")
-    for kind in ("f32", "q8_0"):
-        export.write_gguf(tmp_path / "m.gguf", net, export.tokenizer_keys(words), RECIPE, weights=kind)  # type: ignore[arg-type]
+    kinds: tuple[WeightFormat, ...] = ("f32", "q8_0")
+    for kind in kinds:
+        export.write_gguf(tmp_path / "m.gguf", net, export.tokenizer_keys(words), RECIPE, weights=kind)
         assert np.abs(torch_logits(net, tokens) - engine_logits(tmp_path / "m.gguf", tokens)).max() < (
             1e-3 if kind == "f32" else 0.5
         )
@@ -225,9 +226,9 @@ def test_a_base_that_is_no_model_is_refused(tmp_path: Path, random_gguf: Path) -
 @pytest.mark.models
 def test_the_real_tiny_model_learns_by_adapters(tiny_models: dict[registry.Role, Path], tmp_path: Path) -> None:
     base = adapters.open_base(str(tiny_models["language-model"]))
-    encoded = encoding.encode_texts(TEXTS[:4], base.tokenizer, context=128)
+    encoded = encoding.encode_texts(TEXTS[:2], base.tokenizer, context=128)
     net = adapters.add_adapters(base.network, msgspec.structs.replace(ADAPTED, learning_rate=1e-3))
-    done = trainer.train(net, encoded, msgspec.structs.replace(ADAPTED, learning_rate=1e-3), Length(steps=4))
+    done = trainer.train(net, encoded, msgspec.structs.replace(ADAPTED, learning_rate=1e-3), Length(steps=3))
     assert done.losses[-1] < done.losses[0]
     merged = adapters.merged(net)
     export.write_gguf(tmp_path / "m.gguf", merged, base.keys, RECIPE)

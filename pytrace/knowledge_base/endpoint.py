@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from pytrace.errors import InputError, ServerError
 from pytrace.knowledge_base import endpoint_queries
+from pytrace.knowledge_base.endpoint_answers import Written, forms_of, matches_of, solutions_of, statements
 from pytrace.knowledge_base.endpoint_queries import key_at
-from pytrace.knowledge_base.entities import score
 from pytrace.knowledge_base.lookups import NAMING, named_by
-from pytrace.knowledge_base.names import entity_name, normal_form, relation_name
+from pytrace.knowledge_base.names import entity_name, relation_name
 from pytrace.knowledge_base.sparql import GraphQuery, written_out
 from pytrace.knowledge_base.sparql_client import SparqlClient
 from pytrace.knowledge_base.sparql_results import Row
-from pytrace.knowledge_base.sparql_store import Solution, Solutions
+from pytrace.knowledge_base.sparql_store import Solutions
 from pytrace.knowledge_base.store_inputs import check_limits, check_search, read_pairs
 from pytrace.knowledge_base.terms import node_of
 from pytrace.knowledge_base.triple_store import EntityMatch, QueryLimits, Relation
@@ -27,14 +27,10 @@ if TYPE_CHECKING:
     from pytrace.knowledge_base.labels import LabelIndex
 
 _T = TypeVar("_T")
-_Written = tuple[str, str, str]
 
-# An answer of 1,000 solutions with 20 IRIs each takes 2 MB.
-_LARGEST_ANSWER = 64 << 20
-# What is remembered of answers within this process.
-_REMEMBERED = 64 << 20
 _MOST_NAMESPACES = 8
 _LAST_PART = re.compile(r"[^/#:]*$")
+_COUNT = re.compile(r"[0-9]{1,18}")
 _PROPERTY = "http://www.wikidata.org/entity/P"
 # Keys, mentions and triples that one query asks for: texts of some 10 KB, which every server takes.
 _KEYS, _MENTIONS, _TRIPLES = 100, 20, 100
@@ -160,6 +156,8 @@ class SparqlEndpoint:
         rows: list[Row] = []
         for query in (endpoint_queries.COUNTED_RELATIONS, endpoint_queries.RELATIONS):
             [found] = self._client.rows([query], self._timeout)
+            if not isinstance(found, Exception) and any(_of_us(row) for row in found):
+                [found] = self._client.rows([endpoint_queries.without_provenance(query)], self._timeout)
             if not isinstance(found, Exception):
                 rows = found
                 break
@@ -176,7 +174,7 @@ class SparqlEndpoint:
         keys = [named_by(key) for key in counts]
         labels = self._labels_of([node_of(key, relation=True).value for key in keys])
         relations = [
-            Relation(key, label or relation_name(key), int(count) if count.isdecimal() else 0)
+            Relation(key, label or relation_name(key), int(count) if _COUNT.fullmatch(count) else 0)
             for (key, count), label in zip(counts.items(), labels, strict=True)
         ]
         # Of equally frequent ones a server may name any first.
@@ -276,7 +274,7 @@ class SparqlEndpoint:
         if self._labels is not None:
             index = self._label_index(self._labels)
             return [index.find(mention, limit=limit, cutoff=cutoff) for mention in mentions]
-        forms = {mention: _forms(mention) for mention in mentions}
+        forms = {mention: forms_of(mention) for mention in mentions}
         parts = _parts([each for each in forms.values() if each], _MENTIONS)
         queries = [endpoint_queries.entities_with([form for each in part for form in each]) for part in parts]
         by_label: dict[str, dict[str, bool]] = {}
@@ -286,7 +284,7 @@ class SparqlEndpoint:
             if node is not None and node.type == "uri" and (key := node.key) and not key.startswith(_PROPERTY):
                 keys = by_label.setdefault(label, {})
                 keys[key] = keys.get(key, True) and key_at(row, "alias") == "1"
-        return [_matches(mention, forms[mention], by_label, cutoff)[:limit] for mention in mentions]
+        return [matches_of(mention, forms[mention], by_label, cutoff)[:limit] for mention in mentions]
 
     def _label_index(self, labels: list[tuple[str, str]]) -> LabelIndex:
         from pytrace.knowledge_base.labels import LabelIndex
@@ -345,10 +343,10 @@ class SparqlEndpoint:
             written
             for place in doubtful
             for row in tables[place][: limits.rows]
-            for _, written in _statements(row, queries[place])
+            for _, written in statements(row, queries[place])
             if written is not None
         }
-        facts: set[_Written] = set()
+        facts: set[Written] = set()
         try:
             facts = self._facts(sorted(stated), limits.seconds)
         except TimeoutError:
@@ -357,19 +355,19 @@ class SparqlEndpoint:
             outcomes |= dict.fromkeys(doubtful, error)
         for place in tables.keys() - outcomes.keys():
             known = facts if place in doubtful else None
-            outcomes[place] = _solutions(tables[place], queries[place], limits.rows, known)
+            outcomes[place] = solutions_of(tables[place], queries[place], limits.rows, known)
         return [outcomes[place] for place in range(len(queries))]
 
-    def _facts(self, triples: Sequence[_Written], seconds: float) -> set[_Written]:
+    def _facts(self, triples: Sequence[Written], seconds: float) -> set[Written]:
         """Return those of some triples that the server has; raise what went wrong."""
         parts = list(_parts(triples, _TRIPLES))
         answers = self._client.rows([endpoint_queries.which_are_facts(part) for part in parts], seconds)
-        facts: set[_Written] = set()
+        facts: set[Written] = set()
         for part, found in zip(parts, answers, strict=True):
             if isinstance(found, Exception):
                 raise found
-            places = [key_at(row, "place") for row in found]
-            facts.update(part[int(place)] for place in places if place.isdecimal() and int(place) < len(part))
+            places = {key_at(row, "place") for row in found}
+            facts.update(triple for place, triple in enumerate(part) if str(place) in places)
         return facts
 
     # ------------------------------------------------------------------------------------------------ requests
@@ -405,44 +403,6 @@ def _namespaces(keys: Iterable[str]) -> list[str]:
     return sorted(found) if len(found) <= _MOST_NAMESPACES else []
 
 
-def _forms(mention: str) -> list[str]:
-    """Return how a label may write a mention: as it is, with a capital first, with capitals throughout."""
-    text = " ".join(mention.encode("utf-8", "ignore").decode().split())
-    return list(dict.fromkeys((text, text[:1].upper() + text[1:], text.title()))) if normal_form(text) else []
-
-
-def _matches(
-    mention: str, forms: Sequence[str], by_label: Mapping[str, Mapping[str, bool]], cutoff: float
-) -> list[EntityMatch]:
-    """Return the entities with any of the labels; `by_label` says of each whether it is only an alias."""
-    ranked: dict[str, tuple[float, bool, int, str, str]] = {}
-    labels = [label for label in forms if label in by_label]
-    scores = score(normal_form(mention), [normal_form(label) for label in labels]).tolist() if labels else []
-    for label, value in zip(labels, scores, strict=True):
-        for key, alias in by_label[label].items():
-            rank = (-value, alias, len(key), key, label)
-            ranked[key] = min(rank, ranked.get(key, rank))
-    return [EntityMatch(key, label, -value) for value, _, _, key, label in sorted(ranked.values()) if -value >= cutoff]
-
-
-def _statements(row: Row, query: GraphQuery) -> Iterator[tuple[Triple, _Written | None]]:
-    """Iterate over what the patterns of a query say in a solution: by keys, and as queries write it if they can."""
-    for pattern in query.patterns:
-        terms = [row[name] for name in pattern if name in row]
-        keys = [term.key for term in terms]
-        if len(keys) < 3 or None in keys or terms[1].type != "uri" or terms[0].type not in ("uri", "bnode"):
-            continue
-        written = [term.written() for term in terms]
-        head, relation, tail = (key or "" for key in keys)
-        first, second, third = (term or "" for term in written)
-        yield Triple(head, relation, tail), None if None in written else (first, second, third)
-
-
-def _solutions(rows: Sequence[Row], query: GraphQuery, most: int, facts: set[_Written] | None) -> Solutions:
-    """Make solutions of rows; where `facts` are given, only triples among them are any."""
-    solutions = []
-    for row in rows[:most]:
-        triples = [triple for triple, written in _statements(row, query) if facts is None or written in facts]
-        values = {name: key for name, term in row.items() if (key := term.key) is not None}
-        solutions.append(Solution(tuple(dict.fromkeys(triples)), values))
-    return Solutions(tuple(solutions), f"more than {most} solutions" if len(rows) > most else "")
+def _of_us(row: Row) -> bool:
+    """Whether a relation is one by which pytrace says where the triples of a graph are from."""
+    return key_at(row, "p").startswith("urn:pytrace:vocabulary:")

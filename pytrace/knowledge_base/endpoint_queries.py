@@ -29,6 +29,16 @@ RELATIONS = f"SELECT DISTINCT ?p WHERE {{ ?s ?p ?o }} LIMIT {_MOST_RELATIONS}"
 """The relations alone, for servers that cannot count them in time: ``?p``."""
 
 
+# What `pytrace.graph.rdf` says of documents, sentences and reified statements is no knowledge.
+_PROVENANCE = ("urn:pytrace:document:", "urn:pytrace:sentence:", "urn:pytrace:statement:")
+_NO_PROVENANCE = f"FILTER({' && '.join(f'!STRSTARTS(STR(?s), {ox.Literal(each)})' for each in _PROVENANCE)})"
+
+
+def without_provenance(query: str) -> str:
+    """Return one of the queries for relations that looks at a graph's facts alone, where pytrace wrote where they are from."""
+    return query.replace("?s ?p ?o", f"?s ?p ?o {_NO_PROVENANCE}")
+
+
 def limited(query: str, rows: int) -> str:
     """Return a SELECT query of `rewrite` that gives so many solutions at most.
 
@@ -103,9 +113,10 @@ def around(node: str, limit: int, namespaces: Sequence[str] = ()) -> str:
     useful = 'FILTER(!isLiteral(?o) || LANG(?o) = "")'
     meant = " || ".join(f"STRSTARTS(STR(?p), {ox.Literal(each)})" for each in namespaces)
     meant = f" FILTER({meant})" if meant else ""
+    told = f" {_NO_PROVENANCE}" if node.startswith("<urn:pytrace:") else ""
     return (
         f"SELECT ?s ?p ?o WHERE {{ {{ SELECT ?s ?p ?o WHERE {{ VALUES ?s {{ {node} }} ?s ?p ?o {useful}{meant} }} LIMIT {limit} }} "
-        f"UNION {{ SELECT ?s ?p ?o WHERE {{ VALUES ?o {{ {node} }} ?s ?p ?o{meant} }} LIMIT {limit} }} }}"
+        f"UNION {{ SELECT ?s ?p ?o WHERE {{ VALUES ?o {{ {node} }} ?s ?p ?o{meant}{told} }} LIMIT {limit} }} }}"
     )
 
 

@@ -203,9 +203,12 @@ class _Parser:
 
     def _written(self, tokens: Sequence[Token], *, labels: bool = False) -> str:
         """Write tokens as they are, but for prefixed names and the labels of blank nodes."""
-        text = ""
+        text = before = ""
         for token in tokens:
-            joined = token.kind == "language" or token.text == "^^" or text.endswith("^^")
+            # The parser below us takes no space between these two functions and their arguments.
+            called = token.text == "(" and before in ("CONCAT", "COALESCE")
+            joined = called or token.kind == "language" or token.text == "^^" or text.endswith("^^")
+            before = token.word
             written = token.text if labels and token.kind == "blank" else self._plain(token)
             text += ("" if joined or not text else " ") + written
         return text

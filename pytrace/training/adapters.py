@@ -265,8 +265,8 @@ def _described(directory: Path, tokenizer: FileTokenizer, size: int) -> list[Key
     model, split = description["model"], _splitting(description["pre_tokenizer"])
     if model["type"] != "BPE" or split is None or description["normalizer"] is not None:
         message = (
-            f"{directory}: its tokenizer ({model['type']}) is not one that splits texts as GPT-2 or SmolLM do; convert the base to "
-            "GGUF with llama.cpp and give that file"
+            f"{directory}: its tokenizer ({model['type']}) is not one that splits texts as GPT-2 or SmolLM do; convert the "
+            "base to GGUF with llama.cpp and give that file"
         )
         raise InputError(message)
     control = {token["id"] for token in description["added_tokens"] if token["special"]}

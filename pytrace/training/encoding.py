@@ -102,7 +102,8 @@ def encode_texts(texts: Iterable[TrainingText], tokenizer: TextTokenizer, *, con
         found.append(EncodedText(np.array(tokens, np.int32), np.array(learned, np.bool_)))
     if not found:
         message = (
-            f"all {too_long} training texts are longer than the context of {context} tokens (the longest has {most}); make it larger"
+            f"all {too_long} training texts are longer than the context of {context} tokens (the longest has {most}); "
+            "make it larger"
             if too_long
             else "there is no training text; give at least one question with its query"
         )

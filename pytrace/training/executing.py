@@ -12,7 +12,7 @@ from pytrace.records import KnowledgeQuery
 
 
 class StoreRunner:
-    """Runs each question's candidates as they would be for an answer: names linked to entities, relations to those that there are.
+    """Runs candidates as they would be for an answer: names become entities, relations those that there are.
 
     Parameters
     ----------

@@ -16,14 +16,16 @@ WeightFormat = Literal["f32", "f16", "q8_0"]
 class TrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a query generator is built and trained.
 
-    `vocabulary`, `width`, `layers`, `heads` and `inner` shape a model from scratch: tokens, numbers a token, blocks, attention
-    heads a block, and the width within a block's network. `context` is its longest sequence in tokens. `rank` and
+    `vocabulary`, `width`, `layers`, `heads` and `inner` shape a model from scratch: tokens, numbers a token, blocks,
+    attention heads a block, and the width within a block's network. `context` is its longest sequence in tokens. `rank` and
     `rank_scale` shape the adapters of a given base instead.
 
-    `variations` are copies of each example with other names. Over the share `alone` of the training, its beginning, each text ends
-    with its correct query: what makes a generator is to copy names, and short texts teach that in a fraction of the time. `batch` counts the tokens of a step, padding included. The rate
-    rises to `learning_rate` over the share `warm_up` of the training and falls as a cosine to a tenth of it. `checkpoint_steps` and
-    `checkpoint_minutes` say how often the state is kept, whichever comes first.
+    `variations` are copies of each example with other names. Over the share `alone` of the training, its beginning, each
+    text ends with its correct query: the hard part is to copy names, and short texts teach that in a fraction of the time.
+
+    `batch` counts the tokens of a step, padding included. The rate rises to `learning_rate` over the share `warm_up` of the
+    training and falls as a cosine to a tenth of it. `checkpoint_steps` and `checkpoint_minutes` say how often the state is
+    kept, whichever comes first.
     """
 
     vocabulary: int = 2_048
@@ -90,5 +92,8 @@ class Length(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """
         given = [value for value in (self.epochs, self.steps, self.minutes) if value is not None]
         if len(given) != 1 or not (math.isfinite(given[0]) and 0 < given[0] <= 1e7):
-            message = f"the length of training is {', '.join(map(str, given)) or 'not given'}; give epochs, steps or minutes, one of them, above 0"
+            message = (
+                f"the length of training is {', '.join(map(str, given)) or 'not given'}; give epochs, steps or minutes, one of "
+                "them, above 0"
+            )
             raise InputError(message)

@@ -32,8 +32,8 @@ _HARMLESS = frozenset({"checkpoint_steps", "checkpoint_minutes", "weights"})
 class Training(msgspec.Struct, frozen=True):
     """What a training did.
 
-    `losses` are the mean loss of each step, in nats a learned token; `tokens` those that went through the network without padding,
-    `seconds` the time of all its parts. `trained` of `parameters` numbers were changed.
+    `losses` are the mean loss of each step, in nats a learned token; `tokens` counts those that went through the network, without
+    padding, `seconds` the time of all its parts. `trained` of `parameters` numbers were changed.
     """
 
     steps: int
