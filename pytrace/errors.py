@@ -10,7 +10,7 @@
     │   ├── ContextOverflowError           a prompt does not fit the context, even with no demonstrations
     │   ├── LogitsUnavailableError         a back end gives no log-probabilities
     │   ├── DeviceUnavailableError         a provider or GPU was asked for and is not there
-    │   └── ServerError                    a model server cannot be reached, refuses, or answers what makes no sense
+    │   └── ServerError                    a server cannot be reached, refuses, or answers what makes no sense
     ├── DownloadError                      a model's source cannot be reached, or the disk is full
     ├── MissingDependencyError             an optional package is not installed; names the extra
     ├── VerificationError                  a bench found a kernel's answer to be wrong
@@ -76,7 +76,7 @@ class DeviceUnavailableError(ModelError):
 
 
 class ServerError(ModelError):
-    """A language model server cannot be reached, refuses, or answers what makes no sense.
+    """A server, of a language model or a knowledge base, cannot be reached, refuses, or answers what makes no sense.
 
     Parameters
     ----------

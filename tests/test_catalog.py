@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pytrace.errors import InputError
+from pytrace.knowledge_base.linking import EntityLinker
 from pytrace.methods import profiles
 from pytrace.methods.catalog import (
     METHODS,
@@ -15,10 +18,13 @@ from pytrace.methods.catalog import (
     method_settings,
     parse_method,
 )
+from pytrace.methods.chain_of_knowledge import Knowledge
 from pytrace.methods.trace import TraceSettings
 from pytrace.models.encoder import Encoder
 from pytrace.models.scripted import HashEncoder, ScriptedModel
+from pytrace.queries.few_shot import FewShotGenerator
 from pytrace.records import Document
+from tests.store_double import StoreDouble
 
 QUESTIONS = ["In which country is Ada Foah?", "What is baked?"]
 DOCUMENTS = [
@@ -27,11 +33,18 @@ DOCUMENTS = [
 ]
 
 
+def towns(model: ScriptedModel) -> Callable[[], Knowledge]:
+    """Give the methods that ask one a knowledge base."""
+    store = StoreDouble([("ada_foah", "country", "ghana")])
+    generator = FewShotGenerator(model, store.relations())
+    return lambda: Knowledge(store, EntityLinker(store, None), generator)
+
+
 @pytest.mark.parametrize("llm", ["tiny", "some.gguf"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_answers_every_question_under_its_own_name(method: str, llm: str) -> None:
     model = ScriptedModel(["<Ada Foah; country; Ghana>", "Ghana"])
-    made = make_method(method, model, HashEncoder, llm, [])
+    made = make_method(method, model, HashEncoder, llm, [], knowledge=towns(model))
     answers = made.answer(QUESTIONS, [DOCUMENTS, DOCUMENTS])
     assert [answer.question for answer in answers] == QUESTIONS
     for answer in answers:
@@ -44,7 +57,8 @@ def test_every_method_answers_every_question_under_its_own_name(method: str, llm
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_document_at_all_is_never_a_crash(method: str) -> None:
-    made = make_method(method, ScriptedModel(["Ghana"]), HashEncoder, "tiny", [])
+    model = ScriptedModel(["Ghana"])
+    made = make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model))
     (answer,) = made.answer(QUESTIONS[:1], [[]])
     assert answer.text or answer.notes
     with pytest.raises(InputError, match="question 1 of 1 is empty"):
@@ -53,9 +67,15 @@ def test_no_document_at_all_is_never_a_crash(method: str) -> None:
 
 def test_methods_that_need_no_documents_do_not_say_that_evidence_is_missing() -> None:
     for method in sorted(NEEDS_NO_DOCUMENTS):
-        made = make_method(method, ScriptedModel(["Ada Foah is in Ghana."]), HashEncoder, "tiny", [])
+        model = ScriptedModel(["Ada Foah is in Ghana."])
+        made = make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model))
         (answer,) = made.answer(QUESTIONS[:1], [[]])
         assert answer.text, method
+
+
+def test_a_method_that_asks_a_knowledge_base_is_refused_without_one() -> None:
+    with pytest.raises(InputError, match="cok asks a knowledge base, and there is none; give --kb"):
+        make_method("cok", ScriptedModel(["x"]), HashEncoder, "tiny", [])
 
 
 def test_an_encoder_is_asked_for_only_where_it_is_needed() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from pytrace.knowledge_base.linking import EntityLinker
 
 from pytrace.claims import LABELS
 from pytrace.errors import InputError, ServerError
+from pytrace.knowledge_base.linking import EntityLinker
 from pytrace.methods.chain_of_knowledge import WHOLE, ChainOfKnowledge, Knowledge, KnowledgeSettings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.queries import GeneratedQuery, parse_query
@@ -18,8 +18,8 @@ from pytrace.records import Answer, Document
 from tests.store_double import StoreDouble
 
 TRIPLES = [
-    ("isaura_venn", "spouse", "otho_lind"),
-    ("otho_lind", "birthplace", "quillhaven"),
+    ("isaura_venn", "spouse", "orvo_lind"),
+    ("orvo_lind", "birthplace", "quillhaven"),
     ("isaura_venn", "profession", "beekeeper"),
 ]
 QUESTION = "Where was the husband of Isaura Venn born?"
@@ -67,7 +67,7 @@ def said(prompt: str) -> str:
     if prompt.endswith("Verifying question:"):
         return SPOUSE if "husband was" in prompt.rsplit("Sentence:", 1)[1] else BORN
     if prompt.endswith("Answer:"):
-        return "Isaura Venn's husband was Otho Lind."
+        return "Isaura Venn's husband was Orvo Lind."
     if "So the answer is" in prompt[-40:]:
         return " Quillhaven." if "quillhaven" in prompt.casefold() else " Brak Olm."
     return "?"
@@ -111,16 +111,16 @@ def test_facts_take_the_place_of_what_was_thought_and_the_answer_follows_them() 
     assert answer.text == "Quillhaven"
     assert generator.asked == [[QUESTION, SPOUSE, BORN]]
     assert answer.evidence.kind == "facts"
-    assert answer.evidence.context == ("isaura venn spouse otho lind.", "otho lind birthplace quillhaven.")
+    assert answer.evidence.context == ("isaura venn spouse orvo lind.", "orvo lind birthplace quillhaven.")
     assert answer.evidence.rationale == (
-        "isaura venn spouse otho lind.",
-        "otho lind birthplace quillhaven.",
-        "Isaura Venn's husband was Otho Lind.",
+        "isaura venn spouse orvo lind.",
+        "orvo lind birthplace quillhaven.",
+        "Isaura Venn's husband was Orvo Lind.",
         "He was born in Rome.",
     )
     whole, spouse, born = answer.evidence.queries
     assert (whole.place, spouse.place, born.place) == (WHOLE, 0, 1)
-    assert (whole.values, spouse.values) == (("quillhaven",), ("otho lind",))
+    assert (whole.values, spouse.values) == (("quillhaven",), ("orvo lind",))
     assert (born.outcome, born.facts) == ("refused", ())
     assert answer.notes == ("1 of 3 samples agreed", "asked the knowledge base 3 times: 2 answered, 1 refused")
     assert set(answer.usage) == {"think", "ask", "write queries", "query", "edit", "conclude"}
@@ -181,7 +181,7 @@ def test_a_store_that_fails_does_not_end_the_run() -> None:
 
 def test_the_facts_that_the_model_sees_are_limited() -> None:
     [answer] = asked(facts=1)[0]
-    assert answer.evidence.context == ("isaura venn spouse otho lind.",)
+    assert answer.evidence.context == ("isaura venn spouse orvo lind.",)
 
 
 def test_costs_of_asking_are_divided_among_those_that_asked() -> None:

@@ -12,6 +12,7 @@ from pytrace.errors import InputError, StoreError
 from pytrace.knowledge_base.query_fork import Ended, unpack
 from pytrace.knowledge_base.sparql import GraphQuery, written_out
 from pytrace.knowledge_base.sparql_store import Solutions
+from pytrace.knowledge_base.sparql_tokens import tokens_of
 from pytrace.knowledge_base.store_inputs import check_limits, check_search, read_pairs
 from pytrace.knowledge_base.store_process import ProcessEndedError, StoreProcess
 from pytrace.knowledge_base.terms import node_of
@@ -264,8 +265,17 @@ def _refused(query: GraphQuery) -> InputError | None:
     """Return why a query must not be run: it might be none of `rewrite`'s."""
     try:
         written_out(query.rows)
+        tokens = tokens_of(query.rows)
     except InputError as error:
         return error
+    # The parser below us wants no space between words: trueSERVICE and SERVICESILENT are two words each to it.
+    glued = next((token for token in tokens if "SERVICE" in token.word), None)
+    if glued is not None:
+        message = (
+            f"the SPARQL query has {glued.text[:40]!a} at character {glued.place + 1}, which calls another server, and none is "
+            "asked; leave that part out"
+        )
+        return InputError(message)
     return None
 
 

@@ -164,6 +164,7 @@ def _be_the_fork(
         os.close(output)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         _limit_memory(limits.megabytes)
+        _take_connections()
         log = _Log(shared)
         for query in queries:
             # 0 would be no timer at all.
@@ -194,6 +195,11 @@ def _limit_memory(megabytes: int) -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         most = min(used + (megabytes << 20), sys.maxsize if hard == resource.RLIM_INFINITY else hard)
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _take_connections() -> None:
+    """Let this process open nothing more, so that no query calls another server, whatever a check before it overlooks."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
 class _Log:
