@@ -10,6 +10,9 @@ import pytest
 
 from pytrace.claims import LABELS
 from pytrace.errors import InputError, ServerError
+from pytrace.evaluation.knowledge_scores import KnowledgeScores, knowledge_scores
+from pytrace.evaluation.report import make_report
+from pytrace.evaluation.store import Result
 from pytrace.knowledge_base.linking import EntityLinker
 from pytrace.methods.chain_of_knowledge import WHOLE, ChainOfKnowledge, Knowledge, KnowledgeSettings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -245,3 +248,25 @@ def test_documents_that_thoughts_saw_stay_behind_the_facts() -> None:
     assert answer.evidence.kind == "mixed"
     assert answer.evidence.context[-1] == "[Bees] Bees make wax."
     assert answer.evidence.document_ids == ("1",)
+
+
+# The report of an evaluation
+
+
+def test_a_report_says_how_often_the_store_was_asked_and_how_it_went() -> None:
+    (certain, doubtful), *_ = asked((CERTAIN, QUESTION))
+    [nothing], *_ = asked(table={})
+    rows = [
+        Result("cok", "1", CERTAIN, ("bees",), answer=certain),
+        Result("cok", "2", QUESTION, ("Quillhaven",), answer=doubtful),
+        Result("cok", "3", QUESTION, ("Quillhaven",), answer=nothing),
+        Result("cok", "4", QUESTION, ("Quillhaven",), error="lost"),
+    ]
+    scores = knowledge_scores("cok", rows)
+    assert scores is not None
+    assert scores == KnowledgeScores("cok", 3, 2, 1, 0.5, 1.0, {"refused": 4, "answered": 2}, scores.refused)
+    assert (
+        scores.refused == sum(len(query.refused) for row in (doubtful, nothing) for query in row.evidence.queries) > 0
+    )
+    assert make_report({"cok": rows}).knowledge == (scores,)
+    assert knowledge_scores("cok", rows[:1]) is None

@@ -19,6 +19,7 @@ from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.evaluation.claim_scores import ClaimScores
+    from pytrace.evaluation.knowledge_scores import KnowledgeScores
     from pytrace.evaluation.report import Report
     from pytrace.evaluation.study import Study
     from pytrace.methods.catalog import Method, MethodName
@@ -259,6 +260,20 @@ def _print_claims(scores: ClaimScores) -> None:
     )
 
 
+def _print_knowledge(scores: KnowledgeScores) -> None:
+    """Print how often a method asked its knowledge base, and how it did where it asked."""
+
+    def percent(value: float | None) -> str:
+        return "-" if value is None else f"{100 * value:.1f}"
+
+    ended = ", ".join(f"{count} {outcome}" for outcome, count in scores.queries.items())
+    common.print_text(
+        f"{scores.method}: asked the knowledge base about {scores.asked} of {scores.n} questions "
+        f"({percent(scores.asked / scores.n)} %), of which {scores.informed} got facts; EM {percent(scores.asked_exact_match)} "
+        f"where it asked, {percent(scores.other_exact_match)} where not; queries: {ended}; {scores.refused} refused on the way"
+    )
+
+
 def _print_report(report: Report) -> None:
     def percent(value: float | None) -> str:
         return "-" if value is None else f"{100 * value:.1f}"
@@ -296,6 +311,8 @@ def _print_report(report: Report) -> None:
         _print_study(study)
     for scores in report.claims:
         _print_claims(scores)
+    for asked in report.knowledge:
+        _print_knowledge(asked)
     for one in report.methods:
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in one.seconds_by_stage.items())
         common.print_text(f"{one.method}: seconds by stage: {stages}")

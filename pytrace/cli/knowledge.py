@@ -100,7 +100,9 @@ class KnowledgeOptions:
         from pytrace.queries.trained import TrainedGenerator
 
         path = Path(self.query_generator)
-        return TrainedGenerator.load(path / TRAINED if path.is_dir() else path, threads=models.threads)
+        return TrainedGenerator.load(
+            path / TRAINED if path.is_dir() else path, threads=models.threads, deterministic=models.deterministic
+        )
 
     def linker(self, encoder: Encoder) -> EntityLinker:
         """Return who finds the entities that a query mentions."""

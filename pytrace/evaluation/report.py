@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from pytrace.evaluation.claim_scores import ClaimScores, claim_scores
+from pytrace.evaluation.knowledge_scores import KnowledgeScores, knowledge_scores
 from pytrace.evaluation.metrics import (
     BootstrapTest,
     McNemarTest,
@@ -97,7 +98,7 @@ class Report(msgspec.Struct, frozen=True):
     """The outcome of an evaluation: settings, a summary of each method, and every pair of methods compared.
 
     `studies` has each method's study of perturbed evidence, where the questions were perturbed, and `claims` its labels, where
-    all questions are claims.
+    all questions are claims; `knowledge` has what each method asked a knowledge base, where it asked one.
     """
 
     questions: int
@@ -107,6 +108,7 @@ class Report(msgspec.Struct, frozen=True):
     notes: dict[str, Any] = {}
     studies: tuple[Study, ...] = ()
     claims: tuple[ClaimScores, ...] = ()
+    knowledge: tuple[KnowledgeScores, ...] = ()
 
 
 def score_run(
@@ -194,6 +196,9 @@ def make_report(
         ),
         claims=tuple(
             scored for scored in (claim_scores(method, rows) for method, rows in results.items()) if scored is not None
+        ),
+        knowledge=tuple(
+            asked for asked in (knowledge_scores(method, rows) for method, rows in results.items()) if asked is not None
         ),
     )
 

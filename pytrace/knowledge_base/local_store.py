@@ -264,18 +264,18 @@ class LocalStore:
 def _refused(query: GraphQuery) -> InputError | None:
     """Return why a query must not be run: it might be none of `rewrite`'s."""
     try:
+        # The parser below us wants no space between words: trueSERVICE and SERVICESILENT are two words each to it. Looked for
+        # first, because it may begin to evaluate what it parses.
+        glued = next((token for token in tokens_of(query.rows) if "SERVICE" in token.word), None)
+        if glued is not None:
+            message = (
+                f"the SPARQL query has {glued.text[:40]!a} at character {glued.place + 1}, which calls another server, and none "
+                "is asked; leave that part out"
+            )
+            return InputError(message)
         written_out(query.rows)
-        tokens = tokens_of(query.rows)
     except InputError as error:
         return error
-    # The parser below us wants no space between words: trueSERVICE and SERVICESILENT are two words each to it.
-    glued = next((token for token in tokens if "SERVICE" in token.word), None)
-    if glued is not None:
-        message = (
-            f"the SPARQL query has {glued.text[:40]!a} at character {glued.place + 1}, which calls another server, and none is "
-            "asked; leave that part out"
-        )
-        return InputError(message)
     return None
 
 

@@ -136,7 +136,7 @@ class ChainOfKnowledge(Thoughtful):
     model
         Thinks, asks, edits and answers.
     encoder
-        Retrieves documents where thoughts see any; None otherwise.
+        Finds relations of another name that mean the same, and documents where thoughts see any; None without either.
     settings
         Every choice.
     knowledge
@@ -190,7 +190,12 @@ class ChainOfKnowledge(Thoughtful):
         self._choices = chosen
         self._verifier = Verifier(model, demonstrations=chosen.demonstrations)
         self._runner = QueryRunner(
-            knowledge.store, knowledge.linker, limits=chosen.limits, alternatives=chosen.alternatives
+            knowledge.store,
+            knowledge.linker,
+            encoder=encoder,
+            limits=chosen.limits,
+            alternatives=chosen.alternatives,
+            facts=chosen.facts,
         )
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:

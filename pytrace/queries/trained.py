@@ -118,6 +118,7 @@ class TrainedGenerator:
         temperature: float = 0.7,
         seed: int = 0,
         threads: int | None = None,
+        deterministic: bool = False,
     ) -> Self:
         """Load a GGUF that ``pytrace train query-generator`` made; the file says which form it writes.
 
@@ -131,6 +132,8 @@ class TrainedGenerator:
             As for the class.
         threads
             Threads of the engine; the processors this process may use if not given.
+        deterministic
+            See `LlamaCppModel`.
 
         Raises
         ------
@@ -140,7 +143,7 @@ class TrainedGenerator:
             As for the class.
         """
         path = Path(path)
-        model = LlamaCppModel(path, name=name, style="plain", threads=threads)
+        model = LlamaCppModel(path, name=name, style="plain", threads=threads, deterministic=deterministic)
         try:
             return cls(
                 model,
