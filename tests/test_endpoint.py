@@ -19,9 +19,10 @@ from pytrace.knowledge_base.answer_cache import AnswerCache
 from pytrace.knowledge_base.connect import open_store
 from pytrace.knowledge_base.endpoint import SparqlEndpoint
 from pytrace.knowledge_base.endpoint_queries import limited
-from pytrace.knowledge_base.sparql import GraphQuery, check_syntax, rewrite
+from pytrace.knowledge_base.sparql import GraphQuery, rewrite
 from pytrace.knowledge_base.sparql_results import read_rows
 from pytrace.knowledge_base.sparql_store import KnowledgeStore, Solutions
+from pytrace.knowledge_base.sparql_syntax import check_syntax
 from pytrace.knowledge_base.triple_store import QueryLimits, TripleStore
 from pytrace.models import http_client
 from tests.sparql_server import Handler, SparqlServer, hang, sparql_server, times

@@ -66,8 +66,8 @@ class Opened:
         self.calls.append(("few-shot", relations, type(encoder)))
         return SimpleNamespace(name=self.generator, model=model)
 
-    def load(self, path: Path, *, threads: int | None) -> object:
-        self.calls.append(("trained", path, threads))
+    def load(self, path: Path, *, threads: int | None, deterministic: bool) -> object:
+        self.calls.append(("trained", path, threads, deterministic))
         return SimpleNamespace(name="trained", model=ScriptedModel())
 
     def linker(self, store: FakeStore, encoder: object) -> object:
@@ -204,10 +204,10 @@ def test_all_options_reach_what_they_are_for_and_the_store_is_closed_in_the_end(
     opened.calls.clear()
     assert run(*base, "--kb", "towns.tsv", "--query-generator", tmp_path, "--threads", 1)[0] == 0
     assert opened.calls[0] == ("store", "towns.tsv", dict.fromkeys(given))
-    assert opened.calls[2] == ("trained", tmp_path / "query-generator.gguf", 1)
+    assert opened.calls[2] == ("trained", tmp_path / "query-generator.gguf", 1, False)
     opened.calls.clear()
-    assert run(*base, "--kb", "towns.tsv", "--query-generator", tmp_path / "own.gguf")[0] == 0
-    assert opened.calls[2] == ("trained", tmp_path / "own.gguf", None)
+    assert run(*base, "--kb", "towns.tsv", "--query-generator", tmp_path / "own.gguf", "--deterministic")[0] == 0
+    assert opened.calls[2] == ("trained", tmp_path / "own.gguf", None, True)
 
 
 def test_the_store_is_closed_when_the_command_fails(run: Run, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

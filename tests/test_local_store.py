@@ -253,6 +253,20 @@ def test_no_query_reaches_the_network_however_it_writes_the_word_for_that(tmp_pa
             server.accept()
 
 
+def test_a_query_that_is_evaluated_while_it_is_parsed_ends_in_its_fork_and_not_here(store: LocalStore) -> None:
+    # 8 * 10^9 rows that need no triple, to be sorted before there is a first one.
+    rows = " ".join(f"VALUES ?v{n} {{ {' '.join(map(str, range(300)))} }}" for n in range(4))
+    hostile = f"SELECT ?v0 {{ {{ SELECT ?v0 {{ {rows} }} ORDER BY ?v1 LIMIT 1 }} }}"
+    [good] = asked(CAPITAL)
+    start = time.monotonic()
+    limits = QueryLimits(seconds=0.5, megabytes=500)
+    ended, after = store.solutions([msgspec.structs.replace(good, rows=hostile, patterns=()), good], limits)
+    assert time.monotonic() - start < 10
+    assert isinstance(ended, Solutions)
+    assert ended.stopped in {"more than 0.5 seconds", "more than 500 megabytes of memory"}
+    assert values(after) == ["accra"]
+
+
 def test_a_fork_cannot_open_a_connection_even_where_a_query_got_through(tmp_path: Path) -> None:
     path = tmp_path / "towns.tsv"
     path.write_text("Ghana\tcapital\tAccra\n", encoding="utf-8")

@@ -112,3 +112,11 @@ def test_shapes_are_told_apart() -> None:
 def test_no_question_is_no_score() -> None:
     with pytest.raises(InputError, match="no question to score"):
         scoring.score_generator([], Writer())
+
+
+@pytest.mark.parametrize(
+    "written", ["select distinct ?x where { entity:/", "select ?x", "ask { } ; drop all", "select ?x where {}"]
+)
+def test_half_a_query_does_not_parse(written: str) -> None:
+    report = scoring.score_generator([example(0, ())], Writer(written))
+    assert (report.overall.parses.right, report.rows[0].exact) == (0, False)

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.errors import DataError, InputError, PytraceError
-from pytrace.knowledge_base.sparql import check_syntax, rewrite, written_out
+from pytrace.knowledge_base.sparql import rewrite, written_out
 from pytrace.knowledge_base.sparql_store import KnowledgeStore
+from pytrace.knowledge_base.sparql_syntax import check_syntax
 from pytrace.records import Triple
 
 TURTLE = """
@@ -390,3 +391,53 @@ def test_functions_are_written_as_the_parser_takes_them(expression: str) -> None
     query = f"SELECT ?x {{ <urn:Ghana> <urn:capital> ?x FILTER({expression} != 'b') }}"
     assert "capital" in rewrite(query).rows
     assert "capital" in written_out(query)
+
+
+ROWS = " ".join(f'"{row}"' for row in range(300))
+VALUES = " ".join(f"VALUES ?v{block} {{ {ROWS} }}" for block in range(4))
+BOMBS = [
+    f"SELECT ?x {{ {VALUES} ?x ?y ?z }} ORDER BY ?v0",
+    f"SELECT ?x {{ {VALUES} MINUS {{ {VALUES} }} ?x ?y ?z }}",
+    f"SELECT ?x {{ ?x ?y ?z {{ SELECT (COUNT(*) AS ?n) {{ {VALUES} }} }} }}",
+    f"ASK {{ {VALUES} ?x ?y ?z FILTER(?v0 = 'none') }}",
+]
+
+
+@pytest.mark.parametrize("query", BOMBS)
+def test_reading_a_query_evaluates_nothing_of_it(query: str) -> None:
+    start = time.monotonic()
+    rewrite(query)
+    written_out(query)
+    assert time.monotonic() - start < 20  # 8 billion solutions take hours, if the memory lasts
+
+
+@pytest.mark.parametrize(
+    "glued", ["trueSERVICE <http://127.0.0.1:9/> { ?a ?b ?c }", "SERVICESILENT <http://127.0.0.1:9/> { }"]
+)
+def test_a_call_of_another_server_is_seen_where_the_parser_wants_no_space(glued: str) -> None:
+    query = f"SELECT ?x {{ ?x ?y ?z FILTER NOT EXISTS {{ FILTER(?x = ?z || {glued}) }} }}"
+    for read in (rewrite, written_out):
+        with pytest.raises(InputError, match="calls another server"):
+            read(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT ?x FROM <urn:a> FROM NAMED <urn:b> WHERE { ?x ?y ?z }",
+        "BASE <urn:x> PREFIX a: <urn:a> ASK FROM a:b { ?x ?y ?z }",
+        "CONSTRUCT { ?x ?y ?z . ?z ?y ?x } FROM <urn:a> WHERE { ?x ?y ?z } LIMIT 3",
+        "CONSTRUCT WHERE { ?x ?y ?z }",
+        "SELECT (COUNT(*) AS ?n) { ?x ?y ?z } GROUP BY ?x HAVING (COUNT(*) > 1) # and so on",
+    ],
+)
+def test_every_form_that_returns_something_can_be_checked(query: str) -> None:
+    check_syntax(query)
+
+
+@pytest.mark.parametrize(
+    "query", ["", "DESCRIBE <urn:a>", "SELECT", "CONSTRUCT { ?x", "CONSTRUCT { ?x ?y } WHERE { ?x ?y ?z }", "ASK"]
+)
+def test_what_is_no_query_or_returns_no_solutions_is_refused(query: str) -> None:
+    with pytest.raises(InputError):
+        check_syntax(query)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pytrace.errors import InputError, StoreError
 from pytrace.knowledge_base.query_fork import Ended, unpack
-from pytrace.knowledge_base.sparql import GraphQuery, written_out
+from pytrace.knowledge_base.sparql import GraphQuery
 from pytrace.knowledge_base.sparql_store import Solutions
 from pytrace.knowledge_base.sparql_tokens import tokens_of
 from pytrace.knowledge_base.store_inputs import check_limits, check_search, read_pairs
@@ -262,21 +262,22 @@ class LocalStore:
 
 
 def _refused(query: GraphQuery) -> InputError | None:
-    """Return why a query must not be run: it might be none of `rewrite`'s."""
+    """Return why a query must not be run: it might be none of `rewrite`'s.
+
+    Only its words are looked at. The parser below us begins to evaluate what it parses, so it runs in a fork alone.
+    """
     try:
-        # The parser below us wants no space between words: trueSERVICE and SERVICESILENT are two words each to it. Looked for
-        # first, because it may begin to evaluate what it parses.
+        # That parser wants no space between words: trueSERVICE and SERVICESILENT are two words each to it.
         glued = next((token for token in tokens_of(query.rows) if "SERVICE" in token.word), None)
-        if glued is not None:
-            message = (
-                f"the SPARQL query has {glued.text[:40]!a} at character {glued.place + 1}, which calls another server, and none "
-                "is asked; leave that part out"
-            )
-            return InputError(message)
-        written_out(query.rows)
     except InputError as error:
         return error
-    return None
+    if glued is None:
+        return None
+    message = (
+        f"the SPARQL query has {glued.text[:40]!a} at character {glued.place + 1}, which calls another server, and none is "
+        "asked; leave that part out"
+    )
+    return InputError(message)
 
 
 def _outcome(ended: Ended) -> Solutions | Exception:

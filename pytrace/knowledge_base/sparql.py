@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
 import msgspec
-import pyoxigraph as ox
 
 from pytrace.errors import InputError
+from pytrace.knowledge_base.sparql_syntax import check_syntax
 from pytrace.knowledge_base.sparql_tokens import END, OPENING, Token, read_prefixes, tokens_of, without_prologue
 
 # The time to plan a query grows with the cube of its patterns.
@@ -106,21 +106,6 @@ def written_out(query: str) -> str:
     plain = _Parser(tokens_of(query)).all()
     check_syntax(plain)
     return plain
-
-
-def check_syntax(query: str) -> None:
-    """Parse a query, and read nothing.
-
-    Raises
-    ------
-    InputError
-        It is no valid SPARQL query.
-    """
-    try:
-        ox.Store().query(query)
-    except (SyntaxError, ValueError) as error:
-        message = f"the SPARQL query cannot be read ({str(error)[:120]}); correct it"
-        raise InputError(message) from error
 
 
 class _Path(NamedTuple):

@@ -99,7 +99,8 @@ def _check_reads(tokens: Sequence[Token]) -> None:
     if first in _UPDATES:
         message = f"the SPARQL query begins with {first}, which changes data; only queries that read are run"
         raise InputError(message)
-    if any(token.word == "SERVICE" for token in tokens):
+    # The parser below us wants no space between words: trueSERVICE and SERVICESILENT are two words each to it.
+    if any("SERVICE" in token.word for token in tokens):
         message = "the SPARQL query calls another server (SERVICE), and none is asked; leave that part out"
         raise InputError(message)
 

@@ -50,13 +50,14 @@ RETRIEVAL_TINY = RetrievalSettings(reader_demonstrations=4)
 STANDARD_TINY = StandardSettings(
     reader_demonstrations=4, rationale_demonstrations=3, claim_demonstrations=0, claim_scoring="words"
 )
+COK_TINY = KnowledgeSettings(claim_demonstrations=0, claim_scoring="words")
 _DEFAULTS: dict[str, tuple[msgspec.Struct, msgspec.Struct]] = {
     "scope-coe": (ScopeSettings(), SCOPE_TINY),
     "rag": (RagSettings(), RAG_TINY),
     "standard": (StandardSettings(), STANDARD_TINY),
     **dict.fromkeys(("bm25", "dense", "rrf"), (RetrievalSettings(), RETRIEVAL_TINY)),
     **dict.fromkeys(("cot", "cot-sc", "verify-and-edit"), (ThoughtSettings(), ThoughtSettings())),
-    "cok": (KnowledgeSettings(), KnowledgeSettings()),
+    "cok": (KnowledgeSettings(), COK_TINY),
 }
 
 

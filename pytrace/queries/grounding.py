@@ -12,13 +12,15 @@ import msgspec
 
 from pytrace.errors import InputError
 from pytrace.knowledge_base.linking import EntityLinker, Link
-from pytrace.knowledge_base.names import relation_name
+from pytrace.knowledge_base.names import normal_form, relation_name
 from pytrace.knowledge_base.sparql import GraphQuery, rewrite
 from pytrace.knowledge_base.triple_store import TripleStore
 from pytrace.models.encoder import Encoder
 from pytrace.queries.notation import query_names, replace_names
 from pytrace.queries.records import Query, TripletQuery
 from pytrace.queries.relation_names import RelationNames
+
+_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
 
 class GroundedQuery(msgspec.Struct, frozen=True):
@@ -35,7 +37,7 @@ class GroundedQuery(msgspec.Struct, frozen=True):
 
 
 class Grounder:
-    """Grounds queries in a store.
+    r"""Grounds queries in a store.
 
     Parameters
     ----------
@@ -48,13 +50,31 @@ class Grounder:
     alternatives
         At most so many grounded queries for one.
     either_direction
-        Add a triplet with head and tail exchanged after the others. Off by default: what is true of parents is not true of
-        children, and a model that means the other direction can write it.
+        The last of a triplet's is the same with head and tail exchanged, if more than one is allowed. Off by default: what is
+        true of parents is not true of children, and a model that means the other direction can write it.
 
     Raises
     ------
     InputError
         `alternatives` is below 1.
+
+    References
+    ----------
+    Chain of Knowledge, section 3.3.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from pytrace.knowledge_base.connect import open_store
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.tsv"
+    >>> _ = path.write_text("Ada_Foah\tcountry\tGhana\n")
+    >>> with open_store(path) as store:
+    ...     grounder = Grounder(store, EntityLinker(store, None))
+    ...     [[found]] = grounder.ground([TripletQuery("ada foah", "Country", "?")], ["Where is Ada Foah?"])
+    >>> print(found.sparql)
+    select distinct ?x where { <urn:pytrace:entity:Ada_Foah> <urn:pytrace:relation:country> ?x }
+    >>> found.links, found.score
+    ((('ada foah', 'Ada_Foah', 1.0),), 2.0)
     """
 
     def __init__(
@@ -96,7 +116,19 @@ class Grounder:
         list of list of GroundedQuery, or InputError
             Best first. An error is returned in the place of a query that cannot be run: a name means nothing in the store,
             or it is no SPARQL, states no triples, changes data or calls another server.
+
+        Raises
+        ------
+        InputError
+            There are not as many contexts as queries.
+        ModelError
+            An encoder gives no usable vectors.
+        StoreError, ServerError
+            The store cannot be asked.
         """
+        if len(queries) != len(contexts):
+            message = f"there are {len(queries)} queries but {len(contexts)} contexts; give one a query"
+            raise InputError(message)
         grounded: list[list[GroundedQuery] | InputError] = []
         named: list[tuple[tuple[str, ...], tuple[str, ...]] | InputError] = []
         for query in queries:
@@ -125,23 +157,38 @@ class Grounder:
     def _ground(self, query: Query, entities: dict[str, list[Link]], relations: Sequence[str]) -> list[GroundedQuery]:
         for mention, found in entities.items():
             if not found:
-                message = f"no entity of the knowledge base is called like {mention[:80]!a}"
+                message = f"no entity of the knowledge base is called like {mention[:80]!a}; name one as the knowledge base does"
                 raise InputError(message)
         choices: list[list[tuple[str, float]]] = [
             [(link.key, link.score) for link in found] for found in entities.values()
         ]
         # What is asked for in the place of a relation is a variable already, and no name.
-        choices += [self._relations.find(name) for name in relations]
+        choices += [self._called(name) for name in relations]
         names = [*(("entity", name) for name in entities), *(("relation", name) for name in relations)]
-        forms = [query]
-        if self._either_direction and isinstance(query, TripletQuery):
-            forms.append(TripletQuery(query.tail, query.relation, query.head))
+        swapped = None
+        if self._either_direction and isinstance(query, TripletQuery) and self._alternatives > 1:
+            swapped = TripletQuery(query.tail, query.relation, query.head)
+        combinations = best_combinations(choices, self._alternatives - (swapped is not None))
+        forms = [(query, *one) for one in combinations]
+        if swapped is not None:
+            forms.append((swapped, *combinations[0]))
         results: list[GroundedQuery] = []
-        for form in forms:
-            for combination, total in best_combinations(choices, self._alternatives - len(results)):
-                chosen = {name: key for name, (key, _) in zip(names, combination, strict=True)}
-                results.append(self._written(form, chosen, combination, list(entities), total))
+        for form, combination, total in forms:
+            chosen = {name: key for name, (key, _) in zip(names, combination, strict=True)}
+            results.append(self._written(form, chosen, combination, list(entities), total))
         return results
+
+    def _called(self, name: str) -> list[tuple[str, float]]:
+        """Return the relations that a name means; "type" is also RDF's, which a list of chosen relations may lack."""
+        try:
+            found = self._relations.find(name)
+        except InputError:
+            if normal_form(name) != "type":
+                raise
+            return [(_TYPE, 1.0)]
+        if normal_form(name) == "type" and found[0][1] < 1.0:
+            return [*found, (_TYPE, found[-1][1])]
+        return found
 
     def _written(
         self,
@@ -184,7 +231,7 @@ def best_combinations(
     """
 
     def total(places: tuple[int, ...]) -> float:
-        return sum(row[place][1] for row, place in zip(choices, places, strict=True))
+        return sum((row[place][1] for row, place in zip(choices, places, strict=True)), start=0.0)
 
     start = (0,) * len(choices)
     waiting = [(-total(start), start)]

@@ -7,27 +7,31 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from pytrace.errors import InputError, PytraceError
 from pytrace.knowledge_base.linking import EntityLinker
 from pytrace.knowledge_base.names import verbalise
-from pytrace.knowledge_base.sparql_store import Solutions
+from pytrace.knowledge_base.sparql import GraphQuery
+from pytrace.knowledge_base.sparql_store import Solution, Solutions
+from pytrace.knowledge_base.sparql_tokens import tokens_of, without_prologue
 from pytrace.knowledge_base.triple_store import QueryLimits, TripleStore
 from pytrace.models.encoder import Encoder
 from pytrace.queries.grounding import GroundedQuery, Grounder
 from pytrace.queries.records import GeneratedQuery
 from pytrace.records import Fact, KnowledgeQuery, Triple
 
-_Kind = Literal["values", "count", "ask"]
-# Whole, so that it is the only thing that a query asks for.
+# How a query that asks for one count and nothing else begins, its tokens with a space between them.
 _COUNT = re.compile(
-    r"(?is)select\s+(?:distinct\s+)?\(?\s*count\s*\(\s*(distinct\s+)?(\*|[?$]\w+)\s*\)\s*(?:as\s+[?$]\w+\s*\))?\s*(?:where\b|\{)"
+    r"(?i)select (?:distinct )?(?:\( )?count \( (?:\*|(distinct )?[?$](\w+)) \)(?: as [?$]\w+ \))?(?: from .*)?(?: where)?"
 )
-_AGGREGATE = re.compile(r"(?i)\b(count|sum|min|max|avg|sample|group_concat)\s*\(")
+_AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"})
+# A value that is longer is a text and no name; a few of them would fill a small model's context.
+_LONGEST_NAME = 300
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -38,18 +42,49 @@ class Asked(msgspec.Struct, frozen=True):
     candidates: Sequence[GeneratedQuery]
 
 
+class _Aim(NamedTuple):
+    """What a query asks for; of a count also the variable that is counted (none: solutions are), and if each value once."""
+
+    kind: Literal["values", "count", "ask"]
+    counted: str = ""
+    once: bool = False
+
+
+class _Reading(NamedTuple):
+    """One way to run a query: its text as written, what it became, and what it asks for."""
+
+    written: str
+    grounded: GroundedQuery
+    aim: _Aim
+
+
 class _Attempt:
     """What has been tried for one question, and what may be tried next."""
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.candidates = deque(asked.candidates)
-        self.written = ""
-        self.readings: deque[GroundedQuery] = deque()
-        self.refused: list[tuple[str, str]] = []
-        self.first: tuple[str, GroundedQuery] | None = None
-        self.stopped = ""
+        self.readings: deque[_Reading] = deque()
+        self.tried: set[str] = set()
+        # As a set in order: of one query the store may say the same of each reading.
+        self.refused: dict[tuple[str, str], None] = {}
+        self.first: _Reading | None = None
+        self.stopped: tuple[_Reading, str] | None = None
         self.done: KnowledgeQuery | None = None
+
+    def refuse(self, written: str, reason: str) -> None:
+        self.refused[written, reason] = None
+
+    def offer(self, written: str, grounded: Sequence[GroundedQuery]) -> None:
+        """Keep the ways to run a query that have not been tried for another one already."""
+        for each in grounded:
+            aim = _aim(each)
+            if aim is None:
+                reason = "it computes something other than one count, which no fact can show; ask for the values"
+                self.refuse(written, reason)
+            elif each.sparql not in self.tried:
+                self.tried.add(each.sparql)
+                self.readings.append(_Reading(written, each, aim))
 
 
 class QueryRunner:
@@ -68,7 +103,7 @@ class QueryRunner:
     alternatives
         Ways to read the names of one query that are tried.
     facts
-        Facts that are kept of a query at most.
+        Facts that are kept of a query at most. Their sentences have no more than the beginning of a value that is a text.
     values
         Values that are kept of a query at most.
     either_direction
@@ -133,7 +168,15 @@ class QueryRunner:
         -------
         list of KnowledgeQuery
             One a question. Where nothing came back the outcome is "empty", and the query the first that was run; "stopped"
-            where a limit ended it, with what had come by then; "refused" where none could be run.
+            where a limit ended it, with what had come by then; "refused" where none could be run. What ASK asks is answered
+            by "true" or "false", and a COUNT by its number, unless a limit kept it from being known.
+
+        Raises
+        ------
+        StoreError, ServerError
+            The store cannot be asked at all; what is wrong with one query costs only that one.
+        ModelError
+            The linker's encoder gives no usable vectors.
         """
         attempts = [_Attempt(one) for one in asked]
         while True:
@@ -154,81 +197,94 @@ class QueryRunner:
             for attempt in chosen:
                 candidate = attempt.candidates.popleft()
                 if candidate.query is None:
-                    attempt.refused.append((candidate.written, candidate.fault or "it is no query"))
+                    attempt.refuse(candidate.written, candidate.fault or "it is no query")
                 else:
                     valid.append((attempt, candidate))
             queries = [candidate.query for _, candidate in valid if candidate.query is not None]
             found = self._grounder.ground(queries, [attempt.asked.question for attempt, _ in valid])
             for (attempt, candidate), readings in zip(valid, found, strict=True):
                 if isinstance(readings, InputError):
-                    attempt.refused.append((candidate.written, str(readings)))
-                elif readings and _kind(readings[0].sparql) is None:
-                    reason = "it computes something other than one count, which no fact can show; ask for the values"
-                    attempt.refused.append((candidate.written, reason))
+                    attempt.refuse(candidate.written, str(readings))
                 else:
-                    attempt.written = candidate.written
-                    attempt.readings.extend(readings)
+                    attempt.offer(candidate.written, readings)
 
-    def _round(self, runs: Sequence[tuple[_Attempt, GroundedQuery]]) -> None:
-        results = self._store.solutions([grounded.graph for _, grounded in runs], self._limits)
-        # Names are asked for once a round.
-        keys = dict.fromkeys(
-            key
-            for result in results
-            if isinstance(result, Solutions)
-            for solution in result.solutions
-            for key in (
-                *solution.values.values(),
-                *(part for triple in solution.triples for part in (triple.head, triple.tail)),
-            )
-        )
-        names = dict(zip(keys, self._store.names(list(keys)), strict=True))
-        for (attempt, grounded), result in zip(runs, results, strict=True):
+    def _round(self, runs: Sequence[tuple[_Attempt, _Reading]]) -> None:
+        results = self._store.solutions([reading.grounded.graph for _, reading in runs], self._limits)
+        found: list[tuple[_Attempt, _Reading, Solutions]] = []
+        for (attempt, reading), result in zip(runs, results, strict=True):
             if isinstance(result, PytraceError):
-                attempt.refused.append((attempt.written, str(result)))
+                attempt.refuse(reading.written, str(result))
             elif isinstance(result, Exception):
                 raise result
             else:
-                attempt.first = attempt.first or (attempt.written, grounded)
-                attempt.stopped = attempt.stopped or result.stopped
-                attempt.done = self._read(attempt, grounded, result, names)
+                found.append((attempt, reading, result))
+        kept = [self._kept(reading, result.solutions) for _, reading, result in found]
+        # Names are asked for once a round, and only of what is kept: on a server each costs time.
+        keys = list(dict.fromkeys(key for answers, triples in kept for key in self._entities(answers, triples)))
+        names = dict(zip(keys, self._store.names(keys), strict=True)) if keys else {}
+        for (attempt, reading, result), (answers, triples) in zip(found, kept, strict=True):
+            attempt.first = attempt.first or reading
+            facts = tuple(Fact(triple, self._worded(triple, names)) for triple in triples)
+            values = tuple(
+                dict.fromkeys(
+                    self._grounder.relation_name(key) if relation else names[key] for key, relation in answers
+                )
+            )
+            attempt.done = self._read(attempt, reading, result, values, facts)
+
+    def _kept(self, reading: _Reading, solutions: Sequence[Solution]) -> tuple[list[tuple[str, bool]], list[Triple]]:
+        """Return the first keys that a query asked for, each with whether it is a relation's, and the first triples."""
+        triples = dict.fromkeys(triple for solution in solutions for triple in solution.triples)
+        answers = _answers(reading.grounded.graph, solutions) if reading.aim.kind == "values" else ()
+        return list(islice(dict.fromkeys(answers), self._values)), list(islice(triples, self._facts))
+
+    @staticmethod
+    def _entities(answers: Iterable[tuple[str, bool]], triples: Iterable[Triple]) -> list[str]:
+        own = [key for key, relation in answers if not relation]
+        return own + [key for triple in triples for key in (triple.head, triple.tail)]
 
     def _read(
-        self, attempt: _Attempt, grounded: GroundedQuery, result: Solutions, names: dict[str, str]
+        self,
+        attempt: _Attempt,
+        reading: _Reading,
+        result: Solutions,
+        values: tuple[str, ...],
+        facts: tuple[Fact, ...],
     ) -> KnowledgeQuery | None:
         """Return what a query gave; None if that is nothing."""
-        if not result.solutions:
+        stopped = result.stopped
+        if stopped and attempt.stopped is None:
+            attempt.stopped = (reading, stopped)
+        if not result.solutions or (reading.aim.kind == "values" and not values and not facts):
             return None
-        triples = dict.fromkeys(triple for solution in result.solutions for triple in solution.triples)
-        return self._told(
-            attempt,
-            grounded,
-            values=_values(grounded, result, names)[: self._values],
-            facts=tuple(Fact(triple, self._worded(triple, names)) for triple in list(triples)[: self._facts]),
-            outcome="stopped" if result.stopped else "answered",
-            reason=result.stopped,
-        )
+        if reading.aim.kind == "ask":  # one solution is enough
+            stopped, values = "", ("true",)
+        elif reading.aim.kind == "count":  # some of them are no count
+            values = () if stopped else (str(_counted(reading.aim, result.solutions)),)
+        outcome: Literal["stopped", "answered"] = "stopped" if stopped else "answered"
+        return self._told(attempt, reading, values=values, facts=facts, outcome=outcome, reason=stopped)
 
     def _worded(self, triple: Triple, names: dict[str, str]) -> str:
-        return verbalise(names[triple.head], self._grounder.relation_name(triple.relation), names[triple.tail])
+        relation = self._grounder.relation_name(triple.relation)
+        return verbalise(_short(names[triple.head]), relation, _short(names[triple.tail]))
 
     def _nothing(self, attempt: _Attempt) -> KnowledgeQuery:
         """Return what is told of a question for which no query gave anything."""
+        if attempt.stopped is not None:
+            return self._told(attempt, attempt.stopped[0], outcome="stopped", reason=attempt.stopped[1])
         if attempt.first is None:
-            reason = attempt.refused[-1][1] if attempt.refused else "there was no query for it"
+            reason = next((reason for _, reason in reversed(attempt.refused)), "there was no query for it")
             return self._told(attempt, None, outcome="refused", reason=reason)
-        attempt.written, grounded = attempt.first
-        if attempt.stopped:
-            return self._told(attempt, grounded, outcome="stopped", reason=attempt.stopped)
-        kind = _kind(grounded.sparql)
-        if kind in ("ask", "count"):  # that something is not so, or that there are none, is an answer too
-            return self._told(attempt, grounded, values=("false" if kind == "ask" else "0",), outcome="answered")
-        return self._told(attempt, grounded, outcome="empty")
+        kind = attempt.first.aim.kind
+        if kind == "values":
+            return self._told(attempt, attempt.first, outcome="empty")
+        # That something is not so, or that there are none, is an answer too.
+        return self._told(attempt, attempt.first, values=("false" if kind == "ask" else "0",), outcome="answered")
 
     def _told(
         self,
         attempt: _Attempt,
-        grounded: GroundedQuery | None,
+        reading: _Reading | None,
         *,
         outcome: Literal["answered", "empty", "stopped", "refused"],
         values: tuple[str, ...] = (),
@@ -239,9 +295,9 @@ class QueryRunner:
             place=attempt.asked.place,
             question=attempt.asked.question,
             store=self._store.name,
-            written=attempt.written if grounded is not None else "",
-            sparql="" if grounded is None else grounded.sparql,
-            links=() if grounded is None else grounded.links,
+            written="" if reading is None else reading.written,
+            sparql="" if reading is None else reading.grounded.sparql,
+            links=() if reading is None else reading.grounded.links,
             refused=tuple(attempt.refused),
             values=values,
             facts=facts,
@@ -250,31 +306,45 @@ class QueryRunner:
         )
 
 
-def _kind(sparql: str) -> _Kind | None:
+def _aim(grounded: GroundedQuery) -> _Aim | None:
     """Tell what a query asks for; None for what cannot be told from its solutions."""
-    if re.match(r"(?i)\s*ask\b", sparql):
-        return "ask"
-    if _COUNT.match(sparql):
-        return "count"
-    return None if _AGGREGATE.search(sparql.partition("{")[0]) else "values"
+    tokens = without_prologue(tokens_of(grounded.sparql))
+    if tokens[0].word == "ASK":
+        return _Aim("ask")
+    body = next(place for place, token in enumerate(tokens) if token.text == "{")
+    clause = tokens[:body]
+    if not any(token.word in _AGGREGATES for token in clause):
+        return _Aim("values")
+    count = _COUNT.fullmatch(" ".join(token.text for token in clause))
+    depth = 0
+    for token in tokens[body:]:
+        depth += (token.text == "{") - (token.text == "}")
+        if depth == 0 and token.word in ("GROUP", "HAVING"):  # then it is many counts, or none
+            return None
+    known = {name for pattern in grounded.graph.patterns for name in pattern}
+    if count is None or (count[2] is not None and count[2] not in known):
+        return None
+    return _Aim("count", count[2] or "", once=count[1] is not None)
 
 
-def _values(grounded: GroundedQuery, result: Solutions, names: dict[str, str]) -> tuple[str, ...]:
-    """Return what a query asked for, by name."""
-    kind = _kind(grounded.sparql)
-    if kind == "ask":
-        return ("true" if result.solutions else "false",)
-    if kind == "count":
-        match = _COUNT.match(grounded.sparql)
-        assert match is not None
-        found = [solution.values.get(match[2][1:]) for solution in result.solutions]
-        counted = len(found) if match[2] == "*" else len([one for one in found if one is not None])
-        return (str(len({one for one in found if one is not None}) if match[1] else counted),)
-    return tuple(
-        dict.fromkeys(
-            names[solution.values[variable]]
-            for solution in result.solutions
-            for variable in grounded.graph.answers
-            if variable in solution.values
-        )
-    )
+def _counted(aim: _Aim, solutions: Sequence[Solution]) -> int:
+    if not aim.counted:
+        return len(solutions)
+    found = [solution.values[aim.counted] for solution in solutions if aim.counted in solution.values]
+    return len(set(found) if aim.once else found)
+
+
+def _answers(graph: GraphQuery, solutions: Sequence[Solution]) -> Iterator[tuple[str, bool]]:
+    """Iterate over the keys that a query asked for, solution by solution, each with whether it is a relation's."""
+    relations = {relation for _, relation, _ in graph.patterns}
+    relations -= {name for subject, _, target in graph.patterns for name in (subject, target)}
+    for solution in solutions:
+        for variable in graph.answers:
+            if variable in solution.values:
+                yield solution.values[variable], variable in relations
+
+
+def _short(name: str) -> str:
+    """Return a name of one line."""
+    line = " ".join(name.split())
+    return line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME]}…"

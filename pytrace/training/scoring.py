@@ -17,6 +17,7 @@ from pytrace.knowledge_base.names import normal_form
 from pytrace.queries import GeneratedQuery, Query, TripletQuery, query_names, sparql_form
 from pytrace.queries.records import QueryGenerator
 from pytrace.records import KnowledgeQuery
+from pytrace.training.checks import check_query
 from pytrace.training.records import QueryExample
 
 _TOKEN = re.compile(r"""\b(?:entity|relation):/(?:\\.|[^/\\\n])*/|"(?:\\.|[^"\\\n])*"|[?$]\w+|\w+|[^\s\w]""")
@@ -83,7 +84,7 @@ class ScoredQuery(msgspec.Struct, frozen=True):
 class Scores(msgspec.Struct, frozen=True):
     """Scores of some questions.
 
-    `parses` counts queries that can be read, `exact` those that equal the gold query but for white space and the names of
+    `parses` counts queries that are whole and only read, `exact` those that equal the gold query but for white space and the names of
     variables, `names` and `relations` those that name the gold query's entities and relations. `executes` counts those whose
     values on the knowledge base are the gold answers, all of them and nothing else; `hits` those with at least one of them.
     """
@@ -219,6 +220,7 @@ def _scored(
     names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     if query is not None:
         try:
+            check_query(query)
             names = query_names(query)
         except InputError:
             query = None
