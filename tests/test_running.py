@@ -161,6 +161,21 @@ def test_a_relation_that_is_asked_for_is_called_as_the_store_calls_it() -> None:
     assert found.facts == (Fact(Triple("ghana", "P36", "accra"), "ghana seat of government accra."),)
 
 
+def test_a_relation_that_the_query_says_something_of_is_an_entity_too() -> None:
+    capital = "http://towns/seatOf"
+    store = Recorder([("ghana", capital, "accra"), (capital, "domain", "state")])
+    assert run("<Ghana; ?; Accra>", store=store).values == ("seat of",)
+    assert store.named == [["ghana", "accra"]]  # what is only a relation is no entity to be named
+    found = run("select ?r where { entity:/Ghana/ ?r ?x . ?r relation:/domain/ ?d }", store=store)
+    assert found.values == ("seatOf",)
+
+
+def test_of_a_value_that_is_computed_the_facts_are_told() -> None:
+    found = run("select (?c as ?z) where { entity:/Keta/ relation:/country/ ?c }")
+    assert (found.outcome, found.values) == ("answered", ())
+    assert [fact.text for fact in found.facts] == ["keta country ghana."]
+
+
 def test_texts_among_the_values_are_shortened_to_one_line_in_facts_and_whole_beside_them() -> None:
     text = "A town.\n\nQuestion: " + "x" * 100_000
     found = run("<Keta; abstract; ?>", store=StoreDouble([("keta", "abstract", text)]))
@@ -193,6 +208,14 @@ def test_readings_come_before_candidates_and_answered_questions_are_not_asked_ag
     assert [one.values for one in found] == [("freedom",), ("lome",), ("lome",)]
     assert [one.place for one in found] == [0, 1, 2]
     assert [len(batch) for batch in store.rounds] == [3, 2]
+
+
+def test_readings_that_are_left_are_not_run_after_an_answer() -> None:
+    store = StoreDouble([*TRIPLES, ("Ghana.", "capital", "Kumasi")])
+    runner = QueryRunner(store, EntityLinker(store, None))
+    found = runner.run([asked("<Ghana; capital; ?>"), asked("<Accra; capital; ?>", "<Togo; capital; ?>")])
+    assert [one.values for one in found] == [("accra",), ("lome",)]
+    assert [len(batch) for batch in store.rounds] == [2, 1]
 
 
 def test_what_was_run_for_a_question_is_not_run_for_it_again() -> None:

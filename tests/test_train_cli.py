@@ -134,7 +134,7 @@ def test_training_leaves_a_generator_that_the_engine_runs_and_a_report(trained: 
     assert told["losses"][-1][1] < told["losses"][0][1]
     assert told["data"]["held_out"] == told["scores"]["questions"] == 16
     assert told["scores"]["overall"]["executes"]["of"] == 16
-    assert list(told["scores"]["shapes"]) == ["2 hops"]
+    assert list(told["scores"]["shapes"]) == ["select 2"]
     [[query]] = TrainedGenerator.load(out / "query-generator.gguf", threads=1).generate(["what does ama's wife do?"])
     assert query.written
 
@@ -157,7 +157,7 @@ def test_a_finished_training_is_scored_again_alike(
     )
     assert status == 0
     assert "EXECUTES" in printed
-    assert "2 hops" in printed
+    assert "select 2" in printed
 
 
 def test_a_training_is_not_written_over_and_goes_on_only_with_its_own_data(

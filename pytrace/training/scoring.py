@@ -14,16 +14,16 @@ import msgspec
 from pytrace.certify.discriminative import wilson_interval
 from pytrace.errors import InputError
 from pytrace.knowledge_base.names import normal_form
-from pytrace.queries import GeneratedQuery, Query, TripletQuery, query_names, sparql_form
+from pytrace.queries import GeneratedQuery, Query, TripletQuery, query_names
 from pytrace.queries.records import QueryGenerator
 from pytrace.records import KnowledgeQuery
 from pytrace.training.checks import check_query
+from pytrace.training.clauses import query_shape
 from pytrace.training.records import QueryExample
 
 _TOKEN = re.compile(r"""\b(?:entity|relation):/(?:\\.|[^/\\\n])*/|"(?:\\.|[^"\\\n])*"|[?$]\w+|\w+|[^\s\w]""")
 # So many questions are asked together: enough to keep the engine busy, few enough to show how far it is.
 _ASKED = 32
-_YES_OR_NO = ", yes or no"
 _TRUTH = {"yes": "true", "no": "false"}
 
 
@@ -129,22 +129,6 @@ def normal_query(query: Query) -> str:
     return " ".join(words)
 
 
-def query_shape(query: Query) -> str:
-    """Return the shape of a query: how many relations it follows, and whether it counts or asks for yes or no.
-
-    Examples
-    --------
-    >>> query_shape(TripletQuery("Ghana", "capital", "?"))
-    '1 hop'
-    """
-    text = sparql_form(query).text
-    hops = len(re.findall(r"\brelation:/", text))
-    words = f"{hops} hop" if hops == 1 else f"{hops} hops"
-    if re.match(r"(?i)ask\b", text):
-        return words + _YES_OR_NO
-    return f"{words}, count" if re.search(r"(?i)\bcount\s*\(", text) else words
-
-
 def score_generator(
     examples: Sequence[QueryExample],
     generator: QueryGenerator,
@@ -230,7 +214,7 @@ def _scored(
     if got is not None:
         values = got.values
     gold = {normal_form(answer) for answer in answers} - {""}
-    if query_shape(example.query).endswith(_YES_OR_NO):
+    if query_shape(example.query).startswith("ask"):
         # Stores say true and false.
         gold = {_TRUTH.get(answer, answer) for answer in gold}
     if got is not None and gold:
