@@ -50,7 +50,10 @@ RETRIEVAL_TINY = RetrievalSettings(reader_demonstrations=4)
 STANDARD_TINY = StandardSettings(
     reader_demonstrations=4, rationale_demonstrations=3, claim_demonstrations=0, claim_scoring="words"
 )
-COK_TINY = KnowledgeSettings(claim_demonstrations=0, claim_scoring="words")
+# Its thoughts name people who are none, and it does not find the answer among the facts that a query gave.
+COK_TINY = KnowledgeSettings(
+    ask="question", unverified="drop", conclude="query", claim_demonstrations=0, claim_scoring="words"
+)
 _DEFAULTS: dict[str, tuple[msgspec.Struct, msgspec.Struct]] = {
     "scope-coe": (ScopeSettings(), SCOPE_TINY),
     "rag": (RagSettings(), RAG_TINY),
