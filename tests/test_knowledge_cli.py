@@ -32,6 +32,13 @@ CLAIMS = [
 BY_WORDS = ("--set", "claim-scoring=words")
 
 
+RELATIONS = (Relation("country", "country", 1),)
+
+
+def engine(threads: int | None, deterministic: bool = False) -> dict[str, object]:
+    return {"threads": threads, "deterministic": deterministic}
+
+
 class FakeStore:
     """A knowledge base of nothing that tells what was asked of it."""
 
@@ -42,7 +49,7 @@ class FakeStore:
         self.closed = 0
 
     def relations(self) -> tuple[Relation, ...]:
-        return (Relation("country", "country", 1),)
+        return RELATIONS
 
     def close(self) -> None:
         self.closed += 1
@@ -62,12 +69,14 @@ class Opened:
         self.stores.append(FakeStore(self.fingerprint))
         return self.stores[-1]
 
-    def few_shot(self, model: ScriptedModel, relations: Sequence[Relation], *, encoder: object) -> object:
-        self.calls.append(("few-shot", relations, type(encoder)))
+    def few_shot(
+        self, model: ScriptedModel, relations: Sequence[Relation], *, encoder: object, constrained: object
+    ) -> object:
+        self.calls.append(("few-shot", relations, type(encoder), constrained))
         return SimpleNamespace(name=self.generator, model=model)
 
-    def load(self, path: Path, *, threads: int | None, deterministic: bool) -> object:
-        self.calls.append(("trained", path, threads, deterministic))
+    def load(self, path: Path, *, relations: object, encoder: object, constrained: object, **engine: object) -> object:
+        self.calls.append(("trained", path, relations, type(encoder), constrained, engine))
         return SimpleNamespace(name="trained", model=ScriptedModel())
 
     def linker(self, store: FakeStore, encoder: object) -> object:
@@ -198,16 +207,27 @@ def test_all_options_reach_what_they_are_for_and_the_store_is_closed_in_the_end(
     assert opened.calls == [
         ("store", "http://kb/sparql", given),
         ("linker", "one", HashEncoder),
-        ("few-shot", (Relation("country", "country", 1),), HashEncoder),
+        ("few-shot", RELATIONS, HashEncoder, True),
     ]
     assert [store.closed for store in opened.stores] == [1]
     opened.calls.clear()
     assert run(*base, "--kb", "towns.tsv", "--query-generator", tmp_path, "--threads", 1)[0] == 0
     assert opened.calls[0] == ("store", "towns.tsv", dict.fromkeys(given))
-    assert opened.calls[2] == ("trained", tmp_path / "query-generator.gguf", 1, False)
+    assert opened.calls[2] == ("trained", tmp_path / "query-generator.gguf", RELATIONS, HashEncoder, False, engine(1))
     opened.calls.clear()
-    assert run(*base, "--kb", "towns.tsv", "--query-generator", tmp_path / "own.gguf", "--deterministic")[0] == 0
-    assert opened.calls[2] == ("trained", tmp_path / "own.gguf", None, True)
+    own = ["--query-generator", tmp_path / "own.gguf", "--deterministic", "--query-grammar", "relations"]
+    assert run(*base, "--kb", "towns.tsv", *own)[0] == 0
+    assert opened.calls[2] == (
+        "trained",
+        tmp_path / "own.gguf",
+        RELATIONS,
+        HashEncoder,
+        "relations",
+        engine(None, True),
+    )
+    opened.calls.clear()
+    assert run(*base, "--kb", "towns.tsv", "--query-grammar", "none")[0] == 0
+    assert opened.calls[2][-1] is False
 
 
 def test_the_store_is_closed_when_the_command_fails(run: Run, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +241,7 @@ def test_the_store_is_closed_when_the_command_fails(run: Run, opened: Opened, mo
 
 
 def test_closing_what_was_not_opened_opens_nothing(opened: Opened) -> None:
-    options = KnowledgeOptions("towns.tsv", None, None, None, None, None, None)
+    options = KnowledgeOptions("towns.tsv", *[None] * 7)
     options.close()
     assert opened.calls == []
     options.check([parse_method("cok")])

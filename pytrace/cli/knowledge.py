@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 FEW_SHOT = "few-shot"
+# What a generator's grammar lets it write: relations of the knowledge base with words of the question, or with any names.
+_HELD: dict[str, bool | Literal["relations"]] = {"words": True, "relations": "relations", "none": False}
 # What 'pytrace train query-generator' calls the model in its directory.
 TRAINED = "query-generator.gguf"
 # The methods that ask a knowledge base.
@@ -41,6 +43,7 @@ class KnowledgeOptions:
     kb_cache: Path | None
     user_agent: str | None
     query_generator: str | None
+    query_grammar: str | None
 
     def check(self, methods: Sequence[MethodName]) -> None:
         """Refuse options that do not belong together, and methods that lack a knowledge base or have no use for one.
@@ -96,12 +99,18 @@ class KnowledgeOptions:
         if self.query_generator is None or self.query_generator == FEW_SHOT:
             from pytrace.queries.few_shot import FewShotGenerator
 
-            return FewShotGenerator(models.model, self.store.relations(), encoder=models.encoder)
+            held = _HELD[self.query_grammar or "words"]
+            return FewShotGenerator(models.model, self.store.relations(), encoder=models.encoder, constrained=held)
         from pytrace.queries.trained import TrainedGenerator
 
         path = Path(self.query_generator)
         return TrainedGenerator.load(
-            path / TRAINED if path.is_dir() else path, threads=models.threads, deterministic=models.deterministic
+            path / TRAINED if path.is_dir() else path,
+            relations=self.store.relations(),
+            encoder=models.encoder,
+            constrained=_HELD[self.query_grammar or "none"],
+            threads=models.threads,
+            deterministic=models.deterministic,
         )
 
     def linker(self, encoder: Encoder) -> EntityLinker:
@@ -131,6 +140,7 @@ class KnowledgeOptions:
             "store": knowledge.store.fingerprint,
             "generator": knowledge.generator.name,
             "generator's model": knowledge.generator.model.fingerprint,
+            "grammar": self.query_grammar,
             "labels": None if self.kb_labels is None else file_settings(self.kb_labels),
             "predicates": None if self.kb_predicates is None else file_settings(self.kb_predicates),
         }
@@ -183,6 +193,12 @@ def knowledge_options(function: _F) -> _F:
             "--query-generator",
             metavar=f"{FEW_SHOT}|DIR|FILE.gguf",
             help="Who writes queries: the language model, or one that 'pytrace train' made.  [default: few-shot]",
+        ),
+        click.option(
+            "--query-grammar",
+            type=click.Choice(list(_HELD)),
+            help="What queries are held to: the knowledge base's relations and the question's words, the relations alone, or "
+            "nothing.  [default: words for few-shot, none for a trained model]",
         ),
     )
     for option in reversed(options):
