@@ -27,7 +27,7 @@ from pytrace.training.path_examples import path_query
 from pytrace.training.records import QueryExample, WrongQuery
 from pytrace.training.splits import seen_share, split_by_group, write_questions
 from pytrace.training.texts import training_text
-from pytrace.training.variation import vary_names
+from pytrace.training.variation import vary_names, vary_writing
 from pytrace.training.wordings import WORDINGS, question_word, word_question
 
 PATHS = """\
@@ -633,3 +633,39 @@ def test_all_of_pathquestion_is_read_and_split_without_a_shared_subject(shared_d
     assert seen_share(copies, held_out) == 0.0
     write_questions(tmp_path / "held-out.jsonl", held_out)
     assert len(list(read_questions(tmp_path / "held-out.jsonl"))) == len(held_out)
+
+
+def test_other_writing_changes_capitals_and_marks_in_question_and_query_alike() -> None:
+    told = QueryExample(
+        "1",
+        "what is the sex of anna of saxony's child?",
+        path_query("anna of saxony", ["children", "gender"]),
+        "anna",
+        mentions=("anna of saxony",),
+    )
+    copies = vary_writing([told] * 400, seed=2)
+    assert copies == vary_writing([told] * 400, seed=2) != vary_writing([told] * 400, seed=3)
+    for copy in copies:
+        name = "Anna Of Saxony" if "Anna" in copy.question else "anna of saxony"
+        assert name in copy.question
+        assert copy.mentions == (name,)
+        assert copy.query == path_query(name, ["children", "gender"])
+        assert copy.question.lower().rstrip("?") == told.question.rstrip("?")
+    for sign, least in (
+        (lambda text: text.startswith("What"), 100),
+        (lambda text: "Anna" in text, 70),
+        (lambda text: text[-1] != "?", 30),
+    ):
+        assert least < sum(sign(copy.question) for copy in copies) < 250
+
+
+def test_a_name_at_the_beginning_is_written_in_question_and_query_alike() -> None:
+    told = QueryExample("1", "anna's child?", path_query("anna", ["children"]), "anna")
+    for copy in vary_writing([told] * 100):
+        assert copy.query == path_query("Anna" if copy.question.startswith("Anna") else "anna", ["children"])
+
+
+def test_writing_of_nothing_is_nothing() -> None:
+    strange = QueryExample("1", "?", TripletQuery("a", "b", "?"), "a")
+    assert vary_writing([]) == []
+    assert {copy.question for copy in vary_writing([strange] * 50)} == {"?"}

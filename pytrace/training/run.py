@@ -33,7 +33,7 @@ from pytrace.training.splits import split_by_group, write_questions
 from pytrace.training.texts import training_text
 from pytrace.training.tokenizer import ByteTokenizer, train_tokenizer
 from pytrace.training.trainer import Progress, Training, train
-from pytrace.training.variation import vary_names
+from pytrace.training.variation import vary_names, vary_writing
 from pytrace.training.wrong_queries import wrong_queries
 
 MODEL = "query-generator.gguf"
@@ -141,6 +141,7 @@ def prepare(source: Source, settings: TrainingSettings) -> Prepared:
     # The names of held-out questions must not be learned, not even as names of somebody else.
     excluded = {name for example in held_out for name in query_entities(example.query)}
     copies = vary_names(trained, settings.variations * len(trained), seed=settings.seed, excluded=excluded)
+    copies = vary_writing(copies, seed=settings.seed)
     texts = _texts([*trained, *copies], wrong=source.wrong, seed=settings.seed)
     return Prepared(tuple(trained), tuple(held_out), tuple(texts), len(copies))
 

@@ -1,4 +1,4 @@
-"""Examples with other names: from them a query generator learns to copy names, and not to know them."""
+"""Examples with other names and in other writing: a query generator learns to copy names from them, and not to know them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from pytrace.training.clauses import query_entities
 from pytrace.training.invented_names import NameMaker
 from pytrace.training.mentions import Span, find_mentions
 from pytrace.training.records import QueryExample
+
+# How many copies in a hundred are written in another way; most stay as the data has them.
+_TITLED, _CAPITAL, _UNMARKED = 0.3, 0.4, 0.15
 
 
 class _Place(NamedTuple):
@@ -78,6 +81,53 @@ def vary_names(
     known = [*names, *(name for example in examples for name in query_entities(example.query))]
     maker = NameMaker(known, excluded, random.Random(seed))
     return [_varied(*placed[number % len(placed)], number // len(placed) + 1, maker) for number in range(count)]
+
+
+def vary_writing(examples: Sequence[QueryExample], *, seed: int = 0) -> list[QueryExample]:
+    """Write some examples as other people would.
+
+    Names have capitals, in question and query alike; a question begins with one, or ends without its mark. Data sets are often in lower case throughout, and a model that has seen nothing else writes nonsense after one capital.
+
+    Parameters
+    ----------
+    examples
+        In any writing.
+    seed
+        The same seed changes the same examples in the same way.
+
+    Returns
+    -------
+    list of QueryExample
+        As many, in their order. A question that begins with a name has a capital there only if the query has it too.
+
+    Examples
+    --------
+    >>> from pytrace.queries import TripletQuery
+    >>> example = QueryExample("1", "what is ada foah's country?", TripletQuery("ada foah", "country", "?"), "ada foah")
+    >>> vary_writing([example] * 40)[23].question
+    "What is Ada Foah's country?"
+    """
+    draw = random.Random(seed)
+    return [_rewritten(example, draw) for example in examples]
+
+
+def _rewritten(example: QueryExample, draw: random.Random) -> QueryExample:
+    titled, capital, unmarked = (draw.random() < share for share in (_TITLED, _CAPITAL, _UNMARKED))
+    places = _places(example)
+    question, query, mentions = example.question, example.query, example.mentions
+    if titled and places:
+        made = {place.name: _titled(place.name) for place in places}
+        question, query = _replaced(question, places, made), _renamed(query, made)
+        mentions = tuple(made.get(mention, mention) for mention in mentions)
+    if capital and not any(span.start == 0 for span, _ in _spans(places)):
+        question = question[:1].upper() + question[1:]
+    if unmarked:
+        question = question.rstrip(" ?") or question
+    return msgspec.structs.replace(example, question=question, query=query, mentions=mentions)
+
+
+def _titled(name: str) -> str:
+    return " ".join(word[:1].upper() + word[1:] for word in name.split(" "))
 
 
 def _places(example: QueryExample) -> list[_Place]:
