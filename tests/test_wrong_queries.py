@@ -175,7 +175,7 @@ def shown(text: str) -> tuple[object, ...]:
     return parts, " ".join(re.sub(r"\{.*\}", "", text).split()).lower()
 
 
-words = st.text(st.characters(max_codepoint=0x17F, categories=["L", "Nd"]), min_size=1, max_size=8)
+words = st.text(st.characters(max_codepoint=0x17F, categories=["L", "N"]), min_size=1, max_size=8)
 phrases = st.lists(words, min_size=1, max_size=3).map(" ".join)
 
 
