@@ -40,9 +40,7 @@ from pytrace.knowledge_base.labels import LabelIndex
 from pytrace.knowledge_base.linking import EntityLinker, Link
 from pytrace.knowledge_base.names import entity_name, relation_name
 from pytrace.knowledge_base.sources import read_source
-from pytrace.knowledge_base.sparql import GraphQuery
-from pytrace.knowledge_base.sparql_store import Solutions
-from pytrace.knowledge_base.triple_store import EntityMatch, QueryLimits, Relation
+from pytrace.knowledge_base.triple_store import EntityMatch, Relation
 from pytrace.models import registry
 from pytrace.models.encoder import OnnxEncoder
 from pytrace.records import Triple
@@ -62,8 +60,6 @@ class Mention(NamedTuple):
 
 class MadeStore:
     """A store of which only the names of entities are held; the triples of made ones are made when they are asked for."""
-
-    name = fingerprint = "made"
 
     def __init__(self, names: Sequence[str], real: dict[str, list[Triple]], labels: dict[str, str]) -> None:
         self._names = names
@@ -96,15 +92,6 @@ class MadeStore:
             self._labels.get(key) or (self._names[int(key[1:])] if key.startswith("#") else entity_name(key))
             for key in keys
         ]
-
-    def iri(self, key: str, *, relation: bool = False) -> str:
-        raise NotImplementedError
-
-    def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        pass
 
 
 def shared_labels(real: dict[str, list[Triple]], names: Iterator[str], draw: random.Random) -> dict[str, str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from pytrace.errors import InputError
 from pytrace.knowledge_base.names import relation_name
-from pytrace.knowledge_base.triple_store import EntityMatch, TripleStore
+from pytrace.knowledge_base.triple_store import EntityMatch, EntitySource
 from pytrace.models.checked_vectors import encode
 from pytrace.models.encoder import Encoder
 
@@ -78,7 +78,7 @@ class EntityLinker:
 
     def __init__(
         self,
-        store: TripleStore,
+        store: EntitySource,
         encoder: Encoder | None,
         *,
         limit: int = 5,

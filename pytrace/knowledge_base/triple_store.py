@@ -36,21 +36,12 @@ class QueryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     megabytes: int = 2_048
 
 
-class TripleStore(Protocol):
-    """Triples that queries are asked of. Keys are those of `pytrace.knowledge_base.sources`.
+class EntitySource(Protocol):
+    """What is known of entities and relations: all that it takes to link mentions.
 
-    Every verb takes a list and answers in its order, so that a server can be asked for many at once.
+    Keys are those of `pytrace.knowledge_base.sources`. Every verb takes a list and answers in its order, so that a server can
+    be asked for many at once.
     """
-
-    @property
-    def name(self) -> str:
-        """The file or address, for provenance."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """What stored work depends on: a hash of a file's triples, or the address of a server."""
-        ...
 
     def relations(self) -> tuple[Relation, ...]:
         """Return the relations, the most frequent first."""
@@ -68,6 +59,20 @@ class TripleStore(Protocol):
 
     def names(self, keys: Sequence[str]) -> list[str]:
         """Return what entities are called: their first label, or their key in words; any other value as it is."""
+        ...
+
+
+class TripleStore(EntitySource, Protocol):
+    """Triples that queries are asked of."""
+
+    @property
+    def name(self) -> str:
+        """The file or address, for provenance."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """What stored work depends on: a hash of a file's triples, or the address of a server."""
         ...
 
     def iri(self, key: str, *, relation: bool = False) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -17,17 +17,15 @@ from pytrace.knowledge_base.triple_store import QueryLimits, TripleStore
 from pytrace.methods.claims import make_claim_answers
 from pytrace.methods.ranking import Rank
 from pytrace.methods.stages import Stages
-from pytrace.methods.thinking import NO_CONTEXT, Thoughtful, ThoughtSettings, vote_note
+from pytrace.methods.thinking import NO_CONTEXT, Thoughtful, ThoughtSettings
 from pytrace.methods.trace import Count, Positive, check_questions
 from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.queries import QueryGenerator
 from pytrace.queries.running import Asked, QueryRunner
-from pytrace.rationales import Thought, majority
-from pytrace.records import Answer, Document, Evidence, KnowledgeQuery, Usage
+from pytrace.rationales import Thought
+from pytrace.records import Answer, Document, Evidence, KnowledgeQuery
 from pytrace.verification import Verifier
-
-_Cost = TypeVar("_Cost", float, Usage)
 
 WHOLE = -1
 """The place of the question itself beside those of its thoughts."""
@@ -222,13 +220,7 @@ class ChainOfKnowledge(Thoughtful):
             The knowledge base is a server that cannot be reached.
         """
         check_questions(questions, documents)
-        stages = Stages(self._model)
-        evidence = self._evidence(questions, documents, stages)
-        samples = self._think(questions, evidence, stages, samples=self.settings.samples)
-        votes = [majority(thoughts) for thoughts in samples]
-        chosen = [thoughts[vote.first] for thoughts, vote in zip(samples, votes, strict=True)]
-        answers = self._answers(questions, evidence, chosen, stages)
-        answers = [_noted(answer, vote_note(vote)) for answer, vote in zip(answers, votes, strict=True)]
+        evidence, votes, chosen, answers = self._vote(questions, documents)
         doubts = [
             _Doubt(place, thought, [])
             for place, (vote, thought) in enumerate(zip(votes, chosen, strict=True))
@@ -395,15 +387,8 @@ class ChainOfKnowledge(Thoughtful):
             text=text or answer.text,
             evidence=evidence,
             context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(facts)),
-            usage=_added(answer.usage, {stage: usage.scaled(1 / among) for stage, usage in stages.usage.items()}),
-            seconds=_added(answer.seconds, {stage: seconds / among for stage, seconds in stages.seconds.items()}),
         )
-        return _noted(edited, _query_note(doubt.queries, bool(facts)))
-
-
-def _added(one: dict[str, _Cost], other: dict[str, _Cost]) -> dict[str, _Cost]:
-    """Return the costs of stages, added where both have one."""
-    return {**one, **{stage: one[stage] + cost if stage in one else cost for stage, cost in other.items()}}
+        return _noted(stages.added_to(edited, among), _query_note(doubt.queries, bool(facts)))
 
 
 def _texts(query: KnowledgeQuery | None, most: int) -> list[str]:

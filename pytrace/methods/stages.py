@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from pytrace.models.language_model import LanguageModel
-from pytrace.records import Usage
+from pytrace.records import Answer, Usage
 
 
 class Stages:
@@ -35,3 +37,12 @@ class Stages:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
             self.usage[name] = self.usage.get(name, Usage()) + (self._spent() - before)
+
+    def added_to(self, answer: Answer, among: int) -> Answer:
+        """Return an answer with its share of what these stages cost `among` answers, added to what it has cost before."""
+        usage, seconds = dict(answer.usage), dict(answer.seconds)
+        for stage, spent in self.usage.items():
+            usage[stage] = usage.get(stage, Usage()) + spent.scaled(1 / among)
+        for stage, took in self.seconds.items():
+            seconds[stage] = seconds.get(stage, 0.0) + took / among
+        return msgspec.structs.replace(answer, usage=usage, seconds=seconds)

@@ -132,6 +132,21 @@ class Thoughtful:
             self.name,
         )
 
+    def _vote(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]]
+    ) -> tuple[list[Evidence], list[Vote], list[Thought], list[Answer]]:
+        """Think several times; return what was seen, the votes, the first thought of each majority, and its answer."""
+        stages = Stages(self._model)
+        evidence = self._evidence(questions, documents, stages)
+        samples = self._think(questions, evidence, stages, samples=self.settings.samples)
+        votes = [majority(thoughts) for thoughts in samples]
+        chosen = [thoughts[vote.first] for thoughts, vote in zip(samples, votes, strict=True)]
+        answers = [
+            msgspec.structs.replace(answer, notes=(*answer.notes, vote_note(vote)))
+            for answer, vote in zip(self._answers(questions, evidence, chosen, stages), votes, strict=True)
+        ]
+        return evidence, votes, chosen, answers
+
 
 class ChainOfThought(Thoughtful):
     """Thinks once, with the likeliest words, and answers.
@@ -244,16 +259,7 @@ class SelfConsistency(Thoughtful):
             If a question is empty.
         """
         check_questions(questions, documents)
-        stages = Stages(self._model)
-        evidence = self._evidence(questions, documents, stages)
-        samples = self._think(questions, evidence, stages, samples=self.settings.samples)
-        votes = [majority(thoughts) for thoughts in samples]
-        chosen = [thoughts[vote.first] for thoughts, vote in zip(samples, votes, strict=True)]
-        answers = self._answers(questions, evidence, chosen, stages)
-        return [
-            msgspec.structs.replace(answer, notes=(*answer.notes, vote_note(vote)))
-            for answer, vote in zip(answers, votes, strict=True)
-        ]
+        return self._vote(questions, documents)[-1]
 
 
 def vote_note(vote: Vote) -> str:

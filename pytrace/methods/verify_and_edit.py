@@ -11,11 +11,11 @@ import msgspec
 
 from pytrace.methods.ranking import Rank
 from pytrace.methods.stages import Stages
-from pytrace.methods.thinking import Thoughtful, ThoughtSettings, vote_note
+from pytrace.methods.thinking import Thoughtful, ThoughtSettings
 from pytrace.methods.trace import check_questions
 from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.rationales import Thought, majority
+from pytrace.rationales import Thought
 from pytrace.records import Answer, Document, Evidence, Triple
 from pytrace.sentences import nearest_sentences
 from pytrace.triples import sentence_units
@@ -106,13 +106,8 @@ class VerifyAndEdit(Thoughtful):
             If a question is empty.
         """
         check_questions(questions, documents)
-        stages = Stages(self._model)
-        evidence = self._evidence(questions, documents, stages)
-        samples = self._think(questions, evidence, stages, samples=self.settings.samples)
-        votes = [majority(thoughts) for thoughts in samples]
-        chosen = [thoughts[vote.first] for thoughts, vote in zip(samples, votes, strict=True)]
-        answers = self._answers(questions, evidence, chosen, stages)
-        notes = [[*answer.notes, vote_note(vote)] for answer, vote in zip(answers, votes, strict=True)]
+        evidence, votes, chosen, answers = self._vote(questions, documents)
+        notes = [list(answer.notes) for answer in answers]
         edits: list[_Edit] = []
         for place, (vote, thought, own) in enumerate(zip(votes, chosen, documents, strict=True)):
             if vote.certain:
@@ -178,11 +173,10 @@ class VerifyAndEdit(Thoughtful):
             document_ids=tuple(dict.fromkeys((*before.document_ids, *(unit.document_id for unit in edit.found)))),
             rationale=edit.rationale,
         )
-        return msgspec.structs.replace(
+        edited = msgspec.structs.replace(
             answer,
             text=text or answer.text,
             evidence=evidence,
             context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(found)),
-            usage={**answer.usage, **{stage: usage.scaled(1 / among) for stage, usage in stages.usage.items()}},
-            seconds={**answer.seconds, **{stage: seconds / among for stage, seconds in stages.seconds.items()}},
         )
+        return stages.added_to(edited, among)

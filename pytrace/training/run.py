@@ -199,6 +199,12 @@ def train_generator(
         raise InputError(message)
     say("preparing texts")
     prepared = prepare(source, settings)
+    asked, held = len(prepared.trained) + len(prepared.held_out), len(prepared.held_out)
+    if held < source.hold_out * asked / 2:
+        say(
+            f"only {held} of {asked} questions can be held out, for the others are linked by the entities that they name; give "
+            "questions about other entities to score it"
+        )
     out.mkdir(parents=True, exist_ok=True)
     start = _from_scratch(prepared.texts, settings) if base is None else open_base(base)
     context = min(settings.context, start.network.config.max_position_embeddings)
