@@ -11,10 +11,12 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.local_server import LocalServer, served
 
 COMPLETIONS = "/v1/completions"
 WORDS = re.compile(r"<\|\w+\|>|\s?\w+|\s(?!<\|)[^\w\s]|[^\w\s]|\s")
@@ -55,13 +57,11 @@ class ArithmeticModel:
         return sorted(range(self.size), key=lambda token: -row[token])[:count]
 
 
-class Double(ThreadingHTTPServer):
+class Double(LocalServer):
     """The server: `trouble` is asked before each request and may answer it, `seen` keeps what came."""
 
-    daemon_threads = True
-
     def __init__(self, kind: str, **abilities: Any) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.kind = kind
         self.abilities = {
             "wanted": True, "most": 20, "echo": True, "completions": True, "logprobs": True, "template": True,
@@ -71,29 +71,11 @@ class Double(ThreadingHTTPServer):
         self.seen: list[tuple[str, dict[str, Any], dict[str, str]]] = []
         self.connections: set[Any] = set()
         self.trouble: Callable[[_Handler, str, int], bool] = lambda *_: False
-        self.busy = self.busiest = 0
-        self.lock = threading.Lock()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def handle_error(self, *_: Any) -> None:
-        """Keep quiet: clients that go away in the middle belong to the tests."""
 
 
-@contextmanager
-def double(kind: str = "openai", **abilities: Any) -> Iterator[Double]:
+def double(kind: str = "openai", **abilities: Any) -> AbstractContextManager[Double]:
     """Run a double of "vllm" or "openai"."""
-    server = Double(kind, **abilities)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return served(Double(kind, **abilities))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -115,14 +97,9 @@ class _Handler(BaseHTTPRequestHandler):
             count = sum(path == self.path for path, _, _ in server.seen)
             server.seen.append((self.path, body, {name.lower(): value for name, value in self.headers.items()}))
             server.connections.add(self.client_address)
-            server.busy += 1
-            server.busiest = max(server.busiest, server.busy)
-        try:
+        with server.counted():
             if not server.trouble(self, self.path, count):
                 self._serve(body)
-        finally:
-            with server.lock:
-                server.busy -= 1
 
     def reply(self, answer: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
         """Send JSON, or bytes as they are."""

@@ -2,60 +2,45 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pyoxigraph as ox
+
+from tests.local_server import LocalServer, served
 
 PATH = "/towns/sparql"
 JSON = "application/sparql-results+json"
 Trouble = Callable[["Handler", str], bool]
 
 
-class SparqlServer(ThreadingHTTPServer):
+class SparqlServer(LocalServer):
     """The server: `trouble` is asked before each query and may answer it, `seen` keeps queries and headers."""
 
-    daemon_threads = True
-
     def __init__(self, store: ox.Store) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.store = store
         self.seen: list[tuple[str, dict[str, str]]] = []
         self.trouble: Trouble = lambda *_: False
-        self.lock = threading.Lock()
-        self.busy = self.busiest = 0
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}{PATH}"
+        return super().url + PATH
 
     @property
     def queries(self) -> list[str]:
         return [query for query, _ in self.seen]
 
-    def handle_error(self, *_: Any) -> None:
-        """Keep quiet: clients that go away in the middle belong to the tests."""
 
-
-@contextmanager
-def sparql_server(turtle: str) -> Iterator[SparqlServer]:
+def sparql_server(turtle: str) -> AbstractContextManager[SparqlServer]:
     """Serve some Turtle."""
     store = ox.Store()
     store.load(turtle.encode(), format=ox.RdfFormat.TURTLE)
-    server = SparqlServer(store)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return served(SparqlServer(store))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -78,14 +63,9 @@ class Handler(BaseHTTPRequestHandler):
         query = fields["query"][0]
         with server.lock:
             server.seen.append((query, {name.lower(): value for name, value in self.headers.items()}))
-            server.busy += 1
-            server.busiest = max(server.busiest, server.busy)
-        try:
+        with server.counted():
             if not server.trouble(self, query):
                 self._run(query)
-        finally:
-            with server.lock:
-                server.busy -= 1
 
     def _run(self, query: str) -> None:
         if urlsplit(self.path).path != PATH:

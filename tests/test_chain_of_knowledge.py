@@ -167,6 +167,14 @@ def test_the_query_of_the_question_can_give_the_answer_itself() -> None:
     assert answer.text == "Brak Olm"
 
 
+def test_a_triplet_can_be_read_in_the_other_direction_too() -> None:
+    table = {QUESTION: ["<Orvo Lind; spouse; ?>"]}
+    [strict], *_ = asked(table=table, ask="question")
+    [either], *_ = asked(table=table, ask="question", either_direction=True)
+    assert strict.evidence.context == ()
+    assert either.evidence.context == ("isaura venn spouse orvo lind.",)
+
+
 def test_without_a_fact_the_vote_stands_and_the_note_says_so() -> None:
     [answer] = asked(table={})[0]
     assert answer.text == "Rome"

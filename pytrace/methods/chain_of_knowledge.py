@@ -52,6 +52,8 @@ class KnowledgeSettings(ThoughtSettings, frozen=True, forbid_unknown_fields=True
         Queries that the generator offers for each; the next one is tried where one is invalid or gives nothing.
     alternatives
         Ways to read the entities and relations of one query that are tried.
+    either_direction
+        Whether the last of them is a triplet with head and tail exchanged, for models that confuse the two.
     facts
         Facts that the model sees of a question at most, those of the question itself first.
     unverified
@@ -70,6 +72,7 @@ class KnowledgeSettings(ThoughtSettings, frozen=True, forbid_unknown_fields=True
     ask: Literal["thoughts", "question", "both"] = "both"
     candidates: Positive = 3
     alternatives: Positive = 4
+    either_direction: bool = False
     facts: Positive = 10
     unverified: Literal["keep", "drop"] = "keep"
     conclude: Literal["model", "query"] = "model"
@@ -194,6 +197,7 @@ class ChainOfKnowledge(Thoughtful):
             limits=chosen.limits,
             alternatives=chosen.alternatives,
             facts=chosen.facts,
+            either_direction=chosen.either_direction,
         )
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
