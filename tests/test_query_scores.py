@@ -39,10 +39,16 @@ class Store:
         self.values = values
         self.outcome = outcome
 
-    def run_candidates(self, questions: Any, candidates: Any) -> list[KnowledgeQuery]:
+    def run(self, asked: Any) -> list[KnowledgeQuery]:
         return [
-            KnowledgeQuery(-1, question, "store", values=self.values.get(given[0].written, ()), outcome=self.outcome)
-            for question, given in zip(questions, candidates, strict=True)
+            KnowledgeQuery(
+                one.place,
+                one.question,
+                "store",
+                values=self.values.get(one.candidates[0].written, ()),
+                outcome=self.outcome,
+            )
+            for one in asked
         ]
 
 

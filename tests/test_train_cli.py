@@ -247,6 +247,7 @@ def test_a_base_learns_by_adapters(town: tuple[Path, Path], random_gguf: Path, t
         (("--set", "nothing=1"), "nothing=1"),
         (("--hold-out", "1"), "hold-out"),
         (("--sample", "5"), "--kb FILE"),
+        (("--data", "TOWN", "--kb", "missing.tsv", "--steps", "1", *TINY), "missing.tsv"),
     ],
 )
 def test_what_cannot_be_trained_is_told_in_a_sentence(

@@ -169,7 +169,8 @@ def query_generator(
             device=device,
             threads=threads,
             resume=resume,
-            runner=None if kb is None else lambda: stack.enter_context(_runner(kb, kb_format)),
+            # Opened before the training, so that a file that cannot be read costs nothing.
+            runner=None if kb is None else stack.enter_context(_runner(kb, kb_format)),
             say=say,
             tell=_teller(say),
         )
@@ -240,11 +241,11 @@ def _runner(kb: Path, form: str | None) -> Iterator[Runner]:
     """Open a knowledge base and yield who runs queries on it."""
     from pytrace.knowledge_base.connect import open_store
     from pytrace.knowledge_base.linking import EntityLinker
-    from pytrace.training.executing import StoreRunner
+    from pytrace.queries.running import QueryRunner
 
     store = open_store(kb, format=form)
     try:
-        yield StoreRunner(store, EntityLinker(store, None))
+        yield QueryRunner(store, EntityLinker(store, None))
     finally:
         store.close()
 

@@ -156,7 +156,7 @@ def train_generator(
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
-    runner: Callable[[], Runner] | None = None,
+    runner: Runner | None = None,
     say: Callable[[str], None] | None = None,
     tell: Callable[[Progress], None] | None = None,
 ) -> TrainingReport:
@@ -176,7 +176,7 @@ def train_generator(
     device, threads, resume
         As in `train`.
     runner
-        Makes who runs queries on the knowledge base; queries are only compared if it is not given.
+        Runs queries on the knowledge base; queries are only compared if it is not given.
     say, tell
         Called with what is begun, and after each step.
 
@@ -247,9 +247,7 @@ def train_generator(
     if prepared.held_out:
         say("asking held-out questions")
         with_threads = threads or len(os.sched_getaffinity(0))
-        scores = evaluate_generator(
-            out / MODEL, prepared.held_out, threads=with_threads, runner=None if runner is None else runner()
-        )
+        scores = evaluate_generator(out / MODEL, prepared.held_out, threads=with_threads, runner=runner)
     report = _report(recipe, prepared, encoded, done, device, threads, (out / MODEL).stat().st_size, scores)
     _write(out / REPORT, report)
     return report

@@ -16,6 +16,7 @@ from pytrace.errors import InputError
 from pytrace.knowledge_base.names import normal_form
 from pytrace.queries import GeneratedQuery, Query, TripletQuery, query_names
 from pytrace.queries.records import QueryGenerator
+from pytrace.queries.running import Asked
 from pytrace.records import KnowledgeQuery
 from pytrace.training.checks import check_query
 from pytrace.training.clauses import query_shape
@@ -28,12 +29,10 @@ _TRUTH = {"yes": "true", "no": "false"}
 
 
 class Runner(Protocol):
-    """Who runs candidates of queries: the part of `pytrace.queries.running.QueryRunner` that is needed here."""
+    """Who runs queries: a `pytrace.queries.running.QueryRunner`."""
 
-    def run_candidates(
-        self, questions: Sequence[str], candidates: Sequence[Sequence[GeneratedQuery]]
-    ) -> list[KnowledgeQuery]:
-        """Run the first candidate of each question that can be run, and return what each question got."""
+    def run(self, asked: Sequence[Asked]) -> list[KnowledgeQuery]:
+        """Return what each question got."""
         ...
 
 
@@ -169,7 +168,12 @@ def score_generator(
         brought: Sequence[KnowledgeQuery | None] = [None] * len(part)
         gold: Sequence[tuple[str, ...]] = [one.answers for one in part]
         if runner is not None:
-            brought = runner.run_candidates([one.question for one in part], [given[:1] for given in offered])
+            brought = runner.run(
+                [
+                    Asked(place, one.question, given[:1])
+                    for place, (one, given) in enumerate(zip(part, offered, strict=True))
+                ]
+            )
             gold = _gold_values(part, runner)
         for one, given, got, answers in zip(part, offered, brought, gold, strict=True):
             rows.append(_scored(one, given, got, answers))
@@ -189,8 +193,12 @@ def _gold_values(examples: Sequence[QueryExample], runner: Runner) -> list[tuple
     unknown = [one for one in examples if not one.answers]
     if not unknown:
         return [one.answers for one in examples]
-    asked = [[GeneratedQuery(one.query.text, one.query, 0.0)] for one in unknown]
-    found = runner.run_candidates([one.question for one in unknown], asked)
+    found = runner.run(
+        [
+            Asked(place, one.question, [GeneratedQuery(one.query.text, one.query, 0.0)])
+            for place, one in enumerate(unknown)
+        ]
+    )
     # What was stopped is not known whole.
     values = iter([one.values if one.outcome == "answered" else () for one in found])
     return [one.answers or next(values) for one in examples]
