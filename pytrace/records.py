@@ -147,11 +147,11 @@ class KnowledgeQuery(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True):
     """What the reader sees: the context, the documents it rests on with their votes, and what led to it.
 
-    `kind` tells what the context's entries are ("mixed": triples, then sentences; "facts": those of a knowledge base, in words;
-    "none": there is no context). `chains` are
-    TRACE's, `coverage` ScopeCoE's features over `pool`, the retrieved snippets by rank as (document id, index of the sentence, -1:
-    all of it); `triples` those that a method wrote from the question, and `rationale` the thoughts that led to the answer;
-    `queries` what a knowledge base was asked, with the facts that it gave.
+    `kind` tells what the context's entries are ("mixed": triples, then sentences; "facts": those of a knowledge base, in
+    words; "none": there is no context). `chains` are TRACE's, `coverage` ScopeCoE's features over `pool`, the retrieved
+    snippets by rank as (document id, index of the sentence, -1: all of it); `triples` those that a method wrote from the
+    question, and `rationale` the thoughts that led to the answer; `queries` what a knowledge base was asked, with the facts
+    that it gave.
     """
 
     kind: Literal["triples", "documents", "sentences", "mixed", "none", "facts"]

@@ -49,10 +49,11 @@ class Response(msgspec.Struct, frozen=True):
 class Match(msgspec.Struct, frozen=True):
     """A triple beside a step: cosine of their vectors and how well the step names head and tail, the latter from 0 to 1.
 
-    `number` is the triple's in the knowledge base, the triple has its names. `score` is the mean of the three (Equation
-    2). `head_found` and `tail_found` say whether the step names them well enough, and not as part of another entity's name. Where they do, `relation_cosine` is that of the step and the
-    relation, both without entities, `nearest_relation` the one that the step sounds most like, `nearest_cosine` its
-    cosine, and `relation_found` says whether the first is near enough to the second.
+    `number` is the triple's in the knowledge base, the triple has its names. `score` is the mean of the three (Equation 2).
+    `head_found` and `tail_found` say whether the step names them well enough, and not as part of another entity's name.
+    Where they do, `relation_cosine` is that of the step and the relation, both without entities, `nearest_relation` the one
+    that the step sounds most like, `nearest_cosine` its cosine, and `relation_found` says whether the first is near enough
+    to the second.
     """
 
     number: int

@@ -65,9 +65,10 @@ class TextJudge:
     A node is held as far as the text has it by partial ratio, an intent, asked together with its question, and a relation, asked
     as a statement, as far as a sentence is near to it. Each score has a logistic curve to a probability.
 
-    A text that only names the nodes is near to whatever is asked of them. With `wording` the nodes are also taken out of both,
-    and one sentence must be near with them and without, the less probable of the two counts: what is broken on purpose is then told from what is whole, but of snippets about the
-    same things the better one less well (`benches.labelled_judgements` prints both).
+    A text that only names the nodes is near to whatever is asked of them. With `wording` the nodes are also taken out of
+    both, and one sentence must be near with them and without, the less probable of the two counts: what is broken on purpose
+    is then told from what is whole, but of snippets about the same things the better one less well
+    (`benches.labelled_judgements` prints both).
 
     Parameters
     ----------

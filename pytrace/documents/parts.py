@@ -31,8 +31,8 @@ def split_document(document: Document, max_tokens: int, count_tokens: Callable[[
     """Split a document into parts of at most `max_tokens` tokens, on sentence borders.
 
     Sentences are packed in order, as many as fit. Only a sentence that alone is too long is cut: after a clause if that
-    keeps half of what fits, else between words, else between characters; it is then named in `cut`. Nothing is lost: but for spaces at
-    a cut, the parts' sentences joined are the document's.
+    keeps half of what fits, else between words, else between characters; it is then named in `cut`. Nothing is lost: but for
+    spaces at a cut, the parts' sentences joined are the document's.
 
     Parameters
     ----------

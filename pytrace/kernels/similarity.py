@@ -81,10 +81,10 @@ def top_k(
 
     Notes
     -----
-    Time is linear in pairs times dimensions; memory beyond the arrays is some hundred KiB a thread and, for each of
-    up to 1,024 queries in flight, a copy of it and up to 16 bytes times `k` a thread. From 12 queries and 512 items on, the pairs are scanned as a matrix product whose rounding is
-    bounded (N. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, section 3.1), and what could be
-    among the best is scored again as it would be for one query alone.
+    Time is linear in pairs times dimensions; memory beyond the arrays is some hundred KiB a thread and, for each of up to
+    1,024 queries in flight, a copy of it and up to 16 bytes times `k` a thread. From 12 queries and 512 items on, the pairs
+    are scanned as a matrix product whose rounding is bounded (N. Higham, "Accuracy and Stability of Numerical Algorithms",
+    2nd edition, section 3.1), and what could be among the best is scored again as it would be for one query alone.
 
     Examples
     --------

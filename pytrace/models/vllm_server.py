@@ -42,8 +42,9 @@ class VllmDialect(TokenizingDialect):
     """vLLM: `/v1/completions` with prompts as tokens, wanted tokens by id, and the prompt's own log-probabilities.
 
     A server that does not know `logprob_token_ids` lists at most `--max-logprobs` tokens (20 unless it was started
-    otherwise): options beyond are bounded. Its tokenizer would read control tokens inside of documents as such: texts that have
-    what looks like one, and is a single token, are cut inside of it. The log-probability of a text under a grammar is the one that the grammar leaves it.
+    otherwise): options beyond are bounded. Its tokenizer would read control tokens inside of documents as such: texts that
+    have what looks like one, and is a single token, are cut inside of it. The log-probability of a text under a grammar is
+    the one that the grammar leaves it.
     """
 
     name = "vllm"

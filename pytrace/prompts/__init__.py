@@ -8,9 +8,9 @@ file                  loaded by                      shows
 ``reader.jsonl``      `reader_demonstrations`        the reader a context, a question and a short answer
 ====================  =============================  ====================================================
 
-What methods that think show a model stands beside these, with its loaders in `pytrace.prompts.thoughts`; what a model is shown
-that judges reasoning paths in `pytrace.prompts.paths`, and that reasons in numbered steps in `pytrace.prompts.steps`; that writes queries in `pytrace.prompts.queries`, and that checks
-claims in `pytrace.prompts.claims`.
+What methods that think show a model stands beside these, with its loaders in `pytrace.prompts.thoughts`; what a model is
+shown that judges reasoning paths in `pytrace.prompts.paths`, and that reasons in numbered steps in `pytrace.prompts.steps`;
+that writes queries in `pytrace.prompts.queries`, and that checks claims in `pytrace.prompts.claims`.
 
 Every loader takes a file of the caller's own in the same shape, and checks it as strictly as ours. A demonstration that
 contradicts itself (a tail that its text does not contain, a right answer that is not among the candidates) teaches the

@@ -83,9 +83,10 @@ class ScoredQuery(msgspec.Struct, frozen=True):
 class Scores(msgspec.Struct, frozen=True):
     """Scores of some questions.
 
-    `parses` counts queries that are whole and only read, `exact` those that equal the gold query but for white space and the names of
-    variables, `names` and `relations` those that name the gold query's entities and relations. `executes` counts those whose
-    values on the knowledge base are the gold answers, all of them and nothing else; `hits` those with at least one of them.
+    `parses` counts queries that are whole and only read, `exact` those that equal the gold query but for white space and the
+    names of variables, `names` and `relations` those that name the gold query's entities and relations. `executes` counts
+    those whose values on the knowledge base are the gold answers, all of them and nothing else; `hits` those with at least
+    one of them.
     """
 
     parses: Share

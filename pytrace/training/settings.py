@@ -20,8 +20,9 @@ class TrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     attention heads a block, and the width within a block's network. `context` is its longest sequence in tokens. `rank` and
     `rank_scale` shape the adapters of a given base instead.
 
-    `variations` are copies of each example with other names, some of them in other writing. Over the share `alone` of the training, its beginning, each
-    text ends with its correct query: the hard part is to copy names, and short texts teach that in a fraction of the time.
+    `variations` are copies of each example with other names, some of them in other writing. Over the share `alone` of the
+    training, its beginning, each text ends with its correct query: the hard part is to copy names, and short texts teach that
+    in a fraction of the time.
 
     `batch` counts the tokens of a step, padding included. The rate rises to `learning_rate` over the share `warm_up` of the
     training and falls as a cosine to a tenth of it. `checkpoint_steps` and `checkpoint_minutes` say how often the state is

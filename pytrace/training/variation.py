@@ -86,7 +86,8 @@ def vary_names(
 def vary_writing(examples: Sequence[QueryExample], *, seed: int = 0) -> list[QueryExample]:
     """Write some examples as other people would.
 
-    Names have capitals, in question and query alike; a question begins with one, or ends without its mark. Data sets are often in lower case throughout, and a model that has seen nothing else writes nonsense after one capital.
+    Names have capitals, in question and query alike; a question begins with one, or ends without its mark. Data sets are
+    often in lower case throughout, and a model that has seen nothing else writes nonsense after one capital.
 
     Parameters
     ----------
