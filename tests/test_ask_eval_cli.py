@@ -261,6 +261,26 @@ def test_eval_compares_a_method_with_itself_under_other_settings(questions: Path
     assert "'top=3' of rag is not name=value" in errors
 
 
+def test_eval_pads_questions_with_documents_of_others(questions: Path, run: Run, tmp_path: Path) -> None:
+    def context(*options: object) -> float:
+        status, output, _ = run("eval", "rag", "--data", questions, "--limit", 1, "--json", *options)
+        assert status == 0
+        [method] = json.loads(output)["methods"]
+        return float(method["context_tokens"]["mean"])
+
+    assert context() == context("--pad", 2) < context("--pad", 4)
+    status, _, errors = run("eval", "rag", "--data", questions, "--limit", 1, "--pad", 9, "--out", tmp_path / "run")
+    assert status == 0
+    assert "1 of 1 questions have fewer than 9 documents" in errors
+    again = ("eval", "rag", "--data", questions, "--out", tmp_path / "run", "--resume")
+    refused(run(*again), 'padding was {"documents": 9')
+    refused(
+        run(*again, "--pad", 4, "--pad-seed", 1),
+        "padding.documents was 9 and is now 4",
+        "padding.seed was 0 and is now 1",
+    )
+
+
 def test_ask_uses_the_documents_nearest_to_the_question(docs: Path, run: Run) -> None:
     _, output, _ = run("ask", QUESTION, "--docs", docs, "--method", "rag", "--retrieve", 1, "--json")
     assert [document["title"] for document in json.loads(output)["documents"]] == ["Orrin Head"]

@@ -119,6 +119,137 @@ class TestFormats:
         assert question.triples == (Triple("A", "in", "B", document_id="d1"),)
         assert question.id.startswith("where-")
 
+    def test_2wikimultihopqa_of_tables_reads_as_the_published_rows(self, tmp_path: Path) -> None:
+        published = {**HOTPOT, "evidences": [["Ada Foah", "region", "Greater Accra"]]}
+        table = {
+            **HOTPOT,
+            "context": [{"title": title, "content": sentences} for title, sentences in HOTPOT["context"]],
+            "supporting_facts": [{"title": title, "sent_id": place} for title, place in HOTPOT["supporting_facts"]],
+            "evidences": [{"fact": "Ada Foah", "relation": "region", "entity": "Greater Accra"}],
+        }
+        columns = {**table, "evidences": {"fact": ["Ada Foah"], "relation": ["region"], "entity": ["Greater Accra"]}}
+        assert one(tmp_path, table) == one(tmp_path, columns) == one(tmp_path, published)
+        assert one(tmp_path, table).triples[0].relation == "region"
+
+    def test_triviaqa_raw_with_its_folder_of_evidence(self, tmp_path: Path) -> None:
+        qa, wikipedia, web = (tmp_path / name for name in ("qa", "evidence/wikipedia", "evidence/web"))
+        for folder in (qa, wikipedia, web):
+            folder.mkdir(parents=True)
+        (wikipedia / "Ada_Foah.txt").write_text("Ada Foah lies in Ghana.")
+        (web / "1.txt").write_text("Ghana is a country.")
+        item = {
+            "Answer": {"Aliases": ["Republic of Ghana", "Ghana"], "Type": "WikipediaEntity", "Value": "Ghana"},
+            "EntityPages": [{"DocSource": "TagMe", "Filename": "Ada_Foah.txt", "Title": "Ada Foah"}],
+            "Question": "Where is Ada Foah?",
+            "QuestionId": "tc_1",
+            "SearchResults": [
+                {"Filename": "1.txt", "Rank": 0, "Title": ""},
+                {"Filename": "not-there.txt", "Rank": 1, "Title": "Lost"},
+            ],
+        }
+        path = qa / "wikipedia-dev.json"
+        path.write_text(json.dumps({"Data": [item, {**item, "QuestionId": "tc_2"}], "Domain": "Wikipedia"}, indent=1))
+        question, second = questions(path)
+        assert (question.id, second.id, question.question) == ("tc_1", "tc_2", "Where is Ada Foah?")
+        assert question.answers == ("Ghana", "Republic of Ghana")
+        assert [(one.title, one.sentences) for one in question.documents] == [
+            ("Ada Foah", ("Ada Foah lies in Ghana.",)),
+            ("1.txt", ("Ghana is a country.",)),
+        ]
+
+    def test_triviaqa_of_tables_holds_its_texts(self, tmp_path: Path) -> None:
+        row = {
+            "question": "Where is Ada Foah?",
+            "question_id": "tc_1",
+            "entity_pages": {"filename": ["a.txt"], "title": ["Ada Foah"], "wiki_context": ["Ada Foah lies in Ghana."]},
+            "search_results": {"filename": [], "title": [], "search_context": []},
+            "answer": {"value": "Ghana", "aliases": ["Republic of Ghana"], "normalized_value": "ghana"},
+        }
+        question = one(tmp_path, row)
+        assert (question.id, question.answers) == ("tc_1", ("Ghana", "Republic of Ghana"))
+        assert [document.title for document in question.documents] == ["Ada Foah"]
+
+    def test_webquestions_nq_open_and_flashrag(self, tmp_path: Path) -> None:
+        target = r'(list (description "Padmé \"P.\" Amidala") (description Abduction) (description 29/10/1990))'
+        raw = {"url": "http://a.example", "targetValue": target, "utterance": "what?"}
+        assert one(tmp_path, raw).answers == ('Padmé "P." Amidala', "Abduction", "29/10/1990")
+        table = {"url": "http://a.example", "question": "what?", "answers": ["Abduction"]}
+        assert one(tmp_path, table, format="webquestions").answers == ("Abduction",)
+        assert one(tmp_path, {"question": "who?", "answer": ["A", "B"]}, format="nq-open").answers == ("A", "B")
+        metadata = {
+            "type": "bridge",
+            "level": "hard",
+            "context": {
+                "title": [one[0] for one in HOTPOT["context"]],
+                "content": [one[1] for one in HOTPOT["context"]],
+            },
+            "supporting_facts": {"title": ["Ada Foah"], "sent_id": [0]},
+        }
+        row = {"id": "dev_0", "question": "Where?", "golden_answers": ["Greater Accra"], "metadata": metadata}
+        question = one(tmp_path, row)
+        assert (question.id, question.kind, question.answers) == ("dev_0", "bridge", ("Greater Accra",))
+        assert question.supporting_documents == (question.documents[1].id,)
+        assert one(tmp_path, {"question": "Where?", "golden_answers": ["Ghana"]}).documents == ()
+
+    def test_questions_over_knowledge_graphs_and_their_gold_paths(self, tmp_path: Path) -> None:
+        path = [["Ada Foah", "country", "Ghana"], ["Ghana", "capital", "Accra"]]
+        grail = {
+            "qid": 2102902009000,
+            "question": "which capital?",
+            "answer": [
+                {"answer_type": "Entity", "answer_argument": "m.0", "entity_name": "Accra"},
+                {"answer_type": "Value", "answer_argument": "1877", "entity_name": ""},
+            ],
+            "level": "zero-shot",
+        }
+        question = one(tmp_path, {**grail, "ground_truth_paths": [path]})
+        assert (question.id, question.kind, question.answers) == ("2102902009000", "zero-shot", ("Accra", "1877"))
+        assert [triple.relation for triple in question.triples] == ["country", "capital"]
+        assert one(tmp_path, {**grail, "answer": ["accra"]}).answers == ("accra",)  # GraphQuestions
+        raw = {
+            "ID": "WebQTrn-1",
+            "question": "which capital?",
+            "compositionality_type": "composition",
+            "answers": [
+                {"answer": "Accra", "answer_id": "m.0", "aliases": ["Akkra"]},
+                {"answer": None, "aliases": None},
+            ],
+        }
+        table = {**raw, "answers": {"answer": ["Accra"], "answer_id": ["m.0"], "aliases": [["Akkra"]]}}
+        for row in (raw, table):
+            question = one(tmp_path, row)
+            assert (question.id, question.kind, question.answers) == ("WebQTrn-1", "composition", ("Accra", "Akkra"))
+        rows = {"id": "x", "question": "which?", "answers": ["Accra"], "gold_paths": [path, path[:1]]}
+        assert len(one(tmp_path, rows).triples) == 2
+
+    @pytest.mark.parametrize(
+        ("row", "says"),
+        [
+            ({"Question": "?", "Answer": "Ghana"}, "`Answer` must be an object"),
+            ({"question": "Where?", "question_id": "1", "answer": {"value": "<unk>", "aliases": []}}, "no gold answer"),
+            ({"utterance": "what?", "targetValue": "Ghana"}, "`targetValue` is 'Ghana'"),
+            ({"utterance": "what?", "targetValue": 5}, "`targetValue` must be a string"),
+            ({"qid": 1, "question": "?", "answer": [5]}, "`answer[0]` must be a string, or an object"),
+            ({"qid": 1, "question": "?", "answer": "Ghana"}, "`answer` must be a list"),
+            ({"ID": "1", "question": "?", "compositionality_type": "", "answers": [None]}, "`answers[0]` must be"),
+            ({"question": "?", "golden_answers": ["a"], "metadata": []}, "`metadata` must be an object"),
+            ({"question": "Where?", "answer": "a", "gold_paths": [["a"]]}, "`gold_paths[0][0]` must be"),
+            (
+                {
+                    "question": "Where?",
+                    "answer": {"value": "a", "aliases": []},
+                    "entity_pages": [{"title": "A", "filename": "../../secret"}],
+                },
+                "lies outside",
+            ),
+        ],
+    )
+    def test_a_bad_row_of_a_data_set_is_told(self, tmp_path: Path, row: dict[str, Any], says: str) -> None:
+        with pytest.raises(DataError) as caught:
+            one(tmp_path, row)
+        assert says in str(caught.value)
+        assert "q.jsonl" in str(caught.value)
+
     def test_questions_without_documents_are_fine(self, tmp_path: Path) -> None:
         assert one(tmp_path, {"question": "Where?", "answer": "Ghana"}).documents == ()
 
@@ -324,8 +455,8 @@ class TestBadInput:
             ({"supporting_facts": [["T"]]}, "`supporting_facts[0]` must be a pair"),
             ({"supporting_facts": [["T", "0"]]}, "`supporting_facts[0]` must be a pair"),
             ({"supporting_facts": [["T", True]]}, "`supporting_facts[0]` must be a pair"),
-            ({"supporting_facts": {"title": ["T"]}}, "two lists of one length"),
-            ({"evidences": {}}, "`evidences` must be a list"),
+            ({"supporting_facts": {"title": ["T"]}}, "`supporting_facts[0]` must be a pair"),
+            ({"evidences": 5}, "`evidences` must be a list"),
             ({"evidences": [["a", "b"]]}, "`evidences[0]` must be [head, relation, tail]"),
             ({"evidences": [["a", "b", 5]]}, "`evidences[0][2]` must be a string"),
             ({"type": 5}, "`type` must be a string"),

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pytrace.certify.gold_fields import gold_fields
 from pytrace.certify.records import GoldQuestion, Path
 from pytrace.documents.files import Place, json_rows, looks_like_rows
+from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.path_questions import read_path_questions
 from pytrace.errors import DataError, InputError
 from pytrace.knowledge_base.base import KnowledgeBase
@@ -69,7 +69,7 @@ def read_questions(path: str | os.PathLike[str], *, limit: int | None = None) ->
     path
         PathQuestion's text form, ``question TAB answer(answer/…/) TAB head#relation#…#answer#<end>#answer``; or JSON
         Lines (or a list) of objects with `question`, and where wanted `sparql`, `id`, and answers, gold paths and topics
-        as `pytrace.certify.gold_fields` takes them.
+        as `pytrace.documents.gold_fields` takes them.
     limit
         Read at most so many.
 

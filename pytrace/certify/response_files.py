@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from pytrace.certify.gold_fields import gold_fields
 from pytrace.certify.records import Response
 from pytrace.documents.files import Place, json_rows
+from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.rows import Row, id_of, wrong_type
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.graph.database import dump_json

@@ -30,9 +30,20 @@ if TYPE_CHECKING:
 @click.argument("methods", metavar="METHOD...", nargs=-1, required=True, type=MethodType())
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="Questions with answers, or claims.")
 @click.option(
-    "--format", "data_format", default="auto", show_default=True, help="Of the data: hotpotqa, pathquestion, fever, …"
+    "--format",
+    "data_format",
+    default="auto",
+    show_default=True,
+    help="Of the data: hotpotqa, triviaqa, flashrag, fever, …",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many questions.")
+@click.option(
+    "--pad",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Bring each question to N documents by those of other questions, which hold no gold answer.",
+)
+@click.option("--pad-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what --pad draws.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep every answer here as soon as it is there.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--kg", type=click.Path(path_type=Path), help="Use the triples of this graph; their cost is not counted.")
@@ -59,6 +70,8 @@ def evaluate(
     data: Path,
     data_format: str,
     limit: int | None,
+    pad: int | None,
+    pad_seed: int,
     out: Path | None,
     resume: bool,
     kg: Path | None,
@@ -85,6 +98,7 @@ def evaluate(
     A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4.
     """
     from pytrace.evaluation.datasets import QuestionReport, read_questions
+    from pytrace.evaluation.padding import pad_questions
     from pytrace.evaluation.runner import Batched, RunStore
     from pytrace.evaluation.runner import evaluate as run
     from pytrace.evaluation.study import ModelMatcher
@@ -96,7 +110,18 @@ def evaluate(
         raise InputError(message)
     knowledge.check(methods)
     told = QuestionReport()
-    questions = list(read_questions(data, format=data_format, limit=limit, report=told))  # type: ignore[arg-type]
+    # What is drawn for a question must not depend on how many are asked.
+    read = read_questions(data, format=data_format, limit=None if pad else limit, report=told)  # type: ignore[arg-type]
+    everything = list(read)
+    questions = everything[:limit]
+    if pad:
+        questions = pad_questions(questions, pad, others=everything, seed=pad_seed)
+        short = sum(len(question.documents) < pad for question in questions)
+        if short:
+            click.echo(
+                f"pytrace: {short} of {len(questions)} questions have fewer than {pad} documents: the data hold no more for them",
+                err=True,
+            )
     for note in told.notes[:20]:
         click.echo(f"pytrace: {note}", err=True)
     chosen = {method.label: method for method in methods}
@@ -123,7 +148,10 @@ def evaluate(
         }
         check_claims(made, questions)
         store.open_run(
-            _settings(data, settings, models, kg, None if opener is None else knowledge.settings(opener())),
+            {
+                **_settings(data, settings, models, kg, None if opener is None else knowledge.settings(opener())),
+                "padding": {"documents": pad, "seed": pad_seed} if pad else None,
+            },
             resume=resume,
             notes={"data": str(data), "cpu": platform.machine()},
         )

@@ -56,7 +56,7 @@ def paragraphs_of(row: Row, place: Place) -> list[Paragraph]:
     if "paragraphs" in row:
         return [_musique_paragraph(item, place) for item in objects(row, "paragraphs", place)]
     if "context" in row:
-        return _hotpot_paragraphs(row["context"], place)
+        return _hotpot_paragraphs(row, place)
     if "documents" in row:
         return [document_paragraph(item, place) for item in objects(row, "documents", place)]
     return [document_paragraph(row, place)]
@@ -154,8 +154,14 @@ def strings(value: object, field: str, place: Place) -> list[str]:
 
 
 def objects(row: Row, field: str, place: Place) -> list[Row]:
-    """Check that a field is a list of objects."""
+    """Check that a field is a list of objects, or columns of one length, as table-based copies of data sets have them."""
     value = row[field]
+    if isinstance(value, dict):
+        lengths = {len(column) if isinstance(column, list) else -1 for column in value.values()}
+        if len(lengths) > 1 or -1 in lengths:
+            message = f"`{field}` must hold lists of one length ({', '.join(list(value)[:5])}); correct it"
+            raise place.error(message)
+        return [dict(zip(value, items, strict=True)) for items in zip(*value.values(), strict=True)]
     if not isinstance(value, list):
         raise place.error(wrong_type(field, value, "a list of objects"))
     for index, item in enumerate(value):
@@ -219,15 +225,14 @@ def _has(row: Row) -> str:
     return f" among the fields {names}" if names else " (the object is empty)"
 
 
-def _hotpot_paragraphs(context: object, place: Place) -> list[Paragraph]:
-    if isinstance(context, dict):  # column-wise, as table-based copies of the data set have it
-        titles, columns = context.get("title"), context.get("sentences", context.get("content"))
-        if not isinstance(titles, list) or not isinstance(columns, list) or len(titles) != len(columns):
-            message = "`context` must hold two lists of one length, `title` and `sentences`"
-            raise place.error(message)
-        context = [list(pair) for pair in zip(titles, columns, strict=True)]
-    if not isinstance(context, list):
+def _hotpot_paragraphs(row: Row, place: Place) -> list[Paragraph]:
+    context = row["context"]
+    if not isinstance(context, list | dict):
         raise place.error(wrong_type("context", context, "a list of [title, [sentences]]"))
+    if isinstance(context, dict) or (context and isinstance(context[0], dict)):  # copies of the data set in tables
+        context = [
+            [one.get("title"), one.get("sentences", one.get("content"))] for one in objects(row, "context", place)
+        ]
     paragraphs = []
     for index, item in enumerate(context):
         field = f"context[{index}]"

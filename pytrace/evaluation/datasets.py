@@ -1,11 +1,11 @@
-"""Read questions with gold answers: HotpotQA, 2WikiMultiHopQA, MuSiQue, PathQuestion, the claims of FEVER, and our own rows."""
+"""Read questions with gold answers from the data sets of the field, and from rows of our own."""
 
 from __future__ import annotations
 
 import html
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,6 +13,7 @@ import msgspec
 
 from pytrace.claims import LABELS
 from pytrace.documents.files import Place, json_rows
+from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.path_questions import looks_like_path_questions, read_path_questions
 from pytrace.documents.rows import (
     Built,
@@ -21,26 +22,54 @@ from pytrace.documents.rows import (
     build_document,
     id_of,
     make_document,
+    objects,
     paragraphs_of,
     strings,
     wrong_type,
 )
 from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError, InputError
+from pytrace.evaluation import row_shapes
 from pytrace.records import Document, Perturbation, Question, Triple
 
-DataFormat = Literal["auto", "hotpotqa", "2wikimultihopqa", "musique", "pathquestion", "fever", "pytrace"]
+DataFormat = Literal[
+    "auto", "hotpotqa", "2wikimultihopqa", "musique", "triviaqa", "webquestions", "nq-open", "grailqa", "complexwebquestions",
+    "pathquestion", "fever", "flashrag", "pytrace",
+]  # fmt: skip
 
 CLAIM = "claim"
 """The kind of a question that is a claim to be judged, with a label as its answer."""
 
 _LISTED = 1_000
-_SHAPES = {
-    "hotpotqa": ("question", "context"),
-    "2wikimultihopqa": ("question", "context", "evidences"),
-    "musique": ("question", "paragraphs"),
-    "fever": ("claim", "label"),
-    "pytrace": ("question",),
+# What a row of each format must have, one of each group.
+_SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "hotpotqa": (("question",), ("context",)),
+    "2wikimultihopqa": (("question",), ("context",), ("evidences",)),
+    "musique": (("question",), ("paragraphs",)),
+    "triviaqa": (("Question", "question"), ("Answer", "answer")),
+    "webquestions": (("utterance", "question"), ("targetValue", "answers")),
+    "nq-open": (("question",), ("answer",)),
+    "grailqa": (("question",), ("qid",), ("answer",)),
+    "complexwebquestions": (("question",), ("ID",), ("answers",)),
+    "fever": (("claim",), ("label",)),
+    "flashrag": (("question",), ("golden_answers",)),
+    "pytrace": (("question",),),
+}
+# Fields that no other format has.
+_TELLING: dict[DataFormat, frozenset[str]] = {
+    "triviaqa": frozenset({"Question", "Answer"}),
+    "webquestions": frozenset({"utterance", "targetValue"}),
+    "grailqa": frozenset({"qid", "question", "answer"}),
+    "complexwebquestions": frozenset({"ID", "question", "compositionality_type"}),
+    "flashrag": frozenset({"golden_answers", "question"}),
+}
+# Those whose rows are first brought into the shape of ours.
+_REWRITTEN: dict[str, Callable[[Row, Place], Row]] = {
+    "triviaqa": row_shapes.triviaqa_row,
+    "webquestions": row_shapes.webquestions_row,
+    "grailqa": row_shapes.grailqa_row,
+    "complexwebquestions": row_shapes.complex_webquestions_row,
+    "flashrag": row_shapes.flashrag_row,
 }
 
 
@@ -77,13 +106,21 @@ def read_questions(
 ) -> Iterator[Question]:
     """Read the questions of a data set, with documents, gold answers and gold supporting facts.
 
-    The formats are HotpotQA's (also of its adversarial and IRCoT subsets), 2WikiMultiHopQA's (its evidence triples
-    become `Question.triples`), MuSiQue's (answer aliases, supporting paragraphs), PathQuestion's rows of columns (answers in
-    words, the gold path by keys as `Question.triples`, no documents), FEVER's (`claim` and `label`, the claim as the question,
-    the label as its answer and "claim" as its kind; `evidence` is not looked at), and our own: objects with `question`,
-    `answers` (or `answer`), and where wanted `id`, `documents` (each with `title`, `text` or `sentences`, `id`,
-    `supporting`), `supporting_facts` as [title or id, sentence index], `triples`, `type`, and the `perturbation` that
-    `pytrace perturb` writes. All but PathQuestion's may be JSON Lines, read one at a time, or one JSON list.
+    The formats, each as published and as copies in tables (such as Hugging Face's) have it:
+
+    - HotpotQA (also its adversarial and IRCoT subsets); 2WikiMultiHopQA, whose evidence becomes `Question.triples`; MuSiQue, with
+      aliases and supporting paragraphs.
+    - TriviaQA, each alias an answer, with its pages and search results where their texts are in the row or in the folder
+      `evidence` of its archive; WebQuestions; NQ-open.
+    - PathQuestion's rows of columns, GrailQA, GraphQuestions, ComplexWebQuestions: answers by their names, and the gold path as
+      `Question.triples` where there is one (`gold_paths`, `ground_truth_paths`, `paths`: the first), no documents.
+    - FEVER: the claim as the question, the label as its answer and "claim" as its kind; `evidence` is not looked at.
+    - FlashRAG's common rows, with the documents and facts that their `metadata` holds.
+    - Our own: objects with `question`, `answers` (or `answer`), and where wanted `id`, `documents` (each with `title`, `text`
+      or `sentences`, `id`, `supporting`), `supporting_facts` as [title or id, sentence index], `triples`, `type`, and the
+      `perturbation` that `pytrace perturb` writes.
+
+    All but PathQuestion's may be JSON Lines, read one at a time, or one JSON list.
 
     A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
     stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
@@ -175,19 +212,35 @@ def _read_json(
     path: Path, format: DataFormat, language: str, report: QuestionReport
 ) -> Iterator[tuple[Place, Question]]:
     documents = Identities()
-    for place, row in json_rows(path):
+    for place, row in _items(path):
         if format == "auto":
             format = _format_of(row, place)
         _check_shape(row, format, place)
-        if row.get("answerable") is False:
+        common = _REWRITTEN[format](row, place) if format in _REWRITTEN else row
+        if common.get("answerable") is False:
             report.left_out += 1
             report.add(place, "left out: it is marked as not answerable")
             continue
-        reader = _QuestionReader(row, place, language, report, documents)
+        reader = _QuestionReader(common, place, language, report, documents)
         yield place, reader.read_claim() if format == "fever" else reader.read()
 
 
+def _items(path: Path) -> Iterator[tuple[Place, Row]]:
+    """Read the rows of a file, and those of the list `Data` that TriviaQA's files hold."""
+    for place, row in json_rows(path):
+        if "Data" not in row or "Domain" not in row:
+            yield place, row
+            continue
+        for number, item in enumerate(objects(row, "Data", place), start=1):
+            yield Place(path, item=number), item
+
+
 def _format_of(row: Row, place: Place) -> DataFormat:
+    for format, telling in _TELLING.items():
+        if telling <= row.keys():
+            return format
+    if isinstance(row.get("answer"), dict):
+        return "triviaqa"
     if "paragraphs" in row:
         return "musique"
     if "context" in row:
@@ -205,9 +258,10 @@ def _format_of(row: Row, place: Place) -> DataFormat:
 
 
 def _check_shape(row: Row, format: DataFormat, place: Place) -> None:
-    missing = [field for field in _SHAPES[format] if field not in row]
+    missing = [fields for fields in _SHAPES[format] if not row.keys() & set(fields)]
     if missing:
-        message = f"no `{missing[0]}`, which a {format} row must have; add it, or choose another format"
+        wanted = " or ".join(f"`{field}`" for field in missing[0])
+        message = f"no {wanted}, which a {format} row must have; add it, or choose another format"
         raise place.error(message)
 
 
@@ -307,12 +361,10 @@ class _QuestionReader:
         facts = self.row.get("supporting_facts")
         if facts is None:
             return
-        if isinstance(facts, dict):  # column-wise, as table-based copies of the data set have it
-            titles, indices = facts.get("title"), facts.get("sent_id")
-            if not isinstance(titles, list) or not isinstance(indices, list) or len(titles) != len(indices):
-                message = "`supporting_facts` must hold two lists of one length, `title` and `sent_id`"
-                raise self.place.error(message)
-            facts = [list(pair) for pair in zip(titles, indices, strict=True)]
+        if isinstance(facts, dict) or (isinstance(facts, list) and facts and isinstance(facts[0], dict)):  # in tables
+            facts = [
+                [one.get("title"), one.get("sent_id")] for one in objects(self.row, "supporting_facts", self.place)
+            ]
         if not isinstance(facts, list):
             raise self.place.error(wrong_type("supporting_facts", facts, "a list of [title, sentence index]"))
         for number, fact in enumerate(facts):
@@ -345,6 +397,11 @@ class _QuestionReader:
             value: Any = self.row.get(field)
             if value is None:
                 continue
+            if isinstance(value, dict) or (
+                isinstance(value, list) and value and isinstance(value[0], dict)
+            ):  # in tables
+                rows = objects(self.row, field, self.place)
+                value = [[one.get(part) for part in ("fact", "relation", "entity")] for one in rows]
             if not isinstance(value, list):
                 raise self.place.error(wrong_type(field, value, "a list of [head, relation, tail]"))
             for number, item in enumerate(value):
@@ -353,6 +410,7 @@ class _QuestionReader:
                     raise self.place.error(wrong_type(f"{field}[{number}]", item, "[head, relation, tail]"))
                 head, relation, tail = map(clean_text, parts)
                 yield Triple(head, relation, tail, document_id=ids.get(head, ""))
+        yield from next(iter(gold_fields(self.row, self.place).paths), ())
 
     def _kind(self) -> str:
         value = self.row.get("type", self.row.get("kind", ""))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pytrace.certify.records import Path
 from pytrace.documents.files import Place
 from pytrace.documents.rows import Row, wrong_type
 from pytrace.records import Triple
@@ -18,7 +17,7 @@ class Gold(NamedTuple):
     """What is known to be right of a question; each empty where the row does not say."""
 
     answers: tuple[str, ...]
-    paths: tuple[Path, ...]
+    paths: tuple[tuple[Triple, ...], ...]
     topics: tuple[str, ...]
 
 
@@ -62,7 +61,7 @@ def _texts(row: Row, fields: tuple[str, ...], place: Place) -> tuple[str, ...]:
     return tuple(value for value in values if value.strip())
 
 
-def _paths(row: Row, place: Place) -> tuple[Path, ...]:
+def _paths(row: Row, place: Place) -> tuple[tuple[Triple, ...], ...]:
     field = _first(row, PATH_FIELDS)
     if field is None:
         return ()
