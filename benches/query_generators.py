@@ -13,7 +13,7 @@ import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -29,9 +29,8 @@ from pytrace.models.llama_cpp import LlamaCppModel
 from pytrace.queries import Query, QueryForm, SparqlQuery, TripletQuery, query_names, replace_names
 from pytrace.queries.few_shot import FewShotGenerator
 from pytrace.queries.notation import write_name
-from pytrace.queries.records import GeneratedQuery
+from pytrace.queries.records import Constraint, GeneratedQuery
 
-Constraint = bool | Literal["relations"]
 HELD: dict[str, Constraint] = {"grammar": True, "relations only": "relations", "free": False}
 
 

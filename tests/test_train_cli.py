@@ -160,6 +160,21 @@ def test_a_finished_training_is_scored_again_alike(
     assert "select 2" in printed
 
 
+def test_a_poor_generator_held_to_the_knowledge_base_writes_what_can_be_run(
+    trained: tuple[Path, dict[str, Any]], town: tuple[Path, Path], call: Call
+) -> None:
+    out, told = trained
+    arguments = ("train", "evaluate", "--generator", out, "--data", out / "held-out.jsonl", "--query-grammar", "words")
+    status, printed, said = call(*arguments, "--kb", town[1], "--threads", "1", "--json")
+    assert status == 0, said
+    held = json.loads(printed)["overall"]
+    assert told["scores"]["overall"]["parses"]["right"] < 16  # thirty steps teach no notation
+    assert held["parses"]["right"] == 16
+    status, _, said = call(*arguments)
+    assert status == 2
+    assert "give --kb FILE" in said
+
+
 def test_a_training_is_not_written_over_and_goes_on_only_with_its_own_data(
     trained: tuple[Path, dict[str, Any]], town: tuple[Path, Path], call: Call
 ) -> None:

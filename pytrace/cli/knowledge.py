@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pytrace.methods.catalog import MethodName
     from pytrace.methods.chain_of_knowledge import Knowledge
     from pytrace.models.encoder import Encoder
-    from pytrace.queries.records import QueryGenerator
+    from pytrace.queries.records import Constraint, QueryGenerator
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 FEW_SHOT = "few-shot"
 # What a generator's grammar lets it write: relations of the knowledge base with words of the question, or with any names.
-_HELD: dict[str, bool | Literal["relations"]] = {"words": True, "relations": "relations", "none": False}
+HELD: dict[str, Constraint] = {"words": True, "relations": "relations", "none": False}
 # What 'pytrace train query-generator' calls the model in its directory.
 TRAINED = "query-generator.gguf"
 # The methods that ask a knowledge base.
@@ -99,7 +99,7 @@ class KnowledgeOptions:
         if self.query_generator is None or self.query_generator == FEW_SHOT:
             from pytrace.queries.few_shot import FewShotGenerator
 
-            held = _HELD[self.query_grammar or "words"]
+            held = HELD[self.query_grammar or "words"]
             return FewShotGenerator(models.model, self.store.relations(), encoder=models.encoder, constrained=held)
         from pytrace.queries.trained import TrainedGenerator
 
@@ -108,7 +108,7 @@ class KnowledgeOptions:
             path / TRAINED if path.is_dir() else path,
             relations=self.store.relations(),
             encoder=models.encoder,
-            constrained=_HELD[self.query_grammar or "none"],
+            constrained=HELD[self.query_grammar or "none"],
             threads=models.threads,
             deterministic=models.deterministic,
         )
@@ -196,7 +196,7 @@ def knowledge_options(function: _F) -> _F:
         ),
         click.option(
             "--query-grammar",
-            type=click.Choice(list(_HELD)),
+            type=click.Choice(list(HELD)),
             help="What queries are held to: the knowledge base's relations and the question's words, the relations alone, or "
             "nothing.  [default: words for few-shot, none for a trained model]",
         ),

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pytrace.cli import common
+from pytrace.cli.knowledge import HELD
 from pytrace.cli.loading import settings_option
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
+    from pytrace.knowledge_base.triple_store import TripleStore
     from pytrace.queries import QueryForm
+    from pytrace.queries.running import QueryRunner
     from pytrace.training.examples import ExampleFormat
     from pytrace.training.run import TrainingReport
-    from pytrace.training.scoring import Runner, Scores, Share
+    from pytrace.training.scoring import Scores, Share
     from pytrace.training.trainer import Progress
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -170,7 +173,7 @@ def query_generator(
             threads=threads,
             resume=resume,
             # Opened before the training, so that a file that cannot be read costs nothing.
-            runner=None if kb is None else stack.enter_context(_runner(kb, kb_format)),
+            runner=None if kb is None else _runner(stack.enter_context(_opened(kb, kb_format))),
             say=say,
             tell=_teller(say),
         )
@@ -194,6 +197,13 @@ def query_generator(
     help="Of the data.",
 )
 @_knowledge_base
+@click.option(
+    "--query-grammar",
+    type=click.Choice(list(HELD)),
+    default="none",
+    show_default=True,
+    help="Hold queries to the relations of --kb and the question's words, to the relations alone, or to nothing.",
+)
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many questions.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads (default: those that this process may use).")
 @common.json_option
@@ -204,6 +214,7 @@ def evaluate(
     data_format: ExampleFormat,
     kb: Path | None,
     kb_format: str | None,
+    query_grammar: str,
     limit: int | None,
     threads: int | None,
     as_json: bool,
@@ -213,11 +224,16 @@ def evaluate(
     from pytrace.training.export import read_recipe
     from pytrace.training.run import MODEL, evaluate_generator
 
+    if kb is None and query_grammar != "none":
+        message = (
+            f"--query-grammar {query_grammar} holds queries to a knowledge base, and there is none; give --kb FILE"
+        )
+        raise InputError(message)
     path = generator / MODEL if generator.is_dir() else generator
     form: QueryForm = "triplet" if read_recipe(path).form == "triplet" else "sparql"
     examples = read_examples(data, format=data_format, form=form)[:limit]
     with ExitStack() as stack:
-        runner = None if kb is None else stack.enter_context(_runner(kb, kb_format))
+        store = None if kb is None else stack.enter_context(_opened(kb, kb_format))
         advance = stack.enter_context(common.progress("asking", len(examples)))
         shown = 0
 
@@ -228,7 +244,13 @@ def evaluate(
             shown = count
 
         report = evaluate_generator(
-            path, examples, threads=threads or len(os.sched_getaffinity(0)), runner=runner, done=done
+            path,
+            examples,
+            threads=threads or len(os.sched_getaffinity(0)),
+            runner=None if store is None else _runner(store),
+            relations=() if store is None else store.relations(),
+            constrained=HELD[query_grammar],
+            done=done,
         )
     if as_json:
         common.print_json(report)
@@ -237,17 +259,21 @@ def evaluate(
 
 
 @contextmanager
-def _runner(kb: Path, form: str | None) -> Iterator[Runner]:
-    """Open a knowledge base and yield who runs queries on it."""
+def _opened(kb: Path, form: str | None) -> Iterator[TripleStore]:
     from pytrace.knowledge_base.connect import open_store
-    from pytrace.knowledge_base.linking import EntityLinker
-    from pytrace.queries.running import QueryRunner
 
     store = open_store(kb, format=form)
     try:
-        yield QueryRunner(store, EntityLinker(store, None))
+        yield store
     finally:
         store.close()
+
+
+def _runner(store: TripleStore) -> QueryRunner:
+    from pytrace.knowledge_base.linking import EntityLinker
+    from pytrace.queries.running import QueryRunner
+
+    return QueryRunner(store, EntityLinker(store, None))
 
 
 def _teller(say: Callable[[str], None]) -> Callable[[Progress], None]:

@@ -6,7 +6,6 @@ Source: Li et al., "Chain of Knowledge" (2023), section 4, whose generators are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 
@@ -17,7 +16,7 @@ from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.prompts.queries import QueryDemonstration, query_demonstrations
 from pytrace.queries.grammar import query_grammar
 from pytrace.queries.notation import parse_query
-from pytrace.queries.records import GeneratedQuery, QueryForm
+from pytrace.queries.records import Constraint, GeneratedQuery, QueryForm
 from pytrace.queries.relations import NearestRelations
 from pytrace.queries.sampling import check_sampling, sample_queries
 
@@ -93,7 +92,7 @@ class FewShotGenerator:
         encoder: Encoder | None = None,
         demonstrations: int = 5,
         shown_relations: int = 40,
-        constrained: bool | Literal["relations"] = True,
+        constrained: Constraint = True,
         temperature: float = 0.7,
         seed: int = 0,
         max_tokens: int | None = None,

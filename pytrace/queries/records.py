@@ -16,6 +16,10 @@ from pytrace.models.language_model import LanguageModel
 QueryForm = Literal["triplet", "sparql"]
 """The two forms of section 4: triplets for single facts, SPARQL for complex questions."""
 
+Constraint = bool | Literal["relations"]
+"""What a grammar lets a generator write: True, names of the question and relations of the store; "relations", any names and those
+relations; False, there is no grammar."""
+
 SOUGHT = "?"
 """What stands in a triplet query for the part that is asked for."""
 

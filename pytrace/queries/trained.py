@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import msgspec
 
@@ -18,7 +18,7 @@ from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.models.llama_cpp import LlamaCppModel
 from pytrace.queries.grammar import query_grammar
-from pytrace.queries.records import GeneratedQuery, QueryForm
+from pytrace.queries.records import Constraint, GeneratedQuery, QueryForm
 from pytrace.queries.relations import NearestRelations
 from pytrace.queries.sampling import check_sampling, sample_queries
 from pytrace.queries.template import METADATA_KEY, TEMPLATE_VERSION, question_prompt
@@ -90,7 +90,7 @@ class TrainedGenerator:
         relations: Sequence[Relation] = (),
         encoder: Encoder | None = None,
         allowed_relations: int = 200,
-        constrained: bool | Literal["relations"] = False,
+        constrained: Constraint = False,
         temperature: float = 0.7,
         seed: int = 0,
     ) -> None:
@@ -114,7 +114,7 @@ class TrainedGenerator:
         relations: Sequence[Relation] = (),
         encoder: Encoder | None = None,
         allowed_relations: int = 200,
-        constrained: bool | Literal["relations"] = False,
+        constrained: Constraint = False,
         temperature: float = 0.7,
         seed: int = 0,
         threads: int | None = None,

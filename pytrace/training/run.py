@@ -14,8 +14,9 @@ import pytrace
 from pytrace.errors import InputError
 from pytrace.files import replace_file
 from pytrace.knowledge_base.sources import read_source
+from pytrace.knowledge_base.triple_store import Relation
 from pytrace.queries import QueryForm, query_names
-from pytrace.queries.records import QueryGenerator
+from pytrace.queries.records import Constraint, QueryGenerator
 from pytrace.queries.template import TEMPLATE_VERSION
 from pytrace.queries.trained import TrainedGenerator
 from pytrace.training.adapters import Base, add_adapters, merged, open_base
@@ -259,6 +260,8 @@ def evaluate_generator(
     *,
     threads: int | None = None,
     runner: Runner | None = None,
+    relations: Sequence[Relation] = (),
+    constrained: Constraint = False,
     done: Callable[[int], None] | None = None,
 ) -> ScoreReport:
     """Score a trained generator on questions with known queries.
@@ -271,13 +274,17 @@ def evaluate_generator(
         As in `score_generator`.
     threads
         Of the engine.
+    relations, constrained
+        As in `TrainedGenerator`: what queries are held to.
 
     Raises
     ------
     InputError
         It is no query generator, or there is no example.
     """
-    generator: QueryGenerator = TrainedGenerator.load(path / MODEL if path.is_dir() else path, threads=threads)
+    generator: QueryGenerator = TrainedGenerator.load(
+        path / MODEL if path.is_dir() else path, threads=threads, relations=relations, constrained=constrained
+    )
     return score_generator(examples, generator, runner=runner, done=done)
 
 
