@@ -29,9 +29,9 @@ from pytrace.models.llama_cpp import LlamaCppModel
 from pytrace.queries import Query, QueryForm, SparqlQuery, TripletQuery, query_names, replace_names
 from pytrace.queries.few_shot import FewShotGenerator
 from pytrace.queries.notation import write_name
-from pytrace.queries.records import Constraint, GeneratedQuery
+from pytrace.queries.records import GeneratedQuery, Grammar
 
-HELD: dict[str, Constraint] = {"grammar": True, "relations only": "relations", "free": False}
+HELD: dict[str, Grammar] = {"grammar": "words", "relations only": "relations", "free": "none"}
 
 
 class Task(NamedTuple):
@@ -80,14 +80,14 @@ def main(
     ) as model:
         for asked, tasks in (("first hop", _first_hops(chosen)), ("whole", _whole(chosen))):
             form: QueryForm = "triplet" if asked == "first hop" else "sparql"
-            for held, constrained in HELD.items():
+            for held, grammar in HELD.items():
                 generator = FewShotGenerator(
                     model,
                     relations,
                     form=form,
                     encoder=encoder,
                     shown_relations=shown_relations,
-                    constrained=constrained,
+                    grammar=grammar,
                 )
                 before, begun = model.usage, time.perf_counter()
                 found = generator.generate([task.question for task in tasks], candidates=candidates)

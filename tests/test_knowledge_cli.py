@@ -70,13 +70,13 @@ class Opened:
         return self.stores[-1]
 
     def few_shot(
-        self, model: ScriptedModel, relations: Sequence[Relation], *, encoder: object, constrained: object
+        self, model: ScriptedModel, relations: Sequence[Relation], *, encoder: object, grammar: object
     ) -> object:
-        self.calls.append(("few-shot", relations, type(encoder), constrained))
+        self.calls.append(("few-shot", relations, type(encoder), grammar))
         return SimpleNamespace(name=self.generator, model=model)
 
-    def load(self, path: Path, *, relations: object, encoder: object, constrained: object, **engine: object) -> object:
-        self.calls.append(("trained", path, relations, type(encoder), constrained, engine))
+    def load(self, path: Path, *, relations: object, encoder: object, grammar: object, **engine: object) -> object:
+        self.calls.append(("trained", path, relations, type(encoder), grammar, engine))
         return SimpleNamespace(name="trained", model=ScriptedModel())
 
     def linker(self, store: FakeStore, encoder: object) -> object:
@@ -207,13 +207,13 @@ def test_all_options_reach_what_they_are_for_and_the_store_is_closed_in_the_end(
     assert opened.calls == [
         ("store", "http://kb/sparql", given),
         ("linker", "one", HashEncoder),
-        ("few-shot", RELATIONS, HashEncoder, True),
+        ("few-shot", RELATIONS, HashEncoder, "words"),
     ]
     assert [store.closed for store in opened.stores] == [1]
     opened.calls.clear()
     assert run(*base, "--kb", "towns.tsv", "--query-generator", tmp_path, "--threads", 1)[0] == 0
     assert opened.calls[0] == ("store", "towns.tsv", dict.fromkeys(given))
-    assert opened.calls[2] == ("trained", tmp_path / "query-generator.gguf", RELATIONS, HashEncoder, False, engine(1))
+    assert opened.calls[2] == ("trained", tmp_path / "query-generator.gguf", RELATIONS, HashEncoder, None, engine(1))
     opened.calls.clear()
     own = ["--query-generator", tmp_path / "own.gguf", "--deterministic", "--query-grammar", "relations"]
     assert run(*base, "--kb", "towns.tsv", *own)[0] == 0
@@ -227,7 +227,7 @@ def test_all_options_reach_what_they_are_for_and_the_store_is_closed_in_the_end(
     )
     opened.calls.clear()
     assert run(*base, "--kb", "towns.tsv", "--query-grammar", "none")[0] == 0
-    assert opened.calls[2][-1] is False
+    assert opened.calls[2][-1] == "none"
 
 
 def test_the_store_is_closed_when_the_command_fails(run: Run, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

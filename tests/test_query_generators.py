@@ -226,8 +226,8 @@ def test_a_prompt_that_is_sure_to_fit_is_not_counted_since_a_server_would_have_t
 
 def test_any_name_may_be_allowed_and_a_server_without_grammars_may_write_freely() -> None:
     model = Recording(["<a; country; ?>"])
-    FewShotGenerator(model, RELATIONS, constrained="relations").generate([QUESTION])
-    FewShotGenerator(model, RELATIONS, constrained=False).generate([QUESTION])
+    FewShotGenerator(model, RELATIONS, grammar="relations").generate([QUESTION])
+    FewShotGenerator(model, RELATIONS, grammar="none").generate([QUESTION])
     assert model.calls[0]["grammar"] == [query_grammar(QUESTION, ["country", "river"], form="triplet", spans=False)]
     assert model.calls[1]["grammar"] is None
     assert "\n" not in model.calls[1]["stop"]  # type: ignore[operator]
@@ -280,15 +280,15 @@ def test_a_store_without_usable_relations_and_bad_demonstrations_are_refused() -
     with pytest.raises(InputError, match="demonstrations are -1 and max_tokens None"):
         FewShotGenerator(model, RELATIONS, demonstrations=-1)
     with pytest.raises(InputError, match="none of the store's 0 relations"):
-        TrainedGenerator(model, constrained=True)
+        TrainedGenerator(model, grammar="words")
 
 
 def test_names_of_generators_tell_them_apart() -> None:
     model = ScriptedModel(["x"])
     kinds = [
-        FewShotGenerator(model, RELATIONS, form=form, constrained=how)
+        FewShotGenerator(model, RELATIONS, form=form, grammar=how)
         for form in ("triplet", "sparql")
-        for how in (True, "relations", False)
+        for how in ("words", "relations", "none")
     ]  # type: ignore[arg-type]
     assert len({one.name for one in kinds}) == 6
 
@@ -309,7 +309,7 @@ def test_the_trained_generator_is_given_the_text_that_it_was_trained_on() -> Non
 
 def test_a_constrained_trained_generator_is_held_to_the_store_s_relations() -> None:
     model = Recording(["<a; country; ?>"])
-    TrainedGenerator(model, relations=RELATIONS, constrained=True, form="triplet").generate([QUESTION])
+    TrainedGenerator(model, relations=RELATIONS, grammar="words", form="triplet").generate([QUESTION])
     assert model.calls[0]["grammar"] == [query_grammar(QUESTION, ["country", "river"], form="triplet")]
 
 
@@ -326,7 +326,7 @@ def generator_file(folder: Path, recipe: object, *, context: int = 512) -> Path:
 
 def test_a_generator_is_loaded_from_its_file_which_tells_its_form(tmp_path: Path) -> None:
     path = generator_file(tmp_path, {"form": "sparql", "template": 1, "data": "x", "seed": 3})
-    generator = TrainedGenerator.load(path, relations=RELATIONS, constrained=True, temperature=2.0, threads=1)
+    generator = TrainedGenerator.load(path, relations=RELATIONS, grammar="words", temperature=2.0, threads=1)
     assert (generator.form, generator.name) == ("sparql", "own")
     (found,) = generator.generate([QUESTION], candidates=3)
     assert len(found) == 3
@@ -336,6 +336,19 @@ def test_a_generator_is_loaded_from_its_file_which_tells_its_form(tmp_path: Path
         assert -math.inf < one.log_probability < 0
     assert [one.log_probability for one in found] == sorted((one.log_probability for one in found), reverse=True)
     assert generator.generate([QUESTION], candidates=3) == [found]
+
+
+def test_a_loaded_generator_is_held_to_what_did_best_after_its_training(tmp_path: Path) -> None:
+    path = generator_file(tmp_path, {"form": "sparql", "template": 1, "grammar": "words"})
+    for options, held in (
+        ({"relations": RELATIONS}, True),
+        ({}, False),
+        ({"relations": RELATIONS, "grammar": "none"}, False),
+    ):
+        generator = TrainedGenerator.load(path, threads=1, **options)  # type: ignore[arg-type]
+        [[found]] = generator.generate([QUESTION])
+        assert (found.query is not None) == held
+        generator.close()
 
 
 @pytest.mark.parametrize(

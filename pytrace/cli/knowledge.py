@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from pytrace.methods.catalog import MethodName
     from pytrace.methods.chain_of_knowledge import Knowledge
     from pytrace.models.encoder import Encoder
-    from pytrace.queries.records import Constraint, QueryGenerator
+    from pytrace.queries.records import Grammar, QueryGenerator
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 FEW_SHOT = "few-shot"
-# What a generator's grammar lets it write: relations of the knowledge base with words of the question, or with any names.
-HELD: dict[str, Constraint] = {"words": True, "relations": "relations", "none": False}
+GRAMMARS = ("words", "relations", "none")
 # What 'pytrace train query-generator' calls the model in its directory.
 TRAINED = "query-generator.gguf"
 # The methods that ask a knowledge base.
@@ -43,7 +42,7 @@ class KnowledgeOptions:
     kb_cache: Path | None
     user_agent: str | None
     query_generator: str | None
-    query_grammar: str | None
+    query_grammar: Grammar | None
 
     def check(self, methods: Sequence[MethodName]) -> None:
         """Refuse options that do not belong together, and methods that lack a knowledge base or have no use for one.
@@ -99,8 +98,9 @@ class KnowledgeOptions:
         if self.query_generator is None or self.query_generator == FEW_SHOT:
             from pytrace.queries.few_shot import FewShotGenerator
 
-            held = HELD[self.query_grammar or "words"]
-            return FewShotGenerator(models.model, self.store.relations(), encoder=models.encoder, constrained=held)
+            return FewShotGenerator(
+                models.model, self.store.relations(), encoder=models.encoder, grammar=self.query_grammar or "words"
+            )
         from pytrace.queries.trained import TrainedGenerator
 
         path = Path(self.query_generator)
@@ -108,7 +108,7 @@ class KnowledgeOptions:
             path / TRAINED if path.is_dir() else path,
             relations=self.store.relations(),
             encoder=models.encoder,
-            constrained=HELD[self.query_grammar or "none"],
+            grammar=self.query_grammar,
             threads=models.threads,
             deterministic=models.deterministic,
         )
@@ -196,9 +196,9 @@ def knowledge_options(function: _F) -> _F:
         ),
         click.option(
             "--query-grammar",
-            type=click.Choice(list(HELD)),
+            type=click.Choice(GRAMMARS),
             help="What queries are held to: the knowledge base's relations and the question's words, the relations alone, or "
-            "nothing.  [default: words for few-shot, none for a trained model]",
+            "nothing.  [default: words for few-shot, for a trained model what did best after its training]",
         ),
     )
     for option in reversed(options):

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pytrace.cli import common
-from pytrace.cli.knowledge import HELD
+from pytrace.cli.knowledge import GRAMMARS
 from pytrace.cli.loading import settings_option
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.knowledge_base.triple_store import TripleStore
     from pytrace.queries import QueryForm
-    from pytrace.queries.running import QueryRunner
+    from pytrace.queries.records import Grammar
     from pytrace.training.examples import ExampleFormat
     from pytrace.training.run import TrainingReport
     from pytrace.training.scoring import Scores, Share
@@ -173,7 +173,7 @@ def query_generator(
             threads=threads,
             resume=resume,
             # Opened before the training, so that a file that cannot be read costs nothing.
-            runner=None if kb is None else _runner(stack.enter_context(_opened(kb, kb_format))),
+            store=None if kb is None else stack.enter_context(_opened(kb, kb_format)),
             say=say,
             tell=_teller(say),
         )
@@ -199,10 +199,9 @@ def query_generator(
 @_knowledge_base
 @click.option(
     "--query-grammar",
-    type=click.Choice(list(HELD)),
-    default="none",
-    show_default=True,
-    help="Hold queries to the relations of --kb and the question's words, to the relations alone, or to nothing.",
+    type=click.Choice(GRAMMARS),
+    help="Hold queries to the relations of --kb and the question's words, to the relations alone, or to nothing.  [default: what did "
+    "best after the training, if there is --kb]",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first so many questions.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads (default: those that this process may use).")
@@ -214,7 +213,7 @@ def evaluate(
     data_format: ExampleFormat,
     kb: Path | None,
     kb_format: str | None,
-    query_grammar: str,
+    query_grammar: Grammar | None,
     limit: int | None,
     threads: int | None,
     as_json: bool,
@@ -224,7 +223,7 @@ def evaluate(
     from pytrace.training.export import read_recipe
     from pytrace.training.run import MODEL, evaluate_generator
 
-    if kb is None and query_grammar != "none":
+    if kb is None and query_grammar not in (None, "none"):
         message = (
             f"--query-grammar {query_grammar} holds queries to a knowledge base, and there is none; give --kb FILE"
         )
@@ -247,9 +246,8 @@ def evaluate(
             path,
             examples,
             threads=threads or len(os.sched_getaffinity(0)),
-            runner=None if store is None else _runner(store),
-            relations=() if store is None else store.relations(),
-            constrained=HELD[query_grammar],
+            store=store,
+            grammar=query_grammar,
             done=done,
         )
     if as_json:
@@ -267,13 +265,6 @@ def _opened(kb: Path, form: str | None) -> Iterator[TripleStore]:
         yield store
     finally:
         store.close()
-
-
-def _runner(store: TripleStore) -> QueryRunner:
-    from pytrace.knowledge_base.linking import EntityLinker
-    from pytrace.queries.running import QueryRunner
-
-    return QueryRunner(store, EntityLinker(store, None))
 
 
 def _teller(say: Callable[[str], None]) -> Callable[[Progress], None]:
@@ -312,9 +303,16 @@ def _print_report(report: TrainingReport, out: Path) -> None:
     if report.scores is None:
         common.print_text("nothing was held out, so nothing is scored")
         return
+    best = report.scores
     common.print_text()
-    _print_scores({"all": report.scores.overall, **report.scores.shapes})
-    failures = [row for row in report.scores.rows if not (row.exact if row.executes is None else row.executes)]
+    _print_scores({"all": best.overall, **best.shapes})
+    if report.held_scores is not None:
+        common.print_text("\nheld to a grammar of the knowledge base's relations and the question's words")
+        _print_scores({"all": report.held_scores.overall, **report.held_scores.shapes})
+        best = report.held_scores if report.recipe.grammar == "words" else best
+        chosen = "so" if report.recipe.grammar == "words" else "without one"
+        common.print_text(f"it will be used {chosen} unless --query-grammar says otherwise")
+    failures = [row for row in best.rows if not (row.exact if row.executes is None else row.executes)]
     for row in failures[:_FAILURES]:
         common.print_text(common.printable(f"wrong: {row.question} -> {row.written}"))
 

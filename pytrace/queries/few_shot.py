@@ -16,7 +16,7 @@ from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.prompts.queries import QueryDemonstration, query_demonstrations
 from pytrace.queries.grammar import query_grammar
 from pytrace.queries.notation import parse_query
-from pytrace.queries.records import Constraint, GeneratedQuery, QueryForm
+from pytrace.queries.records import GeneratedQuery, Grammar, QueryForm
 from pytrace.queries.relations import NearestRelations
 from pytrace.queries.sampling import check_sampling, sample_queries
 
@@ -33,6 +33,7 @@ INSTRUCTIONS: dict[QueryForm, str] = {
 _MOST_TOKENS: dict[QueryForm, int] = {"triplet": 64, "sparql": 192}
 # What a chat template adds around an instruction and an input.
 _TEMPLATE_TOKENS = 64
+_FREEDOM: dict[Grammar, str] = {"words": "", "relations": ", any name", "none": ", free"}
 _STOP = ("\n\n", "Question:", "Relations:")
 
 
@@ -53,9 +54,9 @@ class FewShotGenerator:
         How many labelled questions to show; fewer where they do not fit the model.
     shown_relations
         At most so many relations are told to the model, and allowed by the grammar, for each question.
-    constrained
-        True holds the model to a grammar of the store's relations and of names that the question has; "relations" lets it
-        write any name; False lets it write freely, for a server that takes no grammar, and repairs what it writes.
+    grammar
+        "words" holds the model to the store's relations and to names that the question has; "relations" lets it write any
+        name; "none" lets it write freely, for a server that takes no grammar, and repairs what it writes.
     temperature
         Of the candidates after the first.
     seed
@@ -92,7 +93,7 @@ class FewShotGenerator:
         encoder: Encoder | None = None,
         demonstrations: int = 5,
         shown_relations: int = 40,
-        constrained: Constraint = True,
+        grammar: Grammar = "words",
         temperature: float = 0.7,
         seed: int = 0,
         max_tokens: int | None = None,
@@ -113,7 +114,7 @@ class FewShotGenerator:
         self._shown = tuple(
             (_input(one.question, one.relations), one.query) for one in rows[max(len(rows) - demonstrations, 0) :]
         )
-        self._constrained = constrained
+        self._grammar = grammar
         self._temperature = temperature
         self._seed = seed
         self._max_tokens = max_tokens or _MOST_TOKENS[form]
@@ -121,8 +122,7 @@ class FewShotGenerator:
     @property
     def name(self) -> str:
         """A short name for reports."""
-        freedom = ", any name" if self._constrained == "relations" else "" if self._constrained else ", free"
-        return f"few-shot {self._form}{freedom}"
+        return f"few-shot {self._form}{_FREEDOM[self._grammar]}"
 
     @property
     def model(self) -> LanguageModel:
@@ -150,7 +150,7 @@ class FewShotGenerator:
         InputError
             `candidates` is below 1.
         ModelError
-            The model takes no grammar and `constrained` is not False.
+            The model takes no grammar, and it is not "none".
         """
         check_sampling(self._temperature, candidates)
         found: list[list[GeneratedQuery]] = [[] for _ in questions]
@@ -167,16 +167,14 @@ class FewShotGenerator:
                 continue
             places.append(place)
             prompts.append(prompt)
-            if self._constrained:
-                grammars.append(
-                    query_grammar(question, relations, form=self._form, spans=self._constrained != "relations")
-                )
+            if self._grammar != "none":
+                grammars.append(query_grammar(question, relations, form=self._form, spans=self._grammar == "words"))
         written = sample_queries(
             self._model,
             prompts,
             candidates=candidates,
             max_tokens=[self._max_tokens] * len(prompts),
-            stop=("\n",) if self._constrained else _STOP,
+            stop=_STOP if self._grammar == "none" else ("\n",),
             temperature=self._temperature,
             seed=self._seed,
             grammars=grammars or None,

@@ -16,9 +16,8 @@ from pytrace.models.language_model import LanguageModel
 QueryForm = Literal["triplet", "sparql"]
 """The two forms of section 4: triplets for single facts, SPARQL for complex questions."""
 
-Constraint = bool | Literal["relations"]
-"""What a grammar lets a generator write: True, names of the question and relations of the store; "relations", any names and those
-relations; False, there is no grammar."""
+Grammar = Literal["words", "relations", "none"]
+"""What a generator is held to: names in the question's words and relations of the store, any names and those relations, or nothing."""
 
 SOUGHT = "?"
 """What stands in a triplet query for the part that is asked for."""

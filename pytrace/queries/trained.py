@@ -18,7 +18,7 @@ from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.models.llama_cpp import LlamaCppModel
 from pytrace.queries.grammar import query_grammar
-from pytrace.queries.records import Constraint, GeneratedQuery, QueryForm
+from pytrace.queries.records import GeneratedQuery, Grammar, QueryForm
 from pytrace.queries.relations import NearestRelations
 from pytrace.queries.sampling import check_sampling, sample_queries
 from pytrace.queries.template import METADATA_KEY, TEMPLATE_VERSION, question_prompt
@@ -34,6 +34,7 @@ class _Recipe(msgspec.Struct, frozen=True):
 
     form: QueryForm
     template: int
+    grammar: Grammar = "none"
 
 
 class TrainedGenerator:
@@ -46,16 +47,16 @@ class TrainedGenerator:
     name
         A short name for reports; the model's if not given.
     form
-        The form of query that it was trained to write; matters only with `constrained`.
+        The form of query that it was trained to write; matters only with a grammar.
     relations
-        Those of the store, the most frequent first; needed only with `constrained`.
+        Those of the store, the most frequent first; needed only with a grammar.
     encoder
         Finds the relations nearest to a question where the store has more than are allowed; without one, letters decide.
     allowed_relations
         At most so many relations are allowed by the grammar for each question.
-    constrained
-        True holds the model to a grammar of the store's relations and of names that the question has; "relations" lets it
-        write any name, which one needs that learned names as the store writes them; False trusts what it has learned.
+    grammar
+        "words" holds the model to the store's relations and to names that the question has; "relations" lets it write any
+        name, which one needs that learned names as the store writes them; "none" trusts what it has learned.
     temperature
         Of the candidates after the first.
     seed
@@ -64,7 +65,7 @@ class TrainedGenerator:
     Raises
     ------
     InputError
-        With `constrained`, no relation can stand in a query; or the temperature is out of range.
+        There is a grammar, and no relation can stand in a query; or the temperature is out of range.
 
     References
     ----------
@@ -90,7 +91,7 @@ class TrainedGenerator:
         relations: Sequence[Relation] = (),
         encoder: Encoder | None = None,
         allowed_relations: int = 200,
-        constrained: Constraint = False,
+        grammar: Grammar = "none",
         temperature: float = 0.7,
         seed: int = 0,
     ) -> None:
@@ -99,11 +100,12 @@ class TrainedGenerator:
         self._name = name or model.name
         self._form: QueryForm = form
         self._relations = None
-        if constrained:
+        if grammar != "none":
             self._relations = NearestRelations(relations, form=form, most=allowed_relations, encoder=encoder)
-        self._spans = constrained != "relations"
+        self._spans = grammar == "words"
         self._temperature = temperature
         self._seed = seed
+        self._loaded: LlamaCppModel | None = None
 
     @classmethod
     def load(
@@ -114,7 +116,7 @@ class TrainedGenerator:
         relations: Sequence[Relation] = (),
         encoder: Encoder | None = None,
         allowed_relations: int = 200,
-        constrained: Constraint = False,
+        grammar: Grammar | None = None,
         temperature: float = 0.7,
         seed: int = 0,
         threads: int | None = None,
@@ -128,8 +130,11 @@ class TrainedGenerator:
             The file.
         name
             A short name for reports; the file's if not given.
-        relations, encoder, allowed_relations, constrained, temperature, seed
+        relations, encoder, allowed_relations, temperature, seed
             As for the class.
+        grammar
+            As for the class. If it is not given: with relations, what did best when the model had been trained, which the file
+            says; without them, none.
         threads
             Threads of the engine; the processors this process may use if not given.
         deterministic
@@ -145,19 +150,27 @@ class TrainedGenerator:
         path = Path(path)
         model = LlamaCppModel(path, name=name, style="plain", threads=threads, deterministic=deterministic)
         try:
-            return cls(
+            recipe = _recipe(model, path)
+            generator = cls(
                 model,
-                form=_recipe(model, path).form,
+                form=recipe.form,
                 relations=relations,
                 encoder=encoder,
                 allowed_relations=allowed_relations,
-                constrained=constrained,
+                grammar=grammar or (recipe.grammar if relations else "none"),
                 temperature=temperature,
                 seed=seed,
             )
         except BaseException:
             model.close()
             raise
+        generator._loaded = model
+        return generator
+
+    def close(self) -> None:
+        """Free the model, if `load` loaded it."""
+        if self._loaded is not None:
+            self._loaded.close()
 
     @property
     def name(self) -> str:
@@ -195,7 +208,7 @@ class TrainedGenerator:
         InputError
             `candidates` is below 1.
         ModelError
-            The model takes no grammar and `constrained` is not False.
+            There is a grammar, and the model takes none.
         """
         check_sampling(self._temperature, candidates)
         prompts = [question_prompt(question) for question in questions]

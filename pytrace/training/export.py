@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pytrace.errors import InputError, MissingDependencyError
 from pytrace.files import flush
+from pytrace.queries.records import Grammar
 from pytrace.queries.template import METADATA_KEY
 from pytrace.training.settings import WeightFormat
 from pytrace.training.tokenizer import END, ByteTokenizer
@@ -47,6 +48,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int
     pytrace: str
     settings: dict[str, Any]
+    grammar: Grammar = "none"
 
 
 class Key(NamedTuple):

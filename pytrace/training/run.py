@@ -13,10 +13,12 @@ import msgspec
 import pytrace
 from pytrace.errors import InputError
 from pytrace.files import replace_file
+from pytrace.knowledge_base.linking import EntityLinker
 from pytrace.knowledge_base.sources import read_source
-from pytrace.knowledge_base.triple_store import Relation
+from pytrace.knowledge_base.triple_store import TripleStore
 from pytrace.queries import QueryForm, query_names
-from pytrace.queries.records import Constraint, QueryGenerator
+from pytrace.queries.records import Grammar
+from pytrace.queries.running import QueryRunner
 from pytrace.queries.template import TEMPLATE_VERSION
 from pytrace.queries.trained import TrainedGenerator
 from pytrace.training.adapters import Base, add_adapters, merged, open_base
@@ -28,7 +30,7 @@ from pytrace.training.export import Recipe, tokenizer_keys, write_gguf
 from pytrace.training.graph_samples import sample_examples
 from pytrace.training.network import check_device, new_network
 from pytrace.training.records import QueryExample, TrainingText
-from pytrace.training.scoring import Runner, ScoreReport, score_generator
+from pytrace.training.scoring import ScoreReport, score_generator
 from pytrace.training.settings import Length, TrainingSettings
 from pytrace.training.splits import split_by_group, write_questions
 from pytrace.training.texts import training_text
@@ -87,6 +89,8 @@ class DataReport(msgspec.Struct, frozen=True):
 class TrainingReport(msgspec.Struct, frozen=True):
     """What a training did, and how well its model does on held-out questions (None: there are none).
 
+    `scores` are those of what it writes freely, `held_scores` those under a grammar of the knowledge base (None: there is
+    none); the recipe's `grammar` is what did better, the grammar if neither did, and the model is used so unless somebody chooses.
     `losses` are pairs of a step and its loss, evenly spaced; `threads` those that were asked for or found.
     """
 
@@ -104,6 +108,7 @@ class TrainingReport(msgspec.Struct, frozen=True):
     device: str
     bytes: int
     scores: ScoreReport | None
+    held_scores: ScoreReport | None
 
 
 def prepare(source: Source, settings: TrainingSettings) -> Prepared:
@@ -157,7 +162,7 @@ def train_generator(
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
-    runner: Runner | None = None,
+    store: TripleStore | None = None,
     say: Callable[[str], None] | None = None,
     tell: Callable[[Progress], None] | None = None,
 ) -> TrainingReport:
@@ -176,8 +181,8 @@ def train_generator(
         A model to begin with, as `open_base` takes it; a small model from scratch if not given.
     device, threads, resume
         As in `train`.
-    runner
-        Runs queries on the knowledge base; queries are only compared if it is not given.
+    store
+        The knowledge base, on which the queries of held-out questions are run; they are only compared if it is not given.
     say, tell
         Called with what is begun, and after each step.
 
@@ -242,14 +247,30 @@ def train_generator(
     if isinstance(start.tokenizer, ByteTokenizer):
         start.tokenizer.save(out / TOKENIZER)
     write_questions(out / HELD_OUT, prepared.held_out)
-    write_gguf(out / MODEL, merged(network).cpu(), start.keys, recipe, weights=settings.weights)
-    _write(out / RECIPE, recipe)
-    scores = None
+    finished = merged(network).cpu()
+
+    def keep(recipe: Recipe) -> None:
+        write_gguf(out / MODEL, finished, start.keys, recipe, weights=settings.weights)
+        _write(out / RECIPE, recipe)
+
+    def score(grammar: Grammar) -> ScoreReport:
+        number = threads or len(os.sched_getaffinity(0))
+        return evaluate_generator(out / MODEL, prepared.held_out, threads=number, store=store, grammar=grammar)
+
+    keep(recipe)
+    scores = held_scores = None
     if prepared.held_out:
         say("asking held-out questions")
-        with_threads = threads or len(os.sched_getaffinity(0))
-        scores = evaluate_generator(out / MODEL, prepared.held_out, threads=with_threads, runner=runner)
-    report = _report(recipe, prepared, encoded, done, device, threads, (out / MODEL).stat().st_size, scores)
+        scores = score("none")
+        if store is not None:
+            say("asking them again, held to a grammar of the knowledge base")
+            held_scores = score("words")
+            if _right(held_scores) >= _right(scores):
+                recipe = msgspec.structs.replace(recipe, grammar="words")
+                keep(recipe)
+    report = _report(
+        recipe, prepared, encoded, done, device, threads, (out / MODEL).stat().st_size, scores, held_scores
+    )
     _write(out / REPORT, report)
     return report
 
@@ -259,9 +280,8 @@ def evaluate_generator(
     examples: Sequence[QueryExample],
     *,
     threads: int | None = None,
-    runner: Runner | None = None,
-    relations: Sequence[Relation] = (),
-    constrained: Constraint = False,
+    store: TripleStore | None = None,
+    grammar: Grammar | None = None,
     done: Callable[[int], None] | None = None,
 ) -> ScoreReport:
     """Score a trained generator on questions with known queries.
@@ -270,22 +290,36 @@ def evaluate_generator(
     ----------
     path
         The GGUF, or the directory of its training.
-    examples, runner, done
+    examples, done
         As in `score_generator`.
     threads
         Of the engine.
-    relations, constrained
-        As in `TrainedGenerator`: what queries are held to.
+    store
+        The knowledge base, on which queries are run; they are only compared if it is not given.
+    grammar
+        As in `TrainedGenerator.load`.
 
     Raises
     ------
     InputError
         It is no query generator, or there is no example.
     """
-    generator: QueryGenerator = TrainedGenerator.load(
-        path / MODEL if path.is_dir() else path, threads=threads, relations=relations, constrained=constrained
+    generator = TrainedGenerator.load(
+        path / MODEL if path.is_dir() else path,
+        threads=threads,
+        relations=() if store is None else store.relations(),
+        grammar=grammar,
     )
-    return score_generator(examples, generator, runner=runner, done=done)
+    runner = None if store is None else QueryRunner(store, EntityLinker(store, None))
+    try:
+        return score_generator(examples, generator, runner=runner, done=done)
+    finally:
+        generator.close()
+
+
+def _right(report: ScoreReport) -> int:
+    """Return how many queries bring the gold answers and how many are the gold query, together."""
+    return report.overall.executes.right + report.overall.exact.right
 
 
 def _from_scratch(texts: Sequence[TrainingText], settings: TrainingSettings) -> Base:
@@ -327,7 +361,7 @@ def _data_hash(examples: Sequence[QueryExample]) -> str:
 
 def _report(
     recipe: Recipe, prepared: Prepared, encoded: EncodedTexts, done: Training, device: str, threads: int | None, size: int,
-    scores: ScoreReport | None,
+    scores: ScoreReport | None, held_scores: ScoreReport | None,
 ) -> TrainingReport:  # fmt: skip
     stride = max(len(done.losses) // _POINTS, 1)
     return TrainingReport(
@@ -353,6 +387,7 @@ def _report(
         device=device,
         bytes=size,
         scores=scores,
+        held_scores=held_scores,
     )
 
 
