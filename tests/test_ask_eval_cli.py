@@ -261,6 +261,20 @@ def test_eval_compares_a_method_with_itself_under_other_settings(questions: Path
     assert "'top=3' of rag is not name=value" in errors
 
 
+def test_gold_reads_the_supporting_documents_and_no_others(questions: Path, run: Run, tmp_path: Path) -> None:
+    status, output, _ = run("eval", "gold", "rag", "--data", questions, "--pad", 4, "--json")
+    assert status == 0
+    gold, rag = json.loads(output)["methods"]
+    assert (gold["supporting_precision"]["mean"], gold["supporting_recall"]["mean"]) == (1.0, 1.0)
+    assert (rag["supporting_precision"]["mean"], rag["supporting_recall"]["mean"]) == (0.25, 1.0)
+    assert gold["context_tokens"]["mean"] < rag["context_tokens"]["mean"]
+    bare = write_rows(
+        tmp_path / "bare.jsonl", [{"id": "b", "question": "Where?", "answer": "Ghana", "documents": ROWS}]
+    )
+    refused(run("eval", "rag", "gold", "--data", bare), "1 of 1 questions (such as 'b') have none")
+    refused(run("ask", QUESTION, "--docs", bare, "--method", "gold"), "'pytrace eval' alone knows")
+
+
 def test_eval_pads_questions_with_documents_of_others(questions: Path, run: Run, tmp_path: Path) -> None:
     def context(*options: object) -> float:
         status, output, _ = run("eval", "rag", "--data", questions, "--limit", 1, "--json", *options)

@@ -204,7 +204,13 @@ def test_a_training_is_not_written_over_and_goes_on_only_with_its_own_data(
     assert content()[0] == before[0]
     status, printed, _ = call(*arguments, "--kb", town[1], "--resume")
     assert status == 0
-    for words in ("learned from", "30 steps", "held to a grammar of the knowledge base", "it will be used so", "wrong: "):
+    for words in (
+        "learned from",
+        "30 steps",
+        "held to a grammar of the knowledge base",
+        "it will be used so",
+        "wrong: ",
+    ):
         assert words in printed
 
 

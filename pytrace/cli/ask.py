@@ -92,7 +92,7 @@ def ask(
     variants of ks-llm and the chains of thought answer without documents, too. The method cok asks the knowledge base of --kb
     where its thoughts disagree. With --claim the answer is SUPPORTS, REFUTES or NOT ENOUGH INFO.
     """
-    from pytrace.methods.catalog import parse_method
+    from pytrace.methods.catalog import GOLD, parse_method
 
     if not question.strip():
         message = "the question is empty; ask something"
@@ -105,6 +105,9 @@ def ask(
         raise InputError(message)
     if method is None:
         method = parse_method("trace" if not claim else "standard" if knowledge.kb is None else "cok")
+    if method.name == GOLD:
+        message = "gold reads the documents that a data set says are right, which 'pytrace eval' alone knows; use rag"
+        raise InputError(message)
     knowledge.check([method])
     documents = [] if docs is None and index is not None else read_corpus(docs, kg, needed=method)
     certificates: list[Certificate] = []

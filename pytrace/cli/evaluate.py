@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
@@ -103,7 +103,7 @@ def evaluate(
     from pytrace.evaluation.runner import evaluate as run
     from pytrace.evaluation.study import ModelMatcher
     from pytrace.graph import KnowledgeGraph
-    from pytrace.methods.catalog import check_overrides, make_method
+    from pytrace.methods.catalog import GOLD, check_overrides, make_method
 
     if resume and out is None:
         message = "--resume needs --out, the directory of the run to go on with"
@@ -147,6 +147,7 @@ def evaluate(
             for label, method in chosen.items()
         }
         check_claims(made, questions)
+        check_gold(chosen.values(), questions)
         store.open_run(
             {
                 **_settings(data, settings, models, kg, None if opener is None else knowledge.settings(opener())),
@@ -157,7 +158,9 @@ def evaluate(
         )
         # With --deterministic, questions that a resumed run finds together must not decide what a question's answer is.
         size = batch or (1 if models.model.deterministic else 8)
-        askers = {label: Batched(asker(method), size) for label, method in made.items()}
+        askers = {
+            label: Batched(asker(method, gold=chosen[label].name == GOLD), size) for label, method in made.items()
+        }
         finished = sum(len(store.done(name) & {question.id for question in questions}) for name in chosen)
         with common.progress("answering", len(chosen) * len(questions) - finished) as advance:
             done: dict[str, int] = {}
@@ -202,8 +205,27 @@ def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -
             raise InputError(message)
 
 
-def asker(method: Method) -> Callable[[Sequence[Question]], list[Answer]]:
-    """Return what asks a method questions, and lets it judge those that are claims."""
+def check_gold(methods: Iterable[MethodName], questions: Sequence[Question]) -> None:
+    """Refuse to read gold documents where there are none.
+
+    Raises
+    ------
+    InputError
+        Names the first question without one.
+    """
+    from pytrace.methods.catalog import GOLD
+
+    without = [one.id for one in questions if not one.supporting_documents]
+    if without and any(method.name == GOLD for method in methods):
+        message = (
+            f"gold reads the documents that support the answer, and {len(without)} of {len(questions)} questions (such as "
+            f"{without[0]!r}) have none; leave it out"
+        )
+        raise InputError(message)
+
+
+def asker(method: Method, *, gold: bool = False) -> Callable[[Sequence[Question]], list[Answer]]:
+    """Return what asks a method questions, with their supporting documents alone if `gold`, and lets it judge claims."""
     from pytrace.evaluation.datasets import CLAIM
     from pytrace.methods.claims import ClaimMethod
 
@@ -215,7 +237,11 @@ def asker(method: Method) -> Callable[[Sequence[Question]], list[Answer]]:
             judged = method.judge([one.question for one in claims], [one.documents for one in claims])
             found.update(zip((one.id for one in claims), judged, strict=True))
         if others:
-            answered = method.answer([one.question for one in others], [one.documents for one in others])
+            given = [
+                tuple(document for document in one.documents if not gold or document.id in one.supporting_documents)
+                for one in others
+            ]
+            answered = method.answer([one.question for one in others], given)
             found.update(zip((one.id for one in others), answered, strict=True))
         return [found[one.id] for one in questions]
 

@@ -37,7 +37,9 @@ class Method(Protocol):
 TRACE_METHODS = ("trace", "trace-doc")
 RETRIEVERS = ("bm25", "dense", "rrf")
 THOUGHT_METHODS = ("cot", "cot-sc", "verify-and-edit", "cok")
-METHODS = (*TRACE_METHODS, *VARIANTS, "scope-coe", "rag", *RETRIEVERS, *THOUGHT_METHODS)
+# Answers from the documents that support the gold answer and no others: the ceiling of all that select documents.
+GOLD = "gold"
+METHODS = (*TRACE_METHODS, *VARIANTS, "scope-coe", "rag", GOLD, *RETRIEVERS, *THOUGHT_METHODS)
 # These answer without any document, too: from the model alone, or from a document that it writes.
 NEEDS_NO_DOCUMENTS = frozenset({*VARIANTS, *THOUGHT_METHODS})
 
@@ -187,7 +189,7 @@ def make_method(
         return Trace(model, encoder(), settings, graph=graph, name=label, extracted=extracted)
     if name == "scope-coe":
         return ScopeCoe(model, encoder(), settings, name=label)
-    if name == "rag":
+    if name in ("rag", GOLD):
         return Rag(model, reader_demonstrations=settings.reader_demonstrations, name=label)
     if name in RETRIEVERS:
         return RetrievalRag(model, encoder() if name != "bm25" else None, settings, retriever=name, name=label)  # type: ignore[arg-type]

@@ -56,7 +56,7 @@ COK_TINY = KnowledgeSettings(
 )
 _DEFAULTS: dict[str, tuple[msgspec.Struct, msgspec.Struct]] = {
     "scope-coe": (ScopeSettings(), SCOPE_TINY),
-    "rag": (RagSettings(), RAG_TINY),
+    **dict.fromkeys(("rag", "gold"), (RagSettings(), RAG_TINY)),
     "standard": (StandardSettings(), STANDARD_TINY),
     **dict.fromkeys(("bm25", "dense", "rrf"), (RetrievalSettings(), RETRIEVAL_TINY)),
     **dict.fromkeys(("cot", "cot-sc", "verify-and-edit"), (ThoughtSettings(), ThoughtSettings())),
