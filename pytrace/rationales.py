@@ -156,6 +156,41 @@ class Thinker:
         )
         return [[parse_thought(completion.text) for completion in row] for row in rows]
 
+    def go_on(
+        self, questions: Sequence[str], contexts: Sequence[Sequence[str]], rationales: Sequence[Sequence[str]]
+    ) -> list[Thought]:
+        """Think one more sentence about every question.
+
+        Parameters
+        ----------
+        questions, contexts
+            As for `think`.
+        rationales
+            The sentences so far, perhaps none.
+
+        Returns
+        -------
+        list of Thought
+            One a question: the next sentence, or the answer where it says that; neither where the model says nothing.
+
+        Raises
+        ------
+        ContextOverflowError
+            If a question with its rationale, or the first sentence of its context, does not fit the model.
+
+        Notes
+        -----
+        IRCoT (Trivedi et al., 2023), section 3: only the first sentence that is generated counts.
+        """
+        prompts = self._begun(questions, contexts, [" ".join(sentences) for sentences in rationales], self._max_tokens)
+        rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
+        thoughts = []
+        for (completion,) in rows:
+            first = next(iter(split_sentences(completion.text)), "")
+            said = _CONCLUDED.search(first) is not None
+            thoughts.append(parse_thought(first) if said else Thought((first,) if first else (), ""))
+        return thoughts
+
     def conclude(
         self, questions: Sequence[str], contexts: Sequence[Sequence[str]], rationales: Sequence[Sequence[str]]
     ) -> list[str]:
@@ -184,14 +219,21 @@ class Thinker:
         """
         if not questions:
             return []
-        prompts = []
-        for question, context, sentences in zip(questions, contexts, rationales, strict=True):
-            start = " ".join([*sentences, CONCLUSION])
-            room = self._model.count_tokens(start) + _ANSWER_TOKENS
-            fitted = fit_context(self._model, WITH_CONTEXT, question, context, max_tokens=room)
-            prompts.append(msgspec.structs.replace(self._prompt(question, fitted.entries), answer_start=start))
+        starts = [" ".join([*sentences, CONCLUSION]) for sentences in rationales]
+        prompts = self._begun(questions, contexts, starts, _ANSWER_TOKENS)
         rows = self._model.generate(prompts, max_tokens=_ANSWER_TOKENS, stop=("\n",))
         return [_short_answer(row[0].text) for row in rows]
+
+    def _begun(
+        self, questions: Sequence[str], contexts: Sequence[Sequence[str]], starts: Sequence[str], max_tokens: int
+    ) -> list[Prompt]:
+        """Return prompts whose answers have begun, and leave room for so many more tokens."""
+        prompts = []
+        for question, context, start in zip(questions, contexts, starts, strict=True):
+            room = self._model.count_tokens(start) + max_tokens
+            fitted = fit_context(self._model, WITH_CONTEXT, question, context, max_tokens=room)
+            prompts.append(msgspec.structs.replace(self._prompt(question, fitted.entries), answer_start=start))
+        return prompts
 
     def _prompt(self, question: str, entries: Sequence[str]) -> Prompt:
         shown = tuple(

@@ -19,6 +19,7 @@ from pytrace.methods.baselines import (
     ThoughtSettings,
     VerifyAndEdit,
 )
+from pytrace.methods.ircot import Ircot, IrcotSettings
 from pytrace.methods.ranking import rank_by
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -368,3 +369,67 @@ def test_the_tiny_models_vote_and_verify_the_same_way_twice(tiny_models: dict[st
     assert first.notes[0].endswith("of 3 samples agreed")
     # The samples share the evaluation of their prompt.
     assert first.usage["think"].evaluated_tokens < first.usage["think"].prompt_tokens
+
+
+# Thoughts that retrieve
+
+
+def steps(*said: str, **chosen: object) -> tuple[Answer, Recorder]:
+    model = Recorder([*said, "the end"])
+    method = Ircot(model, HashEncoder(dimension=4096), msgspec.convert({"top": 1, **chosen}, IrcotSettings))
+    (answer,) = method.answer(["Where was the founder of the ferry born?"], [DOCUMENTS])
+    return answer, model
+
+
+def test_each_sentence_finds_documents_for_the_next() -> None:
+    answer, model = steps("The founder was Isaura Venn. She", "So the answer is Quillhaven.")
+    assert answer.evidence.document_ids == ("ferry", "venn")
+    assert answer.evidence.rationale == ("The founder was Isaura Venn.",)
+    assert answer.text == "the end"
+    first, second, read = model.prompts
+    assert second.endswith("Thoughts: The founder was Isaura Venn.")
+    held = [[one.text in prompt for one in (FERRY, FOUNDER, BAKERY)] for prompt in (first, second, read)]
+    assert held == [[True, False, False], [True, True, False], [True, True, False]]
+    assert set(answer.usage) == {"retrieve", "think", "read"}
+    assert answer.usage["think"].calls == 2
+
+
+@pytest.mark.parametrize("said", ["", "So the answer is Quillhaven.", "so the answer is Rome"])
+def test_thinking_ends_with_an_answer_or_with_nothing_to_say(said: str) -> None:
+    answer, model = steps(said)
+    assert (answer.text, len(model.prompts)) == ("the end", 2)
+    assert (answer.evidence.document_ids, answer.evidence.rationale) == (("ferry",), ())
+
+
+def test_a_thought_that_comes_again_ends_the_search() -> None:
+    answer, model = steps("It sails.", "It sails.", most=3)
+    assert answer.evidence.rationale == ("It sails.",)
+    assert len(answer.evidence.document_ids) == 2
+    assert len(model.prompts) == 3
+
+
+def test_steps_and_documents_are_limited() -> None:
+    sentences = [f"Thought {number} is of bread and bees." for number in range(9)]
+    answer, model = steps(*sentences, steps=1)
+    assert (len(answer.evidence.document_ids), len(model.prompts)) == (2, 2)
+    answer, model = steps(*sentences, most=1)
+    assert (answer.evidence.document_ids, len(model.prompts)) == (("ferry",), 1)
+    # With all documents at hand there is nothing left to think for.
+    answer, model = steps(*sentences)
+    assert (len(answer.evidence.document_ids), len(model.prompts)) == (3, 3)
+
+
+def test_interleaved_questions_think_together_and_alone_alike() -> None:
+    def said(prompt: str) -> str:
+        return "The founder was Isaura Venn." if prompt.endswith("Thoughts:") else "So the answer is here."
+
+    questions = ["Where was the founder of the ferry born?", "What is baked at dawn?"]
+    method = Ircot(Recorder(said), HashEncoder(dimension=4096), IrcotSettings(top=1))
+    together = method.answer(questions, [DOCUMENTS, DOCUMENTS[:2]])
+    alone = [
+        method.answer([question], [own])[0] for question, own in zip(questions, [DOCUMENTS, DOCUMENTS[:2]], strict=True)
+    ]
+    assert [one.evidence for one in together] == [one.evidence for one in alone]
+    assert method.answer([], []) == []
+    (none,) = method.answer(questions[:1], [[]])
+    assert none.evidence.document_ids == ()

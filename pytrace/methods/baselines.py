@@ -1,6 +1,7 @@
 """Baselines: what a method must beat.
 
-Those that read stand here, those that think in `pytrace.methods.thinking` and `pytrace.methods.verify_and_edit`.
+Those that read stand here, those that think in `pytrace.methods.thinking`, `pytrace.methods.ircot` and
+`pytrace.methods.verify_and_edit`.
 """
 
 from __future__ import annotations

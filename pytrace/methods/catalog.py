@@ -17,6 +17,7 @@ from pytrace.methods import profiles
 from pytrace.methods.baselines import ChainOfThought, Rag, RetrievalRag, SelfConsistency, VerifyAndEdit
 from pytrace.methods.chain_of_knowledge import ChainOfKnowledge, Knowledge
 from pytrace.methods.claims import StandardClaims
+from pytrace.methods.ircot import Ircot
 from pytrace.methods.ks_llm import VARIANTS, KnowledgeSelection
 from pytrace.methods.scope_coe import ScopeCoe
 from pytrace.methods.trace import Trace
@@ -36,10 +37,11 @@ class Method(Protocol):
 
 TRACE_METHODS = ("trace", "trace-doc")
 RETRIEVERS = ("bm25", "dense", "rrf")
+INTERLEAVED = "ircot"
 THOUGHT_METHODS = ("cot", "cot-sc", "verify-and-edit", "cok")
 # Answers from the documents that support the gold answer and no others: the ceiling of all that select documents.
 GOLD = "gold"
-METHODS = (*TRACE_METHODS, *VARIANTS, "scope-coe", "rag", GOLD, *RETRIEVERS, *THOUGHT_METHODS)
+METHODS = (*TRACE_METHODS, *VARIANTS, "scope-coe", "rag", GOLD, *RETRIEVERS, INTERLEAVED, *THOUGHT_METHODS)
 # These answer without any document, too: from the model alone, or from a document that it writes.
 NEEDS_NO_DOCUMENTS = frozenset({*VARIANTS, *THOUGHT_METHODS})
 
@@ -193,6 +195,8 @@ def make_method(
         return Rag(model, reader_demonstrations=settings.reader_demonstrations, name=label)
     if name in RETRIEVERS:
         return RetrievalRag(model, encoder() if name != "bm25" else None, settings, retriever=name, name=label)  # type: ignore[arg-type]
+    if name == INTERLEAVED:
+        return Ircot(model, encoder() if settings.retriever != "bm25" else None, settings, name=label)
     if name == "cot":
         return ChainOfThought(model, encoder(), settings, name=label)
     if name == "cot-sc":

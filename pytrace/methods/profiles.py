@@ -14,6 +14,7 @@ from pytrace.errors import InputError
 from pytrace.methods.baselines import RagSettings, RetrievalSettings, ThoughtSettings
 from pytrace.methods.chain_of_knowledge import KnowledgeSettings
 from pytrace.methods.claims import StandardSettings
+from pytrace.methods.ircot import IrcotSettings
 from pytrace.methods.ks_llm import KsSettings
 from pytrace.methods.scope_coe import ScopeSettings
 from pytrace.methods.trace import TraceSettings
@@ -59,6 +60,7 @@ _DEFAULTS: dict[str, tuple[msgspec.Struct, msgspec.Struct]] = {
     **dict.fromkeys(("rag", "gold"), (RagSettings(), RAG_TINY)),
     "standard": (StandardSettings(), STANDARD_TINY),
     **dict.fromkeys(("bm25", "dense", "rrf"), (RetrievalSettings(), RETRIEVAL_TINY)),
+    "ircot": (IrcotSettings(), IrcotSettings(reader_demonstrations=4)),
     **dict.fromkeys(("cot", "cot-sc", "verify-and-edit"), (ThoughtSettings(), ThoughtSettings())),
     "cok": (KnowledgeSettings(), COK_TINY),
 }
