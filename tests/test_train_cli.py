@@ -129,7 +129,7 @@ def test_training_leaves_a_generator_that_the_engine_runs_and_a_report(trained: 
     assert json.loads((out / "report.json").read_text()) == told
     assert json.loads((out / "recipe.json").read_text()) == told["recipe"]
     assert told["recipe"]["form"] == "sparql"
-    assert told["recipe"]["wrong"] is True
+    assert told["recipe"]["wrong"] is False
     # Thirty steps teach no notation, so that the grammar does at least as well.
     assert told["scores"]["overall"]["parses"]["right"] < told["held_scores"]["overall"]["parses"]["right"] == 16
     assert told["recipe"]["grammar"] == "words"
@@ -191,7 +191,7 @@ def test_a_training_is_not_written_over_and_goes_on_only_with_its_own_data(
     assert (status, "--resume" in said) == (2, True)
     for change, name in (
         (("--seed", "1"), "seed"),
-        (("--no-wrong",), "wrong"),
+        (("--wrong",), "wrong"),
         (("--set", "variations=2"), "variations"),
     ):
         status, _, said = call(*arguments, "--resume", *change)
@@ -259,6 +259,22 @@ def test_a_base_learns_by_adapters(town: tuple[Path, Path], random_gguf: Path, t
     assert told["recipe"]["settings"]["rank"] == 2
     assert told["scores"]["overall"]["executes"]["share"] is None
     assert not (tmp_path / "tokenizer.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [((), False), (("--base", "tiny"), True), (("--wrong",), True), (("--base", "tiny", "--no-wrong"), False)],
+)
+def test_wrong_queries_are_learned_with_a_base_or_on_request(
+    options: tuple[str, ...], wrong: bool, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen(source: Source, *_: object, **__: object) -> None:
+        message = f"wrong is {source.wrong}"
+        raise InputError(message)
+
+    monkeypatch.setattr(run, "train_generator", seen)
+    status, _, said = call("train", "query-generator", "--data", "x.jsonl", "--out", tmp_path, *options)
+    assert (status, f"wrong is {wrong}" in said) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,10 @@ def _knowledge_base(function: _F) -> _F:
     "--form", type=click.Choice(["sparql", "triplet"]), default="sparql", show_default=True, help="What it writes."
 )
 @click.option(
-    "--wrong/--no-wrong", default=True, help="Learn four wrong queries beside each correct one (default: yes)."
+    "--wrong/--no-wrong",
+    default=None,
+    help="Learn four wrong queries beside each correct one (default: with --base, as the paper measured it; from scratch not, as "
+    "we did).",
 )
 @click.option(
     "--base", metavar="NAME|FILE.gguf|DIR", help="Begin with this Llama and train adapters.  [default: from scratch]"
@@ -115,7 +118,7 @@ def query_generator(
     sample: int,
     out: Path,
     form: QueryForm,
-    wrong: bool,
+    wrong: bool | None,
     base: str | None,
     lora_rank: int | None,
     hold_out: float,
@@ -155,7 +158,7 @@ def query_generator(
         kb_format=kb_format,
         sample=sample,
         form=form,
-        wrong=wrong,
+        wrong=base is not None if wrong is None else wrong,
         hold_out=hold_out,
     )
 
