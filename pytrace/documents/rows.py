@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pytrace.documents.files import Place
@@ -170,6 +170,20 @@ def objects(row: Row, field: str, place: Place) -> list[Row]:
     return value
 
 
+def item_lists(row: Row, field: str, parts: Sequence[Sequence[str]], place: Place) -> object:
+    """Return a field whose items are lists; where a table-based copy of a data set has objects or columns, as such lists.
+
+    Each of `parts` has the names that one part of an item may have there. What is neither is returned as it is.
+    """
+    value = row[field]
+    if not isinstance(value, dict) and not (isinstance(value, list) and value and isinstance(value[0], dict)):
+        return value
+    return [
+        [next((item[name] for name in names if name in item), None) for names in parts]
+        for item in objects(row, field, place)
+    ]
+
+
 def title_of(row: Row, place: Place) -> str:
     """Read the title, which triples take as their head entity; it must not be empty."""
     title = row.get("title")
@@ -226,13 +240,9 @@ def _has(row: Row) -> str:
 
 
 def _hotpot_paragraphs(row: Row, place: Place) -> list[Paragraph]:
-    context = row["context"]
-    if not isinstance(context, list | dict):
+    context = item_lists(row, "context", (("title",), ("sentences", "content")), place)
+    if not isinstance(context, list):
         raise place.error(wrong_type("context", context, "a list of [title, [sentences]]"))
-    if isinstance(context, dict) or (context and isinstance(context[0], dict)):  # copies of the data set in tables
-        context = [
-            [one.get("title"), one.get("sentences", one.get("content"))] for one in objects(row, "context", place)
-        ]
     paragraphs = []
     for index, item in enumerate(context):
         field = f"context[{index}]"

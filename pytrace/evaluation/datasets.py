@@ -7,7 +7,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -21,6 +21,7 @@ from pytrace.documents.rows import (
     Row,
     build_document,
     id_of,
+    item_lists,
     make_document,
     objects,
     paragraphs_of,
@@ -358,13 +359,9 @@ class _QuestionReader:
             self.built.append(built)
 
     def _supporting_facts(self) -> None:
-        facts = self.row.get("supporting_facts")
-        if facts is None:
+        if self.row.get("supporting_facts") is None:
             return
-        if isinstance(facts, dict) or (isinstance(facts, list) and facts and isinstance(facts[0], dict)):  # in tables
-            facts = [
-                [one.get("title"), one.get("sent_id")] for one in objects(self.row, "supporting_facts", self.place)
-            ]
+        facts = item_lists(self.row, "supporting_facts", (("title",), ("sent_id",)), self.place)
         if not isinstance(facts, list):
             raise self.place.error(wrong_type("supporting_facts", facts, "a list of [title, sentence index]"))
         for number, fact in enumerate(facts):
@@ -394,14 +391,9 @@ class _QuestionReader:
     def _triples(self) -> Iterator[Triple]:
         ids = {built.document.title: built.document.id for built in self.built}
         for field in ("evidences", "triples"):
-            value: Any = self.row.get(field)
-            if value is None:
+            if self.row.get(field) is None:
                 continue
-            if isinstance(value, dict) or (
-                isinstance(value, list) and value and isinstance(value[0], dict)
-            ):  # in tables
-                rows = objects(self.row, field, self.place)
-                value = [[one.get(part) for part in ("fact", "relation", "entity")] for one in rows]
+            value = item_lists(self.row, field, (("fact",), ("relation",), ("entity",)), self.place)
             if not isinstance(value, list):
                 raise self.place.error(wrong_type(field, value, "a list of [head, relation, tail]"))
             for number, item in enumerate(value):
