@@ -466,13 +466,12 @@ def test_a_quick_run_prints_one_json_document_and_writes_the_same_to_the_output(
     assert "pytrace: beam: 1,000 questions" in result.stderr
 
 
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_an_interrupt_keeps_the_rows_that_were_done(tmp_path: Path) -> None:
     output = tmp_path / "bench.json"
-    # A test run in the background of a shell inherits an ignored SIGINT, and so would the program.
-    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     arguments = ["bench", "beam", "--no-sweeps", "--repetitions", "100000", "--output", str(output)]
     with subprocess.Popen(
-        [sys.executable, "-c", f"{heed}from pytrace.cli import main; main({arguments})"],
+        [sys.executable, "-c", f"from pytrace.cli import main; main({arguments})"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

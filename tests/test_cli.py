@@ -193,6 +193,7 @@ def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str], monkeypatc
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_an_interrupt_ends_a_pull_with_one_sentence(tmp_path: Path) -> None:
     """Ctrl-C while waiting for another process's lock."""
     import fcntl
@@ -201,10 +202,8 @@ def test_an_interrupt_ends_a_pull_with_one_sentence(tmp_path: Path) -> None:
     lock.parent.mkdir(parents=True)
     with lock.open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        # A test run in the background of a shell inherits an ignored SIGINT, and so would the program.
-        heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         with subprocess.Popen(
-            [sys.executable, "-c", f"{heed}from pytrace.cli import main; main(['models', 'pull', 'smollm2-135m'])"],
+            [sys.executable, "-c", "from pytrace.cli import main; main(['models', 'pull', 'smollm2-135m'])"],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTRACE_HOME": str(tmp_path)},

@@ -273,6 +273,7 @@ def test_others_read_while_a_build_writes_and_a_second_build_is_refused(tmp_path
     assert int(seen) > 3, "the reader never saw the graph grow"
 
 
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_an_interrupted_build_says_what_is_stored(tmp_path: Path) -> None:
     building = Building(tmp_path, 100)
     process = building.start(pause=0.01)

@@ -299,6 +299,7 @@ def test_several_threads_may_use_one_model(openai: Double) -> None:
     assert openai.busiest <= 3
 
 
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_an_interrupt_stops_at_once_and_hangs_up(openai: Double) -> None:
     asked, left = threading.Event(), threading.Event()
 
