@@ -286,6 +286,7 @@ def test_eval_pads_questions_with_documents_of_others(questions: Path, run: Run,
     status, _, errors = run("eval", "rag", "--data", questions, "--limit", 1, "--pad", 9, "--out", tmp_path / "run")
     assert status == 0
     assert "1 of 1 questions have fewer than 9 documents" in errors
+    refused(run("eval", "rag", "--data", questions, "--pad-seed", 1), "give --pad N too")
     again = ("eval", "rag", "--data", questions, "--out", tmp_path / "run", "--resume")
     refused(run(*again), 'padding was {"documents": 9')
     refused(

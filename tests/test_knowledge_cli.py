@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -15,11 +15,12 @@ from pytrace import cli
 from pytrace.cli import common, loading
 from pytrace.cli.answer_text import answer_document, print_answer
 from pytrace.cli.evaluate import asker
-from pytrace.cli.knowledge import KnowledgeOptions
+from pytrace.cli.knowledge import GRAMMARS, KnowledgeOptions
 from pytrace.errors import StoreError
 from pytrace.knowledge_base.triple_store import Relation
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
+from pytrace.queries.records import Grammar
 from pytrace.records import Answer, Evidence, Fact, KnowledgeQuery, Question, Triple, Usage
 from tests.test_ask_eval_cli import Run, needs_engine, refused, write_rows
 from tests.test_claims import Verdicts, by_claim
@@ -437,3 +438,7 @@ def test_json_has_all_of_every_query() -> None:
     assert first["facts"][0]["triple"]["tail"] == "urn:ghana"
     assert (first["place"], first["outcome"], second["reason"]) == (1, "answered", "more than 5 seconds")
     assert "queries" not in answer_document(answered(), [], explain=True)
+
+
+def test_every_grammar_can_be_chosen() -> None:
+    assert get_args(Grammar) == GRAMMARS

@@ -318,3 +318,16 @@ def test_path_questions_are_split_by_the_entity_they_begin_from(shared_data: Pat
     assert len(prepared.trained) + len(prepared.held_out) == 1_908
     assert 300 < len(prepared.held_out) < 400
     assert not {example.group for example in prepared.trained} & {example.group for example in prepared.held_out}
+
+
+def test_a_training_says_where_hardly_anything_can_be_held_out(tmp_path: Path, call: Call) -> None:
+    """Everybody knows everybody but for two, so that nearly all questions are linked by the names that they share."""
+    kb, people = tmp_path / "friends.tsv", ("Ada", "Bes", "Cem", "Dov", "Eli")
+    known = [(one, other) for one in people for other in people if one != other] + [("Fay", "Gus")]
+    kb.write_text("".join(f"{one}\tknows\t{other}\n" for one, other in known))
+    status, _, said = call(
+        "train", "query-generator", "--kb", kb, "--sample", "40", "--out", tmp_path / "out", "--steps", "2",
+        "--hold-out", "0.4", *TINY,
+    )  # fmt: skip
+    assert status == 0, said
+    assert "questions can be held out, for the others are linked" in said

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Bring each question to N documents by those of other questions, which hold no gold answer.",
 )
-@click.option("--pad-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what --pad draws.")
+@click.option("--pad-seed", type=click.IntRange(min=0), help="Of what --pad draws.  [default: 0]")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep every answer here as soon as it is there.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--kg", type=click.Path(path_type=Path), help="Use the triples of this graph; their cost is not counted.")
@@ -71,7 +71,7 @@ def evaluate(
     data_format: str,
     limit: int | None,
     pad: int | None,
-    pad_seed: int,
+    pad_seed: int | None,
     out: Path | None,
     resume: bool,
     kg: Path | None,
@@ -108,6 +108,9 @@ def evaluate(
     if resume and out is None:
         message = "--resume needs --out, the directory of the run to go on with"
         raise InputError(message)
+    if pad_seed is not None and pad is None:
+        message = f"--pad-seed {pad_seed} is of what --pad draws, and nothing is padded; give --pad N too"
+        raise InputError(message)
     knowledge.check(methods)
     told = QuestionReport()
     # What is drawn for a question must not depend on how many are asked.
@@ -115,7 +118,7 @@ def evaluate(
     everything = list(read)
     questions = everything[:limit]
     if pad:
-        questions = pad_questions(questions, pad, others=everything, seed=pad_seed)
+        questions = pad_questions(questions, pad, others=everything, seed=pad_seed or 0)
         short = sum(len(question.documents) < pad for question in questions)
         if short:
             click.echo(
@@ -151,7 +154,7 @@ def evaluate(
         store.open_run(
             {
                 **_settings(data, settings, models, kg, None if opener is None else knowledge.settings(opener())),
-                "padding": {"documents": pad, "seed": pad_seed} if pad else None,
+                "padding": {"documents": pad, "seed": pad_seed or 0} if pad else None,
             },
             resume=resume,
             notes={"data": str(data), "cpu": platform.machine()},

@@ -78,8 +78,8 @@ def _knowledge_base(function: _F) -> _F:
 @click.option(
     "--wrong/--no-wrong",
     default=None,
-    help="Learn four wrong queries beside each correct one (default: with --base, as the paper measured it; from scratch not, as "
-    "we did).",
+    help="Learn four wrong queries beside each correct one (default: with --base, where the paper gained by it; not from scratch, "
+    "where we did not).",
 )
 @click.option(
     "--base", metavar="NAME|FILE.gguf|DIR", help="Begin with this Llama and train adapters.  [default: from scratch]"

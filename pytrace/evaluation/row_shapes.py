@@ -1,4 +1,4 @@
-"""Rows of data sets without documents in a shape of ours: TriviaQA, WebQuestions, GrailQA, ComplexWebQuestions, FlashRAG."""
+"""Rows of data sets with shapes of their own, brought into ours: TriviaQA, WebQuestions, GrailQA, ComplexWebQuestions, FlashRAG."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def complex_webquestions_row(row: Row, place: Place) -> Row:
 
 
 def flashrag_row(row: Row, place: Place) -> Row:
-    """Read a row of FlashRAG: `golden_answers`, and in `metadata` what else its data set had, documents say.
+    """Read a row of FlashRAG: `golden_answers`, and in `metadata` what else its data set had, such as documents.
 
     Raises
     ------

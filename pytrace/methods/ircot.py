@@ -23,7 +23,7 @@ from pytrace.retrieval import RetrieverName
 
 
 class IrcotSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; steps and the most documents are the paper's (its section 4 and appendix E).
+    """Every choice of the method; steps and the most documents are the paper's.
 
     Attributes
     ----------

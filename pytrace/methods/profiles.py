@@ -47,6 +47,7 @@ SCOPE_TINY = ScopeSettings(judge="text", spans=True, reader_demonstrations=4)
 KS_TINY = KsSettings(reader_demonstrations=4, rationale_demonstrations=3)
 RAG_TINY = RagSettings(reader_demonstrations=4)
 RETRIEVAL_TINY = RetrievalSettings(reader_demonstrations=4)
+IRCOT_TINY = IrcotSettings(reader_demonstrations=4)
 # It labels claims no better than chance, whatever it is shown; by words and calibrated it at least gives all three labels.
 STANDARD_TINY = StandardSettings(
     reader_demonstrations=4, rationale_demonstrations=3, claim_demonstrations=0, claim_scoring="words"
@@ -60,7 +61,7 @@ _DEFAULTS: dict[str, tuple[msgspec.Struct, msgspec.Struct]] = {
     **dict.fromkeys(("rag", "gold"), (RagSettings(), RAG_TINY)),
     "standard": (StandardSettings(), STANDARD_TINY),
     **dict.fromkeys(("bm25", "dense", "rrf"), (RetrievalSettings(), RETRIEVAL_TINY)),
-    "ircot": (IrcotSettings(), IrcotSettings(reader_demonstrations=4)),
+    "ircot": (IrcotSettings(), IRCOT_TINY),
     **dict.fromkeys(("cot", "cot-sc", "verify-and-edit"), (ThoughtSettings(), ThoughtSettings())),
     "cok": (KnowledgeSettings(), COK_TINY),
 }

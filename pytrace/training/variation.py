@@ -109,11 +109,26 @@ def vary_writing(examples: Sequence[QueryExample], *, seed: int = 0) -> list[Que
     "What is Ada Foah's country?"
     """
     draw = random.Random(seed)
-    return [_rewritten(example, draw) for example in examples]
+    return [
+        _rewritten(example, *(draw.random() < share for share in (_TITLED, _CAPITAL, _UNMARKED)))
+        for example in examples
+    ]
 
 
-def _rewritten(example: QueryExample, draw: random.Random) -> QueryExample:
-    titled, capital, unmarked = (draw.random() < share for share in (_TITLED, _CAPITAL, _UNMARKED))
+def with_capitals(examples: Sequence[QueryExample]) -> list[QueryExample]:
+    """Write examples as people write them: names and the beginnings of questions have capitals.
+
+    Examples
+    --------
+    >>> from pytrace.queries import TripletQuery
+    >>> example = QueryExample("1", "what is ada foah's country?", TripletQuery("ada foah", "country", "?"), "ada foah")
+    >>> with_capitals([example])[0].question
+    "What is Ada Foah's country?"
+    """
+    return [_rewritten(example, titled=True, capital=True, unmarked=False) for example in examples]
+
+
+def _rewritten(example: QueryExample, titled: bool, capital: bool, unmarked: bool) -> QueryExample:
     places = _places(example)
     question, query, mentions = example.question, example.query, example.mentions
     if titled and places:
