@@ -25,7 +25,7 @@ from pytrace.models import registry
 from pytrace.models.encoder import OnnxEncoder
 from pytrace.models.llama_cpp import LlamaCppModel
 from pytrace.records import Document, Triple
-from pytrace.triples import LanguageModelExtractor, parse_triples
+from pytrace.triples import Extractor, LanguageModelExtractor, PhraseExtractor, parse_triples
 
 
 def read_labels(path: Path, limit: int | None) -> list[tuple[Document, list[Triple]]]:
@@ -58,12 +58,13 @@ def main() -> int:
     labels = read_labels(arguments.data, arguments.limit)
     model = LlamaCppModel(registry.resolve(arguments.llm, "language-model"), style=prompt_style(arguments.llm))
     encoder = OnnxEncoder(registry.resolve(arguments.encoder, "encoder"))
-    settings = {
+    settings: dict[str, Extractor] = {
         "3 fixed, ungrounded": LanguageModelExtractor(model, grounding=0.0),
         "3 fixed": LanguageModelExtractor(model),
         "3 adaptive": LanguageModelExtractor(model, encoder=encoder),
         "3 fixed, spans": LanguageModelExtractor(model, spans=True),
         "3 adaptive, spans": LanguageModelExtractor(model, encoder=encoder, spans=True),
+        "phrases": PhraseExtractor(),
     }
     results = []
     for name, extractor in settings.items():

@@ -1,4 +1,4 @@
-"""Documents become triples: the KG generator of TRACE, and two extractors that need no language model.
+"""Documents become triples: the KG generator of TRACE, and three extractors that need no language model.
 
 Source: TRACE, section 3.2 and Appendix B.1. A document is read by itself, with its title as the head entity, so that the
 work can be stored by content and done once. Many documents are read at once, and each is finished, and stored, as soon as
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.documents import DocumentPart, split_document
+from pytrace.documents import DocumentPart, content_phrases, split_document
 from pytrace.errors import ContextOverflowError, InputError, ModelError
 from pytrace.graph import ExtractionStatistics, KnowledgeGraph, Recipe
 from pytrace.kernels.similarity import top_k
@@ -34,6 +34,7 @@ __all__ = [
     "Extractor",
     "LanguageModelExtractor",
     "ParsedTriples",
+    "PhraseExtractor",
     "SentenceExtractor",
     "build_graph",
     "locate",
@@ -48,6 +49,9 @@ INSTRUCTION = (
 )
 # Longer documents are read in parts: extraction misses facts in long texts long before the context is full.
 PART_TOKENS = 256
+# How a title relates to a phrase that no words stand before.
+NO_RELATION = "about"
+_LITTLE_MORE = 4
 _STOP = ("\n\n", "Title:")
 # So many parts of a long document are named in the reason of its failure.
 _PARTS_NAMED = 3
@@ -123,6 +127,52 @@ class DocumentExtractor:
         """Make the unit of one document after the other."""
         for document in documents:
             done(*self.extract([document]))
+
+
+class PhraseExtractor:
+    """Every content phrase is a tail, without a language model: the words before it say how the title relates to it.
+
+    Notes
+    -----
+    Ours, in place of a KG generator (TRACE, section 3.2) where a model is too small or too slow to be one: nothing can be
+    invented, nothing is evaluated, and nearly every name, date and number of a text becomes a triple. For English.
+
+    Examples
+    --------
+    >>> document = Document("1", "Ada Foah", ("Ada Foah is a coastal town in Ghana.",))
+    >>> [triple.text for triple in PhraseExtractor().extract([document])[0].triples]
+    ['<Ada Foah; is a; coastal town>', '<Ada Foah; in; Ghana>']
+    """
+
+    @property
+    def recipe(self) -> Recipe:
+        """Name and version of the rules."""
+        return Recipe("phrase", options={"rules": 1})
+
+    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
+        """Make the triples of every document; the sentences of one without any stand in."""
+        return [self._extract(document) for document in documents]
+
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        """Make the triples of one document after the other."""
+        for document in documents:
+            done(self._extract(document))
+
+    def _extract(self, document: Document) -> Extraction:
+        title = document.title.casefold()
+        found: dict[str, Triple] = {}
+        for index, sentence in enumerate(document.sentences):
+            for phrase in content_phrases(sentence):
+                tail = phrase.text.casefold()
+                # The title itself, or with little more than itself, says nothing of it.
+                if tail in title or (title in tail and len(tail) < len(title) + _LITTLE_MORE):
+                    continue
+                relation = phrase.before or NO_RELATION
+                found.setdefault(tail, Triple(document.title, relation, phrase.text, document.id, index, 100.0))
+        if not found:
+            failure = "no phrase was found; the document's sentences stand in" if document.text.strip() else ""
+            return Extraction(document, sentence_units(document), ExtractionStatistics(failure=failure))
+        return Extraction(document, tuple(found.values()), ExtractionStatistics(lines=len(found), parsed=len(found)))
 
 
 def sentence_units(document: Document, indices: Iterable[int] | None = None) -> tuple[Triple, ...]:

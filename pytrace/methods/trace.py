@@ -36,6 +36,7 @@ from pytrace.triples import (
     Extraction,
     Extractor,
     LanguageModelExtractor,
+    PhraseExtractor,
     SentenceExtractor,
     build_graph,
 )
@@ -70,8 +71,11 @@ class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         Whether the selector may end a chain.
     demonstrations, adaptive_demonstrations
         For the selector: how many, and whether they are chosen by similarity to the question.
+    extraction
+        Who makes triples: the language model ("written", the paper's KG generator), or rules that take the names, dates,
+        numbers and other content phrases of a document ("phrases", English), which costs no model and invents nothing.
     triple_demonstrations, adaptive_triple_demonstrations
-        The same for the KG generator.
+        As `demonstrations`, for the KG generator.
     grounding
         Triples whose tail the document does not support this well are dropped (partial ratio, 0 to 100).
     spans
@@ -96,6 +100,7 @@ class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     adaptive: bool = True
     demonstrations: Count = 3
     adaptive_demonstrations: bool = True
+    extraction: Literal["written", "phrases"] = "written"
     triple_demonstrations: Count = 3
     adaptive_triple_demonstrations: bool = True
     grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
@@ -221,6 +226,8 @@ def make_extractor(model: LanguageModel, encoder: Encoder, settings: TraceSettin
         return SentenceExtractor()
     if settings.unit == "document":
         return DocumentExtractor()
+    if settings.extraction == "phrases":
+        return PhraseExtractor()
     return LanguageModelExtractor(
         model,
         encoder=encoder if settings.adaptive_triple_demonstrations else None,

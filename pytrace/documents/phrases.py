@@ -1,0 +1,190 @@
+"""What a sentence is about, without a model: its content phrases, found by a list of English function words.
+
+Names, dates, numbers, quoted titles and the nouns behind "is a" are what facts are about. They stand between words of a few
+hundred kinds (prepositions, auxiliaries, pronouns, verbs in the past tense), so that breaking a sentence there leaves them
+over. In another language that writes names with capitals, the phrases are longer and rest on punctuation alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+_WORD = re.compile(r'"[^"]+"|“[^”]+”|\([^()]*\)|\[[^\]]*\]|\d[\d,.]*\d|[^\s,;:()"“”\[\]]+|[,;:]')
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PREPOSITIONS = _words(
+    """
+    in on at by from for with to as into during after before until since between among under over through against
+    about within near via than towards toward upon across around along throughout including like despite without
+    behind outside inside alongside beside besides per of
+    """
+)
+_AUXILIARIES = _words(
+    """
+    is are was were be been being am has have had do does did can could will would shall should may might must
+    became become becomes
+    """
+)
+_PRONOUNS = _words(
+    """
+    it its he she they his their her him them this that these those who whom whose which where when while what i we
+    our us you your there also both later then currently previously originally usually often still even once again
+    now either such so however if because although though but not only most more very well just here many some
+    several all other another each any no
+    """
+)
+_VERBS = _words(
+    """
+    made won led wrote written known began begun held took taken gave given went came found left ran set shown sold
+    sung sang born died stars plays play includes include contains serves consists refers means offers grew says
+    told lost features feature starring featuring serving having
+    """
+)
+_DETERMINERS = frozenset(("a", "an", "the"))
+_CONJUNCTIONS = frozenset(("and", "or", "&"))
+_BREAKS = _PREPOSITIONS | _AUXILIARIES | _PRONOUNS
+# "The Combination at The Albany Empire" is one phrase: what stands between its names only ties them together.
+_TIES = frozenset(("in", "at", "of", "and", "or"))
+_INFORMATIVE = re.compile(r"[^\W\d_a-zß-öø-ÿ]|\d")
+_COPULA = re.compile(r"\b(?:is|are|was|were|became|becomes|being)\b")
+_NATIONALITY = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)(?:[- ](?=[A-Z])[A-Z][a-z]+(?:an|ish|ese))?(?= [a-z])")
+_ABBREVIATED = re.compile(r"(?:\b\w|\b[A-Z][a-z]{1,2})\.$")
+_ACRONYM = 8
+_SHORTEST = 3
+
+
+class Phrase(msgspec.Struct, frozen=True):
+    """A content phrase of a sentence, and the words between the phrase before it and itself ("" if there are none)."""
+
+    text: str
+    before: str
+
+
+def content_phrases(sentence: str) -> list[Phrase]:
+    """Find the phrases that facts are about: names, dates, numbers, quoted titles, and what something "is".
+
+    Parameters
+    ----------
+    sentence
+        One sentence; English, as the function words are.
+
+    Returns
+    -------
+    list of Phrase
+        In their order; a list of names is one phrase, and the nationality in "is a Danish fort" one of its own.
+
+    Examples
+    --------
+    >>> for phrase in content_phrases('Ada Foah is a Danish trading fort that was built by "The Company" in 1783.'):
+    ...     print(phrase)
+    Phrase(text='Ada Foah', before='')
+    Phrase(text='Danish', before='is a')
+    Phrase(text='trading fort', before='is a')
+    Phrase(text='The Company', before='that was built by')
+    Phrase(text='1783', before='in')
+    """
+    return list(_told(sentence))
+
+
+def _told(sentence: str) -> Iterator[Phrase]:
+    end = 0
+    described = False
+    for start, stop in _tied(sentence, _spans(sentence, 0)):
+        text = sentence[start:stop]
+        if text.endswith(".") and not _ABBREVIATED.search(text):
+            text = text[:-1]
+        before = sentence[end:start].strip(' ,;:"()“”[]')
+        is_one = not described and _COPULA.search(before) is not None
+        # The first word of a sentence has a capital in any case.
+        names = _INFORMATIVE.search(text, 0 if start > _SHORTEST else 1) is not None
+        if len(text) < _SHORTEST or not (names or is_one):
+            continue
+        described = described or _COPULA.search(before) is not None
+        nationality = _NATIONALITY.match(text) if is_one else None
+        if nationality is not None:
+            yield Phrase(nationality[0], before)
+            text = text[nationality.end() :].strip()
+        yield Phrase(text, before)
+        end = stop
+
+
+def _spans(text: str, offset: int) -> list[tuple[int, int]]:
+    """Return where the words lie that stand between function words."""
+    words = [(found[0], found.start(), found.end()) for found in _WORD.finditer(text)]
+    spans: list[tuple[int, int]] = []
+    open_words: list[int] = []
+
+    def close() -> None:
+        while open_words and _hangs(words[open_words[-1]][0]):
+            open_words.pop()
+        while open_words and _hangs(words[open_words[0]][0]):
+            open_words.pop(0)
+        if open_words:
+            spans.append((offset + words[open_words[0]][1], offset + words[open_words[-1]][2]))
+        open_words.clear()
+
+    for place, (word, start, _) in enumerate(words):
+        following = words[place + 1][0] if place + 1 < len(words) else ""
+        lower = word.lower()
+        if word[0] in "([":
+            close()
+            spans += _spans(word[1:-1], offset + start + 1)
+        elif word[0] in '"“':
+            close()
+            inner = word.strip('"“”')
+            first = start + len(word) - len(word.lstrip('"“'))
+            if inner.strip():
+                spans.append((offset + first, offset + first + len(inner)))
+        elif word in ";:" or (word == "," and not (open_words and _goes_on(words[open_words[-1]][0], following))):
+            close()
+        elif lower == "of" and open_words and following and following.lower() not in _PRONOUNS:
+            open_words.append(place)
+        elif lower in _BREAKS or (_is_verb(word) and not (place and words[place - 1][0].endswith("ly"))):
+            close()
+        elif open_words or lower not in _CONJUNCTIONS:
+            open_words.append(place)
+    close()
+    return spans
+
+
+def _hangs(word: str) -> bool:
+    return word == "," or word.lower() in _DETERMINERS or word.lower() in _CONJUNCTIONS or word.lower() == "of"
+
+
+def _goes_on(before: str, after: str) -> bool:
+    """Tell whether a comma stands within a list of names, a place or a date."""
+    if after[:1].isdigit():
+        return True
+    if not before[:1].isupper():
+        return False
+    return after.lower() in _CONJUNCTIONS or (after[:1].isupper() and after.lower() not in _BREAKS)
+
+
+def _is_verb(word: str) -> bool:
+    return word[:1].islower() and (word in _VERBS or (word.endswith("ed") and len(word) > 4 and "-" not in word))
+
+
+def _tied(sentence: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Put names together that a word only ties, and a name with its short form in brackets."""
+    tied: list[tuple[int, int]] = []
+    for start, stop in spans:
+        if tied:
+            before, end = tied[-1]
+            text, between = sentence[start:stop], sentence[end:start]
+            words = [word for word in between.strip(" ,").lower().split() if word not in _DETERMINERS]
+            named = _INFORMATIVE.search(sentence, before, end) and _INFORMATIVE.search(text)
+            if len(words) == 1 and words[0] in _TIES and named and not text[:1].isdigit() and '"' not in between:
+                tied[-1] = (before, stop)
+                continue
+            if between.strip() == "(" and text.isupper() and len(text) < _ACRONYM and sentence[stop : stop + 1] == ")":
+                tied[-1] = (before, stop + 1)
+                continue
+        tied.append((start, stop))
+    return tied
