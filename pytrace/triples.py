@@ -164,8 +164,8 @@ class PhraseExtractor:
         for index, sentence in enumerate(document.sentences):
             for phrase in content_phrases(sentence):
                 tail = phrase.text.casefold()
-                # The title itself, or with little more than itself, says nothing of it.
-                if tail in title or (title in tail and len(tail) < len(title) + _LITTLE_MORE):
+                # The title itself, or with another name of it, says nothing of it.
+                if tail in title or (title in tail and (not phrase.before or len(tail) < len(title) + _LITTLE_MORE)):
                     continue
                 relation = phrase.before or NO_RELATION
                 found.setdefault(tail, Triple(document.title, relation, phrase.text, document.id, index, 100.0))

@@ -254,3 +254,81 @@ def test_triples_are_encoded_once_as_passages_and_chains_as_queries() -> None:
 def test_no_candidates_is_refused() -> None:
     with pytest.raises(ValueError, match="candidates must be at least 1, not 0"):
         Ranker(HashEncoder(), candidates=0)
+
+
+def test_a_wider_search_keeps_chains_that_are_not_yet_the_best() -> None:
+    many = (6,) * 12
+    wide = search(RandomSelector(), many, length=4, chains=1, width=6)
+    as_wide = search(RandomSelector(), many, length=4, chains=6)
+    assert wide == [group[:1] for group in as_wide]
+    narrow = search(RandomSelector(), many, length=4, chains=1)
+    assert all(own[0].score >= other[0].score for own, other in zip(wide, narrow, strict=True))
+    assert wide != narrow
+    # It is never narrower than what is asked for.
+    assert search(RandomSelector(), length=2, chains=3, width=1) == search(RandomSelector(), length=2, chains=3)
+
+
+def linked(heads: Sequence[str], question: str, chain: Sequence[int] = (), **options: float) -> dict[int, float]:
+    """Return each candidate's score beyond its similarity, by its place."""
+    encoder = HashEncoder()
+    triples = [Triple(head, "", f"text {number}", f"d{number}", 0) for number, head in enumerate(heads)]
+    index = TripleIndex([triples], encoder)
+    offered = Ranker(encoder, **options).rank(index, [question], [0], [chain])[0]  # type: ignore[arg-type]
+    plain = Ranker(encoder).rank(index, [question], [0], [chain])[0]
+    similar = {one.index: one.score for one in plain}
+    return {one.index: one.score - similar[one.index] for one in offered}
+
+
+def test_a_head_that_the_question_or_the_chain_names_counts_for_more() -> None:
+    heads = [
+        "Ada Foah",
+        "Accra",
+        "Kumasi (city)",
+        "Volta",
+        "",
+        "A very long head that holds Where is Ada Foah within it",
+    ]
+    beyond = linked(heads, "Where is Ada-Foah, near the cities of Kumasi?", link_weight=0.5)
+    assert beyond == pytest.approx({0: 0.5, 1: 0, 2: 0.5, 3: 0, 4: 0, 5: 0}, abs=1e-6)
+    # Words are whole: Accra is not named by "Accrals", and case does not matter.
+    assert linked(["Accra"], "What are accrals?", link_weight=1)[0] == 0
+    assert linked(["ACCRA"], "Is accra large?", link_weight=1)[0] == pytest.approx(1, abs=1e-6)
+    # What the chain says names heads, too.
+    triples = [Triple("Fort", "", "It lies in Ada Foah.", "a", 0), Triple("Ada Foah", "", "A town.", "b", 0)]
+    index = TripleIndex([triples], HashEncoder())
+    ranker, plain = Ranker(HashEncoder(), link_weight=2), Ranker(HashEncoder())
+    (named,), (unnamed,) = (one.rank(index, ["Where?"], [0], [[0]])[0] for one in (ranker, plain))
+    assert named.index == unnamed.index == 1
+    assert named.score - unnamed.score == pytest.approx(2, abs=1e-5)
+
+
+def test_links_of_many_questions_are_those_of_each_by_itself() -> None:
+    encoder = RandomEncoder()
+    questions = [f"Where is h{number}?" for number in range(4)]
+    triples = [[*some_triples(number, 3 * (number % 3)), *some_triples(9, 2)] for number in range(4)]
+    ranker = Ranker(encoder, candidates=4, link_weight=0.7)
+    which, chains = [0, 1, 1, 3], [[], [0], [1, 2], []]
+    together = ranker.rank(TripleIndex(triples, encoder), questions, which, chains)
+    for number, chain, row in zip(which, chains, together, strict=True):
+        (alone,) = ranker.rank(TripleIndex([triples[number]], encoder), [questions[number]], [0], [chain])
+        assert [one.index for one in row] == [one.index for one in alone]
+        assert [one.score for one in row] == pytest.approx([one.score for one in alone], abs=1e-5)
+
+
+@pytest.mark.parametrize("link_weight", [0.0, 0.5])
+def test_a_chain_may_be_led_to_other_documents_only(link_weight: float) -> None:
+    encoder = RandomEncoder()
+    triples = some_triples(0, 7)  # documents d0, d1, d2 in turn
+    ranker = Ranker(encoder, link_weight=link_weight, new_documents=True)
+    index = TripleIndex([triples], encoder)
+    first, second, third = ranker.rank(index, ["question 0?"], [0, 0, 0], [[], [3], [0, 1]])
+    assert {one.index for one in first} == set(range(7))
+    assert {one.triple.document_id for one in second} == {"d1", "d2"}
+    assert {one.triple.document_id for one in third} == {"d2"}
+    chains = build_chains(["question 0?"], index, ranker, RandomSelector(), SearchSettings(5, adaptive=False))
+    assert all(len({one.document_id for one in chain.triples}) == len(chain.triples) == 3 for chain in chains[0])
+
+
+def test_a_negative_link_weight_is_refused() -> None:
+    with pytest.raises(ValueError, match="link_weight must be 0 or more, not -1"):
+        Ranker(HashEncoder(), link_weight=-1)

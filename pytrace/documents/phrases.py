@@ -58,10 +58,15 @@ _NATIONALITY = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)(?:[- ](?=[A-Z])[A-
 _ABBREVIATED = re.compile(r"(?:\b\w|\b[A-Z][a-z]{1,2})\.$")
 _ACRONYM = 8
 _SHORTEST = 3
+# Of the words before a phrase the last so many characters are kept.
+_LONGEST_BEFORE = 160
 
 
 class Phrase(msgspec.Struct, frozen=True):
-    """A content phrase of a sentence, and the words between the phrase before it and itself ("" if there are none)."""
+    """A content phrase of a sentence, and the words between the phrase before it and itself ("" if there are none).
+
+    Of many such words the last are kept.
+    """
 
     text: str
     before: str
@@ -100,7 +105,7 @@ def _told(sentence: str) -> Iterator[Phrase]:
         text = sentence[start:stop]
         if text.endswith(".") and not _ABBREVIATED.search(text):
             text = text[:-1]
-        before = sentence[end:start].strip(' ,;:"()“”[]')
+        before = sentence[max(end, start - _LONGEST_BEFORE) : start].strip(' ,;:"()“”[]')
         is_one = not described and _COPULA.search(before) is not None
         # The first word of a sentence has a capital in any case.
         names = _INFORMATIVE.search(text, 0 if start > _SHORTEST else 1) is not None
@@ -146,6 +151,8 @@ def _spans(text: str, offset: int) -> list[tuple[int, int]]:
             close()
         elif lower == "of" and open_words and following and following.lower() not in _PRONOUNS:
             open_words.append(place)
+        elif word == "May" and following[:1].isdigit():
+            open_words.append(place)  # the month
         elif lower in _BREAKS or (_is_verb(word) and not (place and words[place - 1][0].endswith("ly"))):
             close()
         elif open_words or lower not in _CONJUNCTIONS:
