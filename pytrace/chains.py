@@ -30,7 +30,10 @@ class SearchSettings:
     beams
         b, options tried a chain and step.
     chains
-        R, chains kept a question.
+        R, chains a question.
+    width
+        Chains kept a question while searching, at least R: a chain that is not yet among the best R may come to be. None
+        keeps R.
     min_prob
         Options below this probability are dropped.
     adaptive
@@ -42,6 +45,7 @@ class SearchSettings:
     length: int = 4
     beams: int = 5
     chains: int = 5
+    width: int | None = None
     min_prob: float = 1e-4
     adaptive: bool = True
     minimum: int = 1
@@ -52,6 +56,11 @@ class SearchSettings:
             if getattr(self, name) < 1:
                 message = f"{name} must be at least 1, not {getattr(self, name)}"
                 raise ValueError(message)
+
+    @property
+    def kept(self) -> int:
+        """Chains kept a question while searching."""
+        return max(self.width or self.chains, self.chains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +132,7 @@ def build_chains(
             Chain(_triples(index, path), path.steps, path.score, path.finished)
             for path in sorted(group, key=lambda path: -path.score)
             if path.positions
-        ]
+        ][: settings.chains]
         for group in paths
     ]
 
@@ -154,7 +163,7 @@ def _advance(
         np.array([path.finished or path.stuck for path in flat]),
         question_offsets=np.cumsum([0, *map(len, paths)], dtype=np.int64),
         beams=settings.beams,
-        chains=settings.chains,
+        chains=settings.kept,
         min_prob=settings.min_prob,
         terminate=0,
     )

@@ -14,7 +14,8 @@
     ├── DownloadError                      a model's source cannot be reached, or the disk is full
     ├── MissingDependencyError             an optional package is not installed; names the extra
     ├── VerificationError                  a bench found a kernel's answer to be wrong
-    └── StoreError                         a knowledge graph, run or cache on disk cannot be used
+    ├── StoreError                         a knowledge graph, run or cache on disk cannot be used
+    └── WorkerError                        a process that answered for this one ended before its time
 
 Each message is one sentence that says what is wrong, where, with the numbers, and what to do. Kernels raise plain
 ``ValueError`` and ``TypeError``, as NumPy does.
@@ -107,3 +108,7 @@ class StoreError(PytraceError):
     """A knowledge graph, run or cache on disk cannot be used."""
 
     exit_code = 2
+
+
+class WorkerError(PytraceError):
+    """A process that answered for this one ended before its time; what was in flight is lost, and nothing else."""

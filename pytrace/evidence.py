@@ -6,17 +6,26 @@ Source: TRACE, section 3.4.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
-from pytrace.records import Chain, Document, Evidence, Triple
+import msgspec
+
+from pytrace.graph import describe_triples
+from pytrace.records import Chain, Document, Evidence, GraphCounts, Triple
 
 
 def triple_evidence(chains: Sequence[Chain]) -> Evidence:
     """Return the chains' triples in the order of their first appearance, none twice (TRACE-Triple)."""
     triples = list(dict.fromkeys(triple for chain in chains for triple in chain.triples))
     votes = count_votes(chains)
+    # Sentences and documents in the shape of triples are read as what they are.
+    whole = bool(triples) and not any(triple.relation for triple in triples)
+    kind: Literal["triples", "sentences", "documents"] = "triples"
+    if whole:
+        kind = "documents" if all(triple.sentence < 0 for triple in triples) else "sentences"
     return Evidence(
-        kind="triples",
+        kind=kind,
         context=tuple(dict.fromkeys(triple.text for triple in triples)),
         document_ids=tuple(dict.fromkeys(triple.document_id for triple in triples)),
         votes=votes,
@@ -52,6 +61,19 @@ def document_evidence(
         votes=votes,
         chains=tuple(chains),
     )
+
+
+def with_graph(evidence: Evidence, triples: Iterable[Triple]) -> Evidence:
+    """Return the evidence with the counts of the graph that its chains were searched in (TRACE, Table 5).
+
+    Examples
+    --------
+    >>> triples = [Triple("Ada Foah", "country", "Ghana"), Triple("Ghana", "capital", "Accra")]
+    >>> with_graph(triple_evidence([]), triples).graph
+    GraphCounts(entities=3, triples=2, density=0.3333333333333333)
+    """
+    counted = describe_triples(triples)
+    return msgspec.structs.replace(evidence, graph=GraphCounts(counted.entities, counted.triples, counted.density))
 
 
 def all_documents(documents: Sequence[Document]) -> Evidence:

@@ -144,6 +144,17 @@ class KnowledgeQuery(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class GraphCounts(msgspec.Struct, frozen=True):
+    """The knowledge graph that a question's chains were searched in: entities, triples, and the share of possible edges.
+
+    Source: TRACE, Appendix C.3, Table 5.
+    """
+
+    entities: int
+    triples: int
+    density: float
+
+
 class Evidence(msgspec.Struct, frozen=True):
     """What the reader sees: the context, the documents it rests on with their votes, and what led to it.
 
@@ -151,7 +162,7 @@ class Evidence(msgspec.Struct, frozen=True):
     words; "none": there is no context). `chains` are TRACE's, `coverage` ScopeCoE's features over `pool`, the retrieved
     snippets by rank as (document id, index of the sentence, -1: all of it); `triples` those that a method wrote from the
     question, and `rationale` the thoughts that led to the answer; `queries` what a knowledge base was asked, with the facts
-    that it gave.
+    that it gave. `graph` counts the graph that chains were searched in.
     """
 
     kind: Literal["triples", "documents", "sentences", "mixed", "none", "facts"]
@@ -164,6 +175,7 @@ class Evidence(msgspec.Struct, frozen=True):
     triples: tuple[Triple, ...] = ()
     rationale: tuple[str, ...] = ()
     queries: tuple[KnowledgeQuery, ...] = ()
+    graph: GraphCounts | None = None
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -256,7 +268,9 @@ class Question(msgspec.Struct, frozen=True):
     """A question to measure with: its documents, gold answers (aliases included) and gold supporting documents.
 
     `supporting_facts` are (document id, sentence index) pairs; `triples` gold evidence where the data set has it;
-    `perturbation` what was done to the documents on purpose.
+    `perturbation` what was done to the documents on purpose. `grades` are (document id, how relevant) pairs of the supporting
+    documents where the data set grades them. Of a corpus, supporting documents may be missing from
+    `documents`. A question without answers measures which documents are chosen, and no more.
     """
 
     id: str
@@ -268,3 +282,4 @@ class Question(msgspec.Struct, frozen=True):
     triples: tuple[Triple, ...] = ()
     kind: str = ""
     perturbation: Perturbation | None = None
+    grades: tuple[tuple[str, int], ...] = ()

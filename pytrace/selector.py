@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import islice
 from typing import Literal, Protocol
 
 import msgspec
@@ -35,6 +36,8 @@ LETTER_INSTRUCTION = (
 )
 STOP_OPTION = "no need for additional knowledge triples"
 STOP_TEXT = "\n\nQuestion:"
+# The least log-probability that ending a chain counts with where others are compared with it.
+_UNLIKELY = -100.0
 # PMI's scores of texts without a question that are kept for later steps and questions: about 10 MB.
 KNOWN_TEXTS = 65_536
 # A letter by itself: "B", "(B)", "B." and "**B**", but not the first letter of "Because".
@@ -255,6 +258,50 @@ class TextSelector:
                 else:
                     unknown.setdefault(prompt, {})[text] = None
         return {prompt: list(some) for prompt, some in unknown.items()}
+
+
+class SelectorInParts:
+    """Lets letters choose among more candidates than there are letters, in several prompts a step.
+
+    The candidates are divided in their order into as few prompts of about the same length as hold them all, each with option A.
+    Ending the chain is the same option in all of them, so that a candidate's score is its log-odds to it: with one prompt the
+    distribution is the selector's own.
+
+    Parameters
+    ----------
+    selector
+        Chooses among the candidates of each part.
+    most
+        Candidates in a prompt.
+
+    Notes
+    -----
+    For TRACE's ablation "w/o triple ranker" (section 4.2, RQ4), where all triples of a question are candidates, about 80 to 150;
+    the paper does not say how its letters tell them apart.
+    """
+
+    def __init__(self, selector: Selector, *, most: int = len(OPTION_LABELS) - 1) -> None:
+        if most < 1:
+            message = f"most must be at least 1, not {most}"
+            raise ValueError(message)
+        self._selector = selector
+        self._most = most
+
+    def select(self, steps: Sequence[Step]) -> list[NDArray[np.float64]]:
+        """Return 0 for ending and each candidate's log-odds to it."""
+        counts = [max(-(-len(step.candidates) // self._most), 1) for step in steps]
+        parts = [
+            msgspec.structs.replace(step, candidates=tuple(step.candidates[place] for place in places.tolist()))
+            for step, count in zip(steps, counts, strict=True)
+            for places in np.array_split(np.arange(len(step.candidates)), count)
+        ]
+        rows = iter(self._selector.select(parts))
+        results = []
+        for count in counts:
+            # A server may leave A out of its list; what is hopeless is as good as this unlikely.
+            odds = [row[1:] - max(float(row[0]), _UNLIKELY) for row in islice(rows, count)]
+            results.append(np.concatenate([[0.0], *odds]))
+        return results
 
 
 class RankerSelector:

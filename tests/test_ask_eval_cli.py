@@ -29,7 +29,20 @@ ROWS = [
     {"id": "venn", "title": "Isaura Venn", "text": "Isaura Venn was born in Quillhaven. She kept bees."},
 ]
 # Settings that ask as little as possible of a model.
-FEW = ("--set", "unit=sentence", "--set", "candidates=3", "--set", "demonstrations=1", "--set", "length=1")
+# The tiny profile takes phrases as triples and leaves the model out of the selection.
+WRITTEN = ("--set", "extraction=written")
+FEW = (
+    "--set",
+    "scoring=pmi",
+    "--set",
+    "unit=sentence",
+    "--set",
+    "candidates=3",
+    "--set",
+    "demonstrations=1",
+    "--set",
+    "length=1",
+)
 
 # What loads a model; the fixture `run` puts a scripted one in its place.
 ENGINE = loading.ModelOptions.__dict__["model"]
@@ -146,13 +159,13 @@ def test_ask_prints_one_json_document_and_nothing_else(method: str, docs: Path, 
     assert bool(told["chains"]) == method.startswith("trace")
     assert "context" not in told
     read = [document["title"] for document in told["documents"] if document["read"]]
-    assert bool(read) == (method != "trace")
+    assert read, "the reader saw sentences of it, or all of it"
     _, output, _ = run("ask", QUESTION, "--docs", docs, "--method", method, "--json", "--explain")
     assert any("Quillhaven" in entry for entry in json.loads(output)["context"])
 
 
 def test_ask_in_a_pipe_is_plain_text_with_the_best_chain_and_its_sentences(docs: Path, run: Run) -> None:
-    status, output, errors = run("ask", QUESTION, "--docs", docs, *FEW[:2])
+    status, output, errors = run("ask", QUESTION, "--docs", docs, "--set", "unit=sentence")
     assert (status, errors) == (0, "")
     lines = output.splitlines()
     assert lines[0] == "Answer: Quillhaven"
@@ -164,7 +177,7 @@ def test_ask_in_a_pipe_is_plain_text_with_the_best_chain_and_its_sentences(docs:
 
 
 def test_explain_adds_all_chains_votes_and_costs(docs: Path, run: Run) -> None:
-    status, output, _ = run("ask", QUESTION, "--docs", docs, "--explain", "--set", "unit=triple")
+    status, output, _ = run("ask", QUESTION, "--docs", docs, "--explain", "--set", "unit=triple", "--set", "chains=2")
     assert status == 0
     assert re.search(r"^Chain 2 \(probability \d\.\d{3}, (full length|ended by the selector)\)$", output, re.MULTILINE)
     assert re.search(r"^  1\. <.*>  p=\d\.\d{3}$", output, re.MULTILINE)
@@ -421,7 +434,7 @@ def test_models_that_are_no_models_are_refused(docs: Path, tmp_path: Path) -> No
 def test_a_long_document_is_split_and_nothing_of_it_is_lost(run: Run, tmp_path: Path) -> None:
     sentences = [f"Line {number} of the long book names the word w{number}." for number in range(300)]
     path = write_rows(tmp_path / "long.jsonl", [{"title": "Book", "text": " ".join(sentences)}])
-    status, output, errors = run("kg", "build", "--docs", path, "--out", tmp_path / "kg", "--json")
+    status, output, errors = run("kg", "build", *WRITTEN, "--docs", path, "--out", tmp_path / "kg", "--json")
     assert (status, errors) == (0, "")
     assert json.loads(output)["usage"]["calls"] > 4
     with KnowledgeGraph.open(tmp_path / "kg", mode="read") as graph:
@@ -433,21 +446,21 @@ def test_a_long_document_is_split_and_nothing_of_it_is_lost(run: Run, tmp_path: 
 
 def test_a_build_follows_its_documents_and_does_nothing_twice(docs: Path, run: Run, tmp_path: Path) -> None:
     graph = tmp_path / "kg"
-    status, output, errors = run("kg", "build", "--docs", docs, "--out", graph)
+    status, output, errors = run("kg", "build", *WRITTEN, "--docs", docs, "--out", graph)
     assert (status, errors) == (0, "")
     assert output.startswith(f"{graph}: 3 documents, 3 triples, ")
     assert "3 documents extracted now, 0 known before, 0 removed" in output
-    refused(run("kg", "build", "--docs", docs, "--out", graph), str(graph), "--resume")
-    status, output, _ = run("kg", "build", "--docs", docs, "--out", graph, "--resume", "--json")
+    refused(run("kg", "build", *WRITTEN, "--docs", docs, "--out", graph), str(graph), "--resume")
+    status, output, _ = run("kg", "build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--json")
     told = json.loads(output)
     assert (status, told["extracted"], told["changes"]["unchanged"]) == (0, 0, 3)
     write_rows(docs, [ROWS[0], {**ROWS[1], "text": "Orrin Head was sold."}, {"title": "New", "text": "It is new."}])
-    told = json.loads(run("kg", "build", "--docs", docs, "--out", graph, "--resume", "--json")[1])
+    told = json.loads(run("kg", "build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--json")[1])
     assert told["extracted"] == 2
     assert (told["changes"]["changed_ids"], told["changes"]["removed_ids"]) == (["obs"], ["venn"])
     assert [told["changes"][name] for name in ("added", "changed", "removed", "unchanged")] == [1, 1, 1, 1]
     refused(
-        run("kg", "build", "--docs", docs, "--out", graph, "--resume", "--set", "grounding=50"),
+        run("kg", "build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--set", "grounding=50"),
         "grounding is 80.0 there",
     )
 
@@ -456,16 +469,20 @@ def test_what_failed_is_named_and_retried_on_request(
     docs: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(["nonsense"]))
-    told = json.loads(run("kg", "build", "--docs", docs, "--out", tmp_path / "kg", "--json")[1])
+    told = json.loads(run("kg", "build", *WRITTEN, "--docs", docs, "--out", tmp_path / "kg", "--json")[1])
     assert [line.partition(":")[0] for line in told["failures"]] == ["Pellisk Ferry", "Orrin Head", "Isaura Venn"]
     _, output, _ = run("kg", "show", tmp_path / "kg", "--json")
     assert [triple["relation"] for triple in json.loads(output)["triples"]] == [""] * 6
     monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(script))
     assert (
-        json.loads(run("kg", "build", "--docs", docs, "--out", tmp_path / "kg", "--resume", "--json")[1])["extracted"]
+        json.loads(run("kg", "build", *WRITTEN, "--docs", docs, "--out", tmp_path / "kg", "--resume", "--json")[1])[
+            "extracted"
+        ]
         == 0
     )
-    _, output, _ = run("kg", "build", "--docs", docs, "--out", tmp_path / "kg", "--resume", "--retry", "--json")
+    _, output, _ = run(
+        "kg", "build", *WRITTEN, "--docs", docs, "--out", tmp_path / "kg", "--resume", "--retry", "--json"
+    )
     told = json.loads(output)
     assert (told["extracted"], told["failures"], told["statistics"]["failures"]) == (3, [], 0)
 
@@ -510,7 +527,7 @@ def test_eval_reports_scores_and_costs_of_each_method(questions: Path, run: Run)
     lines = output.splitlines()
     assert lines[0] == "2 questions"
     assert lines[1].split()[:3] == ["METHOD", "EM", "F1"]
-    assert lines[2].split()[:6] == ["rag", "100.0", "100.0", "50.0", "100.0", "50.0"]
+    assert lines[2].replace(" (100.0–100.0)", "").split()[:6] == ["rag", "100.0", "100.0", "50.0", "100.0", "50.0"]
     assert lines[3].startswith("rag: seconds by stage: read ")
 
 
@@ -641,7 +658,7 @@ class Killed:
 def test_a_killed_build_goes_on_without_losing_or_repeating_a_document(tmp_path: Path) -> None:
     rows = [{"id": f"h{n}", "title": f"House {n}", "text": f"House {n} has a roof."} for n in range(40)]
     docs, graph = write_rows(tmp_path / "docs.jsonl", rows), tmp_path / "kg"
-    arguments = ("kg", "build", "--docs", docs, "--out", graph, "--set", "triple_demonstrations=0", "--json")
+    arguments = ("kg", "build", "--docs", docs, "--out", graph, *WRITTEN, "--set", "triple_demonstrations=0", "--json")
     killed = Killed(tmp_path / "log")
     killed.kill(*arguments, after=18)
     before = len(killed.asked())
@@ -694,7 +711,7 @@ def test_the_tiny_models_answer_on_the_command_line(docs: Path) -> None:
 @pytest.mark.models
 @pytest.mark.usefixtures("tiny_models")
 def test_the_tiny_model_writes_triples_for_a_graph(docs: Path, tmp_path: Path) -> None:
-    few = ("--set", "triple_demonstrations=1", "--set", "spans=true")
+    few = (*WRITTEN, "--set", "triple_demonstrations=1", "--set", "spans=true")
     result = finish("kg", "build", "--docs", docs, "--out", tmp_path / "kg", *few, "--context", "1024", "--json")
     assert (result.returncode, remarks(result)) == (0, [])
     told = json.loads(result.stdout)

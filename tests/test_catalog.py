@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pytrace.errors import InputError
 from pytrace.knowledge_base.linking import EntityLinker
@@ -20,6 +22,7 @@ from pytrace.methods.catalog import (
 )
 from pytrace.methods.chain_of_knowledge import Knowledge
 from pytrace.methods.trace import TraceSettings
+from pytrace.models.cross_encoder import CrossEncoder
 from pytrace.models.encoder import Encoder
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.queries.few_shot import FewShotGenerator
@@ -40,11 +43,20 @@ def towns(model: ScriptedModel) -> Callable[[], Knowledge]:
     return lambda: Knowledge(store, EntityLinker(store, None), generator)
 
 
+class Lengths:
+    """A cross-encoder that likes long passages."""
+
+    name = fingerprint = "lengths"
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        return np.array([len(passage) for _, passage in pairs], dtype=np.float32)
+
+
 @pytest.mark.parametrize("llm", ["tiny", "some.gguf"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_answers_every_question_under_its_own_name(method: str, llm: str) -> None:
     model = ScriptedModel(["<Ada Foah; country; Ghana>", "Ghana"])
-    made = make_method(method, model, HashEncoder, llm, [], knowledge=towns(model))
+    made = make_method(method, model, HashEncoder, llm, [], knowledge=towns(model), cross_encoder=Lengths)
     answers = made.answer(QUESTIONS, [DOCUMENTS, DOCUMENTS])
     assert [answer.question for answer in answers] == QUESTIONS
     for answer in answers:
@@ -58,7 +70,7 @@ def test_every_method_answers_every_question_under_its_own_name(method: str, llm
 @pytest.mark.parametrize("method", METHODS)
 def test_no_document_at_all_is_never_a_crash(method: str) -> None:
     model = ScriptedModel(["Ghana"])
-    made = make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model))
+    made = make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model), cross_encoder=Lengths)
     (answer,) = made.answer(QUESTIONS[:1], [[]])
     assert answer.text or answer.notes
     with pytest.raises(InputError, match="question 1 of 1 is empty"):
@@ -82,8 +94,19 @@ def test_an_encoder_is_asked_for_only_where_it_is_needed() -> None:
     def unwanted() -> Encoder:
         raise AssertionError
 
-    for method in ("rag", "bm25"):
-        make_method(method, ScriptedModel(["x"]), unwanted, "tiny", []).answer(QUESTIONS, [DOCUMENTS] * 2)
+    for method in ("rag", "bm25", "cross-encoder"):
+        made = make_method(method, ScriptedModel(["x"]), unwanted, "tiny", [], cross_encoder=Lengths)
+        made.answer(QUESTIONS, [DOCUMENTS] * 2)
+
+
+def test_a_cross_encoder_is_asked_for_only_by_its_method() -> None:
+    def unwanted() -> CrossEncoder:
+        raise AssertionError
+
+    for method in METHODS:
+        if method != "cross-encoder":
+            model = ScriptedModel(["x"])
+            make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model), cross_encoder=unwanted)
 
 
 def test_settings_behind_a_colon_are_part_of_the_name_and_win() -> None:

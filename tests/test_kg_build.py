@@ -25,6 +25,9 @@ from pytrace.errors import ContextOverflowError, ModelError
 from pytrace.graph import KnowledgeGraph
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 
+# The tiny profile takes phrases as triples.
+WRITTEN = ("--set", "extraction=written")
+
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -65,7 +68,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 
 def test_failures_are_counted_named_and_listed_by_show(run: Run, tmp_path: Path) -> None:
     docs, graph = write(tmp_path / "docs.jsonl", range(10)), tmp_path / "kg"
-    status, output, errors = run("build", "--docs", docs, "--out", graph)
+    status, output, errors = run("build", *WRITTEN, "--docs", docs, "--out", graph)
     assert (status, errors) == (0, "")
     lines = output.splitlines()
     assert lines[0].startswith(f"{graph}: 10 documents, 10 triples")
@@ -87,7 +90,7 @@ def test_failures_are_counted_named_and_listed_by_show(run: Run, tmp_path: Path)
     assert told["cut_off"] == [{"document_id": "h7", "title": "House 7"}]
     status, _, errors = run("show", graph, "--failures", "--document", "h3")
     assert (status, errors.count("\n")) == (2, 1)
-    told = json.loads(run("build", "--docs", docs, "--out", graph, "--resume", "--retry", "--json")[1])
+    told = json.loads(run("build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--retry", "--json")[1])
     assert (told["extracted"], told["failed"], told["cut_off"], told["statistics"]["failures"]) == (2, 2, 0, 2)
 
 
@@ -96,13 +99,13 @@ def test_a_thousand_failures_are_named_and_all_of_them_listed(
 ) -> None:
     monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(["nonsense"]))
     docs, graph = write(tmp_path / "docs.jsonl", range(1300)), tmp_path / "kg"
-    told = json.loads(run("build", "--docs", docs, "--out", graph, "--json")[1])
+    told = json.loads(run("build", *WRITTEN, "--docs", docs, "--out", graph, "--json")[1])
     assert (told["failed"], len(told["failures"]), told["statistics"]["failures"]) == (1300, 1000, 1300)
     assert len(json.loads(run("show", graph, "--failures", "--json")[1])["failures"]) == 1300
     assert run("show", graph, "--failures")[1].count("\n") == 1300
     clean = tmp_path / "clean"
     monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel([" has; a roof>"]))
-    assert run("build", "--docs", docs, "--out", clean)[0] == 0
+    assert run("build", *WRITTEN, "--docs", docs, "--out", clean)[0] == 0
     assert run("show", clean, "--failures")[1] == "no document failed or was cut off\n"
     assert json.loads(run("show", clean, "--failures", "--json")[1])["failures"] == []
 
@@ -113,13 +116,13 @@ def test_a_broken_line_leaves_the_graph_as_it_was_and_says_so(run: Run, tmp_path
     lines = write(broken, range(10, 40)).read_text(encoding="utf-8").splitlines()
     lines[14] = '{"title": "House'
     broken.write_text("\n".join(lines), encoding="utf-8")
-    status, output, errors = run("build", "--docs", broken, "--out", graph)
+    status, output, errors = run("build", *WRITTEN, "--docs", broken, "--out", graph)
     assert (status, output, errors.count("\n")) == (2, "", 1)
     assert f"{broken}:15: not JSON" in errors
     assert errors.endswith(f"; nothing was stored in {graph}\n")
-    assert run("build", "--docs", docs, "--out", graph)[0] == 0
+    assert run("build", *WRITTEN, "--docs", docs, "--out", graph)[0] == 0
     before = run("export", graph, "--out", "-")[1]
-    status, output, errors = run("build", "--docs", broken, "--out", graph, "--resume")
+    status, output, errors = run("build", *WRITTEN, "--docs", broken, "--out", graph, "--resume")
     assert (status, output, errors.count("\n")) == (2, "", 1)
     assert f"{broken}:15: not JSON" in errors
     assert errors.endswith(f"; the 20 documents in {graph} stay as they were\n")
@@ -133,12 +136,12 @@ def test_documents_met_again_are_named_with_both_places_and_other_words_under_on
     docs.mkdir()
     write(docs / "a.jsonl", range(4))
     write(docs / "b.jsonl", [2, 8])
-    status, output, errors = run("build", "--docs", docs, "--out", graph, "--json")
+    status, output, errors = run("build", *WRITTEN, "--docs", docs, "--out", graph, "--json")
     told = json.loads(output)
     assert (status, told["extracted"], told["changes"]["repeated"]) == (0, 5, 1)
     assert errors == f"pytrace: skipped {docs}/b.jsonl:1 (House 2): the same document as {docs}/a.jsonl:3\n"
     write(docs / "b.jsonl", [2], text="Other words.")
-    status, _, errors = run("build", "--docs", docs, "--out", graph, "--resume")
+    status, _, errors = run("build", *WRITTEN, "--docs", docs, "--out", graph, "--resume")
     assert (status, errors.count("\n")) == (2, 1)
     assert f"(in {docs}/a.jsonl:3 and {docs}/b.jsonl:1)" in errors
 
@@ -155,14 +158,14 @@ def test_a_model_that_breaks_on_the_way_leaves_what_was_done_and_says_how_to_go_
 
     docs, graph = write(tmp_path / "docs.jsonl", range(10)), tmp_path / "kg"
     monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(breaks))
-    status, output, errors = run("build", "--docs", docs, "--out", graph)
+    status, output, errors = run("build", *WRITTEN, "--docs", docs, "--out", graph)
     assert (status, output) == (1, "")
     assert errors.splitlines() == [
         "pytrace: stopped after 6 of 10 documents; they are stored, go on with --resume",
         "pytrace: the model was closed; load it again",
     ]
     monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel([" has; a roof>"]))
-    assert json.loads(run("build", "--docs", docs, "--out", graph, "--resume", "--json")[1])["extracted"] == 4
+    assert json.loads(run("build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--json")[1])["extracted"] == 4
 
 
 # --- processes
@@ -200,7 +203,17 @@ class Building:
         return [int(line) for line in re.findall(r"(\d+)\n", self._log.read_text(encoding="utf-8"))]
 
     def start(self, *options: str, pause: float, code: str = SLOW, **how: Any) -> subprocess.Popen[str]:
-        arguments = ["kg", "build", "--docs", str(self.docs), "--out", str(self.graph), *options]
+        arguments = [
+            "kg",
+            "build",
+            "--docs",
+            str(self.docs),
+            "--out",
+            str(self.graph),
+            "--set",
+            "extraction=written",
+            *options,
+        ]
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
         environment = {**os.environ, "TEST_LOG": str(self._log), "TEST_PAUSE": str(pause), "COLUMNS": "120"}
         return subprocess.Popen([sys.executable, "-c", code, *arguments], text=True, env=environment, **how)

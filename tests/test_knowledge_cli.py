@@ -14,7 +14,7 @@ import pytest
 from pytrace import cli
 from pytrace.cli import common, loading
 from pytrace.cli.answer_text import answer_document, print_answer
-from pytrace.cli.evaluate import asker
+from pytrace.cli.evaluation_job import asker
 from pytrace.cli.knowledge import GRAMMARS, KnowledgeOptions
 from pytrace.errors import StoreError
 from pytrace.knowledge_base.triple_store import Relation

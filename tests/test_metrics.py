@@ -1,4 +1,4 @@
-"""Scores against hand-computed values, and tests of significance against independent definitions."""
+"""Scores of answers and rankings against hand-computed values and independent definitions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from pytrace.errors import InputError
 from pytrace.evaluation.metrics import (
-    BootstrapTest,
-    McNemarTest,
     Mean,
     SupportScore,
     exact_match,
     f1_score,
-    mcnemar,
     mean_of,
+    ndcg,
     normalise_answer,
-    paired_bootstrap,
+    recall_at,
     support_score,
 )
 
@@ -104,73 +101,47 @@ class TestSupport:
         assert mean_of([None]) == mean_of([]) == Mean(None, None, 0)
 
 
-class TestBootstrap:
-    def test_the_interval_and_p_value_agree_with_scipys_normal_theory(self) -> None:
-        rng = np.random.default_rng(7)
-        a = rng.random(400)
-        b = a + rng.normal(-0.02, 0.2, 400)
-        test = paired_bootstrap(a, b)
-        exact = stats.ttest_rel(a, b)
-        interval = exact.confidence_interval()
-        assert test.difference == pytest.approx((a - b).mean())
-        assert (test.low, test.high) == pytest.approx((interval.low, interval.high), abs=2e-3)
-        assert test.p_value == pytest.approx(exact.pvalue, abs=0.02)
+class TestRankings:
+    def test_ndcg_by_hand(self) -> None:
+        # Gains 1, 0, 2 at ranks 1, 2, 3: 1/1 + 2/2 = 2; at best 2/1 + 1/log2(3).
+        assert ndcg(["b", "x", "a"], {"a": 2, "b": 1}) == pytest.approx(2 / (2 + 1 / math.log2(3)))
+        assert ndcg(["a", "b"], {"a": 2, "b": 1, "x": 0, "y": -1}) == 1.0
+        assert ndcg(["x", "y"], {"a": 2, "y": -1}) == 0.0
+        # Only two of the three relevant ones can stand among the first two.
+        assert ndcg(["a", "b"], dict.fromkeys("abc", 1), depth=2) == 1.0
+        assert ndcg(["a", "a", "b"], dict.fromkeys("ab", 1), depth=2) == 1.0, "a repeated document takes no place"
 
-    def test_few_questions_against_all_resamples(self) -> None:
-        d = np.array([1.0, 0.0, 1.0, -1.0])
-        every = np.array(np.meshgrid(*[d] * 4)).reshape(4, -1).mean(axis=0)
-        test = paired_bootstrap(d, np.zeros(4), resamples=100_000)
-        assert test.p_value == pytest.approx((np.abs(every - 0.25) >= 0.25).mean(), abs=0.01)
-        assert (test.low, test.high) == (np.quantile(every, 0.025), np.quantile(every, 0.975))
+    def test_ndcg_needs_something_relevant(self) -> None:
+        assert ndcg(["a"], {}) is None
+        assert ndcg(["a"], {"a": 0}) is None
+        assert ndcg([], {"a": 1}) == 0.0
 
-    def test_the_seed_alone_decides_the_draws(self) -> None:
-        a, b = np.random.default_rng(0).random((2, 50))
-        assert paired_bootstrap(a, b, seed=3) == paired_bootstrap(a, b, seed=3)
-        assert paired_bootstrap(a, b, seed=3) != paired_bootstrap(a, b, seed=4)
-        swapped = paired_bootstrap(b, a, seed=3)
-        assert swapped.p_value == paired_bootstrap(a, b, seed=3).p_value
+    @given(
+        st.lists(st.integers(0, 30), max_size=30, unique=True),
+        st.dictionaries(st.integers(0, 30), st.integers(-2, 4), max_size=30),
+        st.integers(1, 35),
+    )
+    def test_ndcg_is_the_gain_over_that_of_the_best_order(
+        self, ranked: list[int], grades: dict[int, int], depth: int
+    ) -> None:
+        def gain(order: list[int]) -> float:
+            discounts = 1 / np.log2(np.arange(2, len(order[:depth]) + 2))
+            return float(np.clip([grades.get(one, 0) for one in order[:depth]], 0, None) @ discounts)
 
-    def test_equal_methods_do_not_differ(self) -> None:
-        assert paired_bootstrap([0.1] * 9, [0.1] * 9) == BootstrapTest(0.0, 0.0, 0.0, 1.0, 9)
+        best = gain(sorted(grades, key=lambda one: -grades[one]))
+        score = ndcg([str(one) for one in ranked], {str(one): grade for one, grade in grades.items()}, depth=depth)
+        assert score == (pytest.approx(gain(ranked) / best) if best else None)
 
-    def test_no_p_value_is_zero(self) -> None:
-        assert paired_bootstrap([1.0] * 50, [0.0] * 50, resamples=99) == BootstrapTest(1.0, 1.0, 1.0, 0.01, 50)
-
-    def test_too_few_questions_are_undefined_and_never_nan(self) -> None:
-        assert paired_bootstrap([], []) == BootstrapTest(None, None, None, None, 0)
-        assert paired_bootstrap([1], [0]) == BootstrapTest(1.0, None, None, None, 1)
-
-    def test_a_data_set_of_thousands_takes_a_moment(self) -> None:
-        rng = np.random.default_rng(1)
-        assert paired_bootstrap(rng.random(7_405), rng.random(7_405), resamples=2_000).n == 7_405
+    def test_recall_of_the_first_documents(self) -> None:
+        ranked = ["a", "a", "x", "b", "c"]
+        assert [recall_at(ranked, {"a", "b", "d"}, depth) for depth in (1, 2, 3, 9)] == [1 / 3, 1 / 3, 2 / 3, 2 / 3]
+        assert recall_at(ranked, [], 3) is None
+        assert recall_at([], ["a"], 3) == 0.0
 
     def test_misuse_is_told(self) -> None:
-        with pytest.raises(InputError, match=r"shapes \(2,\) and \(3,\)"):
-            paired_bootstrap([1, 2], [1, 2, 3])
+        with pytest.raises(InputError, match="depth is 0"):
+            ndcg(["a"], {"a": 1}, depth=0)
+        with pytest.raises(InputError, match="depth is -1"):
+            recall_at(["a"], ["a"], -1)
         with pytest.raises(InputError, match="not finite"):
-            paired_bootstrap([1, math.nan], [1, 2])
-        with pytest.raises(InputError, match="resamples"):
-            paired_bootstrap([1, 2], [1, 2], resamples=0)
-        with pytest.raises(InputError, match="confidence"):
-            paired_bootstrap([1, 2], [1, 2], confidence=1.0)
-
-
-class TestMcNemar:
-    def test_hand_computed(self) -> None:
-        # 6 against 1: 2 * (C(7,0) + C(7,1)) / 2**7 = 16 / 128.
-        assert mcnemar([True] * 6 + [False], [False] * 6 + [True]) == McNemarTest(6, 1, 0.125, 7)
-        assert mcnemar([True, False], [True, False]) == McNemarTest(0, 0, 1.0, 2)
-        assert mcnemar([], []) == McNemarTest(0, 0, None, 0)
-
-    @given(st.integers(0, 3_000), st.integers(0, 3_000))
-    def test_equals_the_binomial_test(self, first: int, second: int) -> None:
-        a = np.array([True] * first + [False] * second, dtype=bool)
-        p_value = mcnemar(a, ~a).p_value
-        if first + second:
-            assert p_value == pytest.approx(stats.binomtest(first, first + second).pvalue, rel=1e-9, abs=1e-300)
-        else:
-            assert p_value is None
-
-    def test_misuse_is_told(self) -> None:
-        with pytest.raises(InputError, match="1 and 2"):
-            mcnemar([True], [True, False])
+            ndcg(["a"], {"a": math.nan})

@@ -161,6 +161,8 @@ class TestFailures:
             evaluate({"good": good}, [QUESTIONS[0], QUESTIONS[0]])
         with pytest.raises(InputError, match="no gold answer"):
             evaluate({"good": good}, [Question("q", "?", ())])
+        with pytest.raises(InputError, match="the baseline 'weak' is none of the methods; choose one of good"):
+            evaluate({"good": good}, QUESTIONS, baseline="weak")
         with pytest.raises(InputError, match="batch size of m is 0"):
             evaluate({"m": Batched(lambda _: [], size=0)}, QUESTIONS)
         with pytest.raises(ValueError, match="gave 0 answers to 3 questions"):

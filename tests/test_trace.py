@@ -78,7 +78,7 @@ def test_every_unit_scoring_and_reader_answers_with_chains_that_lead_to_sentence
             else:
                 assert triple.relation
                 assert triple.tail in document.sentences[triple.sentence]
-    assert answer.evidence.kind == f"{reader}s"
+    assert answer.evidence.kind == ("documents" if reader == "document" else f"{unit}s")
     assert answer.evidence.context
     assert set(answer.evidence.votes) == set(answer.evidence.document_ids)
     assert answer.text in {"Quillhaven", "unknown"}
@@ -314,7 +314,9 @@ def test_the_tiny_models_answer_a_question_of_the_examples(tiny_models: dict[str
     documents = [document for document in read_documents(EXAMPLES / "docs") if document.title in names]
     assert len(documents) == 3
     tiny = LlamaCppModel(tiny_models["language-model"], name="tiny", context=2048)
-    settings = trace_settings("trace", "tiny", ["unit=sentence", "candidates=4", "demonstrations=1"])
+    settings = trace_settings(
+        "trace", "tiny", ["unit=sentence", "scoring=pmi", "candidates=4", "demonstrations=1", "beams=2"]
+    )
     (answer,) = Trace(tiny, OnnxEncoder(tiny_models["encoder"]), settings).answer([asked["question"]], [documents])
     by_id = {document.id: document for document in documents}
     assert answer.text

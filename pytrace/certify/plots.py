@@ -7,10 +7,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from pytrace.certify.page.summary import ERROR_NAMES, Estimate, PageSummary, Scores, finite, points
-from pytrace.certify.page.texts import clean
+from pytrace.certify.page.summary import ERROR_NAMES, PageSummary, Scores
 from pytrace.errors import MissingDependencyError, StoreError
 from pytrace.graph.exchange import atomic_output
+from pytrace.pages.figures import Estimate, finite, points
+from pytrace.pages.texts import clean
 
 FORMATS = ("png", "svg")
 _MEASURES = ("Precision", "Recall", "F1")

@@ -35,6 +35,10 @@ COMMANDS = (
         "Ask methods the questions of a data set, and report scores and costs.",
         "evaluate",
     ),
+    _Command(
+        "report", "pytrace.cli.report", "Make a page and tables of an evaluation that 'eval' kept, without any model."
+    ),
+    _Command("tune", "pytrace.cli.tune", "Search for the settings of a method that do best on questions of one's own."),
     _Command("certify", "pytrace.cli.certify", "Check chains of thought against a knowledge graph, step by step."),
     _Command("perturb", "pytrace.cli.perturb", "Break the evidence of a data set's questions on purpose, for 'eval'."),
     _Command("kg", "pytrace.cli.kg", "Build knowledge graphs of documents, look into them, exchange and change them."),

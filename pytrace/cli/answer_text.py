@@ -185,6 +185,7 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
                 "title": document.title,
                 "source": document.source,
                 "votes": answer.evidence.votes.get(document.id, 0),
+                # Its text, or sentences of it.
                 "read": answer.evidence.kind != "triples" and document.id in answer.evidence.document_ids,
             }
             for document in documents

@@ -36,8 +36,8 @@ _NAMED = 10
     "--method",
     type=MethodType(),
     metavar="NAME[:SETTING=VALUE,…]",
-    help="How to answer: trace, trace-doc, ks-llm, scope-coe, rag, dense, bm25, rrf, cot, cot-sc, verify-and-edit, cok and "
-    "others.  [default: trace; for a claim cok with --kb, else standard]",
+    help="How to answer: trace, trace-doc, ks-llm, scope-coe, rag, dense, bm25, rrf, cross-encoder, cot, cot-sc, verify-and-edit, "
+    "cok and others.  [default: trace; for a claim cok with --kb, else standard]",
 )
 @click.option(
     "--retrieve",
@@ -144,11 +144,12 @@ def certify_chains(
     """Certify what an answer rests on: by a given graph, by the one that its chains were made of, or by its documents'."""
     from pytrace.certify.answers import certify_answer
     from pytrace.knowledge_base import KnowledgeBase
+    from pytrace.methods.top_triples import TopTriples
     from pytrace.methods.trace import Trace
 
     if facts is not None:
         return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer)
-    graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace) else ()
+    graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace | TopTriples) else ()
     triples = [triple for triple in graph if triple.relation] or extract_triples(answer, documents, models)
     if not triples:
         message = (
@@ -241,6 +242,7 @@ def answer_one(
             extracted=lambda _: advance(),
             index=sentences,
             knowledge=knowledge.opener(models),
+            cross_encoder=lambda: models.cross_encoder,
         )
         if not claim:
             answer = answerer.answer([question], [chosen])[0]

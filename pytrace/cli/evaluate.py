@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from importlib import metadata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-import pytrace
 from pytrace.cli import common
+from pytrace.cli.evaluation_job import EvaluationJob, make_askers, open_job
 from pytrace.cli.knowledge import KnowledgeOptions, knowledge_options
 from pytrace.cli.loading import MethodType, ModelOptions, model_options, settings_option
+from pytrace.cli.sweeps import baseline_label, expand
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
+    from pytrace.evaluation.runner import Batched, Engine, Progress, RunStore
     from pytrace.methods.catalog import Method, MethodName
-    from pytrace.records import Answer, Question
+    from pytrace.records import Question
 
 
 @click.command("eval")
 @click.argument("methods", metavar="METHOD...", nargs=-1, required=True, type=MethodType())
-@click.option("--data", type=click.Path(path_type=Path), required=True, help="Questions with answers, or claims.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), required=True, help="Questions with answers, claims, or a BEIR folder."
+)
 @click.option(
     "--format",
     "data_format",
@@ -40,8 +45,39 @@ if TYPE_CHECKING:
     help="Bring each question to N documents by those of other questions, which hold no gold answer.",
 )
 @click.option("--pad-seed", type=click.IntRange(min=0), help="Of what --pad draws.  [default: 0]")
+@click.option(
+    "--pool",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Of a BEIR corpus, give each question the N documents that BM25 ranks first.  [default: 100]",
+)
+@click.option(
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="NAME=V1,V2,…",
+    help="Ask every METHOD that has this setting once with each value. May be repeated: every combination is asked.",
+)
+@click.option("--seeds", metavar="N,N,…", help="Ask every METHOD that draws by a seed once with each of these.")
+@click.option("--baseline", type=MethodType(), metavar="METHOD", help="The METHOD that the others are compared with.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep every answer here as soon as it is there.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option("--retry-failed", is_flag=True, help="With --resume: ask again what failed before.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Processes that answer, each with models of its own; they share the processors, unless --threads says how many each has.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Who starts the processes: this program, or Ray.",
+)
+@click.option("--ray-address", metavar="ADDRESS", help="A Ray cluster, such as auto.  [default: one on this machine]")
 @click.option("--kg", type=click.Path(path_type=Path), help="Use the triples of this graph; their cost is not counted.")
 @click.option(
     "--batch",
@@ -68,8 +104,16 @@ def evaluate(
     limit: int | None,
     pad: int | None,
     pad_seed: int | None,
+    pool: int | None,
+    sweeps: tuple[str, ...],
+    seeds: str | None,
+    baseline: MethodName | None,
     out: Path | None,
     resume: bool,
+    retry_failed: bool,
+    processes: int,
+    engine: str,
+    ray_address: str | None,
     kg: Path | None,
     batch: int | None,
     plots: Path | None,
@@ -88,89 +132,77 @@ def evaluate(
     Questions that 'pytrace perturb' made are reported by what was done to them, too: the share of right answers (ACC), or of
     answers that follow a wrong chain (FR), with Mann-Whitney tests against the whole chain.
 
+    Of a BEIR folder, whose questions mostly have no answers, the documents that are chosen are scored: nDCG@10 and recall too.
+
     Claims are judged: EM is the accuracy of their labels then, and each label's scores are reported beside it. The method cok
     asks the knowledge base of --kb where its thoughts disagree.
 
-    A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4.
-    """
-    from pytrace.evaluation.datasets import QuestionReport, read_questions
-    from pytrace.evaluation.padding import pad_questions
-    from pytrace.evaluation.runner import Batched, RunStore
-    from pytrace.evaluation.runner import evaluate as run
-    from pytrace.evaluation.study import ModelMatcher
-    from pytrace.graph import KnowledgeGraph
-    from pytrace.methods.catalog import GOLD, check_overrides, make_method
+    A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4. With
+    --sweep and --seeds one METHOD becomes many; what a METHOD names itself is not swept. The scores of methods that differ in
+    their seed only are summed up, too.
 
-    if resume and out is None:
-        message = "--resume needs --out, the directory of the run to go on with"
-        raise InputError(message)
+    However many --processes answer, the batches are the same, and this process alone writes --out. A run may be gone on with by
+    other processes or another engine.
+    """
+    from pytrace.evaluation.datasets import data_settings
+    from pytrace.evaluation.runner import RunStore, batch_sizes
+    from pytrace.evaluation.runner import evaluate as run
+    from pytrace.evaluation.seeds import seed_summaries
+    from pytrace.evaluation.study import ModelMatcher
+
+    _check_options(out=out, resume=resume, retry_failed=retry_failed, engine=engine, ray_address=ray_address)
     if pad_seed is not None and pad is None:
         message = f"--pad-seed {pad_seed} is of what --pad draws, and nothing is padded; give --pad N too"
         raise InputError(message)
     knowledge.check(methods)
-    told = QuestionReport()
-    # What is drawn for a question must not depend on how many are asked.
-    read = read_questions(data, format=data_format, limit=None if pad else limit, report=told)  # type: ignore[arg-type]
-    everything = list(read)
-    questions = everything[:limit]
-    if pad:
-        questions = pad_questions(questions, pad, others=everything, seed=pad_seed or 0)
-        short = sum(len(question.documents) < pad for question in questions)
-        if short:
-            click.echo(
-                f"pytrace: {short} of {len(questions)} questions have fewer than {pad} documents: the data hold no more for them",
-                err=True,
-            )
-    for note in told.notes[:20]:
-        click.echo(f"pytrace: {note}", err=True)
-    chosen = {method.label: method for method in methods}
-    own = check_overrides(list(chosen.values()), models.llm, settings)
-    matcher = ModelMatcher(models.model) if match == "model" else None
+    chosen = expand(methods, sweeps, seeds, models.llm, settings)
+    compared = baseline_label(baseline, chosen)
+    if sweeps or seeds is not None:
+        click.echo(f"pytrace: --sweep and --seeds make {len(chosen)} methods of {len(methods)}", err=True)
+    questions = _questions(data, data_format, limit=limit, pad=pad, pad_seed=pad_seed or 0, pool=pool)
+    job = EvaluationJob(chosen, settings, models, knowledge, kg, batch)
+    threads = models.threads or max(1, len(os.sched_getaffinity(0)) // processes)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    with (
-        KnowledgeGraph.open(kg, mode="read") if kg is not None else nullcontext() as graph,
-        RunStore(":memory:" if out is None else out / "run.sqlite") as store,
-    ):
-        opener = knowledge.opener(models)
-        made = {
-            label: make_method(
-                method,
-                models.model,
-                lambda: models.encoder,
-                models.llm,
-                own[method.name],
-                graph=graph,
-                knowledge=opener,
-            )
-            for label, method in chosen.items()
-        }
-        check_claims(made, questions)
-        check_gold(chosen.values(), questions)
+    with ExitStack() as opened, RunStore(":memory:" if out is None else out / "run.sqlite") as store:
+        made = opened.enter_context(open_job(job))
+        check_claims(made.methods, questions)
+        check_gold(chosen, questions)
         store.open_run(
             {
-                **_settings(data, settings, models, kg, None if opener is None else knowledge.settings(opener())),
+                "data": data_settings(data, pool=pool),
+                **made.settings(threads),
                 "padding": {"documents": pad, "seed": pad_seed or 0} if pad else None,
             },
             resume=resume,
-            notes={"data": str(data), "cpu": platform.machine()},
+            # How it is run may change on resuming, and no answer depends on where files lie.
+            notes={
+                "data": str(data),
+                "triples": None if kg is None else str(kg),
+                "cpu": platform.machine(),
+                "engine": engine,
+                "processes": processes,
+            },
         )
-        # With --deterministic, questions that a resumed run finds together must not decide what a question's answer is.
-        size = batch or (1 if models.model.deterministic else 8)
-        askers = {
-            label: Batched(asker(method, gold=chosen[label].name == GOLD), size) for label, method in made.items()
-        }
-        finished = sum(len(store.done(name) & {question.id for question in questions}) for name in chosen)
-        with common.progress("answering", len(chosen) * len(questions) - finished) as advance:
-            done: dict[str, int] = {}
-
-            def tell(state: Any) -> None:
-                before = done.get(state.method, state.resumed)
-                done[state.method] = state.done
-                for _ in range(state.done - before):
-                    advance()
-
-            report = run(askers, questions, store=store, progress=tell, matcher=matcher)
+        matcher = ModelMatcher(models.model) if match == "model" else None
+        askers = made.askers()
+        answering: Mapping[str, Batched] | Engine = askers
+        if processes > 1 or engine == "ray":
+            answering = _elsewhere(job, batch_sizes(askers), engine, processes, threads, ray_address)
+            del made, askers
+            opened.close()
+            job.release(keep_model=matcher is not None)
+        with _progress(store, chosen, questions, retry_failed=retry_failed) as tell:
+            report = run(
+                answering,
+                questions,
+                store=store,
+                progress=tell,
+                retry_failed=retry_failed,
+                matcher=matcher,
+                baseline=compared,
+            )
+    spread = seed_summaries(report.methods)
     if plots is not None:
         from pytrace.evaluation.study import draw_curves
 
@@ -181,11 +213,12 @@ def evaluate(
                 "pytrace: --plots draws the curves of questions that 'pytrace perturb' made; here are none", err=True
             )
     if as_json:
-        common.print_json(report)
+        common.print_json({**{name: getattr(report, name) for name in report.__struct_fields__}, "seeds": spread})
     else:
-        from pytrace.cli.report_text import print_report
+        from pytrace.cli.report_text import print_report, print_seeds
 
         print_report(report)
+        print_seeds(spread)
 
 
 def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -> None:
@@ -225,55 +258,76 @@ def check_gold(methods: Iterable[MethodName], questions: Sequence[Question]) -> 
         raise InputError(message)
 
 
-def asker(method: Method, *, gold: bool = False) -> Callable[[Sequence[Question]], list[Answer]]:
-    """Return what asks a method questions, with their supporting documents alone if `gold`, and lets it judge claims."""
-    from pytrace.evaluation.datasets import CLAIM
-    from pytrace.methods.claims import ClaimMethod
-
-    def answers(questions: Sequence[Question]) -> list[Answer]:
-        claims = [one for one in questions if one.kind == CLAIM]
-        others = [one for one in questions if one.kind != CLAIM]
-        found: dict[str, Answer] = {}
-        if claims and isinstance(method, ClaimMethod):
-            judged = method.judge([one.question for one in claims], [one.documents for one in claims])
-            found.update(zip((one.id for one in claims), judged, strict=True))
-        if others:
-            given = [
-                tuple(document for document in one.documents if not gold or document.id in one.supporting_documents)
-                for one in others
-            ]
-            answered = method.answer([one.question for one in others], given)
-            found.update(zip((one.id for one in others), answered, strict=True))
-        return [found[one.id] for one in questions]
-
-    return answers
+def _check_options(*, out: Path | None, resume: bool, retry_failed: bool, engine: str, ray_address: str | None) -> None:
+    if resume and out is None:
+        message = "--resume needs --out, the directory of the run to go on with"
+        raise InputError(message)
+    if retry_failed and not resume:
+        message = "--retry-failed asks again what failed before, and a new run has nothing; give --out and --resume too"
+        raise InputError(message)
+    if ray_address is not None and engine != "ray":
+        message = f"--ray-address {ray_address} is of --engine ray; give that too"
+        raise InputError(message)
 
 
-def _settings(
-    data: Path, overrides: tuple[str, ...], models: ModelOptions, kg: Path | None, knowledge: dict[str, Any] | None
-) -> dict[str, Any]:
-    """Return all that an answer depends on, for resuming and for the report."""
-    import msgspec
+def _questions(
+    data: Path, data_format: str, *, limit: int | None, pad: int | None, pad_seed: int, pool: int | None
+) -> Sequence[Question]:
+    """Read the questions, and tell on stderr what was wrong with some."""
+    from pytrace.evaluation.datasets import QuestionReport, read_questions
+    from pytrace.evaluation.padding import pad_questions
 
-    from pytrace.evaluation.runner import file_settings
-    from pytrace.methods.catalog import METHODS, MethodName, check_overrides, method_settings
+    told = QuestionReport()
+    # What is drawn for a question must not depend on how many are asked.
+    read = read_questions(data, format=data_format, limit=None if pad else limit, report=told, pool=pool)  # type: ignore[arg-type]
+    everything = list(read)
+    questions = everything[:limit]
+    if pad:
+        questions = pad_questions(questions, pad, others=everything, seed=pad_seed)
+        short = sum(len(question.documents) < pad for question in questions)
+        if short:
+            click.echo(
+                f"pytrace: {short} of {len(questions)} questions have fewer than {pad} documents: the data hold no more for them",
+                err=True,
+            )
+    for note in told.notes[:20]:
+        click.echo(f"pytrace: {note}", err=True)
+    return questions
 
-    # Of all methods, so that a run can be resumed with more of them; settings behind a colon are in a method's label.
-    everything = [MethodName(name) for name in METHODS]
-    own = check_overrides(everything, models.llm, overrides)
-    return {
-        "data": file_settings(data),
-        "language model": models.model.fingerprint,
-        "encoder": models.encoder.fingerprint,
-        "context": models.model.context_tokens,
-        "deterministic": models.model.deterministic,
-        "triples": None if kg is None else str(kg),
-        "knowledge base": knowledge,
-        "settings": {
-            one.name: msgspec.to_builtins(method_settings(one, models.llm, own[one.name])) for one in everything
-        },
-        "versions": {
-            "pytrace": pytrace.__version__,
-            **({} if models.remote else {"llama-cpp-python": metadata.version("llama-cpp-python")}),
-        },
-    }
+
+def _elsewhere(
+    job: EvaluationJob, sizes: Mapping[str, int], engine: str, processes: int, threads: int, ray_address: str | None
+) -> Engine:
+    """Return the engine that has other processes answer, each with so many threads."""
+    make = partial(make_askers, job.for_processes(threads))
+    if engine == "ray":
+        from pytrace.evaluation.ray_engine import RayEngine
+
+        layers = job.models.gpu_layers
+        gpu = job.models.device == "cuda" or (layers is not None and layers != 0)
+        return RayEngine(make, sizes, processes=processes, threads=threads, gpu=gpu, address=ray_address)
+    from pytrace.evaluation.workers import Workers
+
+    return Workers(make, sizes, processes=processes)
+
+
+@contextmanager
+def _progress(
+    store: RunStore, methods: Sequence[MethodName], questions: Sequence[Question], *, retry_failed: bool
+) -> Iterator[Callable[[Progress], None]]:
+    """Show how many of the answers that the store lacks are there, and how long the rest will take."""
+    ids = {question.id for question in questions}
+    lacking = 0
+    for method in methods:
+        kept = store.done(method.label)
+        lacking += len(ids - (kept - store.failed(method.label) if retry_failed else kept))
+    with common.progress("answering", lacking) as advance:
+        done: dict[str, int] = {}
+
+        def tell(state: Progress) -> None:
+            before = done.get(state.method, state.resumed)
+            done[state.method] = state.done
+            for _ in range(state.done - before):
+                advance()
+
+        yield tell

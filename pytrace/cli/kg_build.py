@@ -85,7 +85,7 @@ def build(
         f"{outcome.extracted} documents extracted now, {changes.unchanged} known before, {changes.removed} removed"
     )
     common.print_text(
-        f"{statistics.lines} lines written by the model: {statistics.parsed} kept, {statistics.dropped} dropped, "
+        f"{statistics.lines} lines written: {statistics.parsed} kept, {statistics.dropped} dropped, "
         f"{statistics.repeated} repeated; {statistics.truncated} documents cut off"
     )
     for line in outcome.failures[:_SHOWN]:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
-from pytrace.errors import InputError
+from pytrace.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from pytrace.methods.catalog import MethodName
+    from pytrace.models.cross_encoder import OnnxCrossEncoder
     from pytrace.models.encoder import OnnxEncoder
     from pytrace.models.language_model import LanguageModel, Style
 
@@ -55,11 +57,30 @@ class ModelOptions(EncoderOptions):
     api_key_env: str
     concurrency: int
     deterministic: bool
+    cross_encoder_directory: Path | None
 
     @property
     def remote(self) -> bool:
         """Whether the language model runs on a server."""
         return self.llm.lower().startswith(("http://", "https://"))
+
+    @functools.cached_property
+    def cross_encoder(self) -> OnnxCrossEncoder:
+        """The cross-encoder, which runs where the encoder does.
+
+        Raises
+        ------
+        InputError
+            None was named.
+        """
+        from pytrace.methods.catalog import NO_CROSS_ENCODER
+        from pytrace.models.cross_encoder import OnnxCrossEncoder
+
+        if self.cross_encoder_directory is None:
+            raise InputError(NO_CROSS_ENCODER)
+        return OnnxCrossEncoder(
+            self.cross_encoder_directory, device="cuda" if self.device == "cuda" else "cpu", threads=self.threads
+        )
 
     @functools.cached_property
     def model(self) -> LanguageModel:
@@ -150,6 +171,13 @@ _MODEL_OPTIONS = (
         is_flag=True,
         help="Fix the shape and order of batches, so that the same call repeats bit for bit; slower.",
     ),
+    click.option(
+        "--cross-encoder",
+        "cross_encoder_directory",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="For the method cross-encoder: the ONNX export of a model that ranks passages.",
+    ),
 )
 
 
@@ -193,6 +221,10 @@ def graph_option(*, required: bool) -> Callable[[_F], _F]:
     return lambda function: graph(form(function))
 
 
+class _SettingsFile(msgspec.Struct):
+    settings: tuple[str, ...]
+
+
 class MethodType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
     """A method, with settings of its own behind a colon: ``ks-llm:sentences=3``."""
 
@@ -211,11 +243,27 @@ class MethodType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
 
 
 def settings_option(function: _F) -> _F:
-    """Give a command the repeatable option ``--set NAME=VALUE``, passed to it as `settings`."""
+    """Give a command the repeatable option ``--set NAME=VALUE``, passed to it as `settings`.
+
+    ``--set @FILE`` stands for the settings in a file that 'pytrace tune' wrote.
+    """
     return click.option(
         "--set",
         "settings",
         multiple=True,
-        metavar="NAME=VALUE",
-        help="Change a setting of the method, for instance chains=3 or top=10. May be repeated.",
+        metavar="NAME=VALUE|@FILE",
+        help="Change a setting of the method, for instance chains=3 or top=10, or all that 'tune' found. May be repeated.",
+        callback=lambda _, __, values: tuple(one for value in values for one in _settings_of(value)),
     )(function)
+
+
+def _settings_of(value: str) -> Sequence[str]:
+    """Return a setting, or those in a file."""
+    if not value.startswith("@"):
+        return [value]
+    path = Path(value[1:])
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_SettingsFile).settings
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"no settings can be read ({error}); give the settings.json that 'pytrace tune' wrote"
+        raise DataError(message, path=path) from None

@@ -130,7 +130,7 @@ def _choose(name: str, threads: int | None) -> rewritten.Record:
         original.path,
         original.place,
         style=prompt_style(name),
-        scoring="pmi" if scoring == "pmi" else "letters",
+        scoring="letters" if scoring in {"letters", "black-box"} else "pmi",
         threads=threads,
         progress=ConsoleProgress(common.messages()),
     )

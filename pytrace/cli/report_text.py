@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pytrace.cli import common
 
 if TYPE_CHECKING:
     from pytrace.evaluation.claim_scores import ClaimScores
+    from pytrace.evaluation.comparisons import Comparison
     from pytrace.evaluation.knowledge_scores import KnowledgeScores
-    from pytrace.evaluation.report import Report
+    from pytrace.evaluation.metrics import Mean
+    from pytrace.evaluation.report import MethodSummary, PoolRecall, Report
+    from pytrace.evaluation.seeds import SeedSummary, Spread
+    from pytrace.evaluation.significance import BootstrapTest
     from pytrace.evaluation.study import Study
 
 
@@ -20,6 +25,8 @@ def print_report(report: Report) -> None:
         return "-" if value is None else f"{value:,.0f}"
 
     common.print_text(f"{report.questions} questions")
+    if report.pool is not None and report.pool.held < report.pool.relevant:
+        _print_pool(report.pool)
     columns = (
         "METHOD", "EM", "F1", "SUPPORT P", "SUPPORT R", "ERROR RATE", "CONTEXT", "PROMPTS",
         "ASKED", "EVALUATED (MEDIAN)", "SHARE", "SECONDS", "FAILED",
@@ -29,8 +36,8 @@ def print_report(report: Report) -> None:
         [
             (
                 one.method,
-                _percent(one.exact_match),
-                _percent(one.f1),
+                _with_interval(one.exact_match, one.exact_match_interval),
+                _with_interval(one.f1, one.f1_interval),
                 _percent(one.supporting_precision.mean),
                 _percent(one.supporting_recall.mean),
                 _percent(one.supporting_error_rate.mean),
@@ -45,6 +52,10 @@ def print_report(report: Report) -> None:
             for one in report.methods
         ],
     )
+    if any(one.ranking is not None and one.ranking.graded for one in report.methods):
+        _print_rankings(report.methods)
+    if any(one.chains is not None for one in report.methods):
+        _print_chains(report.methods)
     for study in report.studies:
         _print_study(study)
     for scores in report.claims:
@@ -56,18 +67,7 @@ def print_report(report: Report) -> None:
         common.print_text(f"{one.method}: seconds by stage: {stages}")
         for failure in one.failures:
             common.print_text(f"{one.method}: {failure.question_id} failed: {failure.error}")
-    # Of many methods, each with the first one; --json has every pair.
-    many = len(report.methods) > 3
-    for pair in report.comparisons:
-        if many and report.methods[0].method not in (pair.first, pair.second):
-            continue
-        shown = [
-            f"{name} {100 * test.difference:+.1f} (p {test.p_value:.3f})"
-            for name, test in (("EM", pair.exact_match), ("F1", pair.f1))
-            if test.difference is not None and test.p_value is not None
-        ]
-        if shown:
-            common.print_text(f"{pair.first} - {pair.second}: {', '.join(shown)}")
+    _print_comparisons(report)
 
 
 def _print_study(study: Study) -> None:
@@ -112,5 +112,171 @@ def _print_knowledge(scores: KnowledgeScores) -> None:
     )
 
 
+def _print_pool(pool: PoolRecall) -> None:
+    """Say what the documents that methods are given can yield at most."""
+    common.print_text(
+        f"methods are given {pool.held:,} of the {pool.relevant:,} supporting documents ({_percent(pool.held / pool.relevant)} %), "
+        f"{_decimal(pool.documents)} documents a question on average; the support recall can be {_percent(pool.recall.mean)} "
+        "at most"
+    )
+
+
+def _print_rankings(methods: Sequence[MethodSummary]) -> None:
+    """Print how well the chosen documents are ranked."""
+    shown = [(one.method, one.ranking) for one in methods if one.ranking is not None]
+    depths = list(shown[0][1].recall)
+    common.print_text("\nchosen documents as a ranking; a depth beyond those chosen finds no more")
+    common.print_table(
+        ("METHOD", "CHOSEN", "NDCG@10", *(f"RECALL@{depth}" for depth in depths)),
+        [
+            (
+                method,
+                _decimal(one.documents),
+                _percent(one.ndcg.mean),
+                *(_percent(one.recall[depth].mean) for depth in depths),
+            )
+            for method, one in shown
+        ],
+    )
+
+
+def _print_chains(methods: Sequence[MethodSummary]) -> None:
+    """Print the statistics of graphs and chains (TRACE, Table 5), and how much gold evidence they hold."""
+    shown = [(one, one.chains) for one in methods if one.chains is not None]
+    common.print_text(
+        "\ngraphs and chains, averages of questions: documents given, graph, chains, documents they come from"
+    )
+    columns = (
+        "METHOD", "DOCUMENTS", "ERROR RATE", "ENTITIES", "TRIPLES", "DENSITY %", "CHAINS", "LENGTH",
+        "FOUND DOCUMENTS", "THEIR ERROR RATE",
+    )  # fmt: skip
+    common.print_table(
+        columns,
+        [
+            (
+                one.method,
+                _decimal(chains.documents),
+                _percent(chains.document_error_rate.mean),
+                _decimal(chains.entities),
+                _decimal(chains.triples),
+                "-" if chains.density.mean is None else f"{100 * chains.density.mean:.2f}",
+                _decimal(chains.chains),
+                _decimal(chains.length),
+                _decimal(chains.found_documents),
+                _percent(chains.found_error_rate.mean),
+            )
+            for one, chains in shown
+        ],
+    )
+    if not any(chains.triple_recall.n or chains.sentence_recall.n for _, chains in shown):
+        return
+    common.print_text("\ngold evidence: its share in the best chain, in all chains, and in the context")
+    gold_columns = (
+        "METHOD", "TRIPLES, BEST CHAIN", "ALL CHAINS", "QUESTIONS", "SENTENCES, BEST CHAIN", "ALL CHAINS", "CONTEXT",
+        "QUESTIONS",
+    )  # fmt: skip
+    common.print_table(
+        gold_columns,
+        [
+            (
+                one.method,
+                _percent(chains.best_triple_recall.mean),
+                _percent(chains.triple_recall.mean),
+                str(chains.triple_recall.n),
+                _percent(chains.best_sentence_recall.mean),
+                _percent(chains.sentence_recall.mean),
+                _percent(one.supporting_sentences.mean),
+                str(chains.sentence_recall.n),
+            )
+            for one, chains in shown
+        ],
+    )
+
+
+def _print_comparisons(report: Report) -> None:
+    """Print how methods differ from the baseline, or from the first one where there is none; --json has every pair."""
+    centre = report.baseline or (report.methods[0].method if report.methods else "")
+    pairs = [pair for pair in report.comparisons if centre in (pair.first, pair.second)]
+    if not any(test.n > 1 for pair in pairs for test in (pair.exact_match, pair.supporting_recall)):
+        return
+    many = any(pair.adjusted for pair in pairs)
+    common.print_text(
+        "\ndifferences, with 95 % intervals and p-values"
+        + (" (in brackets: adjusted by Holm's method)" if many else "")
+    )
+    graded = any(one.ranking is not None and one.ranking.graded for one in report.methods)
+    measures = [
+        (heading, name)
+        for heading, name in _COMPARED
+        if any(getattr(pair, name).n for pair in pairs) and (graded or name != "ndcg")
+    ]
+    columns = ["METHODS"]
+    for heading, name in measures:
+        columns += [heading, "P", "MCNEMAR P"] if name == "exact_match" else [heading, "P"]
+    rows = []
+    for pair in pairs:
+        row = [f"{pair.first} - {pair.second}"]
+        for _, name in measures:
+            row += _tested(pair, name)
+            if name == "exact_match":
+                row.append(_p_value(pair, "exact_match_mcnemar", pair.exact_match_mcnemar.p_value))
+        rows.append(row)
+    common.print_table(columns, rows)
+
+
+# What is compared, by its heading and its name in a comparison.
+_COMPARED = (
+    ("EM", "exact_match"),
+    ("F1", "f1"),
+    ("NDCG@10", "ndcg"),
+    ("SUPPORT R", "supporting_recall"),
+    ("ERROR RATE", "supporting_error_rate"),
+    ("CONTEXT", "context_tokens"),
+)
+
+
+def _tested(pair: Comparison, name: str) -> tuple[str, str]:
+    test: BootstrapTest = getattr(pair, name)
+    if test.difference is None:
+        return "-", "-"
+    scale, form = (1, "+,.0f") if name == "context_tokens" else (100, "+,.1f")
+    shown = format(scale * test.difference, form)
+    if test.low is not None and test.high is not None:
+        shown += f" ({format(scale * test.low, form)} to {format(scale * test.high, form)})"
+    return shown, _p_value(pair, name, test.p_value)
+
+
+def _p_value(pair: Comparison, name: str, p_value: float | None) -> str:
+    if p_value is None:
+        return "-"
+    adjusted = pair.adjusted.get(name)
+    return f"{p_value:.4f}" if adjusted is None else f"{p_value:.4f} ({adjusted:.4f})"
+
+
+def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
+    if value is None or interval is None:
+        return _percent(value)
+    return f"{_percent(value)} ({_percent(interval[0])}–{_percent(interval[1])})"
+
+
+def _decimal(mean: Mean) -> str:
+    return "-" if mean.mean is None else f"{mean.mean:,.1f}"
+
+
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
+
+
+def print_seeds(summaries: Sequence[SeedSummary]) -> None:
+    """Print the scores over seeds of the methods that were asked with several."""
+
+    def words(spread: Spread) -> tuple[str, str, str]:
+        extent = f"{_percent(spread.minimum)}–{_percent(spread.maximum)}"
+        return _percent(spread.mean), _percent(spread.standard_deviation), extent
+
+    if summaries:
+        common.print_text("\nOver seeds: mean, standard deviation, minimum–maximum")
+        common.print_table(
+            ("METHOD", "SEEDS", "EM", "SD", "MIN–MAX", "F1", "SD", "MIN–MAX"),
+            [(one.method, str(len(one.seeds)), *words(one.exact_match), *words(one.f1)) for one in summaries],
+        )

@@ -78,9 +78,8 @@ def tune(
     What was found is printed as a method that 'pytrace eval' and 'pytrace ask' take, and stands in OUT/settings.json.
     """
     from pytrace.cli.evaluation_job import asker, versions
-    from pytrace.evaluation.datasets import read_questions
+    from pytrace.evaluation.datasets import data_settings, read_questions
     from pytrace.evaluation.runner import Batched, RunStore
-    from pytrace.evaluation.store import file_settings
     from pytrace.files import replace_file
     from pytrace.methods.catalog import GOLD, MethodName, check_overrides, make_method, parse_method
     from pytrace.models.remembering import RememberingModel
@@ -107,7 +106,7 @@ def tune(
 
         store.open_run(
             {
-                "data": file_settings(data),
+                "data": data_settings(data),
                 "questions": len(questions),
                 "language model": models.model.fingerprint,
                 "encoder": models.encoder.fingerprint,

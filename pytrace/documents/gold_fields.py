@@ -44,7 +44,24 @@ def gold_fields(row: Row, place: Place) -> Gold:
     >>> gold_fields({"answer": "Greek", "gold_paths": [[["Corfu", "in", "Greece"]]]}, Place(pathlib.Path("x"), 1)).answers
     ('Greek',)
     """
-    return Gold(_texts(row, ANSWER_FIELDS, place), _paths(row, place), _texts(row, TOPIC_FIELDS, place))
+    return Gold(gold_answers(row, place), _paths(row, place), _texts(row, TOPIC_FIELDS, place))
+
+
+def gold_answers(row: Row, place: Place) -> tuple[str, ...]:
+    """Read the gold answers of a row, as `gold_fields` does, whatever else it holds.
+
+    Raises
+    ------
+    DataError
+        They are neither a text nor a list of texts.
+
+    Examples
+    --------
+    >>> import pathlib
+    >>> gold_answers({"answer": ["Greek", ""], "paths": "of the files"}, Place(pathlib.Path("x"), 1))
+    ('Greek',)
+    """
+    return _texts(row, ANSWER_FIELDS, place)
 
 
 def _first(row: Row, fields: tuple[str, ...]) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -31,11 +31,13 @@ from pytrace.documents.rows import (
 from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError, InputError
 from pytrace.evaluation import row_shapes
+from pytrace.evaluation.beir import POOL, beir_settings, is_beir, read_beir
+from pytrace.evaluation.store import file_settings
 from pytrace.records import Document, Perturbation, Question, Triple
 
 DataFormat = Literal[
     "auto", "hotpotqa", "2wikimultihopqa", "musique", "triviaqa", "webquestions", "nq-open", "grailqa", "complexwebquestions",
-    "pathquestion", "fever", "flashrag", "pytrace",
+    "pathquestion", "fever", "flashrag", "beir", "pytrace",
 ]  # fmt: skip
 
 CLAIM = "claim"
@@ -79,8 +81,9 @@ class QuestionReport(msgspec.Struct):
 
     `questions` counts those given out, `left_out` those that were not (repeated, or marked unanswerable).
     `empty_documents` and `repeated_documents` count paragraphs that were dropped because they had no text or stood in
-    their question before, `unresolved_facts` gold facts that point to no paragraph or sentence of their question, and
-    `ambiguous_facts` those whose title several paragraphs have. `notes` names the first thousand of all of them.
+    their question (or corpus) before, `unresolved_facts` gold facts that point to no paragraph or sentence of their question, or
+    to no document of its corpus, and `ambiguous_facts` those whose title several paragraphs have. `notes` names the first thousand
+    of all of them.
     """
 
     questions: int = 0
@@ -104,6 +107,7 @@ def read_questions(
     limit: int | None = None,
     language: str = "en",
     report: QuestionReport | None = None,
+    pool: int | None = None,
 ) -> Iterator[Question]:
     """Read the questions of a data set, with documents, gold answers and gold supporting facts.
 
@@ -117,11 +121,14 @@ def read_questions(
       `Question.triples` where there is one (`gold_paths`, `ground_truth_paths`, `paths`: the first), no documents.
     - FEVER: the claim as the question, the label as its answer and "claim" as its kind; `evidence` is not looked at.
     - FlashRAG's common rows, with the documents and facts that their `metadata` holds.
+    - BEIR: a folder with `corpus.jsonl`, `queries.jsonl` and `qrels`, or a file of its `qrels`, for the questions of another split
+      than test. Each question gets a pool of the corpus by BM25; most have no answers, so that only the choice of documents
+      is measured.
     - Our own: objects with `question`, `answers` (or `answer`), and where wanted `id`, `documents` (each with `title`, `text`
       or `sentences`, `id`, `supporting`), `supporting_facts` as [title or id, sentence index], `triples`, `type`, and the
       `perturbation` that `pytrace perturb` writes.
 
-    All but PathQuestion's may be JSON Lines, read one at a time, or one JSON list.
+    All but PathQuestion's and BEIR's may be JSON Lines, read one at a time, or one JSON list.
 
     A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
     stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
@@ -130,7 +137,7 @@ def read_questions(
     Parameters
     ----------
     path
-        The file; a last `.gz` is unpacked.
+        The file, or BEIR's folder; a last `.gz` is unpacked.
     format
         The format; "auto" tells it by the columns or the fields of the first row.
     limit
@@ -139,6 +146,8 @@ def read_questions(
         ISO 639-1 code for splitting paragraphs that are not split yet.
     report
         Is filled with counts and notes of what was dropped or could not be resolved, while questions are read.
+    pool
+        For BEIR: how many documents of the corpus each question gets at most, 100 if not given; the others cannot be chosen.
 
     Returns
     -------
@@ -151,7 +160,9 @@ def read_questions(
         The file is missing, unreadable or empty, a row is not JSON, lacks a field or has it of a wrong type, or two
         different questions have one id. Says file, line and remedy.
     InputError
-        `limit` is below 1, or `format` is unknown.
+        `limit` or `pool` is below 1, `pool` is given for data without a corpus, or `format` is unknown.
+    MissingDependencyError
+        bm25s is not installed, for BEIR.
 
     Examples
     --------
@@ -169,13 +180,45 @@ def read_questions(
     if format not in get_args(DataFormat):
         message = f"format {format!r} is unknown; choose one of {', '.join(get_args(DataFormat))}"
         raise InputError(message)
-    questions = _read(Path(path), format, language, report if report is not None else QuestionReport())
-    return itertools.islice(questions, limit)
+    if pool is not None and pool < 1:
+        message = f"pool is {pool}; give each question at least 1 document of the corpus"
+        raise InputError(message)
+    place, told = Path(path), report if report is not None else QuestionReport()
+    if format == "beir" or (format == "auto" and (is_beir(place) or place.is_dir())):
+        rows = read_beir(place, pool=pool or POOL, language=language, report=told)
+    elif pool is not None:
+        message = f"a pool of {pool} documents is of a corpus, and {place} is no BEIR folder; leave it out"
+        raise InputError(message)
+    else:
+        rows = _read(place, format, language, told)
+    return itertools.islice(_distinct(rows, place, told), limit)
 
 
-def _read(path: Path, format: DataFormat, language: str, report: QuestionReport) -> Iterator[Question]:
+def data_settings(path: str | os.PathLike[str], *, pool: int | None = None) -> dict[str, Any]:
+    """Describe data for the settings of a run, by the content of its file, or of its files and the pool where it is BEIR's.
+
+    Parameters
+    ----------
+    path, pool
+        As for `read_questions`.
+
+    Raises
+    ------
+    DataError
+        A file is missing or cannot be read.
+    """
+    place = Path(path)
+    if is_beir(place) or place.is_dir():
+        return {**beir_settings(place), "pool": pool or POOL}
+    return file_settings(place)
+
+
+def _read(path: Path, format: DataFormat, language: str, report: QuestionReport) -> Iterator[tuple[Place, Question]]:
     by_columns = format == "pathquestion" or (format == "auto" and looks_like_path_questions(path))
-    rows = _read_columns(path) if by_columns else _read_json(path, format, language, report)
+    return _read_columns(path) if by_columns else _read_json(path, format, language, report)
+
+
+def _distinct(rows: Iterable[tuple[Place, Question]], path: Path, report: QuestionReport) -> Iterator[Question]:
     questions: dict[str, tuple[str, Place]] = {}
     for place, question in rows:
         digest = _made_id(question.question, question.answers, question.documents)

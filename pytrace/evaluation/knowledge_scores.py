@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -15,7 +15,7 @@ class KnowledgeScores(msgspec.Struct, frozen=True):
     """What a method made of a knowledge base over `n` answered questions.
 
     `asked` counts the questions for which it was asked at all, `informed` those that got a fact; `asked_exact_match` and
-    `other_exact_match` are the shares of right answers where it was asked and where not, None where there is no such question.
+    `other_exact_match` are the shares of right answers where it was asked and where not, None where no such question has an answer.
     `queries` counts queries by how they ended, `refused` those that were tried and refused on the way.
     """
 
@@ -58,7 +58,10 @@ def knowledge_scores(method: str, results: Sequence[Result]) -> KnowledgeScores 
     (1, 0, 1.0, {'empty': 1})
     """
     rows = [
-        (result.answer.evidence.queries, exact_match(result.answer.text, result.answers))
+        (
+            result.answer.evidence.queries,
+            exact_match(result.answer.text, result.answers) if result.answers else None,
+        )
         for result in results
         if result.answer is not None
     ]
@@ -78,5 +81,6 @@ def knowledge_scores(method: str, results: Sequence[Result]) -> KnowledgeScores 
     )
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _mean(values: Iterable[float | None]) -> float | None:
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(defined) if defined else None

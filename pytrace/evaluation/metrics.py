@@ -1,4 +1,4 @@
-"""Scores of answers and of the documents chosen for them, and whether two methods really differ.
+"""Scores of answers and of the documents chosen for them.
 
 Nothing here is ever NaN: a score that is not defined (the precision of an empty choice, the mean of nothing) is None.
 """
@@ -7,33 +7,29 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pytrace.answers import normalise_answer
 from pytrace.errors import InputError
 
 __all__ = [
     "F1",
-    "BootstrapTest",
-    "McNemarTest",
     "Mean",
     "SupportScore",
     "exact_match",
     "f1_score",
-    "mcnemar",
     "mean_of",
+    "ndcg",
     "normalise_answer",
-    "paired_bootstrap",
+    "recall_at",
     "support_score",
 ]
 
 _EXACT_ONLY = frozenset({"yes", "no", "noanswer"})
-_DRAWS_AT_ONCE = 1 << 20
 
 
 class F1(NamedTuple):
@@ -62,28 +58,6 @@ class Mean(msgspec.Struct, frozen=True):
 
     mean: float | None
     median: float | None
-    n: int
-
-
-class BootstrapTest(msgspec.Struct, frozen=True):
-    """The difference of two methods' means over the same questions, its interval, and how easily chance makes it.
-
-    `low`, `high` and `p_value` are None for fewer than two questions, `difference` for none.
-    """
-
-    difference: float | None
-    low: float | None
-    high: float | None
-    p_value: float | None
-    n: int
-
-
-class McNemarTest(msgspec.Struct, frozen=True):
-    """How often only the first or only the second method was right, and how easily chance makes that."""
-
-    only_first: int
-    only_second: int
-    p_value: float | None
     n: int
 
 
@@ -211,6 +185,94 @@ def support_score(chosen: Collection[str], supporting: Collection[str]) -> Suppo
     return SupportScore(precision, recall, f1, 1.0 - precision)
 
 
+def ndcg(ranked: Sequence[str], grades: Mapping[str, float], *, depth: int = 10) -> float | None:
+    """Return the normalised discounted cumulative gain of a ranking.
+
+    A document's gain is its grade, discounted by log2(rank + 1); the sum is divided by that of the best ranking there could
+    be, which holds the documents that were not found, too.
+
+    Parameters
+    ----------
+    ranked
+        Ids of documents, best first; a repeated one counts at its first place and takes none behind it.
+    grades
+        How relevant each document is. What has no grade or one of 0 or less is irrelevant.
+    depth
+        How many documents count.
+
+    Returns
+    -------
+    float or None
+        From 0 to 1; None if no document is relevant.
+
+    Raises
+    ------
+    InputError
+        `depth` is below 1, or a grade is not finite.
+
+    Notes
+    -----
+    Source: Järvelin and Kekäläinen, Cumulated Gain-Based Evaluation of IR Techniques (TOIS 2002), with the gains and the
+    discount of trec_eval's `ndcg_cut`, which BEIR reports (Thakur et al., NeurIPS 2021, section 3.3).
+
+    Examples
+    --------
+    >>> round(ndcg(["b", "x", "a"], {"a": 2, "b": 1}), 4)
+    0.7602
+    """
+    _check_depth(depth)
+    if not all(math.isfinite(grade) for grade in grades.values()):
+        message = "a grade is not finite; give whole numbers, 0 for irrelevant documents"
+        raise InputError(message)
+    best = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
+    if not best:
+        return None
+    found = [max(grades.get(one, 0), 0) for one in dict.fromkeys(ranked)]
+    return min(_gain(found[:depth]) / _gain(best[:depth]), 1.0)
+
+
+def _gain(grades: Sequence[float]) -> float:
+    return math.fsum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))
+
+
+def recall_at(ranked: Sequence[str], supporting: Collection[str], depth: int) -> float | None:
+    """Return the share of the supporting documents that stand among the first ones of a ranking.
+
+    Parameters
+    ----------
+    ranked
+        Ids of documents, best first; repeats count once.
+    supporting
+        Ids of the gold supporting documents.
+    depth
+        How many documents count.
+
+    Returns
+    -------
+    float or None
+        None if there is no supporting document.
+
+    Raises
+    ------
+    InputError
+        `depth` is below 1.
+
+    Examples
+    --------
+    >>> recall_at(["a", "x", "b"], ["a", "b", "c"], 2)
+    0.3333333333333333
+    """
+    _check_depth(depth)
+    gold = set(supporting)
+    return len(gold.intersection(list(dict.fromkeys(ranked))[:depth])) / len(gold) if gold else None
+
+
+def _check_depth(depth: int) -> None:
+    if depth < 1:
+        message = f"depth is {depth}; at least 1 document of a ranking must count"
+        raise InputError(message)
+
+
 def mean_of(values: Iterable[float | None]) -> Mean:
     """Average the values that are defined.
 
@@ -233,120 +295,3 @@ def mean_of(values: Iterable[float | None]) -> Mean:
     if not defined.size:
         return Mean(None, None, 0)
     return Mean(float(defined.mean()), float(np.median(defined)), defined.size)
-
-
-def paired_bootstrap(
-    first: ArrayLike, second: ArrayLike, *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
-) -> BootstrapTest:
-    """Test whether the mean score of one method differs from another's on the same questions.
-
-    Questions are drawn with replacement. The interval is that of percentiles; the p-value is two-sided, the share of
-    resamples whose mean difference lies as far from the observed one as that lies from 0, the observed one included
-    (so it is never 0).
-
-    Parameters
-    ----------
-    first, second
-        `[n]` scores, question by question; finite.
-    resamples
-        How many times n questions are drawn; time and not memory grows with it.
-    confidence
-        Share of the resamples inside the interval.
-    seed
-        Makes the draws; the same seed gives the same result.
-
-    Returns
-    -------
-    BootstrapTest
-        `difference` is mean(first) - mean(second).
-
-    Raises
-    ------
-    InputError
-        The two differ in length or are not one-dimensional, a score is not finite, or an option is out of range.
-
-    Notes
-    -----
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3 and 16.4.
-
-    Examples
-    --------
-    >>> test = paired_bootstrap([1, 1, 1, 0, 1, 1], [0, 1, 0, 0, 0, 1])
-    >>> test.difference, test.low <= 0.5 <= test.high, 0 < test.p_value < 0.2
-    (0.5, True, True)
-    """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.ndim != 1 or a.shape != b.shape:
-        message = f"the scores must be two lists of one length, not of shapes {a.shape} and {b.shape}"
-        raise InputError(message)
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        message = "a score is not finite; leave out, in both lists, the questions without a score"
-        raise InputError(message)
-    if resamples < 1 or not 0 < confidence < 1:
-        message = f"resamples must be at least 1 and confidence between 0 and 1, not {resamples} and {confidence}"
-        raise InputError(message)
-    differences = a - b
-    n = differences.size
-    if n < 2:
-        return BootstrapTest(float(differences[0]) if n else None, None, None, None, n)
-    observed = float(differences.mean())
-    rng = np.random.default_rng(seed)
-    means = np.empty(resamples)
-    at_once = max(1, _DRAWS_AT_ONCE // n)
-    for start in range(0, resamples, at_once):
-        size = min(at_once, resamples - start)
-        means[start : start + size] = differences[rng.integers(0, n, size=(size, n))].mean(axis=1)
-    # A margin of rounding: equal means summed in another order must count as equal.
-    extreme = int((np.abs(means - observed) >= abs(observed) - 1e-12).sum())
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return BootstrapTest(observed, float(low), float(high), (extreme + 1) / (resamples + 1), n)
-
-
-def mcnemar(first: Sequence[bool] | np.ndarray, second: Sequence[bool] | np.ndarray) -> McNemarTest:
-    """Test whether one method is right more often than another on the same questions.
-
-    The exact two-sided test: under chance, each question that only one of them has right falls to either with
-    probability one half.
-
-    Parameters
-    ----------
-    first, second
-        `[n]` whether each method was right, question by question.
-
-    Returns
-    -------
-    McNemarTest
-        The two counts and the p-value: 1 if the counts are equal, None if there is no question.
-
-    Raises
-    ------
-    InputError
-        The two differ in length.
-
-    Notes
-    -----
-    Source: McNemar (1947); exact form as in Dietterich (1998), section 3.1.
-
-    Examples
-    --------
-    >>> mcnemar([True] * 6 + [False], [False] * 6 + [True])
-    McNemarTest(only_first=6, only_second=1, p_value=0.125, n=7)
-    """
-    if len(first) != len(second):
-        message = f"the two lists must have one length, not {len(first)} and {len(second)}"
-        raise InputError(message)
-    n = len(first)
-    only_first = sum(bool(a) and not b for a, b in zip(first, second, strict=True))
-    only_second = sum(bool(b) and not a for a, b in zip(first, second, strict=True))
-    p_value = _two_sided_sign_test(only_first, only_second) if n else None
-    return McNemarTest(only_first, only_second, p_value, n)
-
-
-def _two_sided_sign_test(a: int, b: int) -> float:
-    if a == b:
-        return 1.0
-    n, ways, tail = a + b, 1, 0
-    for k in range(min(a, b) + 1):
-        tail += ways
-        ways = ways * (n - k) // (k + 1)
-    return min(1.0, 2 * tail / (1 << n))

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from pytrace.evaluation.claim_scores import ClaimScores, claim_scores
-from pytrace.evaluation.knowledge_scores import KnowledgeScores, knowledge_scores
-from pytrace.evaluation.metrics import (
-    BootstrapTest,
-    McNemarTest,
-    Mean,
-    SupportScore,
-    exact_match,
-    f1_score,
-    mcnemar,
-    mean_of,
-    paired_bootstrap,
-    support_score,
+from pytrace.evaluation.chain_scores import (
+    ChainStatistics,
+    GoldEvidence,
+    chain_statistics,
+    context_sentence_recall,
+    gold_evidence,
 )
+from pytrace.evaluation.claim_scores import ClaimScores, claim_scores
+from pytrace.evaluation.comparisons import Comparison, QuestionScore, compare_methods
+from pytrace.evaluation.knowledge_scores import KnowledgeScores, knowledge_scores
+from pytrace.evaluation.metrics import Mean, mean_of, ndcg, recall_at
+from pytrace.evaluation.result_scores import score_result
+from pytrace.evaluation.significance import bootstrap_interval
 from pytrace.evaluation.store import Result, RunStore
 from pytrace.evaluation.study import Matcher, Study, study_results
-from pytrace.records import Usage
+from pytrace.records import Question, Usage
+
+__all__ = [
+    "Comparison",
+    "Failure",
+    "KindScore",
+    "MethodSummary",
+    "PoolRecall",
+    "Quantity",
+    "RankingScores",
+    "Report",
+    "make_report",
+    "score_run",
+]
+
+_DEPTHS = (1, 3, 5, 10, 100)
 
 
 class Quantity(msgspec.Struct, frozen=True):
@@ -44,18 +57,47 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class KindScore(msgspec.Struct, frozen=True):
-    """The answer scores on the questions of one kind."""
+    """The answer scores on the questions of one kind; None where none of them has a gold answer."""
 
     n: int
-    exact_match: float
-    f1: float
+    exact_match: float | None
+    f1: float | None
+
+
+class RankingScores(msgspec.Struct, frozen=True):
+    """The documents that a method chose as a ranking, in the order of its evidence.
+
+    `ndcg` is that of the first 10, by the data's grades of relevance, or 1 for each supporting document where there are none;
+    `recall` by how many documents count ("1", "3", "5", "10", "100"). Neither can be more than the `documents` chosen allow.
+    `graded` tells whether the data grade documents, as those made for retrieval do.
+    """
+
+    documents: Mean
+    ndcg: Mean
+    recall: dict[str, Mean]
+    graded: bool
+
+
+class PoolRecall(msgspec.Struct, frozen=True):
+    """How many of the supporting documents methods are given: of `relevant` ones, `held`, and each question's own share.
+
+    No method can choose a document that it is not given, so the mean of `recall` is the highest mean of the supporting recall.
+    `documents` counts those that a question gives.
+    """
+
+    documents: Mean
+    relevant: int
+    held: int
+    recall: Mean
 
 
 class MethodSummary(msgspec.Struct, frozen=True):
     """How one method did on `n` questions.
 
     A failed question counts as a wrong answer: EM and F1 0, no document chosen. Costs are of the answered questions,
-    for a failed one tells none. Scores lie between 0 and 1; what is not defined is None.
+    for a failed one tells none. Scores lie between 0 and 1; what is not defined is None. EM and F1 are of the questions that have a
+    gold answer, and None where none has one. Intervals are those of percentiles of the bootstrap, 95 %. `supporting_sentences`
+    is the share of the gold sentences that the context rests on.
 
     `evaluated_share` is evaluated over asked-for tokens, of all questions together, and `evaluated_share_by_question`
     the mean and median of each question's own. `seconds_by_stage` and `usage_by_stage` are totals.
@@ -82,23 +124,20 @@ class MethodSummary(msgspec.Struct, frozen=True):
     usage_by_stage: dict[str, Usage]
     by_kind: dict[str, KindScore]
     failures: tuple[Failure, ...] = ()
-
-
-class Comparison(msgspec.Struct, frozen=True):
-    """How two methods differ on the questions that both were asked; differences are first minus second."""
-
-    first: str
-    second: str
-    exact_match: BootstrapTest
-    f1: BootstrapTest
-    exact_match_mcnemar: McNemarTest
+    exact_match_interval: tuple[float, float] | None = None
+    f1_interval: tuple[float, float] | None = None
+    supporting_sentences: Mean = Mean(None, None, 0)
+    ranking: RankingScores | None = None
+    chains: ChainStatistics | None = None
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The outcome of an evaluation: settings, a summary of each method, and every pair of methods compared.
+    """The outcome of an evaluation: settings, a summary of each method, and how methods compare.
 
-    `studies` has each method's study of perturbed evidence, where the questions were perturbed, and `claims` its labels, where
-    all questions are claims; `knowledge` has what each method asked a knowledge base, where it asked one.
+    Without a `baseline`, every two methods are compared; with one, every other method with it. `studies` has each method's study
+    of perturbed evidence, where the questions were perturbed, and `claims` its labels, where all questions are claims;
+    `knowledge` has what each method asked a knowledge base, where it asked one. `pool` tells how many of the supporting
+    documents methods are given at all; None if no question has any, or the questions are not known.
     """
 
     questions: int
@@ -109,6 +148,8 @@ class Report(msgspec.Struct, frozen=True):
     studies: tuple[Study, ...] = ()
     claims: tuple[ClaimScores, ...] = ()
     knowledge: tuple[KnowledgeScores, ...] = ()
+    baseline: str | None = None
+    pool: PoolRecall | None = None
 
 
 def score_run(
@@ -118,6 +159,7 @@ def score_run(
     questions: Iterable[str] | None = None,
     seed: int = 0,
     matcher: Matcher | None = None,
+    baseline: str | None = None,
 ) -> Report:
     """Score the answers that a store holds; no model is needed, unless one is to match the answers of a study.
 
@@ -133,6 +175,8 @@ def score_run(
         For the bootstrap.
     matcher
         Tells for a study of perturbed evidence whether two answers are the same; by words if not given.
+    baseline
+        The method that the others are compared with; every two are compared if not given.
 
     Returns
     -------
@@ -143,50 +187,75 @@ def score_run(
     ------
     StoreError
         There is no run, or it cannot be read.
+    InputError
+        The baseline is none of the methods.
     """
     wanted = None if questions is None else set(questions)
+    # In the order of the questions, for what is drawn from them must not depend on who was through first.
+    place = {question_id: number for number, question_id in enumerate(store.asked())}
     results = {
-        method: [row for row in store.rows(method) if wanted is None or row.question_id in wanted]
+        method: sorted(
+            (row for row in store.rows(method) if wanted is None or row.question_id in wanted),
+            key=lambda row: place.get(row.question_id, len(place)),
+        )
         for method in (store.methods() if methods is None else methods)
     }
-    return make_report(results, settings=store.settings, notes=store.notes, seed=seed, matcher=matcher)
+    return make_report(
+        results,
+        gold=(question for question in store.questions() if wanted is None or question.id in wanted),
+        settings=store.settings,
+        notes=store.notes,
+        seed=seed,
+        matcher=matcher,
+        baseline=baseline,
+    )
 
 
 def make_report(
     results: Mapping[str, Sequence[Result]],
     *,
+    gold: Iterable[Question] = (),
     settings: Mapping[str, Any] | None = None,
     notes: Mapping[str, Any] | None = None,
     seed: int = 0,
     matcher: Matcher | None = None,
+    baseline: str | None = None,
 ) -> Report:
-    """Summarise the results of each method, and compare every two methods on their common questions.
+    """Summarise the results of each method, and compare methods on their common questions.
 
     Parameters
     ----------
     results
         Each method's results.
+    gold
+        The questions, for what is measured against their documents, grades, gold triples and sentences; read once.
     settings, notes
         Are copied into the report.
     seed
         For the bootstrap.
-    matcher
-        For studies of perturbed evidence: see `score_run`.
+    matcher, baseline
+        See `score_run`.
 
     Returns
     -------
     Report
         With finite numbers and None only, so that it is valid JSON.
+
+    Raises
+    ------
+    InputError
+        The baseline is none of the methods.
     """
-    scores = {method: {row.question_id: _answer_score(row) for row in rows} for method, rows in results.items()}
-    comparisons = [
-        _compare(first, scores[first], second, scores[second], seed)
-        for first, second in itertools.combinations(scores, 2)
-    ]
+    known = {question.id: gold_evidence(question) for question in gold}
+    scores = {
+        method: {row.question_id: _question_score(row, known.get(row.question_id)) for row in rows}
+        for method, rows in results.items()
+    }
+    asked = {question for own in scores.values() for question in own}
     return Report(
-        questions=len({question for own in scores.values() for question in own}),
-        methods=tuple(_summarise(method, rows, scores[method]) for method, rows in results.items()),
-        comparisons=tuple(comparisons),
+        questions=len(asked),
+        methods=tuple(_summarise(method, rows, scores[method], known, seed) for method, rows in results.items()),
+        comparisons=compare_methods(scores, baseline=baseline, seed=seed),
         settings=dict(settings or {}),
         notes=dict(notes or {}),
         studies=tuple(
@@ -198,32 +267,69 @@ def make_report(
             scored for scored in (claim_scores(method, rows) for method, rows in results.items()) if scored is not None
         ),
         knowledge=tuple(
-            asked for asked in (knowledge_scores(method, rows) for method, rows in results.items()) if asked is not None
+            told for told in (knowledge_scores(method, rows) for method, rows in results.items()) if told is not None
         ),
+        baseline=baseline,
+        pool=_pool_recall([one for question, one in known.items() if question in asked]),
     )
 
 
-class _AnswerScore(msgspec.Struct, frozen=True):
-    exact_match: float
-    f1: float
+def _question_score(result: Result, gold: GoldEvidence | None) -> QuestionScore:
+    score = score_result(result)
+    return QuestionScore(
+        score.exact_match,
+        score.f1,
+        supporting_recall=score.support.recall,
+        supporting_error_rate=score.support.error_rate,
+        ndcg=ndcg(_chosen(result), dict.fromkeys(result.supporting_documents, 1) if gold is None else gold.grades),
+        context_tokens=None if result.answer is None else result.answer.context_tokens,
+    )
 
 
-def _answer_score(result: Result) -> _AnswerScore:
-    if result.answer is None:
-        return _AnswerScore(0.0, 0.0)
-    text = result.answer.text
-    return _AnswerScore(exact_match(text, result.answers), f1_score(text, result.answers).f1)
+def _chosen(result: Result) -> tuple[str, ...]:
+    return () if result.answer is None else result.answer.evidence.document_ids
 
 
-def _support(result: Result) -> SupportScore:
-    chosen = () if result.answer is None else result.answer.evidence.document_ids
-    return support_score(chosen, result.supporting_documents)
+def _ranking(
+    results: Sequence[Result], scores: Mapping[str, QuestionScore], gold: Mapping[str, GoldEvidence]
+) -> RankingScores | None:
+    if not any(result.supporting_documents for result in results):
+        return None
+    return RankingScores(
+        documents=mean_of(len(set(_chosen(result))) for result in results),
+        ndcg=mean_of(score.ndcg for score in scores.values()),
+        recall={
+            str(depth): mean_of(recall_at(_chosen(result), result.supporting_documents, depth) for result in results)
+            for depth in _DEPTHS
+        },
+        graded=any(gold[result.question_id].graded for result in results if result.question_id in gold),
+    )
 
 
-def _summarise(method: str, results: Sequence[Result], scores: Mapping[str, _AnswerScore]) -> MethodSummary:
-    support = [_support(result) for result in results]
+def _pool_recall(gold: Sequence[GoldEvidence]) -> PoolRecall | None:
+    supported = [one for one in gold if one.supporting]
+    if not supported:
+        return None
+    return PoolRecall(
+        documents=mean_of(one.documents for one in supported),
+        relevant=sum(len(one.supporting) for one in supported),
+        held=sum(len(one.given) for one in supported),
+        recall=mean_of(len(one.given) / len(one.supporting) for one in supported),
+    )
+
+
+def _summarise(
+    method: str,
+    results: Sequence[Result],
+    scores: Mapping[str, QuestionScore],
+    gold: Mapping[str, GoldEvidence],
+    seed: int,
+) -> MethodSummary:
+    support = [score_result(result).support for result in results]
     answers = [result.answer for result in results if result.answer is not None]
     usages = [sum(answer.usage.values(), Usage()) for answer in answers]
+    ems = [score.exact_match for score in scores.values() if score.exact_match is not None]
+    f1s = [score.f1 for score in scores.values() if score.f1 is not None]
 
     def quantity(count: Callable[[Usage], int]) -> Quantity:
         return _quantity([count(usage) for usage in usages])
@@ -240,8 +346,8 @@ def _summarise(method: str, results: Sequence[Result], scores: Mapping[str, _Ans
         method=method,
         n=len(results),
         failed=len(results) - len(answers),
-        exact_match=mean_of(score.exact_match for score in scores.values()).mean,
-        f1=mean_of(score.f1 for score in scores.values()).mean,
+        exact_match=mean_of(ems).mean,
+        f1=mean_of(f1s).mean,
         supporting_precision=mean_of(score.precision for score in support),
         supporting_recall=mean_of(score.recall for score in support),
         supporting_f1=mean_of(score.f1 for score in support),
@@ -260,6 +366,15 @@ def _summarise(method: str, results: Sequence[Result], scores: Mapping[str, _Ans
         usage_by_stage=usage_by_stage,
         by_kind=_by_kind(results, scores),
         failures=tuple(Failure(result.question_id, result.error) for result in results if result.answer is None),
+        exact_match_interval=bootstrap_interval(ems, seed=seed),
+        f1_interval=bootstrap_interval(f1s, seed=seed),
+        supporting_sentences=mean_of(
+            context_sentence_recall(None if result.answer is None else result.answer.evidence, gold[result.question_id])
+            for result in results
+            if result.question_id in gold
+        ),
+        ranking=_ranking(results, scores, gold),
+        chains=chain_statistics(results, gold),
     )
 
 
@@ -268,29 +383,14 @@ def _quantity(values: Sequence[float]) -> Quantity:
     return Quantity(sum(values), mean.mean, mean.median, mean.n)
 
 
-def _by_kind(results: Sequence[Result], scores: Mapping[str, _AnswerScore]) -> dict[str, KindScore]:
-    groups: dict[str, list[_AnswerScore]] = {}
+def _by_kind(results: Sequence[Result], scores: Mapping[str, QuestionScore]) -> dict[str, KindScore]:
+    groups: dict[str, list[QuestionScore]] = {}
     for result in results:
         if result.kind:
             groups.setdefault(result.kind, []).append(scores[result.question_id])
     return {
         kind: KindScore(
-            len(own), sum(score.exact_match for score in own) / len(own), sum(score.f1 for score in own) / len(own)
+            len(own), mean_of(score.exact_match for score in own).mean, mean_of(score.f1 for score in own).mean
         )
         for kind, own in sorted(groups.items())
     }
-
-
-def _compare(
-    first: str, own: Mapping[str, _AnswerScore], second: str, other: Mapping[str, _AnswerScore], seed: int
-) -> Comparison:
-    common = [question for question in own if question in other]
-    em = ([own[question].exact_match for question in common], [other[question].exact_match for question in common])
-    f1 = ([own[question].f1 for question in common], [other[question].f1 for question in common])
-    return Comparison(
-        first,
-        second,
-        exact_match=paired_bootstrap(*em, seed=seed),
-        f1=paired_bootstrap(*f1, seed=seed),
-        exact_match_mcnemar=mcnemar([bool(score) for score in em[0]], [bool(score) for score in em[1]]),
-    )

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -17,15 +17,21 @@ from typing import IO, Any, Self
 import msgspec
 
 from pytrace.errors import DataError, InputError, StoreError
-from pytrace.records import Answer, Perturbation
+from pytrace.records import Answer, Document, Perturbation, Question
 
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
+# Version 1 lacks the questions; its files are read as they are, and get the tables when a run of them goes on.
+_READABLE_VERSIONS = (1, _SCHEMA_VERSION)
+# A document stands once, under the hash of its record, however many questions have it.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (
     key TEXT PRIMARY KEY, settings TEXT NOT NULL, notes TEXT NOT NULL, started TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS result (
     run TEXT NOT NULL REFERENCES run, method TEXT NOT NULL, question TEXT NOT NULL, record TEXT NOT NULL,
     PRIMARY KEY (run, method, question));
+CREATE TABLE IF NOT EXISTS document (key TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS question (
+    run TEXT NOT NULL REFERENCES run, id TEXT NOT NULL, record TEXT NOT NULL, documents TEXT NOT NULL, PRIMARY KEY (run, id));
 """
 _SHOWN_DIFFERENCES = 5
 
@@ -127,6 +133,8 @@ class RunStore:
                     self._check_held(held, key, settings, resume=resume)
                 with connection:
                     if held is not None and held[0] != key:
+                        connection.execute("DELETE FROM question")
+                        connection.execute("DELETE FROM document")
                         connection.execute("DELETE FROM run")
                     connection.execute(
                         "INSERT INTO run VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET notes = excluded.notes",
@@ -143,14 +151,84 @@ class RunStore:
         return self._recorded("settings")
 
     @property
+    def started(self) -> str:
+        """When the run was begun, in ISO 8601."""
+        return str(next(self._rows("SELECT started FROM run WHERE key = ?"))[0])
+
+    @property
     def notes(self) -> dict[str, Any]:
         """The notes that were given when the run was last opened."""
         return self._recorded("notes")
+
+    def keep_questions(self, questions: Sequence[Question]) -> None:
+        """Keep questions with their documents, once for all methods, so that answers can be looked at without the data.
+
+        Parameters
+        ----------
+        questions
+            Those that are asked. What the store has already stays as it is; each document is kept once.
+
+        Raises
+        ------
+        StoreError
+            No run is open, or the file cannot be written.
+        """
+        connection = self._open_for_writing("keeping questions")
+        with self._guard(), connection:
+            held = {row[0] for row in connection.execute("SELECT id FROM question WHERE run = ?", (self._run,))}
+            for question in questions:
+                if _storable(question.id) in held:
+                    continue
+                documents = [_record(document) for document in question.documents]
+                keys = [hashlib.sha256(record.encode()).hexdigest() for record in documents]
+                connection.executemany(
+                    "INSERT OR IGNORE INTO document VALUES (?, ?)", zip(keys, documents, strict=True)
+                )
+                record = _record(msgspec.structs.replace(question, documents=()))
+                connection.execute(
+                    "INSERT OR IGNORE INTO question VALUES (?, ?, ?, ?)",
+                    (self._run, _storable(question.id), record, json.dumps(keys)),
+                )
+
+    def questions(self) -> Iterator[Question]:
+        """Read the questions that were asked with their documents, in the order in which they were kept; none of old files.
+
+        Raises
+        ------
+        StoreError
+            There is no run, or a question of it cannot be read.
+        """
+        if not self._keeps_questions():
+            return
+        for question_id, record, keys in self._rows(
+            "SELECT id, record, documents FROM question WHERE run = ? ORDER BY rowid"
+        ):
+            with self._readable(f"question {question_id!r}"):
+                found = [self._document(key) for key in json.loads(keys)]
+                question = msgspec.structs.replace(
+                    msgspec.convert(json.loads(record), Question), documents=tuple(found)
+                )
+            yield question
 
     def methods(self) -> list[str]:
         """List the methods that have results, in the order of their first one."""
         query = "SELECT method FROM result WHERE run = ? GROUP BY method ORDER BY min(rowid)"
         return [row[0] for row in self._rows(query)]
+
+    def asked(self) -> list[str]:
+        """List the ids of the questions that have results, in the order of the questions, else of their first result."""
+        query = "SELECT question FROM result WHERE run = ? GROUP BY question ORDER BY min(rowid)"
+        kept = "SELECT id FROM question WHERE run = ? ORDER BY rowid"
+        asked = self._rows(kept) if self._keeps_questions() else ()
+        place = {row[0]: number for number, row in enumerate(asked)}
+        found = [row[0] for row in self._rows(query)]
+        return sorted(found, key=lambda question: place.get(question, len(place)))
+
+    def _keeps_questions(self) -> bool:
+        """Tell whether the file has a place for questions; those of older versions have none."""
+        with self._guard():
+            found = self._connect().execute("SELECT 1 FROM sqlite_master WHERE name = 'question'").fetchone()
+        return found is not None
 
     def done(self, method: str) -> frozenset[str]:
         """Return the ids of the questions that a method is through with, the failed ones included."""
@@ -170,36 +248,76 @@ class RunStore:
         StoreError
             No run is open, or the file cannot be written.
         """
-        if not self._writable:
-            message = f"no run is open in {self.path}; call open_run before saving"
-            raise StoreError(message)
-        record = json.dumps(msgspec.to_builtins(result))  # the standard library's: it keeps infinities as they are
-        with self._guard():
-            connection = self._connect()
-            with connection:
-                connection.execute(
-                    "INSERT OR REPLACE INTO result VALUES (?, ?, ?, ?)",
-                    (self._run, _storable(method), _storable(question_id), record),
-                )
+        connection = self._open_for_writing("saving")
+        with self._guard(), connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO result VALUES (?, ?, ?, ?)",
+                (self._run, _storable(method), _storable(question_id), _record(result)),
+            )
 
-    def rows(self, method: str) -> Iterator[Result]:
+    def rows(self, method: str, questions: Sequence[str] | None = None) -> Iterator[Result]:
         """Read a method's results in the order in which they were written.
+
+        Parameters
+        ----------
+        method
+            Its name.
+        questions
+            Ids of the questions to read the results of, at most some 30,000; all of them if not given.
 
         Raises
         ------
         StoreError
             There is no run, or a row of it cannot be read.
         """
-        query = "SELECT question, record FROM result WHERE run = ? AND method = ? ORDER BY rowid"
-        for question_id, record in self._rows(query, method):
-            try:
-                yield msgspec.convert(json.loads(record), Result)
-            except ValueError as error:
-                message = (
-                    f"{self.path}: the result of {method} for question {question_id!r} cannot be read ({error}); it was "
-                    "written by another version: evaluate into another file"
-                )
-                raise StoreError(message) from None
+        query = "SELECT question, record FROM result WHERE run = ? AND method = ?"
+        if questions is not None:
+            query += f" AND question IN ({', '.join('?' * len(questions))})"
+        for question_id, record in self._rows(f"{query} ORDER BY rowid", method, *(questions or ())):
+            with self._readable(f"the result of {method} for question {question_id!r}"):
+                result = msgspec.convert(json.loads(record), Result)
+            yield result
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Have all that is read within as it is now, whatever another process writes meanwhile.
+
+        Raises
+        ------
+        StoreError
+            There is no run, or it cannot be read.
+        """
+        with self._guard():
+            connection = self._connect()
+            connection.execute("BEGIN DEFERRED")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on
+        try:
+            yield
+        finally:
+            connection.rollback()
+
+    def _open_for_writing(self, what: str) -> sqlite3.Connection:
+        if not self._writable:
+            message = f"no run is open in {self.path}; call open_run before {what}"
+            raise StoreError(message)
+        with self._guard():
+            return self._connect()
+
+    def _document(self, key: str) -> Document:
+        with self._guard():
+            row = self._connect().execute("SELECT record FROM document WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            message = f"its document {key[:12]} is missing"
+            raise ValueError(message)
+        return msgspec.convert(json.loads(row[0]), Document)
+
+    @contextlib.contextmanager
+    def _readable(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:
+            message = f"{self.path}: {what} cannot be read ({error}); it was written by another version: evaluate into another file"
+            raise StoreError(message) from None
 
     def _take_lock(self) -> None:
         if self.path == ":memory:":
@@ -224,10 +342,10 @@ class RunStore:
             connection = sqlite3.connect(self.path, timeout=30, isolation_level="IMMEDIATE")
             self._connection = connection
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, _SCHEMA_VERSION) or (version == 0 and _has_tables(connection)):
+            if version not in (0, *_READABLE_VERSIONS) or (version == 0 and _has_tables(connection)):
                 message = f"{self.path} was not written by this version of the run store; choose another file"
                 raise StoreError(message)
-            if version == 0 and (self._lock is not None or self.path == ":memory:"):
+            if version < _SCHEMA_VERSION and (self._lock is not None or self.path == ":memory:"):
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
             connection.execute("PRAGMA synchronous = FULL")
@@ -295,6 +413,10 @@ def file_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}; check the path"
         raise DataError(message, path=path) from None
+
+
+def _record(value: msgspec.Struct) -> str:
+    return json.dumps(msgspec.to_builtins(value))  # the standard library's: it keeps infinities as they are
 
 
 def _canonical(settings: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from pytrace.retrieval import RetrieverName
 
 __all__ = [
     "ChainOfThought",
+    "DenseSettings",
     "Rag",
     "RagSettings",
     "RetrievalRag",
@@ -59,6 +60,19 @@ class RetrievalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     top: Positive = 5
     reader_demonstrations: Count = 0
+
+
+class DenseSettings(RetrievalSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of a RAG that retrieves by vectors.
+
+    Attributes
+    ----------
+    whole_documents
+        Encode each document as one passage, as the bi-encoders of TRACE's Table 1 do; what is longer than the encoder takes
+        has no say. Otherwise a document is as near as its nearest sentence.
+    """
+
+    whole_documents: bool = False
 
 
 class Rag:
@@ -103,7 +117,7 @@ class Rag:
 
 
 class RetrievalRag:
-    """Answers from the documents that a retriever puts first.
+    """Answers from the documents that a retriever, or anything else that ranks, puts first.
 
     Parameters
     ----------
@@ -122,7 +136,8 @@ class RetrievalRag:
 
     Notes
     -----
-    "What External Knowledge is Preferred by LLMs?", section 5 (the baseline RAG with its top 5).
+    "What External Knowledge is Preferred by LLMs?", section 5 (the baseline RAG with its top 5). TRACE, section 4.1 and appendix
+    C.2: documents ranked by bi-encoders and cross-encoders, the first M of them read.
 
     Examples
     --------
@@ -147,7 +162,8 @@ class RetrievalRag:
         self.settings = settings or RetrievalSettings()
         self.name = name or retriever
         self._model = model
-        self._rank = rank or rank_by(retriever, encoder)
+        whole = isinstance(self.settings, DenseSettings) and self.settings.whole_documents
+        self._rank = rank or rank_by(retriever, encoder, whole_documents=whole)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:

@@ -19,8 +19,11 @@ from pytrace.methods.chain_of_knowledge import ChainOfKnowledge, Knowledge
 from pytrace.methods.claims import StandardClaims
 from pytrace.methods.ircot import Ircot
 from pytrace.methods.ks_llm import VARIANTS, KnowledgeSelection
+from pytrace.methods.ranking import rank_by_cross_encoder
 from pytrace.methods.scope_coe import ScopeCoe
+from pytrace.methods.top_triples import TopTriples
 from pytrace.methods.trace import Trace
+from pytrace.models.cross_encoder import CrossEncoder
 from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Answer, Document
@@ -36,14 +39,38 @@ class Method(Protocol):
 
 
 TRACE_METHODS = ("trace", "trace-doc")
+# TRACE without its chains.
+TOP_TRIPLES = "top-triples"
 RETRIEVERS = ("bm25", "dense", "rrf")
+CROSS_ENCODER = "cross-encoder"
 INTERLEAVED = "ircot"
 THOUGHT_METHODS = ("cot", "cot-sc", "verify-and-edit", "cok")
 # Answers from the documents that support the gold answer and no others: the ceiling of all that select documents.
 GOLD = "gold"
-METHODS = (*TRACE_METHODS, *VARIANTS, "scope-coe", "rag", GOLD, *RETRIEVERS, INTERLEAVED, *THOUGHT_METHODS)
+METHODS = (
+    *TRACE_METHODS,
+    TOP_TRIPLES,
+    *VARIANTS,
+    "scope-coe",
+    "rag",
+    GOLD,
+    *RETRIEVERS,
+    CROSS_ENCODER,
+    INTERLEAVED,
+    *THOUGHT_METHODS,
+)
+NO_CROSS_ENCODER = f"{CROSS_ENCODER} ranks with a model that was not named; give --cross-encoder DIR"
 # These answer without any document, too: from the model alone, or from a document that it writes.
 NEEDS_NO_DOCUMENTS = frozenset({*VARIANTS, *THOUGHT_METHODS})
+
+# Classes that are made alike, by method: from triples and their graph, and from the two models alone.
+_FROM_TRIPLES: dict[str, Callable[..., Method]] = {**dict.fromkeys(TRACE_METHODS, Trace), TOP_TRIPLES: TopTriples}
+_FROM_MODELS: dict[str, Callable[..., Method]] = {
+    "scope-coe": ScopeCoe,
+    "cot": ChainOfThought,
+    "cot-sc": SelfConsistency,
+    "verify-and-edit": VerifyAndEdit,
+}
 
 
 class MethodName(msgspec.Struct, frozen=True):
@@ -153,6 +180,7 @@ def make_method(
     extracted: Callable[[Any], object] | None = None,
     index: SentenceIndex | None = None,
     knowledge: Callable[[], Knowledge] | None = None,
+    cross_encoder: Callable[[], CrossEncoder] | None = None,
 ) -> Method:
     """Make a method by its name.
 
@@ -165,11 +193,13 @@ def make_method(
     encoder
         Gives the encoder; called only for a method that needs one.
     graph, extracted
-        For TRACE: see `pytrace.methods.trace.Trace`.
+        For TRACE and top-triples: see `pytrace.methods.trace.Trace`.
     index
         For KS-LLM: see `pytrace.methods.ks_llm.KnowledgeSelection`.
     knowledge
         For Chain of Knowledge: gives the knowledge base and what it takes to ask it; called only for that method.
+    cross_encoder
+        For cross-encoder: gives the model that ranks documents; called only for that method.
 
     Returns
     -------
@@ -179,30 +209,32 @@ def make_method(
     Raises
     ------
     InputError
-        If there is no such method or setting, the method has no use for the index, or needs a knowledge base and has none.
+        If there is no such method or setting, the method has no use for the index, was told another unit than the graph's, or
+        needs a knowledge base or a cross-encoder and has none.
     """
     named = parse_method(method) if isinstance(method, str) else method
+    overrides = tuple(overrides)
     settings: Any = method_settings(named, llm, overrides)
     name, label = named.name, named.label
     if index is not None and name not in VARIANTS:
         message = f"{name} has no use for an index of sentences; leave it out, or use one of {', '.join(VARIANTS)}"
         raise InputError(message)
-    if name in TRACE_METHODS:
-        return Trace(model, encoder(), settings, graph=graph, name=label, extracted=extracted)
-    if name == "scope-coe":
-        return ScopeCoe(model, encoder(), settings, name=label)
+    if name in _FROM_TRIPLES:
+        if graph is not None and "unit" in map(profiles.setting_name, (*overrides, *named.overrides)):
+            _check_unit(settings.unit, graph, label)
+        return _FROM_TRIPLES[name](model, encoder(), settings, graph=graph, name=label, extracted=extracted)
+    if name in _FROM_MODELS:
+        return _FROM_MODELS[name](model, encoder(), settings, name=label)
     if name in ("rag", GOLD):
         return Rag(model, reader_demonstrations=settings.reader_demonstrations, name=label)
     if name in RETRIEVERS:
         return RetrievalRag(model, encoder() if name != "bm25" else None, settings, retriever=name, name=label)  # type: ignore[arg-type]
+    if name == CROSS_ENCODER:
+        if cross_encoder is None:
+            raise InputError(NO_CROSS_ENCODER)
+        return RetrievalRag(model, None, settings, name=label, rank=rank_by_cross_encoder(cross_encoder()))
     if name == INTERLEAVED:
         return Ircot(model, encoder() if settings.retriever != "bm25" else None, settings, name=label)
-    if name == "cot":
-        return ChainOfThought(model, encoder(), settings, name=label)
-    if name == "cot-sc":
-        return SelfConsistency(model, encoder(), settings, name=label)
-    if name == "verify-and-edit":
-        return VerifyAndEdit(model, encoder(), settings, name=label)
     if name == "cok":
         if knowledge is None:
             message = "cok asks a knowledge base, and there is none; give --kb FILE|URL"
@@ -211,3 +243,12 @@ def make_method(
     if name == "standard":
         return StandardClaims(model, encoder(), settings, name=label, index=index)
     return KnowledgeSelection(model, encoder(), settings, variant=name, name=label, index=index)  # type: ignore[arg-type]
+
+
+def _check_unit(unit: str, graph: KnowledgeGraph, label: str) -> None:
+    """Refuse sentences or documents that are asked for where a graph has other units: its own would be taken."""
+    if unit in {"sentence", "document"} and graph.recipe.extractor != unit:
+        message = (
+            f"{label} was told unit={unit}, but with --kg the units are the graph's; leave out the setting or --kg"
+        )
+        raise InputError(message)

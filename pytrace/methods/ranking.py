@@ -1,9 +1,13 @@
-"""Which of a question's documents a baseline reads: the first ones by some retriever's order."""
+"""Which of a question's documents a baseline reads: the first ones by the order of a retriever or a cross-encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from pytrace.errors import ModelError
+from pytrace.models.cross_encoder import CrossEncoder, Scores
 from pytrace.models.encoder import Encoder
 from pytrace.records import Document
 from pytrace.retrieval import RetrieverName, check_retriever, rank_each
@@ -12,7 +16,7 @@ Rank = Callable[[Sequence[str], Sequence[Sequence[Document]], int], list[list[Do
 """From questions, the documents of each, and a count to at most so many documents of each, best first."""
 
 
-def rank_by(retriever: RetrieverName, encoder: Encoder | None) -> Rank:
+def rank_by(retriever: RetrieverName, encoder: Encoder | None, *, whole_documents: bool = False) -> Rank:
     """Return a function that ranks each question's own documents.
 
     Parameters
@@ -22,6 +26,8 @@ def rank_by(retriever: RetrieverName, encoder: Encoder | None) -> Rank:
         documents' own order).
     encoder
         For "dense" and "rrf".
+    whole_documents
+        For "dense" and "rrf": encode each document as one passage, cut to the encoder's length, in place of its sentences.
 
     Returns
     -------
@@ -44,7 +50,57 @@ def rank_by(retriever: RetrieverName, encoder: Encoder | None) -> Rank:
     check_retriever(retriever, encoder)
 
     def rank(questions: Sequence[str], documents: Sequence[Sequence[Document]], count: int) -> list[list[Document]]:
-        found = rank_each(retriever, questions, documents, encoder, count)
+        found = rank_each(retriever, questions, documents, encoder, count, whole_documents=whole_documents)
         return [[hit.document for hit in hits] for hits in found]
 
     return rank
+
+
+def rank_by_cross_encoder(cross_encoder: CrossEncoder) -> Rank:
+    """Return a function that ranks each question's own documents by reading them together with the question.
+
+    Parameters
+    ----------
+    cross_encoder
+        Scores a question and a document, which is its title and its text as a whole; what is longer than the model takes is
+        cut at the end.
+
+    Returns
+    -------
+    Rank
+        Takes questions, the documents of each, and how many of them to return at most, best first, ties in the order given.
+        All pairs of all questions are scored in one call; what it returns raises `ModelError` on scores that are none.
+
+    Notes
+    -----
+    TRACE, section 4.1 and appendix C.2.
+    """
+
+    def rank(questions: Sequence[str], documents: Sequence[Sequence[Document]], count: int) -> list[list[Document]]:
+        pairs = [
+            (question, ". ".join(part for part in (document.title, document.text) if part))
+            for question, own in zip(questions, documents, strict=True)
+            for document in own
+        ]
+        scores = _checked(cross_encoder, pairs)
+        ends = np.cumsum([len(own) for own in documents], dtype=np.int64)[:-1]
+        orders = (np.argsort(-some, kind="stable") for some in np.split(scores, ends)) if documents else ()
+        return [[own[place] for place in order[:count].tolist()] for own, order in zip(documents, orders, strict=True)]
+
+    return rank
+
+
+def _checked(cross_encoder: CrossEncoder, pairs: list[tuple[str, str]]) -> Scores:
+    """Score pairs and check what comes back, so that nothing broken is ranked by."""
+    scores = np.asarray(cross_encoder.score(pairs), dtype=np.float32)
+    if scores.shape != (len(pairs),):
+        message = f"cross-encoder {cross_encoder.name!r} gives scores {list(scores.shape)} for {len(pairs)} pairs; mend the model"
+        raise ModelError(message)
+    if not np.isfinite(scores).all():
+        place = int(np.argmin(np.isfinite(scores)))
+        message = (
+            f"cross-encoder {cross_encoder.name!r} gives NaN or infinity for {int((~np.isfinite(scores)).sum())} of "
+            f"{len(pairs)} pairs, first for the question {pairs[place][0][:60]!a}; mend the model"
+        )
+        raise ModelError(message)
+    return scores

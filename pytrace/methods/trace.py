@@ -16,11 +16,12 @@ from pytrace.answers import Reader, Reading
 from pytrace.candidates import Ranker, TripleIndex
 from pytrace.chains import SearchSettings, build_chains
 from pytrace.errors import InputError, StoreError
-from pytrace.evidence import document_evidence, triple_evidence
+from pytrace.evidence import document_evidence, triple_evidence, with_graph
 from pytrace.graph import KnowledgeGraph
 from pytrace.methods.stages import Stages
 from pytrace.models.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel
+from pytrace.prompts import chain_demonstrations, triple_demonstrations
 from pytrace.records import Answer, Document, Evidence
 from pytrace.selector import (
     BlackBoxSelector,
@@ -29,6 +30,7 @@ from pytrace.selector import (
     LetterSelector,
     RankerSelector,
     Selector,
+    SelectorInParts,
     TextSelector,
 )
 from pytrace.triples import (
@@ -63,10 +65,21 @@ class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         For letters: the order of the prompt's parts, and contextual calibration.
     ranker_weight, stop_bias
         For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
+    ranker
+        What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
+        triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are more
+        than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
+    link_weight
+        For the ranker: what is added to the similarity of a triple whose head the question or the chain names (0: the
+        paper's).
+    new_documents
+        Offer a chain no further triple of a document that it already has one of.
     candidates
         K, the triples offered at each step.
     length, beams, chains
         L, b and R.
+    width
+        Chains kept while searching, R of which are read (the authors' program keeps 20 and reads 5); R if None.
     adaptive
         Whether the selector may end a chain.
     demonstrations, adaptive_demonstrations
@@ -93,10 +106,14 @@ class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     calibrated: bool = False
     ranker_weight: float = 0.0
     stop_bias: float = 0.0
+    ranker: Literal["dense", "none"] = "dense"
+    link_weight: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    new_documents: bool = False
     candidates: Positive = 20
     length: Positive = 4
     beams: Positive = 5
     chains: Positive = 5
+    width: Positive | None = None
     adaptive: bool = True
     demonstrations: Count = 3
     adaptive_demonstrations: bool = True
@@ -155,7 +172,12 @@ class Trace:
         self._extracted = extracted
         self.extractor = make_extractor(model, encoder, self.settings)
         self.graph = graph if graph is not None else KnowledgeGraph(recipe=self.extractor.recipe)
-        self._ranker = Ranker(encoder, candidates=self.settings.candidates)
+        self._ranker = Ranker(
+            encoder if self.settings.ranker == "dense" else None,
+            candidates=self.settings.candidates,
+            link_weight=self.settings.link_weight,
+            new_documents=self.settings.new_documents,
+        )
         self._selector = make_selector(model, encoder, self.settings)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
@@ -184,7 +206,8 @@ class Trace:
         check_questions(questions, documents)
         stages = Stages(self._model)
         with stages.stage("triples"):
-            self._extract([document for own in documents for document in own])
+            read = [document for own in documents for document in own]
+            extract_missing(self.graph, self.extractor, read, done=self._extracted)
             triples = [self.graph.triples(own) for own in documents]
         with stages.stage("rank"):
             index = TripleIndex(triples, self._encoder)
@@ -194,40 +217,65 @@ class Trace:
             index,
             self._ranker,
             self._selector,
-            SearchSettings(settings.length, settings.beams, settings.chains, adaptive=settings.adaptive),
+            SearchSettings(
+                settings.length, settings.beams, settings.chains, width=settings.width, adaptive=settings.adaptive
+            ),
             stage=stages.stage,
         )
         by_id = [{document.id: document for document in own} for own in documents]
         evidence: list[Evidence] = [
-            triple_evidence(some)
-            if settings.reader == "triple"
-            else document_evidence(some, own, most=settings.reader_documents)
-            for some, own in zip(chains, by_id, strict=True)
+            with_graph(
+                triple_evidence(some)
+                if settings.reader == "triple"
+                else document_evidence(some, own, most=settings.reader_documents),
+                searched,
+            )
+            for some, own, searched in zip(chains, by_id, triples, strict=True)
         ]
         with stages.stage("read"):
             readings = self._reader.read(questions, evidence)
         return make_answers(questions, evidence, readings, stages, self.name)
 
-    def _extract(self, documents: Sequence[Document]) -> None:
-        """Extract what the graph lacks, the documents of all questions in shared batches."""
-        if self.graph.writable:
-            build_graph(self.graph, self.extractor, documents, done=self._extracted)
-        elif missing := self.graph.missing(documents):
-            message = (
-                f"{self.graph.place} has no triples of {len(missing)} of the {len(documents)} documents, first of "
-                f"{missing[0].title!r}; extract them with 'pytrace kg build', which goes on with --resume"
-            )
-            raise StoreError(message)
+
+def extract_missing(
+    graph: KnowledgeGraph,
+    extractor: Extractor,
+    documents: Sequence[Document],
+    *,
+    done: Callable[[Extraction], object] | None = None,
+) -> None:
+    """Extract what a graph lacks of documents, those of all questions in shared batches.
+
+    Raises
+    ------
+    StoreError
+        If the graph was opened for reading and lacks a document.
+    """
+    if graph.writable:
+        build_graph(graph, extractor, documents, done=done)
+    elif missing := graph.missing(documents):
+        message = (
+            f"{graph.place} has no triples of {len(missing)} of the {len(documents)} documents, first of "
+            f"{missing[0].title!r}; extract them with 'pytrace kg build', which goes on with --resume"
+        )
+        raise StoreError(message)
 
 
 def make_extractor(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Extractor:
-    """Make the extractor that the settings ask for."""
+    """Make the extractor that the settings ask for.
+
+    Raises
+    ------
+    InputError
+        If more demonstrations are asked for than there are.
+    """
     if settings.unit == "sentence":
         return SentenceExtractor()
     if settings.unit == "document":
         return DocumentExtractor()
     if settings.extraction == "phrases":
         return PhraseExtractor()
+    _check_count("triple_demonstrations", settings.triple_demonstrations, len(triple_demonstrations()))
     return LanguageModelExtractor(
         model,
         encoder=encoder if settings.adaptive_triple_demonstrations else None,
@@ -243,17 +291,27 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
     Raises
     ------
     InputError
-        If there are more candidates than letters to choose them by.
+        If there are more candidates than letters to choose them by, more demonstrations are asked for than there are, or nobody
+        is left to choose.
     """
-    if settings.scoring in {"letters", "black-box"} and settings.candidates >= len(OPTION_LABELS):
+    if settings.ranker == "none":
+        if settings.scoring in {"ranker", "black-box"} or (settings.scoring, settings.layout) == ("letters", "shared"):
+            message = (
+                f"ranker=none offers every triple, among which scoring={settings.scoring} with layout={settings.layout} cannot "
+                "choose; use scoring=letters with layout=paper, likelihood or pmi"
+            )
+            raise InputError(message)
+    elif settings.scoring in {"letters", "black-box"} and settings.candidates >= len(OPTION_LABELS):
         message = (
             f"candidates is {settings.candidates}, but letters can tell only {len(OPTION_LABELS) - 1} apart; "
             "use fewer candidates or another scoring"
         )
         raise InputError(message)
+    _check_count("demonstrations", settings.demonstrations, len(chain_demonstrations()))
     shown = Demonstrations(settings.demonstrations, encoder=encoder if settings.adaptive_demonstrations else None)
     if settings.scoring == "letters":
-        return LetterSelector(model, shown, layout=settings.layout, calibrated=settings.calibrated)
+        letters = LetterSelector(model, shown, layout=settings.layout, calibrated=settings.calibrated)
+        return SelectorInParts(letters) if settings.ranker == "none" else letters
     if settings.scoring == "black-box":
         return BlackBoxSelector(model, shown, layout=settings.layout)
     if settings.scoring == "ranker":
@@ -265,6 +323,12 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
         ranker_weight=settings.ranker_weight,
         stop_bias=settings.stop_bias,
     )
+
+
+def _check_count(name: str, asked: int, there: int) -> None:
+    if asked > there:
+        message = f"{name} is {asked}, but there are only {there} labelled ones to show; ask for at most {there}"
+        raise InputError(message)
 
 
 def check_questions(questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> None:

@@ -11,9 +11,7 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
@@ -21,29 +19,17 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace import _core
 from pytrace.errors import ModelError, ModelFileError
 from pytrace.models.encoder_files import EncoderFiles, Pooling
-from pytrace.models.length_buckets import plan
-from pytrace.models.onnx_graph import Device, OnnxGraph, weight_files
+from pytrace.models.onnx_graph import Device
+from pytrace.models.onnx_model import OnnxTextModel, whole_text
 from pytrace.models.vector_cache import VectorCache
 
 Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
 
-# Padded tokens a batch. On a CPU the activations of some hundred tokens of a small model still fit the second-level cache,
-# and bigger batches measured slower; a GPU wants enough rows to fill its multiprocessors.
-_BATCH_TOKENS = {"cpu": 512, "cuda": 16384}
 # Texts that are tokenised and sorted together: enough that neighbours in length are alike, few enough to hold their tokens.
 _AT_ONCE = 8192
-# Up to this size of its files a model runs a batch on each thread, which measured faster than all threads on one batch:
-# nobody waits for another between operators. A larger one would read its weights from memory once a thread, and is slow
-# enough for a single text to want all threads.
-_SMALL = 512 << 20
-
-
-_Tokens = list[list[int]]
-_Map = Callable[[Callable[[_Tokens], Vectors], Iterable[_Tokens]], Iterable[Vectors]]
 
 
 class Encoder(Protocol):
@@ -65,7 +51,7 @@ class Encoder(Protocol):
         """Return float32 [n, dimension], one row a text, in the order of the texts."""
 
 
-class OnnxEncoder:
+class OnnxEncoder(OnnxTextModel[EncoderFiles]):
     """A text encoder in an ONNX file, run by onnxruntime.
 
     Texts are cut to the model's length, equal texts encoded once, and the rest sorted by length into batches of about
@@ -137,19 +123,14 @@ class OnnxEncoder:
         pooling: Pooling | None = None,
         normalize: bool | None = None,
     ) -> None:
-        if device not in _BATCH_TOKENS:
-            message = f"device must be 'cpu' or 'cuda', not {device!r}"
-            raise ValueError(message)
-        for option, value in (("threads", threads), ("batch_tokens", batch_tokens)):
-            if value is not None and value < 1:
-                message = f"{option} must be at least 1, not {value}"
-                raise ValueError(message)
-        self._files = EncoderFiles(Path(path))
-        threads = threads or _core.num_threads()
-        size = sum(file.stat().st_size for file in weight_files(self._files.graph))
-        apart = (providers is None and device == "cpu") and size <= _SMALL
-        self._workers = threads if apart else 1
-        self._graph = OnnxGraph(self._files.graph, device=device, providers=providers, threads=1 if apart else threads)
+        super().__init__(
+            EncoderFiles(Path(path)),
+            gives="vectors",
+            device=device,
+            providers=providers,
+            threads=threads,
+            batch_tokens=batch_tokens,
+        )
         self._pooling = None if self._graph.pooled else pooling or self._files.pooling
         if not self._graph.pooled and self._files.has_dense:
             message = (
@@ -164,7 +145,6 @@ class OnnxEncoder:
             )
             raise ModelFileError(message)
         self._normalize = self._files.normalize if normalize is None else normalize
-        self._batch_tokens = batch_tokens or _BATCH_TOKENS[device]
         self._cache: OrderedDict[bytes, Vectors] = OrderedDict()
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
@@ -176,28 +156,14 @@ class OnnxEncoder:
         )
 
     @property
-    def name(self) -> str:
-        """The name of the model's directory."""
-        return self._files.directory.name
-
-    @property
     def dimension(self) -> int:
         """The length of a vector."""
         return self._dimension
 
-    @property
-    def max_tokens(self) -> int:
-        """The length in tokens, special ones included, that texts are cut to."""
-        return self._files.max_tokens
-
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the graph, its weights, the tokenizer, and everything else that shapes a vector."""
-        digest = hashlib.sha256()
-        for path in (*weight_files(self._files.graph), self._files.tokenizer):
-            with path.open("rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
-        rules = (
+        return self._hash(
             self._pooling,
             self._normalize,
             self.max_tokens,
@@ -205,8 +171,6 @@ class OnnxEncoder:
             self._graph.provider,
             sorted(self._files.prompts.items()),
         )
-        digest.update(repr(rules).encode())
-        return digest.hexdigest()
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         """Encode texts.
@@ -243,7 +207,7 @@ class OnnxEncoder:
             if not isinstance(text, str):
                 message = f"texts must be strings, but item {index} is of type {type(text).__name__}"
                 raise TypeError(message)
-            rows.setdefault(prompt + _whole(text), []).append(index)
+            rows.setdefault(prompt + whole_text(text), []).append(index)
         result = np.empty((len(texts), self._dimension), dtype=np.float32)
         unknown: list[str] = []
         for text, places in rows.items():
@@ -272,16 +236,8 @@ class OnnxEncoder:
 
     def _batches(self, texts: list[str]) -> Iterator[tuple[list[str], Vectors]]:
         tokens = self._tokenize(texts)
-        batches = plan(
-            [self._graph.columns or len(ids) for ids in tokens],
-            batch_tokens=self._batch_tokens,
-            most_rows=1 if self._graph.dynamically_quantized else self._graph.rows,
-            threads=self._workers,
-        )
-        inputs = ([tokens[index] for index in batch] for batch in batches)
-        with _mapping(min(self._workers, len(batches))) as mapping:
-            for batch, vectors in zip(batches, mapping(self._run, inputs), strict=True):
-                yield [texts[index] for index in batch], vectors
+        for batch, vectors in self._in_batches(self._run, tokens, [len(ids) for ids in tokens]):
+            yield [texts[index] for index in batch], vectors
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         if self._files.lower_case:
@@ -315,19 +271,6 @@ class OnnxEncoder:
                 self._cache.popitem(last=False)
 
 
-@contextmanager
-def _mapping(threads: int) -> Iterator[_Map]:
-    """Give a `map` that keeps order and runs on so many threads; what has not begun when it is left never will."""
-    if threads <= 1:
-        yield map
-        return
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
-    try:
-        yield pool.map
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
 def _pool(hidden: Vectors, mask: NDArray[np.bool_], pooling: Pooling) -> Vectors:
     """Make one vector of each row's token vectors [n, length, dimension]; padding has no say."""
     if pooling == "cls":
@@ -341,15 +284,6 @@ def _pool(hidden: Vectors, mask: NDArray[np.bool_], pooling: Pooling) -> Vectors
     kept = np.where(mask[..., None], hidden, np.float32(0))
     total = np.add.reduce(kept, axis=1)
     return np.asarray(total / mask.sum(axis=1, keepdims=True, dtype=np.float32), dtype=np.float32)
-
-
-def _whole(text: str) -> str:
-    """Replace lone surrogates, which no tokenizer takes, and join those that are pairs."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _key(text: str) -> bytes:

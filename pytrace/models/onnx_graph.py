@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from pytrace.errors import DeviceUnavailableError, MissingDependencyError, ModelError, ModelFileError
 
 Device = Literal["cpu", "cuda"]
+# Vectors of tokens or texts, or the logits of the labels of a classified text.
+Gives = Literal["vectors", "logits"]
 
 _PROVIDERS: dict[Device, tuple[str, ...]] = {
     "cpu": ("CPUExecutionProvider",),
@@ -24,6 +26,12 @@ _INTEGERS: dict[str, type[np.signedinteger[Any]]] = {"tensor(int64)": np.int64, 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 _POOLED = ("sentence_embedding", "sentence_embeddings", "embeddings", "embedding")
 _HIDDEN = ("last_hidden_state", "token_embeddings", "hidden_states")
+_LOGITS = ("logits",)
+# How to export what a graph should give.
+_EXPORTS: dict[Gives, str] = {
+    "vectors": "for feature extraction, with the output 'last_hidden_state' or 'sentence_embedding'",
+    "logits": "for sequence classification, with the output 'logits'",
+}
 # Operators that quantise activations by what a batch holds: DynamicQuantizeLinear, DynamicQuantizeMatMul, …
 _DYNAMIC = re.compile(rb"DynamicQuantize")
 # TensorProto.external_data: the entry "location", then the length of the file's name and the name (protobuf's encoding).
@@ -34,12 +42,12 @@ _SLOW_FUSIONS = ["SkipLayerNormFusion"]
 
 
 class OnnxGraph:
-    """A graph that takes token ids and gives a vector for every token, or one for every text.
+    """A graph that takes token ids and gives a vector for every token, or one vector or row of logits for every text.
 
     Attributes
     ----------
     pooled
-        Whether it gives one vector a text.
+        Whether it gives one row a text.
     rows, columns
         The batch size and length that the graph is fixed to; None where it takes any.
     dynamically_quantized
@@ -51,6 +59,8 @@ class OnnxGraph:
     ----------
     path
         The ``.onnx`` file.
+    gives
+        What is wanted of it.
     device, providers
         Where it runs; `providers`, if given, takes the place of the device's own.
     threads
@@ -73,12 +83,14 @@ class OnnxGraph:
         self,
         path: Path,
         *,
+        gives: Gives = "vectors",
         device: Device = "cpu",
         providers: Sequence[str] | None = None,
         threads: int = 1,
         bind: Device | None = None,
     ) -> None:
         self.path = path
+        self._gives: Gives = gives
         chosen = list(providers or _PROVIDERS[device])
         self._session = _load(path, chosen, threads)
         self.provider = str(self._session.get_providers()[0])
@@ -90,12 +102,14 @@ class OnnxGraph:
         self._output, self.pooled = self._choose_output()
         self.dynamically_quantized = bool(_findall(path, _DYNAMIC))
 
-    def run(self, tokens: Sequence[Sequence[int]], pad_id: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Run one batch of token ids, none of them empty.
+    def run(
+        self, tokens: Sequence[Sequence[int]], pad_id: int, types: Sequence[Sequence[int]] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Run one batch of token ids, none of them empty; `types` tells of each which text of a pair it is of.
 
         Returns
         -------
-        float32 array [n, length, dimension] or, from a pooled graph, [n, dimension]
+        float32 array [n, length, dimension] or, from a pooled graph, [n, dimension or labels]
             What the graph gives.
         bool array [n, length]
             True at tokens, false at padding.
@@ -105,7 +119,7 @@ class OnnxGraph:
         ModelError
             onnxruntime could not run the graph on it.
         """
-        feed, mask = self._feed(tokens, pad_id)
+        feed, mask = self._feed(tokens, pad_id, types)
         count = len(tokens)
         try:
             output = self._bound(feed) if self._bind else self._session.run([self._output], feed)[0]
@@ -117,7 +131,9 @@ class OnnxGraph:
             raise ModelError(message) from error
         return np.asarray(output, dtype=np.float32)[:count], mask[:count]
 
-    def _feed(self, tokens: Sequence[Sequence[int]], pad_id: int) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+    def _feed(
+        self, tokens: Sequence[Sequence[int]], pad_id: int, types: Sequence[Sequence[int]] | None
+    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
         count = len(tokens)
         length = self.columns or max(len(ids) for ids in tokens)
         ids = np.full((self.rows or count, length), pad_id, dtype=np.int64)
@@ -126,10 +142,13 @@ class OnnxGraph:
         for row, item in enumerate(tokens):
             ids[row, : len(item)] = item
             mask[row, : len(item)] = True
+        kinds = np.zeros_like(ids)
+        for row, item in enumerate(types or ()):
+            kinds[row, : len(item)] = item
         values = {
             "input_ids": ids,
             "attention_mask": mask,
-            "token_type_ids": np.zeros_like(ids),
+            "token_type_ids": kinds,
             "position_ids": np.maximum(np.cumsum(mask, axis=1) - 1, 0),
         }
         return {name: values[name].astype(kind) for name, kind in self._inputs.items()}, mask
@@ -149,24 +168,22 @@ class OnnxGraph:
         if item.name in _INPUTS and item.type in _INTEGERS and len(item.shape) == 2:
             return _INTEGERS[item.type]
         message = (
-            f"{self.path} wants the input {item.name!r} ({item.type}, {len(item.shape)} axes), which an encoder does not "
-            f"have; export it for feature extraction, with the inputs {', '.join(_INPUTS)} alone"
+            f"{self.path} wants the input {item.name!r} ({item.type}, {len(item.shape)} axes), which a text does not "
+            f"have; export it {_EXPORTS[self._gives]} and the inputs {', '.join(_INPUTS)} alone"
         )
         raise ModelFileError(message)
 
     def _choose_output(self) -> tuple[str, bool]:
         ranks = {item.name: len(item.shape) for item in self._session.get_outputs()}
-        for names, rank in ((_POOLED, 2), (_HIDDEN, 3)):
+        known = ((_LOGITS, 2),) if self._gives == "logits" else ((_POOLED, 2), (_HIDDEN, 3))
+        for names, rank in known:
             for name in names:
                 if ranks.get(name) == rank:
                     return name, rank == 2
-        if len(ranks) == 1 and set(ranks.values()) <= {2, 3}:
+        if len(ranks) == 1 and set(ranks.values()) <= {rank for _, rank in known}:
             name, rank = next(iter(ranks.items()))
             return name, rank == 2
-        message = (
-            f"{self.path} gives {', '.join(ranks) or 'nothing'}, none of which is known; export it for feature extraction, "
-            "with the output 'last_hidden_state' or 'sentence_embedding'"
-        )
+        message = f"{self.path} gives {', '.join(ranks) or 'nothing'}, none of which is known; export it {_EXPORTS[self._gives]}"
         raise ModelFileError(message)
 
 

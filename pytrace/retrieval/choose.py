@@ -68,6 +68,8 @@ def rank_each(
     documents_of_each: Sequence[Sequence[Document]],
     encoder: Encoder | None,
     count: int,
+    *,
+    whole_documents: bool = False,
 ) -> list[list[Hit]]:
     """Rank each question's own documents: what `make_retriever` would find for each, in one batch.
 
@@ -85,6 +87,8 @@ def rank_each(
         For "dense" and "rrf"; None will do for the others.
     count
         At least 1.
+    whole_documents
+        For "dense" and "rrf": encode each document as one passage, cut to the encoder's length, in place of its sentences.
 
     Returns
     -------
@@ -122,10 +126,10 @@ def rank_each(
     if not questions:
         return []
     if name == "dense":
-        return _nearest(questions, documents_of_each, _needed(encoder), count)
+        return _nearest(questions, documents_of_each, _needed(encoder), count, whole_documents)
     if name == "rrf":
         depth = max(map(len, documents_of_each))
-        near = _nearest(questions, documents_of_each, _needed(encoder), max(depth, 1))
+        near = _nearest(questions, documents_of_each, _needed(encoder), max(depth, 1), whole_documents)
         shared = [
             Bm25Retriever(own, unmatched=False).retrieve([question], max(len(own), 1))[0]
             for question, own in zip(questions, documents_of_each, strict=True)
@@ -138,9 +142,13 @@ def rank_each(
 
 
 def _nearest(
-    questions: Sequence[str], documents_of_each: Sequence[Sequence[Document]], encoder: Encoder, count: int
+    questions: Sequence[str],
+    documents_of_each: Sequence[Sequence[Document]],
+    encoder: Encoder,
+    count: int,
+    whole: bool,
 ) -> list[list[Hit]]:
-    sentences = Sentences(documents_of_each)
+    sentences = Sentences(documents_of_each, whole=whole)
     scores, rows = top_k(
         encode(encoder, questions, "query"),
         encode(encoder, sentences.texts, "passage"),

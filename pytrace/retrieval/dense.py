@@ -100,30 +100,29 @@ class Sentences:
     ----------
     corpora
         Lists of documents.
+    whole
+        Take each document's text as one sentence.
     """
 
-    def __init__(self, corpora: Sequence[Sequence[Document]]) -> None:
+    def __init__(self, corpora: Sequence[Sequence[Document]], *, whole: bool = False) -> None:
         self.corpora = [tuple(documents) for documents in corpora]
+        split = [[_passages(document, whole) for document in documents] for documents in self.corpora]
         self.texts = [
-            f"[{document.title}] {sentence}"
-            for documents in self.corpora
-            for document in documents
-            for sentence in document.sentences
+            f"[{document.title}] {passage}"
+            for documents, own in zip(self.corpora, split, strict=True)
+            for document, passages in zip(documents, own, strict=True)
+            for passage in passages
         ]
-        self._owners = [
-            number
-            for documents in self.corpora
-            for number, document in enumerate(documents)
-            for _ in document.sentences
-        ]
-        lengths = [sum(len(document.sentences) for document in documents) for documents in self.corpora]
+        self._owners = [number for own in split for number, passages in enumerate(own) for _ in passages]
+        self._lengths = [[len(passages) for passages in own] for own in split]
+        lengths = [sum(own) for own in self._lengths]
         self.offsets = np.cumsum([0, *lengths], dtype=np.int64)
 
     def enough(self, count: int) -> int:
         """Return how many of the nearest sentences surely hold `count` documents, in every corpus that has them."""
         most = 0
-        for documents in self.corpora:
-            lengths = sorted((len(document.sentences) for document in documents), reverse=True)
+        for own in self._lengths:
+            lengths = sorted(own, reverse=True)
             most = max(most, min(sum(lengths[: count - 1]) + 1, sum(lengths)))
         return most
 
@@ -141,3 +140,9 @@ class Sentences:
                 break
             best.setdefault(number, -math.inf)
         return [Hit(documents[number], score) for number, score in best.items()]
+
+
+def _passages(document: Document, whole: bool) -> tuple[str, ...]:
+    if whole:
+        return (document.text,) if document.sentences else ()
+    return document.sentences

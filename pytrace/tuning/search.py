@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import InputError
-from pytrace.evaluation.metrics import BootstrapTest, paired_bootstrap
 from pytrace.evaluation.result_scores import score_result
 from pytrace.evaluation.runner import Batched, evaluate
+from pytrace.evaluation.significance import BootstrapTest, paired_bootstrap
 from pytrace.evaluation.store import Result, RunStore
 from pytrace.methods.catalog import MethodName, method_settings
 from pytrace.records import Question

@@ -1,14 +1,13 @@
-"""The page's plots as inline SVG: no script, no style of their own, and every figure also written as text."""
+"""The plots of certificates: what kinds they are, why they fail, and how answers and reasoning differ."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Mapping
 
-from pytrace.certify.page.summary import ERROR_NAMES, KIND_NAMES, Estimate, PageSummary, finite, percent, points
+from pytrace.certify.page.summary import ERROR_NAMES, KIND_NAMES, PageSummary
+from pytrace.pages.drawing import WIDTH, drawing, label
+from pytrace.pages.figures import Estimate, finite, percent, points
 
-# In units of the drawing, which the page scales to the width it has.
-_WIDTH = 320
 # The first and the last tick of the axis stay within the drawing.
 _ANCHORS = {0: "start", 100: "end"}
 
@@ -35,19 +34,19 @@ def gap_chart(summary: PageSummary) -> str:
     told = []
     for tick in range(0, 101, 25):
         parts.append(f'<line class="grid" x1="{_at(tick / 100)}" x2="{_at(tick / 100)}" y1="10" y2="172"/>')
-        parts.append(_label(_at(tick / 100), 188, f"{tick}%", "tick", anchor=_ANCHORS.get(tick, "middle")))
+        parts.append(label(_at(tick / 100), 188, f"{tick}%", "tick", anchor=_ANCHORS.get(tick, "middle")))
     for place, (name, *estimates) in enumerate(rows):
         y = 34 + 54 * place
         first, second = (finite(one.value) if one else None for one in estimates)
         words = f"answers {percent(first)} · reasoning {percent(second)}"
         told.append(f"{name}: {words}")
-        parts += [_label(0, y - 12, name, "on-grid"), _label(_WIDTH, y - 12, words, "value on-grid", anchor="end")]
+        parts += [label(0, y - 12, name, "on-grid"), label(WIDTH, y - 12, words, "value on-grid", anchor="end")]
         if first is not None and second is not None:
             parts.append(_line("gap", first, second, y + 8))
         for one, kind, level in zip(estimates, ("answers", "reasoning"), (y + 4, y + 12), strict=True):
             parts += _point(one, kind, level) if one else []
     told.append(f"gap in F1: {points(summary.gap.value)}")
-    return _drawing("gap", "Answers beside reasoning", "; ".join(told), 196, parts)
+    return drawing("gap", "Answers beside reasoning", "; ".join(told), 196, parts)
 
 
 def _point(estimate: Estimate, kind: str, y: float) -> list[str]:
@@ -74,12 +73,12 @@ def quadrants_chart(summary: PageSummary) -> str:
     ]
     total = sum(count for _, _, count in cells)
     parts = [
-        _label(138, 14, "reasoning faithful", "tick", anchor="middle"),
-        _label(252, 14, "unfaithful", "tick", anchor="middle"),
-        _label(70, 58, "answer", "tick", anchor="end"),
-        _label(70, 74, "right", "tick", anchor="end"),
-        _label(70, 136, "answer", "tick", anchor="end"),
-        _label(70, 152, "wrong", "tick", anchor="end"),
+        label(138, 14, "reasoning faithful", "tick", anchor="middle"),
+        label(252, 14, "unfaithful", "tick", anchor="middle"),
+        label(70, 58, "answer", "tick", anchor="end"),
+        label(70, 74, "right", "tick", anchor="end"),
+        label(70, 136, "answer", "tick", anchor="end"),
+        label(70, 152, "wrong", "tick", anchor="end"),
     ]
     for place, (answer, kind, count) in enumerate(cells):
         x, y = 82 + 114 * (place % 2), 24 + 78 * (place // 2)
@@ -91,45 +90,32 @@ def quadrants_chart(summary: PageSummary) -> str:
             f'<rect class="quadrant{lucky}" x="{x}" y="{y}" width="112" height="76" rx="4"/>'
             f'<rect class="quadrant-fill{lucky}" x="{x}" y="{y}" width="112" height="76" rx="4"'
             f' fill-opacity="{0.45 * (share or 0):.3f}"/>'
-            + _label(x + 56, y + 38, f"{count:,}", "count", anchor="middle")
-            + _label(x + 56, y + 58, percent(share), "tick", anchor="middle")
+            + label(x + 56, y + 38, f"{count:,}", "count", anchor="middle")
+            + label(x + 56, y + 58, percent(share), "tick", anchor="middle")
             + "</a>"
         )
     told = "; ".join(f"answer {answer} and reasoning {kind}: {count}" for answer, kind, count in cells)
-    return _drawing("quadrants", "Answer and reasoning", told, 184, parts, role="group")
+    return drawing("quadrants", "Answer and reasoning", told, 184, parts, role="group")
 
 
 def _bars(name: str, title: str, names: Mapping[str, str], counts: Mapping[str, int]) -> str:
     total = sum(counts.get(key, 0) for key in names)
     parts = []
     told = []
-    for place, (key, label) in enumerate(names.items()):
+    for place, (key, word) in enumerate(names.items()):
         count = counts.get(key, 0)
         share = count / total if total else None
         y = 44 * place
         words = f"{count:,} · {percent(share)}"
-        told.append(f"{label}: {words}")
-        width = _WIDTH * (share or 0)
-        parts.append(_label(0, y + 18, label, "label") + _label(_WIDTH, y + 18, words, "value", anchor="end"))
-        parts.append(f'<rect class="track" x="0" y="{y + 26}" width="{_WIDTH}" height="8" rx="4"/>')
+        told.append(f"{word}: {words}")
+        width = WIDTH * (share or 0)
+        parts.append(label(0, y + 18, word, "label") + label(WIDTH, y + 18, words, "value", anchor="end"))
+        parts.append(f'<rect class="track" x="0" y="{y + 26}" width="{WIDTH}" height="8" rx="4"/>')
         if count:
             parts.append(f'<rect class="bar {key}" x="0" y="{y + 26}" width="{max(width, 3):.1f}" height="8" rx="4"/>')
-    return _drawing(name, title, "; ".join(told), 44 * len(names), parts)
-
-
-def _drawing(name: str, title: str, told: str, height: int, parts: Sequence[str], *, role: str = "img") -> str:
-    """Wrap a drawing: it is announced by its title, and its figures are told in words."""
-    return (
-        f'<svg class="chart" viewBox="0 0 {_WIDTH} {height}" role="{role}" aria-labelledby="{name}-title {name}-told">'
-        f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-told">{escape(told)}</desc>'
-        f"{''.join(parts)}</svg>"
-    )
-
-
-def _label(x: float, y: float, text: str, kind: str, *, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
+    return drawing(name, title, "; ".join(told), 44 * len(names), parts)
 
 
 def _at(share: float) -> float:
     """Return where a share stands on the axis of the gap."""
-    return round(4 + (_WIDTH - 8) * min(max(share, 0.0), 1.0), 1)
+    return round(4 + (WIDTH - 8) * min(max(share, 0.0), 1.0), 1)

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import unicodedata
 from collections.abc import Mapping, Sequence
-from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
 
 from pytrace.certify.page.charts import errors_chart, gap_chart, kinds_chart, quadrants_chart
 from pytrace.certify.page.rows import page_rows
-from pytrace.certify.page.summary import (
-    ERROR_NAMES,
-    KIND_NAMES,
-    NOTHING,
-    PageSummary,
-    finite,
-    interval,
-    percent,
-    points,
-    undecided_share,
-)
-from pytrace.certify.page.texts import clean, embedded_json
+from pytrace.certify.page.summary import ERROR_NAMES, KIND_NAMES, PageSummary, undecided_share
 from pytrace.certify.records import Certificate
 from pytrace.errors import InputError
 from pytrace.graph.exchange import atomic_output
 from pytrace.knowledge_base import KnowledgeBase
+from pytrace.pages.document import counted, make_page, settings_list, tiles
+from pytrace.pages.figures import NOTHING, finite, interval, percent, points
+from pytrace.pages.texts import embedded_json, shown
 
 PICTURES = 500
 
@@ -84,10 +70,6 @@ def certificate_page(
     if pictures < 0:
         message = f"a page cannot have {pictures} pictures; give 0 or more"
         raise InputError(message)
-    files = resources.files(__name__.rpartition(".")[0])
-    style, script, frame = (
-        (files / name).read_text(encoding="utf-8") for name in ("page.css", "page.js", "page.html")
-    )  # fmt: skip
     data = embedded_json(
         {
             "rows": list(page_rows(certificates, base, pictures=pictures)),
@@ -97,30 +79,26 @@ def certificate_page(
         }
     )
     left_out = len(certificates) - sum(summary.quadrants.values())
-    page = Template(frame).substitute(
-        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)};"
-        " base-uri 'none'; form-action 'none'",
-        style=style,
-        script=script,
-        data=data,
-        title=_shown(title or "Certified responses"),
-        lead=_lead(certificates, summary, base),
-        tiles=_tiles(summary),
-        measures=_measures(summary),
-        settings=_settings(settings),
-        kinds=kinds_chart(summary),
-        errors=errors_chart(summary),
-        gap=gap_chart(summary),
-        gap_words=_gap_words(summary.gap.value),
-        quadrants=quadrants_chart(summary),
-        left_out=_left_out(left_out),
-        kind_options=_options(KIND_NAMES, [one.kind for one in certificates]),
-        error_options=_options(ERROR_NAMES, [one.error for one in certificates]),
-        pictured=""
+    fields = {
+        "data": data,
+        "title": shown(title or "Certified responses"),
+        "lead": _lead(certificates, summary, base),
+        "tiles": _tiles(summary),
+        "measures": _measures(summary),
+        "settings": settings_list(settings),
+        "kinds": kinds_chart(summary),
+        "errors": errors_chart(summary),
+        "gap": gap_chart(summary),
+        "gap_words": _gap_words(summary.gap.value),
+        "quadrants": quadrants_chart(summary),
+        "left_out": _left_out(left_out),
+        "kind_options": _options(KIND_NAMES, [one.kind for one in certificates]),
+        "error_options": _options(ERROR_NAMES, [one.error for one in certificates]),
+        "pictured": ""
         if pictures >= len(certificates)
         else f"The graph is drawn for the first {pictures:,} responses only.",
-    )
-    return clean(page)
+    }
+    return make_page(__name__.rpartition(".")[0], "page", fields)
 
 
 def write_page(
@@ -154,18 +132,6 @@ def write_page(
         stream.write(page.encode())
 
 
-def _hash(text: str) -> str:
-    """Return the source of a Content-Security-Policy that lets this inline text through and no other."""
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
-
-
-def _shown(text: str) -> str:
-    """Escape a text for the page, without control characters, which HTML forbids."""
-    kept = "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in clean(text))
-    return escape(" ".join(kept.split()))
-
-
 def _number(text: str | None) -> float | None:
     try:
         return finite(float(text)) if text is not None else None
@@ -176,7 +142,7 @@ def _number(text: str | None) -> float | None:
 def _lead(certificates: Sequence[Certificate], summary: PageSummary, base: KnowledgeBase) -> str:
     total = len(certificates)
     if not total:
-        return f"There is no response to certify. The graph has {_count(len(base), 'triple')}."
+        return f"There is no response to certify. The graph has {counted(len(base), 'triple')}."
     faithful = sum(one.kind == "faithful" for one in certificates)
     known = [one.answer_correct for one in certificates if one.answer_correct is not None]
     answers = f" The answer is right in {sum(known):,} of the {len(known):,} with gold answers." if known else ""
@@ -186,29 +152,25 @@ def _lead(certificates: Sequence[Certificate], summary: PageSummary, base: Knowl
         else f" The graph cannot decide {percent(undecided_share(summary))} of the steps."
     )
     return (
-        f"{_count(total, 'response')} checked step by step against a graph of {_count(len(base), 'triple')}."
+        f"{counted(total, 'response')} checked step by step against a graph of {counted(len(base), 'triple')}."
         f" <strong>{faithful:,} reason{'s' if faithful == 1 else ''} faithfully.</strong>{answers}{steps}"
     )
 
 
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'' if number == 1 else 's'}"
-
-
 def _tiles(summary: PageSummary) -> str:
     answers, reasoning = summary.answer.f1 if summary.answer else None, summary.reasoning.f1
-    tiles = (
-        (
-            "Answers, F1",
-            percent(answers.value if answers else None),
-            (interval(answers) if answers else "") or "no gold answers",
-        ),
-        ("Reasoning, F1", percent(reasoning.value), interval(reasoning) or "nothing to judge"),
-        ("Gap", points(summary.gap.value), "answers less reasoning, F1"),
-        ("Edit rate", percent(summary.edit_rate.mean), "mean, to the nearest gold path"),
-        ("Undecided", percent(undecided_share(summary)), "of the steps"),
+    return tiles(
+        {
+            "Answers, F1": (
+                percent(answers.value if answers else None),
+                (interval(answers) if answers else "") or "no gold answers",
+            ),
+            "Reasoning, F1": (percent(reasoning.value), interval(reasoning) or "nothing to judge"),
+            "Gap": (points(summary.gap.value), "answers less reasoning, F1"),
+            "Edit rate": (percent(summary.edit_rate.mean), "mean, to the nearest gold path"),
+            "Undecided": (percent(undecided_share(summary)), "of the steps"),
+        }
     )
-    return "".join(f"<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>" for name, value, note in tiles)
 
 
 def _measures(summary: PageSummary) -> str:
@@ -219,11 +181,6 @@ def _measures(summary: PageSummary) -> str:
         cells = "".join(written) or f"<td>{NOTHING}</td>" * 3
         rows.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
     return "".join(rows)
-
-
-def _settings(settings: Mapping[str, str]) -> str:
-    rows = [f"<div><dt>{_shown(name)}</dt><dd>{_shown(value)}</dd></div>" for name, value in settings.items()]
-    return "".join(rows) or "<div><dt>none</dt><dd>given</dd></div>"
 
 
 def _gap_words(gap: float | None) -> str:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import msgspec
 
 from pytrace.certify.page.layout import Layout, Link, lay_out
-from pytrace.certify.page.texts import cut
 from pytrace.certify.records import Certificate, StepStatus
 from pytrace.knowledge_base import KnowledgeBase
+from pytrace.pages.texts import cut
 
 # In pixels, as the page shows it; a letter is about half as wide as it is high.
 _LETTER = 6.6

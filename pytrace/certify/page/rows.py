@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from pytrace.certify.page.picture import Picture, draw
-from pytrace.certify.page.summary import finite
-from pytrace.certify.page.texts import cut
 from pytrace.certify.records import Certificate, CertifiedStep, Match
 from pytrace.certify.wording import named_path
 from pytrace.knowledge_base import KnowledgeBase
+from pytrace.pages.figures import finite
+from pytrace.pages.texts import cut
 from pytrace.records import Triple
 
 # A browser reads a page of some ten million characters in about a second.

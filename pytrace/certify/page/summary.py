@@ -1,10 +1,11 @@
-"""What the page and the plots need of a summary, and how they word its figures."""
+"""What the page and the plots need of a summary."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Protocol
+
+from pytrace.pages.figures import Estimate
 
 KIND_NAMES: Mapping[str, str] = {
     "faithful": "Faithful",
@@ -17,23 +18,6 @@ ERROR_NAMES: Mapping[str, str] = {
     "incoherent": "Incoherence",
     "answer": "Answer error",
 }
-NOTHING = "–"
-
-
-class Estimate(Protocol):
-    """A share from 0 to 1 with its confidence interval; each None where there is nothing to count."""
-
-    @property
-    def value(self) -> float | None:
-        """The share."""
-
-    @property
-    def low(self) -> float | None:
-        """The lower end of the interval."""
-
-    @property
-    def high(self) -> float | None:
-        """The upper end of the interval."""
 
 
 class Scores(Protocol):
@@ -98,52 +82,6 @@ class PageSummary(Protocol):
     @property
     def edit_rate(self) -> Average:
         """The edit rate to the nearest gold path, from 0 to 1."""
-
-
-def finite(value: float | None) -> float | None:
-    """Return a number, or None for what is not one.
-
-    Examples
-    --------
-    >>> finite(0.25), finite(float("nan")), finite(None)
-    (0.25, None, None)
-    """
-    return value if value is not None and math.isfinite(value) else None
-
-
-def percent(value: float | None) -> str:
-    """Word a share.
-
-    Examples
-    --------
-    >>> percent(0.5432), percent(None)
-    ('54.3%', '–')
-    """
-    return NOTHING if finite(value) is None else f"{100 * (value or 0):.1f}%"
-
-
-def points(value: float | None) -> str:
-    """Word a difference of two shares, in points of a percent.
-
-    Examples
-    --------
-    >>> points(0.1576), points(-0.02), points(None)
-    ('15.8 points', '−2.0 points', '–')
-    """
-    return NOTHING if finite(value) is None else f"{100 * (value or 0):.1f} points".replace("-", "−")
-
-
-def interval(estimate: Estimate) -> str:
-    """Word the interval of an estimate; empty if it has none.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> interval(SimpleNamespace(value=0.5, low=0.4, high=0.6)), interval(SimpleNamespace(value=0.5, low=None, high=None))
-    ('40.0–60.0%', '')
-    """
-    low, high = finite(estimate.low), finite(estimate.high)
-    return "" if low is None or high is None else f"{100 * low:.1f}–{100 * high:.1f}%"
 
 
 def undecided_share(summary: PageSummary) -> float | None:

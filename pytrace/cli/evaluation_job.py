@@ -1,0 +1,206 @@
+"""What an evaluation's methods are made of, as the options say it: it can be sent to other processes, which make them anew."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytrace
+from pytrace.cli.knowledge import KnowledgeOptions
+from pytrace.cli.loading import ModelOptions
+
+if TYPE_CHECKING:
+    from pytrace.evaluation.runner import Batched
+    from pytrace.graph import KnowledgeGraph
+    from pytrace.methods.catalog import Method, MethodName
+    from pytrace.methods.chain_of_knowledge import Knowledge
+    from pytrace.records import Answer, Question
+
+# Questions in flight together.
+_BATCH = 8
+# Whose version may change an answer.
+_PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "llama-cpp-python")
+
+
+@dataclass(frozen=True)
+class EvaluationJob:
+    """The methods with their settings, and the models, knowledge base and graph that they use.
+
+    `settings` are those of ``--set``, `kg` is the graph of ``--kg``, and `batch` how many questions are in flight together.
+    """
+
+    methods: tuple[MethodName, ...]
+    settings: tuple[str, ...]
+    models: ModelOptions
+    knowledge: KnowledgeOptions
+    kg: Path | None = None
+    batch: int | None = None
+
+    def for_processes(self, threads: int) -> EvaluationJob:
+        """Return the job as another process gets it: with so many threads, and nothing loaded."""
+        return replace(self, models=replace(self.models, threads=threads), knowledge=replace(self.knowledge))
+
+    def release(self, *, keep_model: bool) -> None:
+        """Let go of what was loaded; it is loaded again when it is asked for."""
+        self.knowledge.close()
+        loaded = vars(self.models)
+        for name in ("encoder", "cross_encoder"):
+            loaded.pop(name, None)
+        if not keep_model and "model" in loaded:
+            close = getattr(loaded.pop("model"), "close", None)
+            if close is not None:
+                close()
+
+
+class OpenJob:
+    """A job's methods, made: see `open_job`."""
+
+    def __init__(self, job: EvaluationJob, graph: KnowledgeGraph | None) -> None:
+        from pytrace.methods.catalog import check_overrides, make_method
+
+        self.job = job
+        self.graph = graph
+        self.opener: Callable[[], Knowledge] | None = job.knowledge.opener(job.models)
+        models = job.models
+        own = check_overrides(job.methods, models.llm, job.settings)
+        self.methods: dict[str, Method] = {
+            method.label: make_method(
+                method,
+                models.model,
+                lambda: models.encoder,
+                models.llm,
+                own[method.name],
+                graph=graph,
+                knowledge=self.opener,
+                cross_encoder=lambda: models.cross_encoder,
+            )
+            for method in job.methods
+        }
+
+    def askers(self) -> dict[str, Batched]:
+        """Return what asks each method a batch of questions, by its label."""
+        from pytrace.evaluation.runner import Batched
+        from pytrace.methods.catalog import GOLD
+
+        # With --deterministic, questions that a resumed run finds together must not decide what a question's answer is.
+        size = self.job.batch or (1 if self.job.models.model.deterministic else _BATCH)
+        names = {method.label: method.name for method in self.job.methods}
+        return {
+            label: Batched(asker(method, gold=names[label] == GOLD), size) for label, method in self.methods.items()
+        }
+
+    def settings(self, threads: int) -> dict[str, Any]:
+        """Return all that an answer depends on but the questions, for resuming and for the report.
+
+        `threads` are those of the models that answer: they decide in which order numbers are added, so that a deterministic run
+        is the same only with as many. Without --deterministic, what is asked together decides as much, and they are left out.
+        """
+        import msgspec
+
+        from pytrace.methods.catalog import METHODS, MethodName, check_overrides, method_settings
+
+        # Of all methods, so that a run can be resumed with more of them; settings behind a colon are in a method's label.
+        everything = [MethodName(name) for name in METHODS]
+        models = self.job.models
+        own = check_overrides(everything, models.llm, self.job.settings)
+        return {
+            "language model": models.model.fingerprint,
+            "encoder": models.encoder.fingerprint,
+            "cross-encoder": None if models.cross_encoder_directory is None else models.cross_encoder.fingerprint,
+            "context": models.model.context_tokens,
+            "deterministic": models.model.deterministic,
+            "threads": threads if models.model.deterministic else None,
+            "triples": None if self.graph is None else graph_settings(self.graph),
+            "knowledge base": None if self.opener is None else self.job.knowledge.settings(self.opener()),
+            "settings": {
+                one.name: msgspec.to_builtins(method_settings(one, models.llm, own[one.name])) for one in everything
+            },
+            "versions": {"pytrace": pytrace.__version__, **versions(remote=models.remote)},
+        }
+
+
+@contextmanager
+def open_job(job: EvaluationJob) -> Iterator[OpenJob]:
+    """Load what a job's methods need, and make them; the graph is closed at the end."""
+    from pytrace.graph import KnowledgeGraph
+
+    if job.kg is None:
+        yield OpenJob(job, None)
+        return
+    with KnowledgeGraph.open(job.kg, mode="read") as graph:
+        yield OpenJob(job, graph)
+
+
+def make_askers(job: EvaluationJob) -> dict[str, Batched]:
+    """Make a job's methods in a process that does nothing else; what they hold open, the end of the process closes."""
+    from pytrace import _core
+    from pytrace.graph import KnowledgeGraph
+
+    if job.models.threads is not None:
+        _core.set_num_threads(job.models.threads)
+    graph = None if job.kg is None else KnowledgeGraph.open(job.kg, mode="read")
+    return OpenJob(job, graph).askers()
+
+
+def asker(method: Method, *, gold: bool = False) -> Callable[[Sequence[Question]], list[Answer]]:
+    """Return what asks a method questions, with their supporting documents alone if `gold`, and lets it judge claims."""
+    from pytrace.evaluation.datasets import CLAIM
+    from pytrace.methods.claims import ClaimMethod
+
+    def answers(questions: Sequence[Question]) -> list[Answer]:
+        claims = [one for one in questions if one.kind == CLAIM]
+        others = [one for one in questions if one.kind != CLAIM]
+        found: dict[str, Answer] = {}
+        if claims and isinstance(method, ClaimMethod):
+            judged = method.judge([one.question for one in claims], [one.documents for one in claims])
+            found.update(zip((one.id for one in claims), judged, strict=True))
+        if others:
+            given = [
+                tuple(document for document in one.documents if not gold or document.id in one.supporting_documents)
+                for one in others
+            ]
+            answered = method.answer([one.question for one in others], given)
+            found.update(zip((one.id for one in others), answered, strict=True))
+        return [found[one.id] for one in questions]
+
+    return answers
+
+
+def graph_settings(graph: KnowledgeGraph) -> dict[str, Any]:
+    """Describe a graph by its content: how it was made, how much it holds, and SHA-256 over its triples in order."""
+    digest = hashlib.sha256()
+    triples = 0
+    with graph.snapshot() as held:
+        for one in held.iterate_triples():
+            # Lengths, so that no two lists of texts look alike.
+            texts = (one.head, one.relation, one.tail, one.document_id, str(one.sentence), repr(one.support))
+            for text in texts:
+                data = text.encode("utf-8", "surrogatepass")
+                digest.update(len(data).to_bytes(4, "little"))
+                digest.update(data)
+            triples += 1
+        return {
+            "recipe": held.recipe.hash,
+            "documents": len(held),
+            "waiting": held.count_pending(),
+            "triples": triples,
+            "sha256": digest.hexdigest(),
+        }
+
+
+def versions(*, remote: bool) -> dict[str, str]:
+    """Return the versions of the packages whose numbers answers are made of; of llama.cpp's not, where a server runs the model."""
+    found = {}
+    for name in _PACKAGES:
+        if remote and name == "llama-cpp-python":
+            continue
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

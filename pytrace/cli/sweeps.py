@@ -1,0 +1,131 @@
+"""METHODs times settings times seeds: the options ``--sweep`` and ``--seeds``."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pytrace.errors import InputError
+
+if TYPE_CHECKING:
+    from pytrace.methods.catalog import MethodName
+
+
+def expand(
+    methods: Sequence[MethodName], sweeps: Sequence[str], seeds: str | None, llm: str, settings: Sequence[str] = ()
+) -> tuple[MethodName, ...]:
+    """Return every method with every combination of the values of the swept settings that it has and does not name itself.
+
+    Parameters
+    ----------
+    methods
+        As the user named them.
+    sweeps
+        Each ``NAME=V1,V2,…``.
+    seeds
+        ``N,N,…`` for the setting `seed`.
+    llm
+        The language model as the user named it.
+    settings
+        What holds for all methods, ``NAME=VALUE``; it cannot be swept, too.
+
+    Returns
+    -------
+    tuple of MethodName
+        In the order of the methods; the last option's values change fastest, and seeds faster. No two are the same.
+
+    Raises
+    ------
+    InputError
+        A sweep is not to be read, is given twice, or no method has or leaves open its setting.
+
+    Examples
+    --------
+    >>> from pytrace.methods.catalog import parse_method
+    >>> methods = [parse_method("rag"), parse_method("cot-sc:top=2")]
+    >>> [one.label for one in expand(methods, ["samples=3,5"], "7", "tiny")]
+    ['rag', 'cot-sc:top=2,samples=3,seed=7', 'cot-sc:top=2,samples=5,seed=7']
+    """
+    from pytrace.methods.catalog import MethodName, method_settings
+    from pytrace.methods.profiles import default_settings, setting_name
+
+    swept = _values(sweeps, seeds)
+    for one in settings:
+        if setting_name(one) in swept:
+            message = f"{setting_name(one)} is both set ({one}) and swept; leave one of them out"
+            raise InputError(message)
+    used: set[str] = set()
+    expanded: dict[tuple[str, frozenset[tuple[str, str]]], MethodName] = {}
+    for method in methods:
+        named = {setting_name(one) for one in method.overrides}
+        fields = default_settings(method.name, llm).__struct_fields__
+        mine = {name: values for name, values in swept.items() if name in fields and name not in named}
+        used |= mine.keys()
+        for values in itertools.product(*mine.values()):
+            added = (f"{name}={value}" for name, value in zip(mine, values, strict=True))
+            made = MethodName(method.name, (*method.overrides, *added))
+            method_settings(made, llm)
+            expanded.setdefault(identity(made), made)
+    for name in swept:
+        if name not in used:
+            option = "--seeds" if name == "seed" and seeds is not None else f"--sweep {name}"
+            among = ", ".join(dict.fromkeys(method.label for method in methods))
+            message = f"{option} changes nothing: none of {among} has a setting {name!r} that it does not name itself"
+            raise InputError(message)
+    return tuple(expanded.values())
+
+
+def identity(method: MethodName) -> tuple[str, frozenset[tuple[str, str]]]:
+    """Return what two methods have in common that are the same: name and settings, in whatever order and spelling."""
+    from pytrace.methods.profiles import setting_name
+
+    return method.name, frozenset(
+        {setting_name(one): one.partition("=")[2].strip() for one in method.overrides}.items()
+    )
+
+
+def baseline_label(baseline: MethodName | None, methods: Sequence[MethodName]) -> str | None:
+    """Return the label that a baseline has among the methods.
+
+    Raises
+    ------
+    InputError
+        It is none of them.
+    """
+    if baseline is None:
+        return None
+    for method in methods:
+        if identity(method) == identity(baseline):
+            return method.label
+    message = (
+        f"the baseline {baseline.label} is none of the methods; choose one of {', '.join(one.label for one in methods)}"
+    )
+    raise InputError(message)
+
+
+def _values(sweeps: Sequence[str], seeds: str | None) -> dict[str, tuple[str, ...]]:
+    """Read the options: the values of each setting, in the order given and each once."""
+    from pytrace.methods.profiles import setting_name
+
+    swept: dict[str, tuple[str, ...]] = {}
+    for sweep in sweeps:
+        name = setting_name(sweep)
+        values = [value.strip() for value in sweep.partition("=")[2].split(",")]
+        if not name or not all(values):
+            message = f"--sweep {sweep!r} is not NAME=V1,V2,…; write top=2,4,8, for instance"
+            raise InputError(message)
+        if name in swept:
+            message = f"--sweep {name} is given twice; give all its values at once"
+            raise InputError(message)
+        swept[name] = tuple(dict.fromkeys(values))
+    if seeds is not None:
+        numbers = [number.strip() for number in seeds.split(",")]
+        if not all(number.isascii() and number.isdigit() for number in numbers):
+            message = f"--seeds {seeds!r} is no list of whole numbers from 0 on; write 0,1,2, for instance"
+            raise InputError(message)
+        if "seed" in swept:
+            message = "--sweep seed and --seeds say the same; leave one of them out"
+            raise InputError(message)
+        swept["seed"] = tuple(dict.fromkeys(str(int(number)) for number in numbers))
+    return swept
