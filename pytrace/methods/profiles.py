@@ -58,7 +58,9 @@ TOP_TINY = TopTriplesSettings(
 SMALL_MODELS = {"tiny", "smollm2-135m", "gemma", "gemma3-270m"}
 
 # A small model judges by yes and no hardly better than chance, and text alone well; it copies what a grammar lets it copy.
-SCOPE_TINY = ScopeSettings(judge="text", spans=True, reader_demonstrations=4)
+SCOPE_TINY = ScopeSettings(
+    snippet="sentence", pool=10, judge="text", threshold=0.3, spans=True, reader_demonstrations=1
+)
 KS_TINY = KsSettings(titles=True, triple_demonstrations=0, reader_demonstrations=4, rationale_demonstrations=3)
 RAG_TINY = RagSettings(reader_demonstrations=4)
 RETRIEVAL_TINY = RetrievalSettings(reader_demonstrations=4)
