@@ -149,7 +149,7 @@ def check_answer(told: dict[str, Any], *, method: str) -> None:
 # --- ask
 
 
-@pytest.mark.parametrize("method", ["trace", "trace-doc", "rag", "dense:top=2", "ks-q"])
+@pytest.mark.parametrize("method", ["trace", "trace-doc", "rag", "dense:top=2", "ks-q:titles=false"])
 def test_ask_prints_one_json_document_and_nothing_else(method: str, docs: Path, run: Run) -> None:
     status, output, errors = run("ask", QUESTION, "--docs", docs, "--method", method, "--json")
     assert (status, errors) == (0, "")
@@ -198,7 +198,7 @@ def test_scope_coe_tells_which_snippet_holds_which_feature(
         return FEATURES if prompt.startswith("Take the question apart") else script(prompt)
 
     monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(write))
-    arguments = ("ask", QUESTION, "--docs", docs, "--method", "scope-coe", "--explain")
+    arguments = ("ask", QUESTION, "--docs", docs, "--method", "scope-coe:snippet=document", "--explain")
     status, output, _ = run(*arguments)
     assert status == 0
     assert re.search(r"^KIND +FEATURE +HELD BY$", output, re.MULTILINE)

@@ -219,6 +219,9 @@ def make_method(
     if index is not None and name not in VARIANTS:
         message = f"{name} has no use for an index of sentences; leave it out, or use one of {', '.join(VARIANTS)}"
         raise InputError(message)
+    if index is not None and "titles" not in map(profiles.setting_name, (*overrides, *named.overrides)):
+        # A profile may put titles before sentences; an index has them as they are.
+        settings = msgspec.structs.replace(settings, titles=False)
     if name in _FROM_TRIPLES:
         if graph is not None and "unit" in map(profiles.setting_name, (*overrides, *named.overrides)):
             _check_unit(settings.unit, graph, label)

@@ -24,10 +24,10 @@ _Settings = TypeVar("_Settings", bound=msgspec.Struct)
 
 PAPER = TraceSettings()
 
-# Chosen by `pytrace tune` on HotpotQA's adversarial subset (benches/RESULTS.md). SmolLM2-135M judges letters no better than
-# chance, and texts by PMI well; but what it adds to the ranker is gone once the ranker knows which heads are named, so it only
-# reads. It drowns in context, so that one chain of two documents is read, the best of eight. It makes most tails up, so that
-# sentences are its units and phrases its triples.
+# Chosen on HotpotQA's adversarial subset, by hand and by `pytrace tune` (docs/measurements.md). SmolLM2-135M judges
+# letters no better than chance, and texts by PMI well; but what it adds to the ranker is gone once the ranker knows
+# which heads are named, so it only reads. It drowns in context, so that one chain of two documents is read, the best
+# of eight. It makes most tails up, so that sentences are its units and phrases its triples.
 TINY = TraceSettings(
     unit="sentence",
     extraction="phrases",

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from pytrace.evaluation.result_scores import score_result
+from pytrace.evaluation.result_scores import ResultScore, score_result
 from pytrace.evaluation.store import Result, RunStore
 from pytrace.evidence import document_text
 from pytrace.files import storable
@@ -74,11 +74,12 @@ def page_data(store: RunStore, methods: Sequence[str]) -> PageData:
             question = _known(question, rows)  # noqa: PLW2901
             answers = [cut(answer) for answer in question.answers[:_MOST_ENTRIES]]
             questions.append([cut(question.id), _text(question.question), cut(question.kind), answers])
-            for column, row in zip(results, rows, strict=True):
-                column.append(_score(row))
+            scores = [None if row is None else score_result(row) for row in rows]
+            for column, row, score in zip(results, rows, scores, strict=True):
+                column.append(_score(row, score))
             kept = _kept(question, rows, room)
             room -= sum(len(question.documents[place].text) for place in kept)
-            block.append(_details(question, rows, kept))
+            block.append(_details(question, rows, scores, kept))
         blocks.append(packed_json(block))
         sizes.append(len(block))
     index = {"methods": list(methods), "questions": questions, "results": results, "blocks": sizes}
@@ -110,10 +111,9 @@ def _known(question: Question, rows: Sequence[Result | None]) -> Question:
     )  # fmt: skip
 
 
-def _score(row: Result | None) -> list[Any] | None:
-    if row is None:
+def _score(row: Result | None, score: ResultScore | None) -> list[Any] | None:
+    if row is None or score is None:
         return None
-    score = score_result(row)
     text = None if row.answer is None else cut(row.answer.text, _LONGEST_ANSWER)
     return [text, None if score.exact_match is None else int(score.exact_match), _rounded(score.f1)]
 
@@ -130,7 +130,9 @@ def _kept(question: Question, rows: Sequence[Result | None], room: int) -> list[
     return [place for place in places if question.documents[place].id in used]
 
 
-def _details(question: Question, rows: Sequence[Result | None], kept: Sequence[int]) -> dict[str, Any]:
+def _details(
+    question: Question, rows: Sequence[Result | None], scores: Sequence[ResultScore | None], kept: Sequence[int]
+) -> dict[str, Any]:
     documents = [question.documents[place] for place in kept]
     facts: dict[str, list[int]] = {}
     for document_id, sentence in question.supporting_facts:
@@ -150,7 +152,10 @@ def _details(question: Question, rows: Sequence[Result | None], kept: Sequence[i
         "leftOut": len(question.documents) - len(documents),
         "gold": [cut(titles.get(one, one)) for one in gold],
         "done": _done(question),
-        "methods": [None if row is None else _method(row, documents) for row in rows],
+        "methods": [
+            None if row is None or score is None else _method(row, score, documents)
+            for row, score in zip(rows, scores, strict=True)
+        ],
     }
 
 
@@ -166,8 +171,7 @@ def _done(question: Question) -> list[str]:
     return [_text(text) for text in said[:_MOST_ENTRIES]]
 
 
-def _method(row: Result, documents: Sequence[Document]) -> dict[str, Any]:
-    score = score_result(row)
+def _method(row: Result, score: ResultScore, documents: Sequence[Document]) -> dict[str, Any]:
     support = [_rounded(getattr(score.support, name)) for name in ("precision", "recall", "f1", "error_rate")]
     if row.answer is None:
         return {"error": _text(row.error), "support": support}
