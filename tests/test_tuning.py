@@ -79,7 +79,7 @@ def test_the_best_of_each_choice_is_kept_and_the_next_choice_goes_on_from_it() -
         value = {"1": 0.2, "3": 0.5}.get(settings.get("length", ""), 0.3)
         return value + (0.3 if settings.get("chains") == "3" and settings.get("length") == "3" else 0)
 
-    tuned, asked, told = run(worth, "chains=1,3", "length=1,3")
+    tuned, asked, told = run(worth, "chains=2,3", "length=1,3")
     assert tuned.method == "trace:length=3,chains=3"
     assert tuned.settings == ("length=3", "chains=3")
     assert tuned.trials == tuple(told)
@@ -93,17 +93,17 @@ def test_the_best_of_each_choice_is_kept_and_the_next_choice_goes_on_from_it() -
 
 
 def test_among_equals_the_earlier_wins_and_nothing_better_changes_nothing() -> None:
-    tuned, _, told = run(lambda settings: 0.6 if settings.get("chains") in {"3", "4"} else 0.4, "chains=1,3,4")
+    tuned, _, told = run(lambda settings: 0.6 if settings.get("chains") in {"3", "4"} else 0.4, "chains=2,3,4")
     assert tuned.settings == ("chains=3",)
     assert [trial.outcome for trial in told] == ["start", "no better", "better", "no better"]
-    tuned, _, _ = run(lambda _: 0.5, "chains=1,3", "length=1,3")
+    tuned, _, _ = run(lambda _: 0.5, "chains=2,3", "length=1,3")
     assert (tuned.method, tuned.settings, tuned.held_out) == ("trace", (), None)
 
 
 def test_what_is_surely_worse_is_not_asked_all_questions() -> None:
-    _, asked, told = run(lambda settings: 0.1 if settings.get("chains") == "1" else 0.7, "chains=1,3")
+    _, asked, told = run(lambda settings: 0.1 if settings.get("chains") == "2" else 0.7, "chains=2,3")
     assert told[1].outcome == "given up"
-    assert told[1].n == asked.asked["trace:chains=1"] == 24
+    assert told[1].n == asked.asked["trace:chains=2"] == 24
     assert told[1].of == 100
 
 
@@ -114,7 +114,7 @@ def test_what_is_spelt_in_two_ways_is_tried_once() -> None:
 
 def test_held_out_questions_judge_what_was_found_and_have_no_part_in_it() -> None:
     own = questions(40, first=500)
-    tuned, asked, _ = run(lambda settings: 0.9 if settings.get("chains") == "3" else 0.2, "chains=1,3", held_out=own)
+    tuned, asked, _ = run(lambda settings: 0.9 if settings.get("chains") == "3" else 0.2, "chains=2,3", held_out=own)
     assert tuned.held_out_questions == 40
     assert tuned.held_out is not None
     assert tuned.held_out_scores is not None
@@ -122,18 +122,18 @@ def test_held_out_questions_judge_what_was_found_and_have_no_part_in_it() -> Non
     assert before == pytest.approx(0.2, abs=0.1)
     assert after == pytest.approx(0.9, abs=0.1)
     assert tuned.held_out.difference == pytest.approx((after - before) / 2)
-    assert asked.asked["trace:chains=1"] == 100, "a loser is not asked them"
+    assert asked.asked["trace:chains=2"] == 100, "a loser is not asked them"
 
 
 def test_a_search_goes_on_where_it_was(tmp_path: Path) -> None:
     def worth(settings: dict[str, str]) -> float:
-        return 0.4 + int(settings.get("chains", "2")) / 20
+        return 0.4 + int(settings.get("chains", "1")) / 20
 
     found = []
     for attempt in range(2):
         with RunStore(tmp_path / "run.sqlite") as store:
             store.open_run({}, resume=attempt > 0)
-            tuned, asked, _ = run(worth, "chains=1,3,4", "length=1,2", store=store)
+            tuned, asked, _ = run(worth, "chains=2,3,4", "length=1,2", store=store)
         found.append(tuned)
         assert (sum(asked.asked.values()) > 0) == (attempt == 0)
     assert found[0] == found[1]
@@ -151,7 +151,7 @@ def test_other_objectives_look_at_other_things(objective: str) -> None:
 def test_what_cannot_be_searched_is_refused() -> None:
     store = RunStore(":memory:")
     store.open_run({})
-    method, choices = MethodName("trace"), [Choice("chains", (("chains=1",),))]
+    method, choices = MethodName("trace"), [Choice("chains", (("chains=2",),))]
     bare = [Question("q", "Where?", ("right",))]
     for own, space, objective, reason in [
         ([], choices, "f1", "got 0, 1 and 3"),
@@ -189,7 +189,7 @@ def method_settings_of(method: str, llm: str, option: tuple[str, ...]) -> dict[s
     [
         ("chains", "does not say what to try"),
         ("chains=", "does not say what to try"),
-        ("chains=1,,2", "chains"),
+        ("chains=2,,2", "chains"),
         ("strings=1", "strings=1"),
         ("chains=many", "chains"),
         ("unit=triple+extraction", "extraction"),
