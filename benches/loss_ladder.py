@@ -14,7 +14,7 @@ Where triples are units, a second command with ``--set unit=sentence`` shows wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -32,7 +32,7 @@ from pytrace.evidence import all_documents, document_evidence, triple_evidence
 from pytrace.graph import KnowledgeGraph
 from pytrace.methods.profiles import trace_settings
 from pytrace.methods.trace import TraceSettings, make_extractor, make_selector
-from pytrace.records import Chain, Evidence, Question
+from pytrace.records import Chain, Document, Evidence, Question
 from pytrace.selector import Selector, Step
 from pytrace.triples import build_graph
 
@@ -106,9 +106,9 @@ def main(
     )
 
     def rung(name: str, selector: Selector, *, ranked: bool = True, length: int | None = None) -> None:
-        show(name, [found for one in questions for found in search(one, selector, ranked=ranked, length=length)])
+        show(name, [search(one, selector, ranked=ranked, length=length) for one in questions])
 
-    def search(one: Question, selector: Selector, *, ranked: bool, length: int | None) -> list[Evidence]:
+    def search(one: Question, selector: Selector, *, ranked: bool, length: int | None) -> Evidence:
         documents = [item for item in one.documents if ranked or item.id in gold[one.question]]
         index = TripleIndex([graph.triples(documents)], models.encoder)
         ranker = Ranker(
@@ -125,7 +125,7 @@ def main(
             adaptive=bool(length) or chosen.adaptive,
         )
         (chains,) = build_chains([one.question], index, ranker, selector, searching)
-        return [evidence_of(chosen, chains, one)]
+        return evidence_of(chosen, chains, one)
 
     def show(name: str, evidence: Sequence[Evidence]) -> None:
         readings = []
@@ -171,7 +171,7 @@ def retitled(question: Question, words: int) -> Question:
     return msgspec.structs.replace(question, documents=documents)
 
 
-def kept(question: Question, wanted: frozenset[str]) -> list:  # type: ignore[type-arg]
+def kept(question: Question, wanted: frozenset[str]) -> list[Document]:
     """Return a question's documents of some ids."""
     return [document for document in question.documents if document.id in wanted]
 
@@ -190,9 +190,9 @@ def holds(evidence: Evidence, question: Question) -> bool:
     return any(f" {normalise_answer(answer)} " in context for answer in question.answers)
 
 
-def percent(values: object) -> str:
+def percent(values: Iterable[float | None]) -> str:
     """Return a mean of what is defined as a percentage."""
-    mean = mean_of(values).mean  # type: ignore[arg-type]
+    mean = mean_of(values).mean
     return "-" if mean is None else f"{100 * mean:.1f}"
 
 

@@ -101,7 +101,9 @@ def tune(
     ):
 
         def make(named: MethodName) -> Batched:
-            made = make_method(named, model, lambda: models.encoder, models.llm)
+            made = make_method(
+                named, model, lambda: models.encoder, models.llm, cross_encoder=lambda: models.cross_encoder
+            )
             return Batched(asker(made, gold=named.name == GOLD), batch)
 
         store.open_run(
@@ -110,6 +112,7 @@ def tune(
                 "questions": len(questions),
                 "language model": models.model.fingerprint,
                 "encoder": models.encoder.fingerprint,
+                "cross-encoder": None if models.cross_encoder_directory is None else models.cross_encoder.fingerprint,
                 "context": models.model.context_tokens,
                 "start": start.label,
                 "versions": versions(remote=models.remote),

@@ -7,9 +7,7 @@ ranks candidates retrieves the T triples most relevant to the question, and thes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal
 
-import msgspec
 import numpy as np
 
 from pytrace.answers import Reader
@@ -18,10 +16,8 @@ from pytrace.evidence import document_evidence, triple_evidence, with_graph
 from pytrace.graph import KnowledgeGraph
 from pytrace.methods.stages import Stages
 from pytrace.methods.trace import (
-    Count,
     Positive,
-    TraceSettings,
-    Unit,
+    UnitSettings,
     check_questions,
     extract_missing,
     make_answers,
@@ -33,7 +29,7 @@ from pytrace.records import Answer, Candidate, Chain, Document
 from pytrace.triples import Extraction
 
 
-class TopTriplesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Every choice of the method; all but `top` are TRACE's own, with its defaults.
 
     Attributes
@@ -49,15 +45,6 @@ class TopTriplesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """
 
     top: Positive = 10
-    unit: Unit = "triple"
-    reader: Literal["triple", "document"] = "triple"
-    extraction: Literal["written", "phrases"] = "written"
-    triple_demonstrations: Count = 3
-    adaptive_triple_demonstrations: bool = True
-    grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
-    spans: bool = False
-    reader_demonstrations: Count = 0
-    reader_documents: Positive | None = None
 
 
 class TopTriples:
@@ -106,7 +93,7 @@ class TopTriples:
         self._model = model
         self._encoder = encoder
         self._extracted = extracted
-        self.extractor = make_extractor(model, encoder, _extraction(self.settings))
+        self.extractor = make_extractor(model, encoder, self.settings)
         self.graph = graph if graph is not None else KnowledgeGraph(recipe=self.extractor.recipe)
         self._ranker = Ranker(encoder, candidates=self.settings.top)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
@@ -155,18 +142,6 @@ class TopTriples:
         with stages.stage("read"):
             readings = self._reader.read(questions, evidence)
         return make_answers(questions, evidence, readings, stages, self.name)
-
-
-def _extraction(settings: TopTriplesSettings) -> TraceSettings:
-    """Return TRACE's settings of the same extraction."""
-    return TraceSettings(
-        unit=settings.unit,
-        extraction=settings.extraction,
-        triple_demonstrations=settings.triple_demonstrations,
-        adaptive_triple_demonstrations=settings.adaptive_triple_demonstrations,
-        grounding=settings.grounding,
-        spans=settings.spans,
-    )
 
 
 def _chains(nearest: Sequence[Candidate]) -> list[Chain]:

@@ -49,7 +49,21 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where a method's units come from and how they are read; `TraceSettings` says what each means."""
+
+    unit: Unit = "triple"
+    reader: Literal["triple", "document"] = "triple"
+    extraction: Literal["written", "phrases"] = "written"
+    triple_demonstrations: Count = 3
+    adaptive_triple_demonstrations: bool = True
+    grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
+    spans: bool = False
+    reader_demonstrations: Count = 0
+    reader_documents: Positive | None = None
+
+
+class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Every choice of the method; the defaults are the paper's.
 
     Attributes
@@ -99,8 +113,6 @@ class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         For TRACE-Doc: the most documents, all voted ones if None.
     """
 
-    unit: Unit = "triple"
-    reader: Literal["triple", "document"] = "triple"
     scoring: Scoring = "letters"
     layout: Layout = "paper"
     calibrated: bool = False
@@ -117,13 +129,6 @@ class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     adaptive: bool = True
     demonstrations: Count = 3
     adaptive_demonstrations: bool = True
-    extraction: Literal["written", "phrases"] = "written"
-    triple_demonstrations: Count = 3
-    adaptive_triple_demonstrations: bool = True
-    grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
-    spans: bool = False
-    reader_demonstrations: Count = 0
-    reader_documents: Positive | None = None
 
 
 class Trace:
@@ -261,7 +266,7 @@ def extract_missing(
         raise StoreError(message)
 
 
-def make_extractor(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Extractor:
+def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSettings) -> Extractor:
     """Make the extractor that the settings ask for.
 
     Raises

@@ -10,7 +10,6 @@ import msgspec
 
 from pytrace.errors import InputError
 from pytrace.methods.catalog import METHODS, MethodName, method_settings
-from pytrace.methods.catalog import TRACE_METHODS as TRACE
 
 Option = tuple[str, ...]
 """Settings that change together, as text: ``("unit=triple", "extraction=phrases")``."""
@@ -153,6 +152,3 @@ def parse_choice(text: str, method: MethodName, llm: str) -> Choice:
     for option in options:
         method_settings(MethodName(method.name), llm, option)
     return Choice(name, tuple(dict.fromkeys(options)))
-
-
-assert set(_SPACES) >= set(TRACE)
