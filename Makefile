@@ -10,8 +10,11 @@ unexport PYTHONPATH PYTHONHOME
 SANITIZED := .venv-sanitize
 KERNEL_TESTS := $(addprefix tests/test_,similarity.py fuzzy.py alignment.py set_cover.py beam.py parallel.py hostile_calls.py)
 
-CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc)
-CORE := CMakeLists.txt pyproject.toml $(wildcard csrc/* bindings/*)
+CUDA_FILES := $(wildcard csrc/cuda/* bindings/cuda/*)
+EMULATION_FILES := $(wildcard tests/cuda_emulation/*)
+CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc) \
+  $(CUDA_FILES) $(EMULATION_FILES)
+CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*.* bindings/*.*) $(CUDA_FILES)
 
 .PHONY: demo test lint bench models format sanitize sanitize-threads fuzz cross-arm64 clean
 
@@ -44,6 +47,15 @@ sanitize: $(SANITIZED)/.ready
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTRACE_HOSTILE_CALLS=10000 \
 	$(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(KERNEL_TESTS)
+
+# The CUDA module for the emulated card of the tests: the kernels' own sources, compiled for the host.
+emulation: build/emulation/.ready
+
+build/emulation/.ready: $(VENV)/.ready-native CMakeLists.txt $(wildcard cmake/*) $(CUDA_FILES) $(EMULATION_FILES)
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_BUILD_TYPE=Release -DPYTRACE_WERROR=ON \
+	  -DPYTRACE_CUDA_EMULATION=ON -DPYTRACE_SANITIZE=$(SANITIZE) -Dpybind11_DIR="$$($(BIN)/python -m pybind11 --cmakedir)"
+	$(BIN)/ninja -C $(@D) _cuda
+	@touch $@
 
 # The kernels without Python, which is not instrumented. The deliberate race must be found: exit status 66.
 CLANG_PACKAGES := clang-14 libclang-rt-14-dev

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from pytrace import _core
-from pytrace.errors import ModelFileError
+from pytrace.errors import DeviceUnavailableError, ModelFileError
+from pytrace.kernels import devices
 from pytrace.models import registry
 from tests.server_double import Double, double
 
@@ -45,6 +49,38 @@ def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     _core.set_active_isa(request.param)
     yield request.param
     _core.set_active_isa(before)
+
+
+def _emulated_module() -> ModuleType:
+    """Return pytrace._cuda as it is for the emulated card; `make emulation` builds it."""
+    place = Path(os.environ.get("PYTRACE_EMULATION") or Path(__file__).parents[1] / "build" / "emulation")
+    files = sorted(place.glob("_cuda.*.so"))
+    if not files:
+        pytest.skip(f"no emulated card in {place}; `make emulation` builds it")
+    spec = importlib.util.spec_from_file_location("pytrace._cuda", files[0])
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _module_of_card() -> ModuleType:
+    """Return pytrace._cuda if there is a card, or skip with what was found."""
+    try:
+        module = importlib.import_module("pytrace._cuda")
+        module.require_device(0)
+    except (ImportError, DeviceUnavailableError) as error:
+        pytest.skip(f"needs a CUDA card: {error}")
+    return module
+
+
+@pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
+def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the test on the emulated card and on a real one; return the device to ask for."""
+    module = _emulated_module() if request.param == "emulated" else _module_of_card()
+    monkeypatch.setattr(devices, "_module", module)
+    return "cuda"
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from pytrace import _core
+from pytrace.kernels import devices
 
 __all__ = ["Metric", "normalize", "similarity", "top_k"]
 
@@ -147,7 +148,9 @@ def similarity(
     return _core.similarity(queries, items, metric, scale, threads)
 
 
-def normalize(vectors: npt.ArrayLike, *, threads: int | None = None) -> npt.NDArray[np.float32]:
+def normalize(
+    vectors: npt.ArrayLike, *, threads: int | None = None, device: str | None = None
+) -> npt.NDArray[np.float32]:
     """Divide every row by its Euclidean length.
 
     Lengths are computed in float64, so that neither tiny nor huge vectors lose their direction. Rows of length 0 stay 0.
@@ -158,11 +161,13 @@ def normalize(vectors: npt.ArrayLike, *, threads: int | None = None) -> npt.NDAr
         Float32 ``[n, dim]`` or ``[dim]``; other real types are converted.
     threads
         Threads to use at most; default `pytrace._core.num_threads()`.
+    device
+        Where to compute: see `pytrace.kernels.devices`.
 
     Returns
     -------
     numpy.ndarray
-        A new float32 array of the same shape.
+        A new float32 array of the same shape; on a card if `vectors` is there.
 
     Raises
     ------
@@ -177,4 +182,7 @@ def normalize(vectors: npt.ArrayLike, *, threads: int | None = None) -> npt.NDAr
     >>> normalize([[3.0, 4.0], [0.0, 0.0]]).round(2).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
+    card = devices.card_of(device, vectors)
+    if card is not None:
+        return cast("npt.NDArray[np.float32]", devices.results(devices.cuda_module().normalize(vectors, card), vectors))
     return _core.normalize(vectors, threads)

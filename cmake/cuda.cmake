@@ -1,0 +1,81 @@
+# How the CUDA module is built; CMakeLists.txt names its sources.
+
+# The emulated card: the .cu files as C++ for the host.
+if(PYTRACE_CUDA_EMULATION)
+  set_source_files_properties(${PYTRACE_CUDA_SOURCES} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+  add_library(pytrace_cuda_emulation STATIC tests/cuda_emulation/emulation.cc)
+  target_include_directories(pytrace_cuda_emulation BEFORE PUBLIC tests/cuda_emulation)
+  target_link_libraries(pytrace_cuda_emulation PUBLIC pytrace_options)
+  if(PYTRACE_SANITIZE MATCHES "thread")
+    # What all fibers share must not be taken for the kernels' own; see emulation.cc.
+    target_compile_options(pytrace_cuda_emulation PRIVATE -fno-sanitize=thread)
+    target_compile_definitions(pytrace_cuda_emulation PRIVATE PYTRACE_EMULATION_TSAN)
+  endif()
+  add_library(pytrace_cuda STATIC ${PYTRACE_CUDA_SOURCES} ${PYTRACE_CUDA_HOST_SOURCES})
+  target_link_libraries(pytrace_cuda PUBLIC pytrace_threads pytrace_cuda_emulation)
+  if(PYTRACE_PYTHON)
+    pybind11_add_module(_cuda NO_EXTRAS ${PYTRACE_CUDA_BINDINGS})
+    target_include_directories(_cuda PRIVATE bindings)
+    target_link_libraries(_cuda PRIVATE pytrace_cuda)
+  endif()
+  return()
+endif()
+
+string(TOLOWER "${PYTRACE_CUDA}" PYTRACE_CUDA_WANTED)
+if(PYTRACE_CUDA_WANTED STREQUAL "off" OR NOT PYTRACE_PYTHON)
+  return()
+elseif(NOT PYTRACE_CUDA_WANTED MATCHES "^(auto|on)$")
+  message(FATAL_ERROR "PYTRACE_CUDA is '${PYTRACE_CUDA}'; it must be auto, on or off")
+endif()
+
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  if(PYTRACE_CUDA_WANTED STREQUAL "on")
+    message(FATAL_ERROR "PYTRACE_CUDA is on, but no nvcc was found; put it on the PATH or set CUDACXX")
+  endif()
+  message(STATUS "CUDA: no nvcc was found, so the module for GPUs is left out")
+  return()
+endif()
+
+# Machine code for what this nvcc knows of the list, and portable code (PTX) for what comes later.
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+if(NOT PYTRACE_CUDA_ARCHITECTURES)
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-code OUTPUT_VARIABLE PYTRACE_CUDA_KNOWN)
+  foreach(architecture 80 86 89 90 100 120)
+    if(PYTRACE_CUDA_KNOWN MATCHES "sm_${architecture}[^0-9]")
+      list(APPEND PYTRACE_CUDA_ARCHITECTURES ${architecture}-real)
+      set(PYTRACE_CUDA_NEWEST ${architecture})
+    endif()
+  endforeach()
+  if(NOT PYTRACE_CUDA_NEWEST)
+    message(FATAL_ERROR "${CMAKE_CUDA_COMPILER} knows none of the architectures 80 to 120; use CUDA 11.1 or later")
+  endif()
+  list(APPEND PYTRACE_CUDA_ARCHITECTURES ${PYTRACE_CUDA_NEWEST}-virtual)
+endif()
+set(CMAKE_CUDA_ARCHITECTURES ${PYTRACE_CUDA_ARCHITECTURES})
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION} for ${PYTRACE_CUDA_ARCHITECTURES}")
+
+add_library(pytrace_cuda STATIC ${PYTRACE_CUDA_SOURCES} ${PYTRACE_CUDA_HOST_SOURCES})
+set_target_properties(pytrace_cuda PROPERTIES CUDA_VISIBILITY_PRESET hidden)
+target_include_directories(pytrace_cuda PUBLIC csrc)
+target_include_directories(pytrace_cuda SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
+# Not -Wpedantic and -Wconversion: nvcc hands the host compiler code of its own that they object to. The emulation
+# compiles the same sources with them.
+target_compile_options(pytrace_cuda PRIVATE
+  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wshadow>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wshadow>)
+if(PYTRACE_WERROR)
+  target_compile_options(pytrace_cuda PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Werror> $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+target_link_libraries(pytrace_cuda PUBLIC CUDA::cudart_static Threads::Threads)
+
+pybind11_add_module(_cuda NO_EXTRAS ${PYTRACE_CUDA_BINDINGS})
+target_include_directories(_cuda PRIVATE bindings)
+target_link_libraries(_cuda PRIVATE pytrace_cuda pytrace_threads)
+install(TARGETS _cuda LIBRARY DESTINATION pytrace)

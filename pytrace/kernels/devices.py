@@ -1,0 +1,177 @@
+"""Where a kernel runs: the processor, or a CUDA card through the module `pytrace._cuda`, loaded on first use.
+
+Every function with a CUDA form takes ``device``: None runs where the arrays lie, ``"cpu"`` on the processor, ``"cuda"`` or
+``"cuda:1"`` on a card. What was asked for and cannot be used raises `DeviceUnavailableError`, which says what was found;
+nothing falls back in silence.
+
+Arrays on a card are those of CuPy, PyTorch or whoever speaks DLPack or ``__cuda_array_interface__``, and those of
+`to_device`. They are read where they lie, and the results are arrays of the same library on the same card. NumPy's arrays
+are copied to the card, and their results back.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytrace.errors import DeviceUnavailableError
+
+__all__ = ["card_of", "cuda_module", "empty_cache", "on_card", "results", "to_device"]
+
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+_module: ModuleType | None = None
+
+
+def cuda_module() -> ModuleType:
+    """Return `pytrace._cuda`, loaded on first use.
+
+    Returns
+    -------
+    module
+        The compiled module; that it is there does not mean that a card is.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        This build has no such module, or it cannot be loaded.
+    """
+    global _module  # noqa: PLW0603 (one module a process, and tests put the emulated card's in its place)
+    if _module is None:
+        try:
+            _module = importlib.import_module("pytrace._cuda")
+        except ModuleNotFoundError:
+            message = (
+                "this build of pytrace has no CUDA module; build it where nvcc is on the PATH "
+                "(pip install --config-settings=cmake.define.PYTRACE_CUDA=on), or use device='cpu'"
+            )
+            raise DeviceUnavailableError(message) from None
+        except ImportError as error:
+            message = f"the CUDA module cannot be loaded ({error}); reinstall pytrace, or use device='cpu'"
+            raise DeviceUnavailableError(message) from None
+    return _module
+
+
+def on_card(array: object) -> bool:
+    """Whether an array says that its values lie on a CUDA card.
+
+    Parameters
+    ----------
+    array
+        Anything.
+
+    Returns
+    -------
+    bool
+        False for NumPy's arrays, lists and what is on the processor.
+    """
+    kind = type(array)
+    if kind is np.ndarray or kind is list or kind is tuple or array is None:
+        return False
+    place = getattr(array, "__dlpack_device__", None)
+    if place is not None:
+        return int(place()[0]) in _DLPACK_CUDA
+    return getattr(array, "__cuda_array_interface__", None) is not None
+
+
+def card_of(device: str | None, *arrays: object) -> int | None:
+    """Decide where a call runs.
+
+    Parameters
+    ----------
+    device
+        ``"cpu"``, ``"cuda"``, ``"cuda:N"``, or None for where the arrays lie.
+    *arrays
+        The call's arrays.
+
+    Returns
+    -------
+    int or None
+        The card's number, -1 for that of the arrays or else the first, None for the processor.
+
+    Raises
+    ------
+    ValueError
+        `device` is none of these, or ``"cpu"`` for arrays on a card.
+    """
+    if device is None:
+        return -1 if any(map(on_card, arrays)) else None
+    if device == "cpu":
+        if any(map(on_card, arrays)):
+            message = "device is 'cpu', but an array lies on a card; copy it to the processor first, or leave device out"
+            raise ValueError(message)
+        return None
+    kind, colon, number = device.partition(":") if isinstance(device, str) else ("", "", "")
+    if kind != "cuda" or (colon and not (number.isascii() and number.isdecimal() and len(number) < 5)):
+        message = f"device must be 'cpu', 'cuda' or 'cuda:N', not {device!r}"
+        raise ValueError(message)
+    return int(number) if colon else -1
+
+
+def results(found: Any, *arrays: object) -> Any:
+    """Give a result on a card as an array of the library that its input comes from.
+
+    Parameters
+    ----------
+    found
+        A NumPy array, which stays what it is, or an array of `pytrace._cuda`.
+    *arrays
+        The call's arrays; the first on a card decides.
+
+    Returns
+    -------
+    array
+        One of PyTorch's or CuPy's for theirs, without a copy; else `found` itself.
+    """
+    if isinstance(found, np.ndarray):
+        return found
+    for array in arrays:
+        if not on_card(array) or type(array) is type(found):
+            continue
+        library = sys.modules.get(type(array).__module__.partition(".")[0])
+        from_dlpack = getattr(library, "from_dlpack", None)
+        return found if from_dlpack is None else from_dlpack(found)
+    return found
+
+
+def to_device(array: npt.ArrayLike, device: str = "cuda") -> Any:
+    """Copy an array to a card, to be searched there again and again.
+
+    Parameters
+    ----------
+    array
+        NumPy's, or what can become one; bfloat16 from `ml_dtypes`.
+    device
+        ``"cuda"`` or ``"cuda:N"``.
+
+    Returns
+    -------
+    array
+        With ``shape``, ``dtype`` (its name), ``device`` (the card's number), ``nbytes`` and ``numpy()``, which copies it
+        back; PyTorch and CuPy take it by ``from_dlpack``. Its memory is freed with it.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no such card.
+    MemoryError
+        The card has no room for it.
+    """
+    card = card_of(device)
+    if card is None:
+        message = f"device must be 'cuda' or 'cuda:N', not {device!r}"
+        raise ValueError(message)
+    module = cuda_module()
+    module.require_device(max(card, 0))
+    return module.to_device(array, max(card, 0))
+
+
+def empty_cache() -> None:
+    """Free the memory that finished calls keep on cards for the next; does nothing where no call has used a card."""
+    if _module is not None:
+        _module.empty_cache()
