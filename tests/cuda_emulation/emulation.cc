@@ -3,7 +3,6 @@
 // Never built with -fsanitize=thread, so that the emulation's own bookkeeping, which all fibers
 // share, is not taken for the kernels'.
 #include <cuda_runtime.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <cstdarg>
@@ -17,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "fibers.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -29,8 +30,6 @@ void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 void* __tsan_get_current_fiber();
 void __tsan_acquire(void* address);
 void __tsan_release(void* address);
-void __tsan_read_range(void* address, size_t size);
-void __tsan_write_range(void* address, size_t size);
 void AnnotateIgnoreReadsBegin(const char* file, int line);
 void AnnotateIgnoreReadsEnd(const char* file, int line);
 void AnnotateIgnoreWritesBegin(const char* file, int line);
@@ -117,7 +116,7 @@ struct Copy {
 };
 
 struct Fiber {
-  ucontext_t context;
+  Stopped stopped;
   std::unique_ptr<char[]> stack{new char[kStackBytes]};
   void* fake_stack = nullptr;
   void* tsan = nullptr;
@@ -175,11 +174,15 @@ struct Launch {
   std::vector<std::unique_ptr<Block>> resident;
   Thread* current = nullptr;
   bool failed = false;
+  // For the thread sanitizer: two tags, because a thread that ends must not be ordered before one
+  // that has not begun.
+  char begin = 0;
+  char end = 0;
 };
 
 Launch* running = nullptr;
 std::string fault_text;
-ucontext_t scheduler;
+Stopped scheduler;
 #if defined(__SANITIZE_ADDRESS__)
 void* scheduler_fake_stack = nullptr;
 const void* scheduler_stack = nullptr;
@@ -203,7 +206,7 @@ void to_scheduler([[maybe_unused]] bool last) {
 #if defined(PYTRACE_EMULATION_TSAN)
   __tsan_switch_to_fiber(scheduler_tsan, 1);
 #endif
-  swapcontext(&own.context, &scheduler);
+  switch_stacks(own.stopped, scheduler);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(own.fake_stack, nullptr, nullptr);
 #endif
@@ -218,7 +221,7 @@ void to_fiber(Thread* thread) {
 #if defined(PYTRACE_EMULATION_TSAN)
   __tsan_switch_to_fiber(fiber.tsan, 1);
 #endif
-  swapcontext(&scheduler, &fiber.context);
+  switch_stacks(scheduler, fiber.stopped);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
 #endif
@@ -231,10 +234,10 @@ void run_thread() {
   __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
 #endif
   Thread* own = running->current;
-  acquire(running);
+  acquire(&running->begin);
   (*running->body)();
   wait_copies(0);
-  release(running);
+  release(&running->end);
   leave_block(own);
   to_scheduler(true);
 }
@@ -280,12 +283,8 @@ std::unique_ptr<Fiber> take_fiber() {
 #if defined(__SANITIZE_ADDRESS__)
   ASAN_UNPOISON_MEMORY_REGION(fiber->stack.get(), kStackBytes);
 #endif
-  getcontext(&fiber->context);
-  fiber->context.uc_stack.ss_sp = fiber->stack.get();
-  fiber->context.uc_stack.ss_size = kStackBytes;
-  fiber->context.uc_link = nullptr;
   fiber->fake_stack = nullptr;
-  makecontext(&fiber->context, &run_thread, 0);
+  prepare(fiber->stopped, fiber->stack.get(), kStackBytes, &run_thread);
   return fiber;
 }
 
@@ -312,9 +311,10 @@ void start_block(Launch& launch, size_t number) {
   launch.resident.push_back(std::move(block));
 }
 
+// A fiber that was given up in the middle of a kernel is not used again.
 void end_block(Block& block) {
   for (auto& thread : block.threads) {
-    if (thread->fiber != nullptr) spare_fibers().emplace_back(thread->fiber);
+    if (thread->fiber != nullptr && thread->done) spare_fibers().emplace_back(thread->fiber);
     thread->fiber = nullptr;
   }
 }
@@ -353,7 +353,8 @@ void run_launch(Launch& launch) {
 #if defined(PYTRACE_EMULATION_TSAN)
   scheduler_tsan = __tsan_get_current_fiber();
 #endif
-  release(&launch);
+  const Unwatched unwatched;
+  release(&launch.begin);
   while (!launch.failed) {
     while (launch.resident.size() < side_by_side && started < blocks) {
       start_block(launch, (first + started++ * step) % blocks);
@@ -377,7 +378,7 @@ void run_launch(Launch& launch) {
     }
   }
   for (auto& block : launch.resident) end_block(*block);
-  acquire(&launch);
+  acquire(&launch.end);
   running = nullptr;
 }
 
@@ -553,10 +554,12 @@ void fault(const char* format, ...) {
 }
 
 void barrier(Place place) {
+  const Unwatched unwatched;
   Thread* own = running->current;
   Block* block = own->block;
   for (const auto& other : block->threads) {
-    if (other->waits == nullptr || block->at_barrier == 0 || other->mask != 0) continue;
+    if (block->at_barrier == 0) break;
+    if (other->waits == nullptr || other->mask != 0) continue;
     if (other->place.line != place.line || std::strcmp(other->place.file, place.file) != 0) {
       fault("the threads of a block meet at different barriers: %s:%d and %s:%d", place.file,
             place.line, other->place.file, other->place.line);
@@ -580,6 +583,7 @@ void barrier(Place place) {
 
 void collective(unsigned mask, const char* kind, Place place, bool fences, void* payload,
                 void (*run)(void* const* payloads, unsigned mask)) {
+  const Unwatched unwatched;
   Thread* own = running->current;
   Warp& warp = *own->warp;
   if ((mask >> own->lane & 1u) == 0) {
@@ -623,10 +627,7 @@ void collective(unsigned mask, const char* kind, Place place, bool fences, void*
   if (!complete) {
     wait_for(kind, place);
   } else {
-    {
-      const Unwatched unwatched;
-      run(payloads, mask);
-    }
+    run(payloads, mask);
     for (int i = 0; i < kWarp; ++i) {
       if ((mask >> i & 1u) != 0 && warp.lanes[i] != own) wake(warp.lanes[i]);
     }
@@ -656,6 +657,7 @@ unsigned ballot(unsigned mask, bool predicate, Place place) {
 }
 
 void* shared_array(size_t bytes, size_t alignment) {
+  const Unwatched unwatched;
   Thread* own = running->current;
   Block* block = own->block;
   const size_t number = own->arrays++;
@@ -683,22 +685,24 @@ void* shared_array(size_t bytes, size_t alignment) {
 void copy_async(void* to, const void* from, size_t bytes) {
   require_aligned(to, bytes);
   require_aligned(from, bytes);
+  const Unwatched unwatched;
   running->current->copies.back().push_back({to, from, bytes});
 }
 
-void commit_copies() { running->current->copies.emplace_back(); }
+void commit_copies() {
+  const Unwatched unwatched;
+  running->current->copies.emplace_back();
+}
 
 void wait_copies(int groups_left) {
   auto& groups = running->current->copies;
   // The open group counts only once it is committed; all are waited for at the end of a thread.
   while (groups.size() > static_cast<size_t>(groups_left) + 1) {
     for (const Copy& copy : groups.front()) {
-#if defined(PYTRACE_EMULATION_TSAN)
-      __tsan_read_range(const_cast<void*>(copy.from), copy.bytes);
-      __tsan_write_range(copy.to, copy.bytes);
-#endif
+      // Through the sanitizer's own memcpy, so that it knows of both accesses.
       std::memcpy(copy.to, copy.from, copy.bytes);
     }
+    const Unwatched unwatched;
     groups.pop_front();
   }
 }
