@@ -12,17 +12,18 @@ KERNEL_TESTS := $(addprefix tests/test_,similarity.py fuzzy.py alignment.py set_
 
 CUDA_FILES := $(wildcard csrc/cuda/* bindings/cuda/*)
 EMULATION_FILES := $(wildcard tests/cuda_emulation/*)
+CUDA_TESTS := $(wildcard tests/test_*cuda*.py)
 CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc) \
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint bench models format sanitize sanitize-threads fuzz cross-arm64 clean
+.PHONY: demo test lint bench models format emulation sanitize sanitize-races sanitize-threads fuzz cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/.ready-test
+test: $(VENV)/.ready-test emulation
 	@$(BIN)/pytrace models pull tiny
 	$(BIN)/python -m pytest
 
@@ -42,20 +43,32 @@ bench: $(VENV)/.ready-test
 # Python itself is not instrumented, so the sanitizers' libraries must be loaded before it. Leaks are not looked for:
 # what Python and NumPy keep until the process ends would be taken for them. A request for more than 1 GiB fails as it
 # does where memory is short, in place of being granted and filled.
-sanitize: $(SANITIZED)/.ready
+sanitize: $(SANITIZED)/.ready build/emulation-sanitize/.ready
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
-	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTRACE_HOSTILE_CALLS=10000 \
-	$(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(KERNEL_TESTS)
+	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTRACE_HOSTILE_CALLS=10000 PYTRACE_EMULATION=build/emulation-sanitize \
+	$(SANITIZED)/bin/python -m pytest -p no:cacheprovider -m 'not gpu' $(KERNEL_TESTS) $(CUDA_TESTS)
 
 # The CUDA module for the emulated card of the tests: the kernels' own sources, compiled for the host.
 emulation: build/emulation/.ready
 
-build/emulation/.ready: $(VENV)/.ready-native CMakeLists.txt $(wildcard cmake/*) $(CUDA_FILES) $(EMULATION_FILES)
-	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_BUILD_TYPE=Release -DPYTRACE_WERROR=ON \
-	  -DPYTRACE_CUDA_EMULATION=ON -DPYTRACE_SANITIZE=$(SANITIZE) -Dpybind11_DIR="$$($(BIN)/python -m pybind11 --cmakedir)"
-	$(BIN)/ninja -C $(@D) _cuda
+build/emulation/.ready: SANITIZE :=
+build/emulation-sanitize/.ready: SANITIZE := address,undefined
+build/emulation-races/.ready: SANITIZE := thread
+build/emulation/.ready build/emulation-sanitize/.ready build/emulation-races/.ready: \
+  $(VENV)/.ready-native CMakeLists.txt $(wildcard cmake/*) $(CUDA_FILES) $(EMULATION_FILES)
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release \
+	  -DPYTRACE_WERROR=ON -DPYTRACE_CUDA_EMULATION=ON -DPYTRACE_DRIVERS=ON -DPYTRACE_SANITIZE=$(SANITIZE) \
+	  -Dpybind11_DIR="$$($(BIN)/python -m pybind11 --cmakedir)"
+	$(BIN)/ninja -C $(@D) _cuda faults
 	@touch $@
+
+# The kernels' races on the emulated card: every thread of a block is one to the sanitizer, and only barriers order them.
+sanitize-races: build/emulation-races/.ready
+	@case "$$(g++ -print-file-name=libtsan.so)" in /*) ;; *) \
+	  echo "g++ has no libtsan.so; on Debian: apt-get install g++ (on Fedora: dnf install libtsan)" >&2; exit 1;; esac
+	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS=exitcode=66 PYTRACE_EMULATION=build/emulation-races \
+	$(BIN)/python -m pytest -p no:cacheprovider -m 'not gpu' $(CUDA_TESTS)
 
 # The kernels without Python, which is not instrumented. The deliberate race must be found: exit status 66.
 CLANG_PACKAGES := clang-14 libclang-rt-14-dev

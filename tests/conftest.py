@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -51,13 +52,18 @@ def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     _core.set_active_isa(before)
 
 
+def emulation_folder() -> Path:
+    """Return where the emulated card was built: by `make emulation`, or with sanitizers by other targets."""
+    return Path(os.environ.get("PYTRACE_EMULATION") or Path(__file__).parents[1] / "build" / "emulation")
+
+
+@functools.cache
 def _emulated_module() -> ModuleType:
-    """Return pytrace._cuda as it is for the emulated card; `make emulation` builds it."""
-    place = Path(os.environ.get("PYTRACE_EMULATION") or Path(__file__).parents[1] / "build" / "emulation")
-    files = sorted(place.glob("_cuda.*.so"))
+    """Return pytrace._cuda as it is for the emulated card."""
+    files = sorted(emulation_folder().glob("_cuda_emulated.*.so"))
     if not files:
-        pytest.skip(f"no emulated card in {place}; `make emulation` builds it")
-    spec = importlib.util.spec_from_file_location("pytrace._cuda", files[0])
+        pytest.skip(f"no emulated card in {emulation_folder()}; `make emulation` builds it")
+    spec = importlib.util.spec_from_file_location("_cuda_emulated", files[0])
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -70,7 +76,7 @@ def _module_of_card() -> ModuleType:
     try:
         module = importlib.import_module("pytrace._cuda")
         module.require_device(0)
-    except (ImportError, DeviceUnavailableError) as error:
+    except (ModuleNotFoundError, DeviceUnavailableError) as error:
         pytest.skip(f"needs a CUDA card: {error}")
     return module
 

@@ -145,8 +145,11 @@ Operand from_interface(py::handle object, const char* name, const py::dict& inte
 Operand from_dlpack(py::handle object, const char* name) {
   // The producer makes the array ready for the default stream, and that is waited for.
   const py::object capsule = object.attr("__dlpack__")(py::arg("stream") = 1);
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor") == 0) {
+    throw py::value_error(std::string(name) +
+                          ".__dlpack__ gave no \"dltensor\", or one that was taken already");
+  }
   auto* managed = static_cast<DlManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-  if (managed == nullptr) throw py::error_already_set();
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   Operand operand;
   operand.name = name;
@@ -470,7 +473,8 @@ py::object device_result(DeviceArray array, bool stays) {
 }
 
 void register_cuda_arrays(py::module_& module) {
-  py::class_<DeviceArray>(module, "Array")
+  // Local, because a process may hold the module of the emulated card too.
+  py::class_<DeviceArray>(module, "Array", py::module_local())
       .def_property_readonly(
           "shape", [](const DeviceArray& array) { return py::tuple(py::cast(array.shape())); })
       .def_property_readonly("dtype",

@@ -174,10 +174,11 @@ struct Launch {
   std::vector<std::unique_ptr<Block>> resident;
   Thread* current = nullptr;
   bool failed = false;
-  // For the thread sanitizer: two tags, because a thread that ends must not be ordered before one
-  // that has not begun.
+  // For the thread sanitizer. Not one tag, because a thread that ends must not be ordered before
+  // one that has not begun; `left` is for a launch that fails, whose threads never end.
   char begin = 0;
   char end = 0;
+  char left = 0;
 };
 
 Launch* running = nullptr;
@@ -198,6 +199,7 @@ std::vector<std::unique_ptr<Fiber>>& spare_fibers() {
 }
 
 void to_scheduler([[maybe_unused]] bool last) {
+  release(&running->left);
   Fiber& own = *running->current->fiber;
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(last ? nullptr : &own.fake_stack, scheduler_stack,
@@ -378,6 +380,7 @@ void run_launch(Launch& launch) {
     }
   }
   for (auto& block : launch.resident) end_block(*block);
+  if (launch.failed) acquire(&launch.left);
   acquire(&launch.end);
   running = nullptr;
 }
@@ -542,6 +545,7 @@ const Coordinates& grid_shape() { return running->grid_shape; }
 int lane() { return running->current->lane; }
 
 void fault(const char* format, ...) {
+  const Unwatched unwatched;
   char text[512];
   va_list arguments;
   va_start(arguments, format);

@@ -3,8 +3,9 @@
 //
 //   faults NAME wrong    ends with 0 and prints what was found; 1 if nothing was
 //   faults NAME right    ends with 0 if nothing was found, and the result is true
+//   faults sanitizer     prints which one it was built with: none, address or thread
 //
-// The sanitizers end the process themselves, with what they found on stderr.
+// The sanitizers end the process themselves, or its status, with what they found on stderr.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -188,7 +189,7 @@ bool counts_up(const std::vector<int>& values, int plus = 0) {
   return true;
 }
 
-// Whether the result is true.
+// Whether the result is true. A name that is not known leaves garbage, which is not.
 bool try_case(const std::string& name, bool wrong) {
   Bench bench;
   int* out = bench.out.data();
@@ -251,6 +252,17 @@ bool try_case(const std::string& name, bool wrong) {
 }  // namespace pytrace::cuda
 
 int main(int count, char** arguments) {
+#if defined(__SANITIZE_ADDRESS__)
+  const char* sanitizer = "address";
+#elif defined(__SANITIZE_THREAD__)
+  const char* sanitizer = "thread";
+#else
+  const char* sanitizer = "none";
+#endif
+  if (count == 2 && std::strcmp(arguments[1], "sanitizer") == 0) {
+    std::printf("%s\n", sanitizer);
+    return 0;
+  }
   if (count != 3) {
     std::fprintf(stderr, "usage: faults NAME right|wrong\n");
     return 2;
