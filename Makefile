@@ -32,6 +32,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest pytrace._core
+	if $(BIN)/python -c 'import pytrace._cuda' 2> /dev/null; then $(BIN)/python -m mypy.stubtest pytrace._cuda; fi
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
