@@ -12,8 +12,8 @@ namespace pytrace::cuda {
 
 enum class Number { kFloat32, kFloat16, kBfloat16, kInt8 };
 
-// Rows of numbers on the card, `stride` values apart. `scale`, if there, holds one positive factor a
-// row, or one for all (int8 only).
+// Rows of numbers on the card, `stride` values apart. `scale`, if there, holds one positive factor
+// a row, or one for all (int8 only).
 struct DeviceRows {
   const void* data = nullptr;
   int64_t rows = 0;
@@ -24,8 +24,8 @@ struct DeviceRows {
   bool one_scale = false;
 };
 
-// Rows that a query is not given, on the card: excluded[offsets[i]:offsets[i + 1]] are query i's, in
-// rising order. Null `offsets`: none are.
+// Rows that a query is not given, on the card: excluded[offsets[i]:offsets[i + 1]] are query i's,
+// in rising order. Null `offsets`: none are.
 struct DeviceExcluded {
   const int64_t* rows = nullptr;
   const int64_t* offsets = nullptr;

@@ -103,7 +103,9 @@ def card_of(device: str | None, *arrays: object) -> int | None:
         return -1 if any(map(on_card, arrays)) else None
     if device == "cpu":
         if any(map(on_card, arrays)):
-            message = "device is 'cpu', but an array lies on a card; copy it to the processor first, or leave device out"
+            message = (
+                "device is 'cpu', but an array lies on a card; copy it to the processor first, or leave device out"
+            )
             raise ValueError(message)
         return None
     kind, colon, number = device.partition(":") if isinstance(device, str) else ("", "", "")
