@@ -58,7 +58,7 @@ def emulation_folder() -> Path:
 
 
 @functools.cache
-def _emulated_module() -> ModuleType:
+def emulated_module() -> ModuleType:
     """Return pytrace._cuda as it is for the emulated card."""
     files = sorted(emulation_folder().glob("_cuda_emulated.*.so"))
     if not files:
@@ -84,7 +84,7 @@ def _module_of_card() -> ModuleType:
 @pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
 def card(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run the test on the emulated card and on a real one; return the device to ask for."""
-    module = _emulated_module() if request.param == "emulated" else _module_of_card()
+    module = emulated_module() if request.param == "emulated" else _module_of_card()
     monkeypatch.setattr(devices, "_module", module)
     return "cuda"
 

@@ -6,6 +6,7 @@ thread overwrites. It must return what is documented or raise one of `REFUSALS`.
 
     python -m tests.hostile_calls --first 0 --calls 100000     # many
     python -m tests.hostile_calls --first 1234 --calls 1 --show    # one again, with its arguments
+    python -m tests.hostile_calls --card --calls 1000    # of the functions with a CUDA form, on the emulated card
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pytrace import _core
-from pytrace.kernels import alignment, beam, fuzzy, normalize, set_cover, similarity, top_k
+from pytrace.kernels import alignment, beam, devices, fuzzy, normalize, set_cover, similarity, top_k
 
 
 class Own(Exception):
@@ -756,16 +757,21 @@ MAKERS: list[Callable[[Dice], Call]] = [
 ]  # fmt: skip
 
 
+CARD_MAKERS = [make_top_k, make_similarity, make_normalize, make_cdist, make_cpdist, make_align_batch, make_expand]
+
 # --- Making and running -----------------------------------------------------------------------------------------------
 
 
-def make(seed: int) -> tuple[Call, bool]:
-    """Return the call of a seed, and whether another thread overwrites its arrays while it runs."""
+def make(seed: int, *, card: bool = False) -> tuple[Call, bool]:
+    """Return the call of a seed, and whether another thread overwrites its arrays while it runs (never on a `card`)."""
     rng = Dice(seed)
-    rng.large = rng.random() < 0.01
-    call = rng.choice(MAKERS)(rng)
+    rng.large = rng.random() < 0.01 and not card
+    call = rng.choice(CARD_MAKERS if card else MAKERS)(rng)
     if rng.large:
         return call, True
+    if card:
+        call.options["device"] = "cuda"
+        call = on_card(rng, call)
     names = [*range(len(call.args)), *call.options]
     for name in rng.sample(names, min(rng.choice([0, 1, 1, 1, 2, 3]), len(names))):
         if isinstance(name, int):
@@ -773,6 +779,44 @@ def make(seed: int) -> tuple[Call, bool]:
         else:
             call.options[name] = spoil(rng, call.options[name])
     return call, False
+
+
+def on_card(rng: Dice, call: Call) -> Call:
+    """Return the call with some of its arrays on the card; what is refused stays where it is."""
+
+    def there(value: Any) -> Any:
+        if not isinstance(value, np.ndarray) or rng.random() < 0.8:
+            return value
+        with contextlib.suppress(*REFUSALS):
+            return devices.to_device(value)
+        return value
+
+    return call._replace(args=[there(value) for value in call.args], check=on_host(call.check))
+
+
+def on_host(
+    check: Callable[[Any, list[Any], dict[str, Any]], None],
+) -> Callable[[Any, list[Any], dict[str, Any]], None]:
+    """Return a check of what a result on the card holds."""
+
+    def brought(value: Any) -> Any:
+        if devices.on_card(value):
+            return value.numpy()
+        if isinstance(value, tuple):
+            parts = [brought(part) for part in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        if isinstance(value, alignment.BatchAlignment):
+            return alignment.BatchAlignment(*(brought(getattr(value, name)) for name in value.__struct_fields__))
+        return value
+
+    return lambda result, args, options: check(brought(result), [brought(value) for value in args], options)
+
+
+def emulated_card() -> None:
+    """Put the emulated card in the place of a real one."""
+    from tests.conftest import emulated_module
+
+    devices._module = emulated_module()
 
 
 def arrays_in(value: Any) -> Iterator[Array]:
@@ -823,9 +867,9 @@ def own(value: Any) -> Any:
     return value
 
 
-def run(seed: int, *, show: bool = False) -> str:
+def run(seed: int, *, show: bool = False, card: bool = False) -> str:
     """Make and run one call; return what came of it. Anything undocumented raises AssertionError."""
-    call, overwriting = make(seed)
+    call, overwriting = make(seed, card=card)
     rng = Dice(seed + 1)
     isas = _core.available_isas()
     _core.set_active_isa(isas[seed % len(isas)])
@@ -870,10 +914,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile_calls", description="Run random hostile calls.")
     parser.add_argument("--first", type=int, default=0, help="the first call's seed")
     parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--card", action="store_true", help="call what has a CUDA form, on the emulated card")
     parser.add_argument("--show", action="store_true", help="print each call's arguments")
     parser.add_argument("--last-seed", help="a file that always holds the running call's seed, as 8 bytes")
     parser.add_argument("--memory", type=int, default=4 << 30, help="bytes of address space; 0: no limit (sanitizers)")
     given = parser.parse_args()
+    if given.card:
+        emulated_card()
     faulthandler.enable()
     warnings.simplefilter("ignore")
     sys.unraisablehook = lambda _: None
@@ -888,7 +935,7 @@ def main() -> None:
             faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
         os.pwrite(last, struct.pack("<q", seed), 0)
         try:
-            outcome = run(seed, show=given.show)
+            outcome = run(seed, show=given.show, card=given.card)
         except AssertionError as error:
             failures += 1
             print(f"seed {seed}: {error}", flush=True)

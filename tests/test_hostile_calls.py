@@ -27,7 +27,7 @@ def hostile_calls(tmp_path: Path, *arguments: str) -> tuple[subprocess.Completed
     last = tmp_path / "last_seed"
     # Waiting threads sleep, so that a call with more threads than processors does not spin.
     environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
-    sanitized = "libasan" in environment.get("LD_PRELOAD", "")
+    sanitized = any(name in environment.get("LD_PRELOAD", "") for name in ("libasan", "libtsan"))
     command = [sys.executable, "-m", "tests.hostile_calls", "--last-seed", str(last), *arguments]
     result = subprocess.run(
         [*command, "--memory", "0"] if sanitized else command,
