@@ -319,6 +319,23 @@ DeviceArray to_device(py::handle object, int device) {
   return out;
 }
 
+// Copies into an array that is there already: what a bench measures the card's own memory with.
+void copy_into(const DeviceArray& from, DeviceArray& to) {
+  if (from.shape() != to.shape() || from.element() != to.element()) {
+    throw py::value_error("the arrays differ in shape or dtype");
+  }
+  if (from.device() != to.device()) {
+    throw py::value_error("source is on card " + std::to_string(from.device()) +
+                          ", but target on card " + std::to_string(to.device()));
+  }
+  const cuda::OnDevice on_device(from.device());
+  const ReleasedGil released;
+  cuda::require(cudaMemcpyAsync(to.data(), from.data(), static_cast<size_t>(from.bytes()),
+                                cudaMemcpyDeviceToDevice, nullptr),
+                "copying on the card");
+  cuda::require(cudaStreamSynchronize(nullptr), "copying on the card");
+}
+
 }  // namespace
 
 int64_t element_bytes(Element element) { return kind_of(element).type.bits / 8; }
@@ -496,6 +513,7 @@ void register_cuda_arrays(py::module_& module) {
         return py::make_tuple(static_cast<int>(kDlCuda), array.device());
       });
   module.def("to_device", &to_device, py::arg("array"), py::arg("device"), py::pos_only());
+  module.def("copy_into", &copy_into, py::arg("source"), py::arg("target"), py::pos_only());
 }
 
 }  // namespace pytrace::bindings
