@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -15,8 +16,17 @@ import msgspec
 
 from pytrace import __version__, _core
 from pytrace.cli import common
-from pytrace.errors import PytraceError
+from pytrace.errors import DeviceUnavailableError, PytraceError
 from pytrace.models import llama_buffers, registry, rewritten
+
+# What NVIDIA's driver, or what hands its cards to a container, leaves for all to see.
+_GPU_SIGNS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidia0"))
+_LEAST_MAJOR = 8
+_REBUILD = (
+    "build pytrace anew where nvcc is on the PATH: pip install --force-reinstall --no-deps "
+    "--config-settings=cmake.define.PYTRACE_CUDA=on and its source"
+)
+_NEW_DRIVER = "install NVIDIA's driver in a version that serves this module's CUDA, and let this process see the card"
 
 _PACKAGES = ("numpy", "tokenizers", "onnxruntime", "onnxruntime-gpu", "llama-cpp-python", "huggingface-hub", "httpx2")
 
@@ -26,6 +36,29 @@ class Problem(msgspec.Struct, frozen=True):
 
     what: str
     remedy: str
+
+
+class Card(msgspec.Struct, frozen=True):
+    """A CUDA device, by its number; memory in bytes."""
+
+    number: int
+    name: str
+    compute_capability: str
+    multiprocessors: int
+    memory: int
+
+
+class Cuda(msgspec.Struct, frozen=True):
+    """The CUDA kernels' side: whether their module is built in, with which CUDA, and what it finds.
+
+    `driver` is the newest CUDA that the driver serves. `missing` says why there is no card to use; empty if there is one.
+    """
+
+    built_in: bool
+    built_with: str | None
+    driver: str | None
+    cards: list[Card]
+    missing: str
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -48,6 +81,7 @@ class Report(msgspec.Struct, frozen=True):
     models: dict[str, str]
     providers: list[str]
     gpu_offload: bool | None
+    cuda: Cuda
     problems: list[Problem]
 
 
@@ -71,6 +105,7 @@ def doctor(*, as_json: bool) -> None:
         *((f"model {name}", state) for name, state in report.models.items()),
         ("onnxruntime providers", ", ".join(report.providers) or "-"),
         ("llama.cpp GPU offload", "-" if report.gpu_offload is None else "yes" if report.gpu_offload else "no"),
+        *_cuda_rows(report.cuda),
     ]
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
@@ -113,6 +148,7 @@ def examine() -> Report:
         models=models,
         providers=_providers(packages, problems),
         gpu_offload=_gpu_offload(packages, problems),
+        cuda=_cuda(packages, problems),
         problems=problems,
     )
 
@@ -207,6 +243,61 @@ def _gpu_offload(packages: dict[str, str | None], problems: list[Problem]) -> bo
             Problem(f"llama-cpp-python cannot be loaded ({error})", "pip install --force-reinstall llama-cpp-python")
         )
         return None
+
+
+def _cuda(packages: dict[str, str | None], problems: list[Problem]) -> Cuda:
+    found, remedy = _find_cards()
+    # Where there is no GPU, that nothing can use one is a fact and no problem.
+    signs = [str(place) for place in _GPU_SIGNS if place.exists()]
+    if found.missing and signs:
+        problems.append(Problem(f"a GPU is here ({signs[0]}), but the kernels cannot use it: {found.missing}", remedy))
+    elif found.missing and packages["onnxruntime-gpu"]:
+        what = f"onnxruntime-gpu is installed, but no GPU can be used: {found.missing}"
+        problems.append(
+            Problem(what, f"{remedy}; without a GPU: pip uninstall onnxruntime-gpu, then install onnxruntime")
+        )
+    return found
+
+
+def _find_cards() -> tuple[Cuda, str]:
+    """Look for cards; returns what there is, and what to do where none can be used."""
+    from pytrace.kernels import devices
+
+    try:
+        driver, runtime, problem, listed = devices.cuda_module().installation()
+    except DeviceUnavailableError as error:
+        built_in = importlib.util.find_spec("pytrace._cuda") is not None
+        return Cuda(built_in, None, None, [], str(error).partition(";")[0]), _REBUILD
+    except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
+        return Cuda(True, None, None, [], f"the CUDA module fails ({type(error).__name__}: {error})"), _REBUILD
+    cards = [Card(number, name, f"{major}.{minor}", count, size) for number, name, major, minor, count, size in listed]
+    remedy = _NEW_DRIVER
+    if not problem and not any(major >= _LEAST_MAJOR for _, _, major, *_ in listed):
+        newest = max(((major, minor) for _, _, major, minor, *_ in listed), default=(0, 0))
+        problem = f"the kernels need compute capability {_LEAST_MAJOR}.0 or more, and the newest card has {newest[0]}.{newest[1]}"
+        remedy = "use device 'cpu', or a card of the Ampere generation or later"
+    return Cuda(
+        True, devices.version_text(runtime), devices.version_text(driver) if driver else None, cards, problem
+    ), remedy
+
+
+def _cuda_rows(cuda: Cuda) -> list[tuple[str, str]]:
+    """Word what was found of CUDA, a row for each card."""
+    built = "built in" if cuda.built_in else "not built in"
+    words = [built if cuda.built_with is None else f"{built}, with CUDA {cuda.built_with}"]
+    if cuda.driver is not None:
+        words.append(f"the driver serves CUDA {cuda.driver}")
+    if cuda.missing and cuda.built_in:
+        words.append(cuda.missing)
+    return [
+        ("CUDA kernels", "; ".join(words)),
+        *((f"card {card.number}", _card_in_words(card)) for card in cuda.cards),
+    ]
+
+
+def _card_in_words(card: Card) -> str:
+    size = common.human_size(card.memory)
+    return f"{card.name}, compute capability {card.compute_capability}, {card.multiprocessors} multiprocessors, {size}"
 
 
 def _processor() -> str:

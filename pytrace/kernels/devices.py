@@ -21,7 +21,17 @@ import numpy.typing as npt
 
 from pytrace.errors import DeviceUnavailableError
 
-__all__ = ["card_of", "cuda_module", "empty_cache", "on_card", "results", "to_device"]
+__all__ = [
+    "card_of",
+    "cuda_module",
+    "empty_cache",
+    "on_card",
+    "require",
+    "results",
+    "to_device",
+    "to_host",
+    "version_text",
+]
 
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
@@ -171,6 +181,73 @@ def to_device(array: npt.ArrayLike, device: str = "cuda") -> Any:
     module = cuda_module()
     module.require_device(max(card, 0))
     return module.to_device(array, max(card, 0))
+
+
+def to_host(array: Any) -> npt.NDArray[Any]:
+    """Return an array as NumPy's: itself if it is one, else a copy of what lies on a card.
+
+    Parameters
+    ----------
+    array
+        NumPy's, what can become one, or an array on a card, of whichever library.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of the same shape and values; bfloat16, which NumPy has not, as its bits in uint16.
+    """
+    if not on_card(array):
+        return np.asarray(array)
+    found: npt.NDArray[Any]
+    if not isinstance(array, cuda_module().Array):
+        place = getattr(array, "__dlpack_device__", None)
+        array = cuda_module().to_device(array, 0 if place is None else int(place()[1]))
+    found = array.numpy()
+    return found
+
+
+def require(device: str) -> None:
+    """Refuse a device that cannot be used, before anything is loaded for it.
+
+    Parameters
+    ----------
+    device
+        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        One sentence says what was found: the module, the driver, the card and its compute capability.
+
+    Examples
+    --------
+    >>> require("cpu")
+    """
+    card = card_of(device)
+    if card is None:
+        return
+    module = cuda_module()
+    try:
+        module.require_device(max(card, 0))
+    except DeviceUnavailableError as error:
+        driver, runtime, _, _ = module.installation()
+        serves = f"the driver serves CUDA {version_text(driver)}" if driver else "no driver was found"
+        message = (
+            f"device {device!r} cannot be used: {error} (the CUDA module was built with CUDA {version_text(runtime)}, "
+            f"{serves}); correct that, or use device 'cpu'"
+        )
+        raise DeviceUnavailableError(message) from None
+
+
+def version_text(version: int) -> str:
+    """Word a version as CUDA numbers it.
+
+    Examples
+    --------
+    >>> version_text(12040)
+    '12.4'
+    """
+    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def empty_cache() -> None:

@@ -1,0 +1,169 @@
+"""What `pytrace doctor` says of CUDA: facts where there is no GPU, problems with remedies where one cannot be used."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from pytrace.cli import common, doctor, program
+from pytrace.kernels import devices
+
+GIB = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def no_gpu_in_sight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing of the machine that runs the tests decide."""
+    monkeypatch.setattr(doctor, "_GPU_SIGNS", ())
+
+
+def finds(monkeypatch: pytest.MonkeyPatch, *found: Any) -> None:
+    monkeypatch.setattr(devices, "_module", SimpleNamespace(installation=lambda: found))
+
+
+def gpu_in_sight(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    place.touch()
+    monkeypatch.setattr(doctor, "_GPU_SIGNS", (place,))
+
+
+def with_packages(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
+    real = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: versions.get(name.replace("-", "_"), real(name)))
+
+
+def of_gpus(report: doctor.Report) -> list[doctor.Problem]:
+    return [problem for problem in report.problems if "GPU" in problem.what]
+
+
+def without_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_module", None)
+
+    def missing(name: str) -> ModuleType:
+        message = f"No module named {name!r}"
+        raise ModuleNotFoundError(message, name=name)
+
+    monkeypatch.setattr(devices, "importlib", SimpleNamespace(import_module=missing))
+
+
+def test_a_card_is_reported_with_what_it_is_in_text_and_json(card: str, capsys: pytest.CaptureFixture[str]) -> None:
+    del card
+    _, runtime, problem, listed = devices.cuda_module().installation()
+    assert problem == ""
+    report = doctor.examine()
+    assert report.cuda.built_in
+    assert report.cuda.built_with == devices.version_text(runtime)
+    assert [(one.number, one.name, one.memory) for one in report.cuda.cards] == [
+        (number, name, memory) for number, name, _, _, _, memory in listed
+    ]
+    assert report.cuda.missing == ""
+    assert of_gpus(report) == []
+    assert common.run(program, ["doctor", "--json"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out, type=doctor.Report).cuda == report.cuda
+    assert common.run(program, ["doctor"]) == 0
+    assert f"{report.cuda.cards[0].name}, compute capability" in capsys.readouterr().out
+
+
+def test_the_text_names_each_card_its_capability_and_its_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = [(0, "NVIDIA H100 80GB HBM3", 9, 0, 132, 80 * GIB), (1, "Tesla V100", 7, 0, 80, 16 * GIB)]
+    finds(monkeypatch, 12080, 13000, "", listed)
+    assert common.run(program, ["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "built in, with CUDA 13.0; the driver serves CUDA 12.8" in shown
+    assert "NVIDIA H100 80GB HBM3, compute capability 9.0, 132 multiprocessors" in shown
+    assert "Tesla V100, compute capability 7.0" in shown
+
+
+@pytest.mark.parametrize("found", [None, (0, 13000, "there is no CUDA driver", [])])
+def test_without_a_gpu_a_missing_module_or_driver_is_a_fact_and_no_problem(
+    found: tuple[Any, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if found is None:
+        without_module(monkeypatch)
+    else:
+        finds(monkeypatch, *found)
+    report = doctor.examine()
+    assert report.cuda.missing
+    assert report.cuda.cards == []
+    assert of_gpus(report) == []
+
+
+def test_a_gpu_in_sight_without_the_module_is_a_problem_that_says_how_to_build_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    without_module(monkeypatch)
+    gpu_in_sight(monkeypatch, tmp_path / "nvidia0")
+    (problem,) = of_gpus(doctor.examine())
+    assert str(tmp_path / "nvidia0") in problem.what
+    assert "no CUDA module" in problem.what
+    assert "PYTRACE_CUDA=on" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "remedy"),
+    [
+        ((0, 13000, "there is no CUDA driver", []), "there is no CUDA driver", "install NVIDIA's driver"),
+        ((11040, 13000, "the driver serves CUDA 11.4, but …", []), "serves CUDA 11.4", "install NVIDIA's driver"),
+        (
+            (13000, 13000, "", [(0, "GeForce GTX 1080", 6, 1, 20, 8 * GIB), (1, "Tesla V100", 7, 0, 80, 16 * GIB)]),
+            "need compute capability 8.0 or more, and the newest card has 7.0",
+            "Ampere",
+        ),
+    ],
+)
+def test_a_gpu_in_sight_that_cannot_be_used_is_a_problem_with_its_remedy(
+    found: tuple[Any, ...], said: str, remedy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    finds(monkeypatch, *found)
+    gpu_in_sight(monkeypatch, tmp_path / "nvidia0")
+    (problem,) = of_gpus(doctor.examine())
+    assert said in problem.what
+    assert remedy in problem.remedy
+
+
+def test_one_card_that_is_new_enough_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    listed = [(0, "Tesla V100", 7, 0, 80, 16 * GIB), (1, "NVIDIA B200", 10, 0, 148, 180 * GIB)]
+    finds(monkeypatch, 13000, 13000, "", listed)
+    gpu_in_sight(monkeypatch, tmp_path / "nvidia0")
+    assert of_gpus(doctor.examine()) == []
+
+
+def test_onnxruntime_gpu_without_any_device_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    finds(monkeypatch, 0, 13000, "there is no CUDA driver", [])
+    with_packages(monkeypatch, onnxruntime_gpu="1.20.0")
+    problems = [problem for problem in of_gpus(doctor.examine()) if problem.what.startswith("onnxruntime-gpu")]
+    assert len(problems) == 1
+    assert "there is no CUDA driver" in problems[0].what
+    assert "pip uninstall onnxruntime-gpu" in problems[0].remedy
+
+
+def test_a_module_that_cannot_be_loaded_or_fails_is_a_problem_and_never_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu_in_sight(monkeypatch, tmp_path / "nvidia0")
+    broken = tmp_path / "_cuda.py"
+    broken.write_text("raise ImportError('libfrob.so.13: cannot open shared object file')", encoding="ascii")
+    monkeypatch.setattr(devices, "_module", None)
+    monkeypatch.delitem(sys.modules, "pytrace._cuda", raising=False)
+    import pytrace
+
+    monkeypatch.setattr(pytrace, "__path__", [str(tmp_path), *pytrace.__path__])
+    (problem,) = of_gpus(doctor.examine())
+    assert "libfrob.so.13" in problem.what
+    assert "PYTRACE_CUDA=on" in problem.remedy
+
+    def fails() -> None:
+        message = "the driver answers nothing"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(devices, "_module", SimpleNamespace(installation=fails))
+    (problem,) = of_gpus(doctor.examine())
+    assert "RuntimeError: the driver answers nothing" in problem.what
+    assert common.run(program, ["doctor"]) == 0
+    assert "Traceback" not in capsys.readouterr().err
