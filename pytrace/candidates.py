@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.kernels.fuzzy import cdist, partial_ratio
-from pytrace.kernels.similarity import top_k
-from pytrace.models.encoder import Encoder
+from pytrace.kernels.kept_vectors import KeptVectors
+from pytrace.models.encoder import Encoder, device_of
 from pytrace.records import Candidate, Triple
 
 # A name found less surely than this (partial ratio, 0 to 1) is not found at all.
@@ -48,6 +48,11 @@ class TripleIndex:
     def embeddings(self) -> NDArray[np.float32]:
         """The triples' vectors, float32 [n_triples of all questions, dimension]."""
         return self._encoder.encode([triple.text for triple in concatenate(*self.triples)], kind="passage")
+
+    @cached_property
+    def kept(self) -> KeptVectors:
+        """The same vectors, kept where the encoder's device is: each step of each chain searches them."""
+        return KeptVectors(self.embeddings, device_of(self._encoder))
 
     def triple(self, question: int, position: int) -> Triple:
         """Return the triple at a position of a question's list."""
@@ -151,9 +156,8 @@ class Ranker:
         vectors = self.encoder.encode(queries, kind="query")
         if self.link_weight:
             return self._linked(index, which, taken, queries, vectors)
-        scores, rows = top_k(
+        scores, rows = index.kept.top_k(
             vectors,
-            index.embeddings,
             self.candidates,
             offsets=index.offsets,
             query_offsets=np.searchsorted(which, np.arange(len(questions) + 1)).astype(np.int64),

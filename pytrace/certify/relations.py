@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pytrace.certify.naming import Place
-from pytrace.kernels import top_k
+from pytrace.kernels.kept_vectors import KeptVectors
 from pytrace.knowledge_base import KnowledgeBase, verbalise
-from pytrace.models.encoder import Encoder, Vectors
+from pytrace.models.encoder import Encoder, device_of
 
 _HEAD, _TAIL = "X", "Y"
 
@@ -40,7 +40,7 @@ class RelationReader:
     def __init__(self, base: KnowledgeBase, encoder: Encoder) -> None:
         self._base = base
         self._encoder = encoder
-        self._vectors: Vectors | None = None
+        self._kept: KeptVectors | None = None
 
     def read(self, texts: Sequence[str], relations: Sequence[int]) -> list[Telling]:
         """Compare masked steps with relations.
@@ -59,14 +59,14 @@ class RelationReader:
         """
         if not texts:
             return []
-        if self._vectors is None:
+        if self._kept is None:
             names = [verbalise(_HEAD, name, _TAIL) for name in self._base.columns.relation_names]
-            self._vectors = self._encoder.encode(names, kind="passage")
+            self._kept = KeptVectors(self._encoder.encode(names, kind="passage"), device_of(self._encoder))
         known = {text: place for place, text in enumerate(dict.fromkeys(texts))}
         steps = self._encoder.encode(list(known), kind="query")
-        best, nearest = top_k(steps, self._vectors, 1)
+        best, nearest = self._kept.top_k(steps, 1)
         rows = [known[text] for text in texts]
-        own = np.einsum("ij,ij->i", steps[rows], self._vectors[list(relations)])
+        own = np.einsum("ij,ij->i", steps[rows], self._kept.vectors[list(relations)])
         return [
             Telling(cosine, int(nearest[row, 0]), float(best[row, 0]))
             for row, cosine in zip(rows, own.tolist(), strict=True)

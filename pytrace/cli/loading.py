@@ -31,6 +31,23 @@ class EncoderOptions:
     threads: int | None
     vector_cache: str | None
 
+    def check_device(self) -> None:
+        """Refuse a card that the kernels or the models cannot use, before anything is read or loaded.
+
+        Raises
+        ------
+        DeviceUnavailableError
+            The CUDA module, the driver or the card is missing or too old, or a model's library was built without CUDA.
+        MissingDependencyError
+            onnxruntime or llama-cpp-python is not installed.
+        """
+        if self.device == "cuda":
+            from pytrace.kernels import devices
+            from pytrace.models import onnx_graph
+
+            devices.require("cuda")
+            onnx_graph.require_device("cuda")
+
     @functools.cached_property
     def encoder(self) -> OnnxEncoder:
         """The encoder."""
@@ -58,6 +75,19 @@ class ModelOptions(EncoderOptions):
     concurrency: int
     deterministic: bool
     cross_encoder_directory: Path | None
+
+    @property
+    def _layers_on_gpu(self) -> int:
+        """How many layers of a model in this process go to the GPU; -1 stands for all."""
+        return self.gpu_layers if self.gpu_layers is not None else -1 if self.device == "cuda" else 0
+
+    def check_device(self) -> None:
+        """Refuse a card as `EncoderOptions.check_device` does, and where llama.cpp cannot use one either."""
+        super().check_device()
+        if self.device == "cuda" and not self.remote:
+            from pytrace.models import llama_runtime
+
+            llama_runtime.require_offload(self._layers_on_gpu)
 
     @property
     def remote(self) -> bool:
@@ -109,13 +139,12 @@ class ModelOptions(EncoderOptions):
                 concurrency=self.concurrency,
                 api_key_env=self.api_key_env,
             )
-        layers = self.gpu_layers if self.gpu_layers is not None else -1 if self.device == "cuda" else 0
         return LlamaCppModel(
             registry.resolve(self.llm, "language-model"),
             name=self.llm,
             context=self.context,
             threads=self.threads,
-            gpu_layers=layers,
+            gpu_layers=self._layers_on_gpu,
             style=self.llm_style or prompt_style(self.llm),
             deterministic=self.deterministic,
         )
@@ -128,7 +157,7 @@ _ENCODER_OPTIONS = (
         type=click.Choice(["cpu", "cuda"]),
         default="cpu",
         show_default=True,
-        help="Where models run; fails if it is not there.",
+        help="Where models run and kept vectors are searched; fails if it is not there.",
     ),
     click.option("--threads", type=click.IntRange(min=1), help="Threads of the models."),
     click.option(
@@ -197,6 +226,7 @@ def _with_options(
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         models = record(**{option.name: kwargs.pop(option.name) for option in fields(record)})
+        models.check_device()
         return function(*args, models=models, **kwargs)
 
     for option in reversed(options):

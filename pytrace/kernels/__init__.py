@@ -12,10 +12,12 @@ from pytrace.kernels.fuzzy import (
     ratio,
     token_set_ratio,
 )
+from pytrace.kernels.kept_vectors import KeptVectors
 from pytrace.kernels.similarity import Metric, normalize, similarity, top_k
 
 __all__ = [
     "Expansion",
+    "KeptVectors",
     "Metric",
     "ScoreAlignment",
     "cdist",

@@ -231,11 +231,10 @@ def require(device: str) -> None:
         module.require_device(max(card, 0))
     except DeviceUnavailableError as error:
         driver, runtime, _, _ = module.installation()
-        serves = f"the driver serves CUDA {version_text(driver)}" if driver else "no driver was found"
-        message = (
-            f"device {device!r} cannot be used: {error} (the CUDA module was built with CUDA {version_text(runtime)}, "
-            f"{serves}); correct that, or use device 'cpu'"
-        )
+        found = f"the CUDA module was built with CUDA {version_text(runtime)}"
+        if driver:
+            found += f", the driver serves CUDA {version_text(driver)}"
+        message = f"device {device!r} cannot be used: {error} ({found}); correct that, or use device 'cpu'"
         raise DeviceUnavailableError(message) from None
 
 

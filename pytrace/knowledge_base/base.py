@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.kernels.kept_vectors import KeptVectors
 from pytrace.knowledge_base.building import Building
 from pytrace.knowledge_base.columns import Columns, compile_triples
 from pytrace.knowledge_base.files import BaseFiles, is_knowledge_base
@@ -15,7 +16,7 @@ from pytrace.knowledge_base.names import verbalise
 from pytrace.knowledge_base.search import Sketch, make_sketch, search
 from pytrace.knowledge_base.sources import read_source
 from pytrace.models.checked_vectors import encode
-from pytrace.models.encoder import Encoder, Vectors
+from pytrace.models.encoder import Encoder, Vectors, device_of
 from pytrace.records import Triple
 
 # Sentences that are encoded and written together: as many as the encoder sorts by length at once.
@@ -35,6 +36,9 @@ class KnowledgeBase:
         Of the vectors, so that less of them has to be looked at; without one a search looks at all.
     files
         Where columns, vectors and sketch are mapped from; `open` gives them.
+    device
+        Where the vectors are searched. On a card, to which they are copied when they are first searched, every one is
+        looked at, and the sketch is not needed.
 
     Examples
     --------
@@ -46,12 +50,19 @@ class KnowledgeBase:
     """
 
     def __init__(
-        self, columns: Columns, vectors: Vectors, *, sketch: Sketch | None = None, files: BaseFiles | None = None
+        self,
+        columns: Columns,
+        vectors: Vectors,
+        *,
+        sketch: Sketch | None = None,
+        files: BaseFiles | None = None,
+        device: str = "cpu",
     ) -> None:
         self._columns = columns
         self._vectors = vectors
         self._sketch = sketch
         self._files = files
+        self._kept = None if device == "cpu" else KeptVectors(vectors, device)
 
     @classmethod
     def in_memory(
@@ -64,7 +75,7 @@ class KnowledgeBase:
         triples
             Their heads, relations and tails are keys.
         encoder
-            Makes the vectors.
+            Makes the vectors, and says by its device where they are searched.
         names
             How to word keys: see `pytrace.knowledge_base.compile_triples`.
 
@@ -77,7 +88,8 @@ class KnowledgeBase:
         """
         columns = compile_triples(triples, names=names)
         vectors = np.concatenate(list(_encoded(columns, encoder, 0)))
-        return cls(columns, vectors, sketch=make_sketch(vectors))
+        device = device_of(encoder)
+        return cls(columns, vectors, sketch=make_sketch(vectors) if device == "cpu" else None, device=device)
 
     @classmethod
     def load(cls, source: str | os.PathLike[str], encoder: Encoder, *, format: str | None = None) -> KnowledgeBase:
@@ -190,7 +202,7 @@ class KnowledgeBase:
             There is no knowledge base, or one of another encoder or format, or a file is missing or was cut off.
         """
         files = BaseFiles(directory, encoder)
-        return cls(files.columns, files.vectors, sketch=files.sketch, files=files)
+        return cls(files.columns, files.vectors, sketch=files.sketch, files=files, device=device_of(encoder))
 
     @property
     def columns(self) -> Columns:
@@ -256,9 +268,12 @@ class KnowledgeBase:
             Cosines, float32 [n, k], best first, and the triples' numbers, int64; -inf and -1 beyond the triples that
             there are.
         """
+        stored = self.vectors  # looked at first, so that no file that has become shorter is copied to a card
+        if self._kept is not None:
+            return self._kept.top_k(np.asarray(vectors, dtype=np.float32), k)
         sketch = self._sketch if self._files is None else self._files.sketch
         read = None if self._files is None else self._files.read_vectors
-        return search(vectors, self.vectors, k, sketch, read=read)
+        return search(vectors, stored, k, sketch, read=read)
 
     def entity(self, key: str) -> int | None:
         """Return the number of the entity with a key, or None."""

@@ -51,6 +51,11 @@ class Encoder(Protocol):
         """Return float32 [n, dimension], one row a text, in the order of the texts."""
 
 
+def device_of(encoder: Encoder) -> str:
+    """Return where an encoder's vectors are kept and searched: its attribute `device`, or ``"cpu"`` if it has none."""
+    return str(getattr(encoder, "device", "cpu"))
+
+
 class OnnxEncoder(OnnxTextModel[EncoderFiles]):
     """A text encoder in an ONNX file, run by onnxruntime.
 
@@ -69,7 +74,7 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         A directory with the graph (``model.onnx`` or ``onnx/model.onnx``, or the only ``.onnx`` file) and
         ``tokenizer.json``, or such an ``.onnx`` file. `pytrace.models.registry.resolve` gives one for a name.
     device
-        ``"cpu"`` or ``"cuda"``.
+        ``"cpu"`` or ``"cuda"``, where vectors that are kept are also searched (see `pytrace.kernels.KeptVectors`).
     providers
         onnxruntime's execution providers in order of preference, instead of those of `device`.
     threads
@@ -131,6 +136,8 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
             threads=threads,
             batch_tokens=batch_tokens,
         )
+        self.device: Device = device
+        """Where it runs, and where its vectors are searched."""
         self._pooling = None if self._graph.pooled else pooling or self._files.pooling
         if not self._graph.pooled and self._files.has_dense:
             message = (

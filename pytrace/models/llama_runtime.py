@@ -56,6 +56,25 @@ def supports_gpu_offload() -> bool:
     return bool(library().llama_supports_gpu_offload())
 
 
+def require_offload(gpu_layers: int) -> None:
+    """Refuse layers on a GPU where this llama.cpp can put none.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        It has no GPU back end, or finds no GPU.
+    MissingDependencyError
+        llama-cpp-python is not installed.
+    """
+    if gpu_layers != 0 and not supports_gpu_offload():
+        wanted = "all" if gpu_layers < 0 else gpu_layers
+        message = (
+            f"{wanted} layers were asked for on a GPU, but this llama.cpp has no GPU back end or finds no GPU; install "
+            "llama-cpp-python built with CMAKE_ARGS='-DGGML_CUDA=on', or leave the option out"
+        )
+        raise DeviceUnavailableError(message)
+
+
 def why() -> str:
     """Return what llama.cpp said went wrong last: the first error names the cause, later ones the functions that gave up."""
     return next(filter(None, _errors), "it gives no reason")
@@ -136,12 +155,7 @@ class LlamaRuntime:
         self._gate = threading.Lock()
         self._c = c = library()
         check_gguf(path)
-        if gpu_layers != 0 and not supports_gpu_offload():
-            message = (
-                f"{gpu_layers} layers were asked for on a GPU, but this llama.cpp has no GPU back end or finds no GPU; "
-                "install llama-cpp-python built with CMAKE_ARGS='-DGGML_CUDA=on', or leave the option out"
-            )
-            raise DeviceUnavailableError(message)
+        require_offload(gpu_layers)
         model_parameters = c.llama_model_default_params()
         model_parameters.n_gpu_layers = gpu_layers
         model_parameters.use_extra_bufts = repack and bool(llama_buffers.prepare(c))

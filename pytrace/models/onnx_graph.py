@@ -193,7 +193,21 @@ def weight_files(path: Path) -> list[Path]:
     return [path, *sorted(file for name in names if (file := path.parent / name).is_file())]
 
 
-def _load(path: Path, providers: list[str], threads: int) -> Any:
+def require_device(device: Device) -> None:
+    """Refuse a device that the installed onnxruntime was not built for, before a graph is loaded.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        It lacks the device's provider.
+    MissingDependencyError
+        onnxruntime is not installed.
+    """
+    _runtime_with(list(_PROVIDERS[device]))
+
+
+def _runtime_with(providers: list[str]) -> Any:
+    """Import onnxruntime, which must have these providers."""
     try:
         import onnxruntime
     except ImportError as error:
@@ -211,6 +225,11 @@ def _load(path: Path, providers: list[str], threads: int) -> Any:
             "has it (for CUDA: uninstall onnxruntime, then install onnxruntime-gpu) or use device='cpu'"
         )
         raise DeviceUnavailableError(message)
+    return onnxruntime
+
+
+def _load(path: Path, providers: list[str], threads: int) -> Any:
+    onnxruntime = _runtime_with(providers)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

@@ -27,6 +27,8 @@ class HashEncoder:
     ----------
     dimension
         The length of a vector; in a small one more words share a place.
+    device
+        Where its vectors are searched: see `pytrace.kernels.KeptVectors`.
 
     References
     ----------
@@ -40,11 +42,12 @@ class HashEncoder:
     (True, 0.0)
     """
 
-    def __init__(self, *, dimension: int = 256) -> None:
+    def __init__(self, *, dimension: int = 256, device: str = "cpu") -> None:
         if dimension < 1:
             message = f"dimension must be at least 1, not {dimension}"
             raise ValueError(message)
         self._dimension = dimension
+        self.device = device
 
     @property
     def name(self) -> str:

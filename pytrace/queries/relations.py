@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pytrace.errors import InputError
 from pytrace.kernels.fuzzy import cdist, partial_ratio
-from pytrace.kernels.similarity import top_k
+from pytrace.kernels.kept_vectors import KeptVectors
 from pytrace.knowledge_base.triple_store import Relation
-from pytrace.models.encoder import Encoder
+from pytrace.models.encoder import Encoder, device_of
 from pytrace.queries.grammar import writable_relations
 from pytrace.queries.records import QueryForm
 
@@ -58,7 +57,7 @@ class NearestRelations:
             raise InputError(message)
         self._most = most
         self._encoder = encoder
-        self._vectors: NDArray[np.float32] | None = None
+        self._kept: KeptVectors | None = None
 
     def find(self, questions: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the names for each question, the nearest first; all in the store's order where they are few."""
@@ -74,7 +73,7 @@ class NearestRelations:
             )
             order = np.argsort(-scores, axis=1, kind="stable")[:, : self._most]
         else:
-            if self._vectors is None:
-                self._vectors = self._encoder.encode(self.names)
-            _, order = top_k(self._encoder.encode(questions, kind="query"), self._vectors, self._most)
+            if self._kept is None:
+                self._kept = KeptVectors(self._encoder.encode(self.names), device_of(self._encoder))
+            _, order = self._kept.top_k(self._encoder.encode(questions, kind="query"), self._most)
         return [tuple(self.names[place] for place in row) for row in order.tolist()]

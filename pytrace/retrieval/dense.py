@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytrace.kernels.similarity import top_k
+from pytrace.kernels.kept_vectors import KeptVectors
 from pytrace.models.checked_vectors import encode
-from pytrace.models.encoder import Encoder
+from pytrace.models.encoder import Encoder, device_of
 from pytrace.records import Document
 from pytrace.retrieval.base import Hit, check_queries
 
@@ -27,7 +27,8 @@ class DenseRetriever:
     documents
         The corpus.
     encoder
-        Encodes every sentence as `[title] sentence`, and the queries.
+        Encodes every sentence as `[title] sentence`, and the queries; on a card if its device is one, the corpus is kept
+        and searched there.
 
     Raises
     ------
@@ -51,7 +52,7 @@ class DenseRetriever:
     def __init__(self, documents: Sequence[Document], encoder: Encoder) -> None:
         self._corpus = Sentences([documents])
         self._encoder = encoder
-        self._vectors = encode(encoder, self._corpus.texts, "passage")
+        self._kept = KeptVectors(encode(encoder, self._corpus.texts, "passage"), device_of(encoder))
 
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
         """Rank the corpus by each query, many in one call.
@@ -86,7 +87,7 @@ class DenseRetriever:
         block = max(_ANSWERS // max(wanted, 1), 1)
         found: list[list[Hit]] = []
         for start in range(0, len(queries), block):
-            scores, rows = top_k(vectors[start : start + block], self._vectors, wanted)
+            scores, rows = self._kept.top_k(vectors[start : start + block], wanted)
             found += [
                 self._corpus.hits(0, one, own, count) for one, own in zip(rows.tolist(), scores.tolist(), strict=True)
             ]

@@ -7,6 +7,7 @@ equation 3: Euclidean distance between the vectors of a query and of each senten
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -17,9 +18,10 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import InputError, StoreError
+from pytrace.kernels.kept_vectors import KeptVectors
 from pytrace.kernels.similarity import top_k
 from pytrace.models.checked_vectors import encode
-from pytrace.models.encoder import Encoder, Vectors
+from pytrace.models.encoder import Encoder, Vectors, device_of
 from pytrace.records import Document, Sentence
 from pytrace.retrieval.base import check_count, check_queries
 from pytrace.retrieval.index_files import Batch, IndexFiles
@@ -50,6 +52,9 @@ class SentenceIndex:
     `SentenceIndex(encoder)` is in memory. `build` and `open` keep one in a directory: vectors and sentences then stay on
     the disk and are mapped or read as they are needed, but the graph, with a copy of the vectors in it, is loaded into
     memory as a whole.
+
+    Where the encoder's device is a card, all vectors are copied there when they are first searched, and again when there
+    are more of them; every one is looked at, and the graph is only kept up for whoever searches without a card.
 
     Parameters
     ----------
@@ -86,6 +91,9 @@ class SentenceIndex:
         self._exact_below = exact_below
         self._rows: _Rows | None = _MemoryRows(encoder.dimension)
         self._graph: NeighbourGraph | None = None
+        self._on_card = device_of(encoder) != "cpu"
+        self._kept: KeptVectors | None = None
+        self._keeping = threading.Lock()
         self._place = "the index in memory"
 
     @classmethod
@@ -192,7 +200,7 @@ class SentenceIndex:
     @property
     def recall(self) -> float:
         """The share of the exact ten nearest that a search finds, as measured when the graph last grew; 1 without one."""
-        return 1.0 if self._graph is None else self._graph.recall
+        return 1.0 if self._graph is None or self._on_card else self._graph.recall
 
     def document_ids(self) -> set[str]:
         """Return the ids of the documents that the sentences are of; reads all of them.
@@ -243,7 +251,7 @@ class SentenceIndex:
         """Close the files and let others write; what was added is on the disk already."""
         if isinstance(self._rows, IndexFiles):
             self._rows.close()
-        self._rows = self._graph = None
+        self._rows = self._graph = self._kept = None
 
     def extend(self, sentences: Iterable[Sentence]) -> int:
         """Add sentences: all of them, or none if anything goes wrong or the process is killed.
@@ -417,6 +425,8 @@ class SentenceIndex:
         return vectors
 
     def _nearest(self, queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, Rows]:
+        if self._on_card:
+            return self._kept_now(vectors).top_k(queries, k, metric="l2")
         graph = self._graph
         if graph is None:
             return top_k(queries, vectors, k, metric="l2")
@@ -429,6 +439,14 @@ class SentenceIndex:
         rows = np.concatenate([rows, np.where(later_rows >= 0, later_rows + graph.rows, -1)], axis=1)
         order = np.lexsort((rows, distances), axis=1)[:, :k]
         return np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)
+
+    def _kept_now(self, vectors: Vectors) -> KeptVectors:
+        """Return the vectors as they are on the card; rows are only ever added, so their number tells whether all are."""
+        with self._keeping:
+            if self._kept is None or len(self._kept) != len(vectors):
+                self._kept = None  # the card's memory is free before it is asked for more
+                self._kept = KeptVectors(vectors, device_of(self._encoder))
+            return self._kept
 
 
 class _Rows(Protocol):
