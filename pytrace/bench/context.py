@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,12 @@ from pytrace.bench.peers import Peers
 from pytrace.bench.records import LINEAR, Comparison, Limits, Settings, Sweep, Timing, Work, slope
 from pytrace.bench.stopwatch import Call
 from pytrace.errors import VerificationError
+
+if TYPE_CHECKING:
+    from pytrace.bench.cuda.card import Card
+
+QUICK_SCALE = 0.1
+"""The share of a card's cases that a quick run leaves."""
 
 PEER_SECONDS = 3.0
 """A peer leaves a sweep before a size at which one call of it would take longer."""
@@ -40,14 +46,30 @@ class Bench:
         The machine's own, if measured.
     tell
         Called with what is about to be done.
+    card
+        The card that is measured, if it is one.
     """
 
-    def __init__(self, settings: Settings, peers: Peers, limits: Limits | None, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        peers: Peers,
+        limits: Limits | None,
+        tell: Callable[[str], None],
+        *,
+        card: Card | None = None,
+    ) -> None:
         self.settings = settings
         self.peers = peers
         self.limits = limits
         self.tell = tell
+        self.card = card
         self.stopwatch = stopwatch.Stopwatch()
+
+    def scaled(self, count: int, *, least: int) -> int:
+        """Return a card's usual size, or the share of it that the settings ask for."""
+        share = self.settings.scale * (QUICK_SCALE if self.settings.quick else 1)
+        return max(int(count * share), least)
 
     def compare(
         self,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from pytrace.kernels.devices import cuda_module
+
 REMEDY = "pip install 'pytrace-rag[bench]'"
+CUDA_REMEDY = "install their builds for this card's CUDA"
 
 
 class Peer(NamedTuple):
@@ -31,6 +34,20 @@ PEERS = {
 }
 
 
+CUDA_PEERS = {
+    "torch": Peer("torch", "torch", ("similarity", "beam")),
+    "cupy": Peer("cupy", "cupy", ("similarity",)),
+    "faiss": Peer("faiss-gpu", "faiss", ("similarity",)),
+}
+
+# Whether a peer can use a card: libraries of the same name are built with CUDA and without.
+_FINDS_CARD: dict[str, Callable[[Any], bool]] = {
+    "torch": lambda torch: torch.cuda.is_available(),
+    "cupy": lambda cupy: cupy.cuda.runtime.getDeviceCount() > 0,
+    "faiss": lambda faiss: hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0,
+}
+
+
 class Peers:
     """The peers of some kernels, imported; `missing` names the packages that are not there, and why.
 
@@ -38,17 +55,29 @@ class Peers:
     ----------
     kernels
         Whose peers to import.
+    device
+        Where they are measured.
     """
 
-    def __init__(self, kernels: Collection[str]) -> None:
+    def __init__(self, kernels: Collection[str], device: str = "cpu") -> None:
         self.missing: dict[str, str] = {}
+        self.remedy = REMEDY if device == "cpu" else CUDA_REMEDY
         self._modules: dict[str, Any] = {}
-        for name, peer in PEERS.items():
+        self._table = PEERS if device == "cpu" else CUDA_PEERS
+        emulated = device != "cpu" and cuda_module().emulated
+        for name, peer in self._table.items():
             if not set(peer.kernels) & set(kernels):
+                continue
+            if emulated:  # its memory is the host's, which none of them could read as a card's
+                self.missing[peer.package] = "the card is emulated"
                 continue
             try:
                 # Later than this the limits on threads would not find its library.
-                self._modules[name] = importlib.import_module(peer.module)
+                module = importlib.import_module(peer.module)
+                if device == "cpu" or _FINDS_CARD[name](module):
+                    self._modules[name] = module
+                else:
+                    self.missing[peer.package] = "this build of it finds no card"
             except ImportError as error:
                 self.missing[peer.package] = "not installed" if version(peer.package) is None else str(error)
             except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
@@ -60,8 +89,11 @@ class Peers:
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the peers that are here and of the libraries that they rest on."""
-        packages = [PEERS[name].package for name in self._modules] + ["numpy", "threadpoolctl"]
-        return {package: found for package in packages if (found := version(package)) is not None}
+        found = {
+            self._table[name].package: version(self._table[name].package) or getattr(module, "__version__", None)
+            for name, module in self._modules.items()
+        } | {package: version(package) for package in ("numpy", "threadpoolctl")}
+        return {package: str(number) for package, number in found.items() if number is not None}
 
 
 def version(package: str) -> str | None:

@@ -21,7 +21,7 @@ LINEAR = (0.85, 1.15)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What every case of a bench is run with; `quick` asks for smaller cases."""
+    """What every case of a bench is run with; `quick` asks for smaller cases, `scale` for that share of a card's."""
 
     threads: int
     repetitions: int = RECORD_REPETITIONS
@@ -30,6 +30,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rows: bool = True
     sweeps: bool = True
     data: Path | None = None
+    device: Literal["cpu", "cuda"] = "cpu"
+    scale: float = 1.0
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -51,10 +53,13 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What the machine itself does at best with the threads given: bytes read and arithmetic a second, as measured."""
+    """What the machine itself does at best with the threads given: bytes read and arithmetic a second, as measured.
+
+    For a card, the bytes are those that a copy within its memory reads and writes, and arithmetic may be unknown.
+    """
 
     bytes_per_second: float
-    flops_per_second: float
+    flops_per_second: float | None
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -87,7 +92,7 @@ class Achieved(msgspec.Struct, frozen=True, kw_only=True):
         shares: dict[str, float] = {}
         if limits is not None and work.bytes:
             shares["memory"] = work.bytes / limits.bytes_per_second / seconds
-        if limits is not None and work.operations and work.unit == "FLOP":
+        if limits is not None and limits.flops_per_second and work.operations and work.unit == "FLOP":
             shares["arithmetic"] = work.operations / limits.flops_per_second / seconds
         return Achieved(
             gigabytes_per_second=work.bytes / seconds / 1e9 if work.bytes else None,

@@ -77,13 +77,35 @@ def heading(document: Document) -> Iterator[str]:
         yield "peers: " + ", ".join(f"{name} {value}" for name, value in versions.items())
     settings = document.settings
     yield f"threads {settings.threads}, repetitions {settings.repetitions}, seed {settings.seed}"
-    if limits is not None:
+    card = facts.get("card")
+    if isinstance(card, dict):
+        yield from _card(card)
+    if limits is not None and isinstance(card, dict):
+        flops = limits.flops_per_second
+        multiplies = "" if flops is None else f", and multiplies and adds {flops / 1e12:.3g} TFLOP/s (float16, torch)"
+        yield f"this card reads and writes {limits.bytes_per_second / 1e9:.3g} GB/s in a copy within its memory{multiplies}"
+    elif limits is not None and limits.flops_per_second is not None:
         yield (
             f"this machine reads {limits.bytes_per_second / 1e9:.3g} GB/s and multiplies and adds "
             f"{limits.flops_per_second / 1e9:.3g} GFLOP/s (float32)"
         )
     yield f"again: {document.command}"
     yield from (f"note: {warning}" for warning in document.warnings)
+
+
+def _card(card: dict[str, object]) -> Iterator[str]:
+    """Word what a card is, and what its driver tells of it."""
+    memory = card["memory_bytes"]
+    size = f", {memory / 2**30:.0f} GiB" if isinstance(memory, int) else ""
+    yield (
+        f"{card['name']}, compute capability {card['compute_capability']}, {card['multiprocessors']} multiprocessors{size}"
+        + (" (emulated: no figure here says anything about a card)" if card["emulated"] else "")
+    )
+    yield f"driver for CUDA {card['driver_serves_cuda']}, module built with CUDA {card['module_built_with_cuda']}"
+    known = ("name", "compute_capability", "multiprocessors", "memory_bytes", "emulated")
+    more = {key: value for key, value in card.items() if key not in known and not key.endswith("_cuda")}
+    if more:
+        yield ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in more.items())
 
 
 def tables(name: str, kernel: Kernel) -> Iterator[Table]:

@@ -12,7 +12,9 @@ from types import ModuleType
 
 from pytrace.bench import KERNELS, machine
 from pytrace.bench.context import Bench
-from pytrace.bench.peers import REMEDY, Peers, limited_threads
+from pytrace.bench.cuda import KERNELS as CUDA_KERNELS
+from pytrace.bench.cuda.card import Card
+from pytrace.bench.peers import Peers, limited_threads
 from pytrace.bench.records import RECORD_REPETITIONS, Check, Document, Kernel, Settings, count_bars
 
 SWEEPS = {"similarity": "pytrace.bench.similarity_sweeps"}
@@ -33,6 +35,11 @@ class Run:
     changed
         Called with the document at the start, whenever a row has been added, and at the end.
 
+    Raises
+    ------
+    DeviceUnavailableError
+        The settings ask for a card, and there is none that can be used.
+
     Attributes
     ----------
     document
@@ -47,16 +54,20 @@ class Run:
         tell: Callable[[str], None] = lambda _: None,
         changed: Callable[[Document], None] = lambda _: None,
     ) -> None:
-        self.kernels = list(dict.fromkeys(kernels)) or list(KERNELS)
+        on_card = settings.device == "cuda"
+        self.kernels = list(dict.fromkeys(kernels)) or list(CUDA_KERNELS if on_card else KERNELS)
         self.settings = settings
         self._tell = tell
         self._changed = changed
-        self._peers = Peers(self.kernels)
+        self._peers = Peers(self.kernels, settings.device)
+        self._card = Card(self._peers, settings.scale) if on_card else None
         load = machine.load()
         self.document = Document(
             command=command(self.kernels, settings),
             settings=settings,
-            machine=machine.facts(settings.threads) | {"versions": self._peers.versions()},
+            machine=machine.facts(settings.threads)
+            | {"versions": self._peers.versions()}
+            | ({} if self._card is None else {"card": self._card.facts()}),
             missing_peers=self._peers.missing,
             warnings=_warnings(settings, self._peers, load),
             load_at_start=load,
@@ -69,8 +80,12 @@ class Run:
         with limited_threads(self.settings.threads, self._peers) as warning:
             if warning is not None:
                 self.document.warnings.append(warning)
-            self._tell("what this machine reads and multiplies in a second")
-            self.document.limits = machine.measure(self.settings.threads)
+            if self._card is None:
+                self._tell("what this machine reads and multiplies in a second")
+                self.document.limits = machine.measure(self.settings.threads)
+            else:
+                self._tell("what this card copies and multiplies in a second")
+                self.document.limits = self._card.measure()
             self._changed(self.document)
             try:
                 yield self._run
@@ -81,7 +96,14 @@ class Run:
                 self._changed(self.document)
 
     def _run(self, name: str) -> Kernel:
-        bench = Bench(self.settings, self._peers, self.document.limits, lambda text: self._tell(f"{name}: {text}"))
+        bench = Bench(
+            self.settings,
+            self._peers,
+            self.document.limits,
+            lambda text: self._tell(f"{name}: {text}"),
+            card=self._card,
+        )
+        room = "pytrace.bench" if self._card is None else "pytrace.bench.cuda"
         kernel = self.document.kernels[name] = Kernel()
         start = time.perf_counter()
 
@@ -91,22 +113,21 @@ class Run:
             self._changed(self.document)
 
         if self.settings.rows:
-            for row in _module(name).rows(bench):
+            for row in importlib.import_module(f"{room}.{name}").rows(bench):
                 if isinstance(row, Check):
                     kernel.checks.append(row)
                 else:
                     kernel.rows.append(row)
                 added()
-        if self.settings.sweeps:
-            for sweep in _module(name, sweeps=True).sweeps(bench):
+        if self.settings.sweeps and self._card is None:
+            for sweep in _sweeping(name).sweeps(bench):
                 kernel.sweeps.append(sweep)
                 added()
         return kernel
 
 
-def _module(name: str, *, sweeps: bool = False) -> ModuleType:
-    own = f"pytrace.bench.{name}"
-    return importlib.import_module(SWEEPS.get(name, own) if sweeps else own)
+def _sweeping(name: str) -> ModuleType:
+    return importlib.import_module(SWEEPS.get(name, f"pytrace.bench.{name}"))
 
 
 def _warnings(settings: Settings, peers: Peers, load: list[float] | None) -> list[str]:
@@ -124,19 +145,25 @@ def _warnings(settings: Settings, peers: Peers, load: list[float] | None) -> lis
         )
     if settings.quick:
         warnings.append("quick: smaller cases and shorter limits than those of the bars; these figures are no record")
+    if settings.scale < 1:
+        warnings.append(f"scale {settings.scale:g}: smaller cases than those of the bars; these figures are no record")
     if peers.missing:
         named = ", ".join(f"{name} ({reason})" for name, reason in peers.missing.items())
-        warnings.append(f"peers left out: {named}; {REMEDY}")
+        warnings.append(f"peers left out: {named}; {peers.remedy}")
     return warnings
 
 
 def command(kernels: Sequence[str], settings: Settings) -> str:
     """Return the command line that repeats a run on the same data, with what it leaves to chance or the machine said."""
-    words = ["pytrace", "bench", *([] if set(kernels) == set(KERNELS) else kernels)]
+    usual = set(CUDA_KERNELS if settings.device == "cuda" else KERNELS)
+    words = ["pytrace", "bench", *([] if set(kernels) == usual else kernels)]
     words += ["--threads", str(settings.threads), "--repetitions", str(settings.repetitions)]
     words += ["--seed", str(settings.seed)]
     words += ["--quick"] * settings.quick + ["--no-rows"] * (not settings.rows)
-    words += ["--no-sweeps"] * (not settings.sweeps)
+    if settings.device == "cuda":
+        words += ["--device", "cuda", *(["--scale", f"{settings.scale:g}"] * (settings.scale < 1))]
+    else:
+        words += ["--no-sweeps"] * (not settings.sweeps)
     if settings.data is not None:
         words += ["--data", str(settings.data)]
     forced = {name: os.environ[name] for name in ("PYTRACE_ISA", "PYTRACE_DATA") if os.environ.get(name)}

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -24,6 +24,20 @@ if TYPE_CHECKING:
 @click.argument("kernels", metavar="[KERNEL]...", nargs=-1, type=click.Choice(KERNELS))
 @click.option("--rows/--no-rows", default=True, help="Time each case that has a bar (default: yes).")
 @click.option("--sweeps/--no-sweeps", default=True, help="Time growing sizes (default: yes).")
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="Measure the kernels' CUDA forms on a card instead; fails if there is none.",
+)
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    default=1.0,
+    show_default=True,
+    help="With --device cuda: this share of each case's size; no record below 1.",
+)
 @click.option("--quick", is_flag=True, help="Smaller cases and shorter limits; no record.")
 @click.option("--repetitions", type=click.IntRange(min=1), default=7, show_default=True, help="Readings of each call.")
 @click.option(
@@ -46,6 +60,8 @@ def bench(
     kernels: tuple[str, ...],
     rows: bool,
     sweeps: bool,
+    device: Literal["cpu", "cuda"],
+    scale: float,
     quick: bool,
     repetitions: int,
     threads: int | None,
@@ -59,17 +75,18 @@ def bench(
     """Verify each KERNEL's answers, then time it beside its peers on the same data and threads.
 
     KERNEL is similarity, fuzzy, alignment, set_cover or beam; all by default. A wrong answer ends the run with exit
-    status 1. Peers that are not installed are named and left out; get them with pip install 'pytrace-rag[bench]'.
+    status 1. Peers that are not installed are named and left out; get them with pip install 'pytrace-rag[bench]'. On a
+    card (--device cuda) peers are PyTorch, CuPy and faiss with CUDA; set_cover runs on the processor alone.
     """
+    if device == "cuda":
+        _check_card(kernels, rows=rows, plots=plots)
+    elif scale < 1:
+        message = "--scale is for --device cuda; use --quick for smaller cases on the processor"
+        raise InputError(message)
     if not (rows or sweeps):
         message = "nothing is left to do with both --no-rows and --no-sweeps; leave one out"
         raise InputError(message)
-    if plots is not None:
-        _prepare_plots(plots, sweeps=sweeps)
-    if output is not None:
-        _check_output(output)
-    if data is not None:
-        _check_data(data)
+    _check_places(plots, output, data, sweeps=sweeps)
 
     from pytrace import _core
     from pytrace.bench.records import Settings
@@ -85,7 +102,7 @@ def bench(
 
     settings = Settings(
         threads=threads or _core.num_threads(), repetitions=repetitions, seed=seed, quick=quick, rows=rows,
-        sweeps=sweeps, data=data,
+        sweeps=sweeps and device == "cpu", data=data, device=device, scale=scale,
     )  # fmt: skip
     run = Run(kernels, settings, tell=tell, changed=save)
     for warning in run.document.warnings:
@@ -103,6 +120,35 @@ def bench(
     else:
         _print_summary(run.document)
     return common.FAILED if strict and run.document.bars.missed else 0
+
+
+def _check_card(kernels: tuple[str, ...], *, rows: bool, plots: Path | None) -> None:
+    """Refuse what cannot be measured on a card, and a card that is not there."""
+    from pytrace.bench.cuda import KERNELS as on_card
+    from pytrace.kernels import devices
+
+    foreign = [name for name in kernels if name not in on_card]
+    if foreign:
+        message = f"{', '.join(foreign)} runs on the processor alone; with --device cuda name {', '.join(on_card)}"
+        raise InputError(message)
+    if not rows or plots is not None:
+        message = "with --device cuda there are no sweeps to time or to draw; leave --no-rows and --plots out"
+        raise InputError(message)
+    devices.require("cuda")
+
+
+def _check_places(plots: Path | None, output: Path | None, data: Path | None, *, sweeps: bool) -> None:
+    """Fail before minutes of work rather than after."""
+    if plots is not None:
+        _prepare_plots(plots, sweeps=sweeps)
+    if output is not None:
+        _check_output(output)
+    if data is not None:
+        from random import Random
+
+        from pytrace.bench import texts
+
+        texts.read(data, Random(0))
 
 
 def _prepare_plots(directory: Path, *, sweeps: bool) -> None:
@@ -125,7 +171,6 @@ def _prepare_plots(directory: Path, *, sweeps: bool) -> None:
 
 
 def _check_output(output: Path) -> None:
-    """Fail before minutes of work rather than after."""
     if output.is_dir():
         message = f"--output {output} is a directory; name a file"
         raise InputError(message)
@@ -135,14 +180,6 @@ def _check_output(output: Path) -> None:
     if not os.access(output if output.exists() else output.parent, os.W_OK):
         message = f"--output {output} cannot be written to; correct its permissions or name another file"
         raise InputError(message)
-
-
-def _check_data(data: Path) -> None:
-    from random import Random
-
-    from pytrace.bench import texts
-
-    texts.read(data, Random(0))
 
 
 def _write(output: Path, document: Document) -> None:

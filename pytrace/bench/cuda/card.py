@@ -1,0 +1,199 @@
+"""The card that is measured: what it is, what it does at best, and how arrays get there and back."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from pytrace.bench.records import Comparison, Limits, Timing
+from pytrace.bench.stopwatch import Call
+from pytrace.kernels import devices
+
+if TYPE_CHECKING:
+    from pytrace.bench.context import Bench
+    from pytrace.bench.peers import Peers
+
+DEVICE = "cuda"
+
+COPY_BYTES = 2 << 30
+"""A copy of so much takes over a millisecond on the fastest card, beside which starting it is nothing."""
+
+PRODUCT = 8192
+"""Rows of the square float16 matrices whose product shows the peak of the tensor cores: 128 MiB each."""
+
+_SMI_FIELDS = {
+    "driver_version": "driver_version",
+    "clocks.max.sm": "max_multiprocessor_mhz",
+    "clocks.max.memory": "max_memory_mhz",
+    "clocks.sm": "multiprocessor_mhz_at_start",
+    "power.limit": "power_limit_watts",
+    "pcie.link.gen.max": "pcie_generation",
+    "pcie.link.width.max": "pcie_lanes",
+    "ecc.mode.current": "ecc",
+}
+
+
+class Card:
+    """The first card that CUDA shows this process.
+
+    Parameters
+    ----------
+    peers
+        PyTorch among them, if it can use the card, holds the arrays there.
+    scale
+        The share of the usual sizes to measure the card's limits with.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        There is no card, or no module to use it.
+    """
+
+    def __init__(self, peers: Peers, scale: float = 1.0) -> None:
+        devices.require(DEVICE)
+        self._module = devices.cuda_module()
+        self._torch = peers.get("torch")
+        self._scale = scale
+        self._driver, self._runtime, _, listed = self._module.installation()
+        self._number, self.name, self._major, self._minor, self._multiprocessors, self.memory = listed[0]
+
+    def put(self, array: npt.NDArray[Any]) -> Any:
+        """Copy an array to the card: as PyTorch's, where it is there, for us and the peers alike."""
+        there = devices.to_device(array, DEVICE)
+        return there if self._torch is None else self._torch.from_dlpack(there)
+
+    def finished(self, call: Call) -> Call:
+        """Make a peer's call wait until the card is through with it, as ours do."""
+
+        def waited() -> object:
+            found = call()
+            self._torch.cuda.synchronize()
+            return found
+
+        return waited
+
+    def has_room(self, size: int) -> bool:
+        """Whether the card's memory holds so many bytes of arrays with room to work beside them."""
+        return bool(size <= 0.8 * self.memory)
+
+    def facts(self) -> dict[str, object]:
+        """Collect what is known about the card, its driver and its clocks."""
+        return {
+            "name": self.name,
+            "compute_capability": f"{self._major}.{self._minor}",
+            "multiprocessors": self._multiprocessors,
+            "memory_bytes": self.memory,
+            "driver_serves_cuda": devices.version_text(self._driver),
+            "module_built_with_cuda": devices.version_text(self._runtime),
+            "emulated": bool(self._module.emulated),
+        } | ({} if self._module.emulated else _told_by_driver(self.name))
+
+    def measure(self) -> Limits:
+        """Measure how fast the card copies within its memory, bytes read and written, and multiplies float16 matrices.
+
+        The product is PyTorch's, and unknown without it.
+        """
+        size = max(int(COPY_BYTES * self._scale), 1 << 12) // 4 * 4
+        source = devices.to_device(np.zeros(size // 4, dtype=np.float32), DEVICE)
+        target = devices.to_device(np.zeros(size // 4, dtype=np.float32), DEVICE)
+        copy = _fastest(lambda: self._module.copy_into(source, target))
+        flops = None
+        if self._torch is not None:
+            count = max(int(PRODUCT * self._scale), 64)
+            square = self._torch.ones((count, count), dtype=self._torch.float16, device=DEVICE)
+            flops = 2 * count**3 / _fastest(self.finished(lambda: square @ square))
+        return Limits(2 * size / copy, flops)
+
+
+def card_of(bench: Bench) -> Card:
+    """Return the card of a bench that has one."""
+    assert bench.card is not None  # the runner saw to it
+    return bench.card
+
+
+def from_numpy(
+    bench: Bench,
+    case: str,
+    inputs: Sequence[npt.NDArray[Any]],
+    ours: Call,
+    there: Call,
+    *,
+    arrays: Callable[[Any], Iterable[Any]] = tuple,
+) -> Comparison:
+    """Time a call whose arrays come from NumPy, and by themselves the ways to the card and back.
+
+    Parameters
+    ----------
+    bench
+        Compares.
+    case
+        What is called, with its sizes.
+    inputs
+        The arrays that travel to the card.
+    ours
+        The call that is given NumPy's arrays.
+    there
+        The same call with arrays on the card, whose results stay there.
+    arrays
+        Takes the arrays out of what a call returns.
+
+    Returns
+    -------
+    Comparison
+        Ours beside the call on the card. Its figures are the seconds and gigabytes a second of each way, and the share of
+        the call that is no search on the card but travel.
+    """
+    results = [array for array in arrays(there()) if devices.on_card(array)]
+    size = sum(array.nbytes for array in inputs)
+    back = sum(devices.to_host(array).nbytes for array in results)
+    ways: list[Call] = [
+        lambda: [devices.to_device(array, DEVICE) for array in inputs],
+        lambda: [devices.to_host(array) for array in results],
+    ]
+    row = bench.compare(f"{case}, from NumPy", ours, {"pytrace, arrays on the card": there})
+    going, coming = (
+        Timing.of(readings).median for readings in bench.stopwatch.readings(ways, bench.settings.repetitions)
+    )
+    kernel = row.peers["pytrace, arrays on the card"].median
+    return msgspec.structs.replace(
+        row,
+        extra={
+            "seconds to the card": going,
+            "GB/s to the card": size / going / 1e9,
+            "seconds back": coming,
+            "GB/s back": back / coming / 1e9,
+            "share of the call that is transfer": max(0.0, 1 - kernel / row.ours.median),
+        },
+    )
+
+
+def _fastest(call: Callable[[], object], times: int = 9) -> float:
+    call()
+    best = float("inf")
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _told_by_driver(name: str) -> dict[str, object]:
+    """Ask nvidia-smi for the driver's version and the clocks of the first card of a name; nothing where it cannot say."""
+    command = ["nvidia-smi", f"--query-gpu=name,{','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    for line in said.splitlines():
+        first, *values = (value.strip() for value in line.split(","))
+        if first == name and len(values) == len(_SMI_FIELDS):
+            return {
+                field: value for field, value in zip(_SMI_FIELDS.values(), values, strict=True) if "N/A" not in value
+            }
+    return {}
