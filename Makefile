@@ -17,7 +17,7 @@ CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h 
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint bench models format emulation sanitize sanitize-races sanitize-threads fuzz cross-arm64 clean
+.PHONY: demo test lint bench models format emulation gpu-check sanitize sanitize-races sanitize-threads fuzz cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -70,6 +70,28 @@ sanitize-races: build/emulation-races/.ready
 	  echo "g++ has no libtsan.so; on Debian: apt-get install g++ (on Fedora: dnf install libtsan)" >&2; exit 1;; esac
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS=exitcode=66 PYTRACE_EMULATION=build/emulation-races \
 	$(BIN)/python -m pytest -p no:cacheprovider -m 'not gpu' $(CUDA_TESTS)
+
+# On a machine with a card: the tests there, then once more under compute-sanitizer, some hundred times as slowly.
+define CARD_CHECK
+import sys
+from pytrace.errors import DeviceUnavailableError
+from pytrace.kernels import devices
+try:
+    devices.require("cuda")
+except DeviceUnavailableError as error:
+    sys.exit(f"gpu-check needs a CUDA card: {error}")
+endef
+export CARD_CHECK
+COMPUTE_SANITIZER := $(firstword $(shell command -v compute-sanitizer) $(wildcard /usr/local/cuda*/bin/compute-sanitizer))
+
+gpu-check: $(VENV)/.ready-test
+	@$(BIN)/python -c "$$CARD_CHECK"
+	@test -n "$(COMPUTE_SANITIZER)" || { echo 'gpu-check needs compute-sanitizer, which comes with the CUDA toolkit' \
+	  '(NVIDIA: cuda-sanitizer of its version); install it or put its folder on the PATH' >&2; exit 1; }
+	$(BIN)/python -m pytest -m gpu tests
+	for tool in memcheck racecheck; do \
+	  $(COMPUTE_SANITIZER) --tool $$tool --error-exitcode 86 \
+	  $(BIN)/python -m pytest -p no:cacheprovider -m gpu --timeout 7200 tests || exit 1; done
 
 # The kernels without Python, which is not instrumented. The deliberate race must be found: exit status 66.
 CLANG_PACKAGES := clang-14 libclang-rt-14-dev
