@@ -12,7 +12,6 @@ import pytest
 
 from pytrace.candidates import Ranker, TripleIndex
 from pytrace.certify.relations import RelationReader
-from pytrace.cli import common, program
 from pytrace.errors import DeviceUnavailableError
 from pytrace.kernels import KeptVectors, devices, kept_vectors, top_k
 from pytrace.knowledge_base import KnowledgeBase
@@ -220,6 +219,14 @@ def test_a_knowledge_base_in_memory_or_on_disk_finds_the_same_facts(uploads: lis
     assert uploads == [20, 20, 20]
 
 
+def test_where_there_is_nothing_to_search_nothing_is_found(uploads: list[int]) -> None:
+    encoder = HashEncoder(device="cuda")
+    assert DenseRetriever([], encoder).retrieve(["ferry"], 2) == [[]]
+    assert SentenceIndex(encoder).search(["ferry"], 2) == [[]]
+    assert Ranker(encoder).rank(TripleIndex([[]], encoder), ["ferry"], [0], [[]]) == [[]]
+    assert uploads == [0, 0]
+
+
 def test_relations_are_kept_once_for_steps_and_for_questions(uploads: list[int]) -> None:
     triples = [Triple("A", f"{text.replace(' ', '_')}", "B") for text in dict.fromkeys(texts(9))]
     relations = [Relation(f"urn:{number}", text) for number, text in enumerate(dict.fromkeys(texts(9)))]
@@ -235,39 +242,6 @@ def test_relations_are_kept_once_for_steps_and_for_questions(uploads: list[int])
     there, here = on_both(find)
     assert there == here
     assert uploads == [len(triples), len(relations)]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("ask", "Who?", "--docs", "nowhere"),
-        ("certify", "--kg", "nowhere", "--responses", "nowhere"),
-        ("eval", "trace", "--data", "nowhere"),
-        ("kg", "build", "--docs", "nowhere", "--out", "nowhere"),
-    ],
-)
-def test_a_card_asked_for_and_missing_is_one_sentence_before_anything_is_read(
-    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    class Module:
-        @staticmethod
-        def require_device(number: int) -> None:
-            message = f"Tesla V100 has compute capability 7.0; the kernels need 8.0 or more ({number})"
-            raise DeviceUnavailableError(message)
-
-        @staticmethod
-        def installation() -> tuple[int, int, str, list[Any]]:
-            return 12040, 13000, "", [(0, "Tesla V100", 7, 0, 80, 1 << 34)]
-
-    monkeypatch.setattr(devices, "_module", Module)
-    assert common.run(program, [*arguments, "--device", "cuda"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("pytrace: device 'cuda' cannot be used: Tesla V100 has compute capability 7.0;")
-    assert "built with CUDA 13.0, the driver serves CUDA 12.4" in said
-    assert said.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_arrays_of_any_kind_come_to_the_processor(card: str) -> None:
