@@ -490,8 +490,13 @@ py::object device_result(DeviceArray array, bool stays) {
 }
 
 void register_cuda_arrays(py::module_& module) {
-  // Local, because a process may hold the module of the emulated card too.
-  py::class_<DeviceArray>(module, "Array", py::module_local())
+  // The emulated card's is local, because a process may hold the module of real ones too.
+#if defined(PYTRACE_CUDA_EMULATION)
+  const py::module_local local(true);
+#else
+  const py::module_local local(false);
+#endif
+  py::class_<DeviceArray>(module, "Array", local)
       .def_property_readonly(
           "shape", [](const DeviceArray& array) { return py::tuple(py::cast(array.shape())); })
       .def_property_readonly("dtype",

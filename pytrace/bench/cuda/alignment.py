@@ -30,7 +30,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     offsets = np.arange(count + 1, dtype=np.int64) * STEPS
     case = f"{count:,} pairs of {STEPS}-step paths, best alignment"
     candidates, references = Ragged(first.ravel(), offsets), Ragged(second.ravel(), offsets)
-    own, theirs = (Ragged(card.put(one.values), card.put(one.offsets)) for one in (candidates, references))
+    own, theirs = (Ragged(card.put(one.values), offsets) for one in (candidates, references))
     here = partial(align_batch, candidates, references, threads=bench.settings.threads)
     given = partial(align_batch, candidates, references, device=DEVICE)
     there = partial(align_batch, own, theirs)
@@ -38,9 +38,9 @@ def rows(bench: Bench) -> Iterator[Row]:
         verify(first, second, found, here(), f"{case}, {how}")
     work = Work(0, count * STEPS * STEPS, "cell")
     yield bench.compare(case, there, {"pytrace, processor": here}, work=work)
-    inputs = [candidates.values, references.values, offsets, offsets]
+    values = [candidates.values, references.values]
     yield from_numpy(
-        bench, case, inputs, given, there, arrays=lambda found: [getattr(found, field) for field in FIELDS]
+        bench, case, values, given, there, arrays=lambda found: [getattr(found, field) for field in FIELDS]
     )
 
 
