@@ -10,6 +10,8 @@ import numpy.typing as npt
 from pytrace import _core
 from pytrace.kernels import devices
 
+_ARRAY = np.ndarray
+
 __all__ = ["Expansion", "expand", "log_sum_exp"]
 
 
@@ -126,7 +128,7 @@ def expand(
     ([1, 2], [0.5, 0.3], [False, False])
     """
     # NumPy's arrays are told apart here: to ask of each where it lies would cost a tenth of a small step.
-    if device is not None or not (type(chain_scores) is type(option_logits) is type(finished) is np.ndarray):
+    if device is not None or not (chain_scores.__class__ is option_logits.__class__ is finished.__class__ is _ARRAY):
         arrays = (chain_scores, option_logits, finished)
         card = devices.card_of(device, *arrays)
         if card is not None:
