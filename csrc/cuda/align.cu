@@ -7,6 +7,7 @@
 #include "../align_check.h"
 #include "cuda/align.h"
 #include "cuda/align_kernels.cuh"
+#include "cuda/packed.h"
 #include "cuda/transfers.h"
 
 namespace pytrace::cuda {
@@ -97,12 +98,14 @@ class Batch {
     if (!batch_.references_on_card) {
       reference_values_ = workspace.take<int32_t>(batch_.references.values.size);
     }
-    candidate_offsets_ = workspace.take<int64_t>(candidates_ + 1);
-    reference_offsets_ = workspace.take<int64_t>(references_ + 1);
-    groups_ = workspace.take<int64_t>(candidates_ + 1);
+    candidate_offsets_ = packed_.add(batch_.candidates.offsets.data, candidates_ + 1);
+    reference_offsets_ = packed_.add(batch_.references.offsets.data, references_ + 1);
+    groups_ = packed_.add(batch_.groups.data, candidates_ + 1);
     for (int bin = 0; bin < Bins::kCount; ++bin) {
-      lists_[bin] = workspace.take<int64_t>(static_cast<int64_t>(bins_.lists[bin].size()));
+      const std::vector<int64_t>& list = bins_.lists[bin];
+      lists_[bin] = packed_.add(list.data(), static_cast<int64_t>(list.size()));
     }
+    packed_.take(workspace);
     const Matrix<const double>& matrix = batch_.scoring.matrix;
     if (matrix.data != nullptr) matrix_ = workspace.take<double>(matrix.rows * matrix.cols);
     scores_ = workspace.take<double>(references_);
@@ -184,13 +187,7 @@ class Batch {
     if (!batch_.references_on_card) {
       upload(b.values.data, b.values.size * 4, reference_values_.data());
     }
-    upload(a.offsets.data, a.offsets.size * 8, candidate_offsets_.data());
-    upload(b.offsets.data, b.offsets.size * 8, reference_offsets_.data());
-    upload(batch_.groups.data, batch_.groups.size * 8, groups_.data());
-    for (int bin = 0; bin < Bins::kCount; ++bin) {
-      const std::vector<int64_t>& list = bins_.lists[bin];
-      upload(list.data(), static_cast<int64_t>(list.size()) * 8, lists_[bin].data());
-    }
+    packed_.send(uploader);
     send_matrix(uploader);
     Event sent;
     sent.record(context_.copy_stream());
@@ -340,7 +337,8 @@ class Batch {
 
   Workspace workspace_;  // its pieces point at it
   Workspace::Piece<int32_t> candidate_values_, reference_values_;
-  Workspace::Piece<int64_t> candidate_offsets_, reference_offsets_, groups_, lists_[Bins::kCount];
+  PackedInput packed_;
+  PackedInput::Part<int64_t> candidate_offsets_, reference_offsets_, groups_, lists_[Bins::kCount];
   Workspace::Piece<int64_t> steps_;
   Workspace::Piece<int64_t> best_, matches_, lengths_, offsets_;
   Workspace::Piece<double> matrix_, scores_, best_scores_;

@@ -101,8 +101,8 @@ template <int W, typename Value, bool kAffine, bool kDirections, typename Pairs>
 __device__ Cell<Value> fill_rows(const int32_t* a, const int32_t* b, int64_t columns,
                                  int64_t most_columns, int64_t first, int64_t last,
                                  const Pairs& pairs, const Gaps<Value>& gaps,
-                                 const Cell<Value>* top, Cell<Value>* bottom,
-                                 Cell<Value>* const (&between)[2], uint8_t* directions) {
+                                 const Cell<Value>* top, Cell<Value>* bottom, Cell<Value>* between,
+                                 int64_t pitch, uint8_t* directions) {
   const int lane = static_cast<int>(threadIdx.x) % W;
   Cell<Value> here{};
   int64_t start = first;
@@ -111,7 +111,7 @@ __device__ Cell<Value> fill_rows(const int32_t* a, const int32_t* b, int64_t col
     const int64_t row = start + lane + 1;
     const bool in_strip = row <= last;
     const bool more = start + W < last;
-    Cell<Value>* const below = more ? between[which] : bottom;
+    Cell<Value>* const below = more ? between + which * pitch : bottom;
     const int32_t symbol_a = in_strip ? a[row - 1] : 0;
     // Lane 0 of a pair without rows, too: row 0 is all that it has.
     const bool reads_top = lane == 0;

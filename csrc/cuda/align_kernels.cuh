@@ -52,8 +52,7 @@ __global__ void align_pairs(Sequences sequences, const int64_t* list, int64_t co
   const auto thread = static_cast<int>(threadIdx.x);
   const int64_t warp = int64_t{blockIdx.x} * kAlignWarps + thread / kWarp;
   const int64_t stride = int64_t{gridDim.x} * kAlignWarps * kOfWarp;
-  Cell<Value>* const between[2] = {rows == nullptr ? nullptr : rows + 2 * warp * pitch,
-                                   rows == nullptr ? nullptr : rows + (2 * warp + 1) * pitch};
+  Cell<Value>* const between = rows == nullptr ? nullptr : rows + 2 * warp * pitch;
   for (int64_t first = warp * kOfWarp; first < count; first += stride) {
     const int64_t index = first + thread % kWarp / W;
     const bool any = index < count;
@@ -77,8 +76,9 @@ __global__ void align_pairs(Sequences sequences, const int64_t* list, int64_t co
       const int64_t other = __shfl_xor_sync(kWholeWarp, most_columns, apart);
       most_columns = other > most_columns ? other : most_columns;
     }
-    const Cell<Value> end = fill_rows<W, Value, kAffine, false>(
-        a, b, columns, most_columns, 0, symbols, pairs, gaps, nullptr, nullptr, between, nullptr);
+    const Cell<Value> end =
+        fill_rows<W, Value, kAffine, false>(a, b, columns, most_columns, 0, symbols, pairs, gaps,
+                                            nullptr, nullptr, between, pitch, nullptr);
     if (any && thread % W == 0) {
       results.scores[reference] = static_cast<double>(end.best);
       results.paths[reference] = end.best_path;
@@ -156,15 +156,15 @@ __global__ void trace_pairs(Sequences sequences, const Trace* traces, int64_t co
     const int64_t columns = sequences.reference_offsets[trace.reference + 1] - from;
     const int64_t pitch = columns + 1;
     auto* cells = reinterpret_cast<Cell<Value>*>(memory + trace.memory);
-    Cell<Value>* const between[2] = {cells, cells + pitch};
     const int64_t slabs = symbols > 0 ? (symbols + trace.slab - 1) / trace.slab : 0;
     // kept + i * pitch is the last row of slab i.
     Cell<Value>* const kept = cells + (symbols > kWarp ? 2 * pitch : 0);
     auto* directions = reinterpret_cast<uint8_t*>(kept + (slabs > 1 ? (slabs - 1) * pitch : 0));
     for (int64_t slab = 0; slab + 1 < slabs; ++slab) {
-      fill_rows<kWarp, Value, kAffine, false>(
-          a, b, columns, columns, slab * trace.slab, (slab + 1) * trace.slab, pairs, gaps,
-          slab > 0 ? kept + (slab - 1) * pitch : nullptr, kept + slab * pitch, between, nullptr);
+      fill_rows<kWarp, Value, kAffine, false>(a, b, columns, columns, slab * trace.slab,
+                                              (slab + 1) * trace.slab, pairs, gaps,
+                                              slab > 0 ? kept + (slab - 1) * pitch : nullptr,
+                                              kept + slab * pitch, cells, pitch, nullptr);
     }
     int64_t i = symbols;
     int64_t j = columns;
@@ -175,7 +175,7 @@ __global__ void trace_pairs(Sequences sequences, const Trace* traces, int64_t co
       const int64_t last = first + trace.slab < symbols ? first + trace.slab : symbols;
       fill_rows<kWarp, Value, kAffine, true>(a, b, columns, columns, first, last, pairs, gaps,
                                              slab > 0 ? kept + (slab - 1) * pitch : nullptr,
-                                             nullptr, between, directions);
+                                             nullptr, cells, pitch, directions);
       __syncwarp();
       if (lane == 0) {
         while (i > first) {

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,6 +9,7 @@
 #include "../beam_check.h"
 #include "cuda/beam.h"
 #include "cuda/beam_kernels.cuh"
+#include "cuda/packed.h"
 #include "cuda/transfers.h"
 
 namespace pytrace::cuda {
@@ -29,7 +32,7 @@ struct HostParts {
   std::vector<int64_t> starts;  // empty: all of size `each`
   int64_t each = 0;
   int64_t most = 0;  // of any part
-  Workspace::Piece<int64_t> piece;
+  PackedInput::Part<int64_t> part;
 
   template <typename Size>
   static HostParts of(int64_t count, bool alike, const Size& size) {
@@ -51,14 +54,10 @@ struct HostParts {
   int64_t start(int64_t i) const {
     return starts.empty() ? i * each : starts[static_cast<size_t>(i)];
   }
-  void take(Workspace& workspace) {
-    piece = workspace.take<int64_t>(static_cast<int64_t>(starts.size()));
+  void add_to(PackedInput& input) {
+    part = input.add(starts.data(), static_cast<int64_t>(starts.size()));
   }
-  void send(Uploader& uploader) const {
-    const auto bytes = static_cast<int64_t>(starts.size() * sizeof(int64_t));
-    if (bytes > 0) uploader.send(HostRows{starts.data(), bytes, bytes, 1}, piece.data());
-  }
-  Parts on_card() const { return {starts.empty() ? nullptr : piece.data(), each}; }
+  Parts on_card() const { return {starts.empty() ? nullptr : part.data(), each}; }
 };
 
 // The memory of runs; two sets where they are merged in pairs.
@@ -116,19 +115,20 @@ class Step {
     for (const auto& tile : tiles_) work_on(uploader, tile.first, tile.second);
     const Runs best = best_of_questions();
     launch(context_.stream(), dim3(1), dim3(kSelectThreads), sums_bytes(), add_up_lengths, best,
-           offsets_.data());
-    std::vector<int64_t> offsets(static_cast<size_t>(questions_ + 1));
-    unsigned long long fault = 0;
+           Faults{faults_.data()}, offsets_.data());
+    std::vector<int64_t> offsets(static_cast<size_t>(questions_ + 2));
     Downloader downloader(context_);
     downloader.receive(offsets_.data(), offsets.data(), offsets.size() * sizeof(int64_t));
-    downloader.receive(faults_.data(), &fault, sizeof fault);
     downloader.finish();
+    const auto fault = static_cast<unsigned long long>(offsets.back());
     if (fault != kNoFault) explain(static_cast<int64_t>(fault / 2), fault % 2 != 0);
+    offsets.pop_back();
     give(best, offsets, room, downloader);
     context_.finish();
   }
 
  private:
+  static constexpr int64_t kExtensionBytes = 4 * 8 + 2;
   static constexpr unsigned long long kNoFault = std::numeric_limits<unsigned long long>::max();
 
   bool ragged() const { return options_.offsets.size > 0; }
@@ -177,25 +177,23 @@ class Step {
   // Takes the workspace: first what lasts, then tiles of chains from what is left of it.
   void lay_out() {
     Workspace& workspace = workspace_;
-    faults_ = workspace.take<unsigned long long>(1);
-    if (!step_.scores_on_card) scores_ = workspace.take<double>(chains_);
-    if (!step_.finished_on_card) finished_ = workspace.take<uint8_t>(chains_);
-    lengths_ = workspace.take<int64_t>(input_.lengths.size);
-    questions_on_card_ = workspace.take<int64_t>(questions_ + 1);
-    rows_ = workspace.take<int64_t>(options_.offsets.size);
-    for (HostParts* parts : {&places_, &segments_, &question_segments_}) parts->take(workspace);
+    faults_ = packed_.add(&kNoFault, 1);
+    if (!step_.scores_on_card) scores_ = packed_.add(input_.scores.data, chains_);
+    if (!step_.finished_on_card) finished_ = packed_.add(input_.finished.data, chains_);
+    lengths_ = packed_.add(input_.lengths.data, input_.lengths.size);
+    questions_on_card_ = packed_.add(input_.question_offsets.data, questions_ + 1);
+    rows_ = packed_.add(options_.offsets.data, options_.offsets.size);
+    for (HostParts* parts : {&places_, &segments_, &question_segments_}) parts->add_to(packed_);
+    packed_.take(workspace);
     const int64_t places = places_.start(chains_);
     ranks_ = workspace.take<double>(places);
     steps_ = workspace.take<double>(places);
     taken_ = workspace.take<int64_t>(places);
     parents_ = workspace.take<int64_t>(places);
     candidate_runs_.take(workspace, question_segments_.start(questions_));
-    offsets_ = workspace.take<int64_t>(questions_ + 1);
+    offsets_ = workspace.take<int64_t>(questions_ + 2);
     const bool stays = step_.logits_on_card || step_.scores_on_card || step_.finished_on_card;
-    const int64_t results = stays ? 0 : room_;
-    for (auto& piece : whole_results_) piece = workspace.take<int64_t>(results);
-    for (auto& piece : real_results_) piece = workspace.take<double>(results);
-    for (auto& piece : flag_results_) piece = workspace.take<bool>(results);
+    results_ = workspace.take<char>(stays ? 0 : room_ * kExtensionBytes);
 
     const auto memory = static_cast<int64_t>(memory_to_use(context_));
     const int64_t left = std::max<int64_t>(0, memory - static_cast<int64_t>(workspace.bytes()));
@@ -241,18 +239,7 @@ class Step {
   }
 
   void send_input(Uploader& uploader) {
-    const auto send = [&](const void* from, int64_t bytes, void* to) {
-      if (bytes > 0) uploader.send(HostRows{from, bytes, bytes, 1}, to);
-    };
-    send(&kNoFault, sizeof kNoFault, faults_.data());
-    if (!step_.scores_on_card) send(input_.scores.data, chains_ * 8, scores_.data());
-    if (!step_.finished_on_card) send(input_.finished.data, chains_, finished_.data());
-    send(input_.lengths.data, input_.lengths.size * 8, lengths_.data());
-    send(input_.question_offsets.data, (questions_ + 1) * 8, questions_on_card_.data());
-    send(options_.offsets.data, options_.offsets.size * 8, rows_.data());
-    for (const HostParts* parts : {&places_, &segments_, &question_segments_}) {
-      parts->send(uploader);
-    }
+    packed_.send(uploader);
     chain_input_ = {step_.scores_on_card ? input_.scores.data : scores_.data(),
                     step_.finished_on_card ? input_.finished.data : finished_.data(),
                     input_.lengths.size > 0 ? lengths_.data() : nullptr};
@@ -342,14 +329,7 @@ class Step {
     const ExtensionArrays out = room(total);
     ExtensionArrays to = out;
     if (!out.on_card) {
-      to = {whole_results_[0].data(),
-            whole_results_[1].data(),
-            real_results_[0].data(),
-            real_results_[1].data(),
-            flag_results_[0].data(),
-            flag_results_[1].data(),
-            nullptr,
-            true};
+      to = arrays_at(results_.data(), total);
     }
     launch(context_.stream(), dim3(grid_of(questions_, kSelectWarps)), dim3(kSelectThreads), 0,
            gather_extensions, best, candidates_, chain_input_, how_.terminate, offsets_.data(),
@@ -361,14 +341,27 @@ class Step {
       return;
     }
     std::copy(offsets.begin(), offsets.end(), out.offsets);
-    const auto count = static_cast<size_t>(total);
-    downloader.receive(to.parents, out.parents, count * sizeof(int64_t));
-    downloader.receive(to.options, out.options, count * sizeof(int64_t));
-    downloader.receive(to.scores, out.scores, count * sizeof(double));
-    downloader.receive(to.steps, out.steps, count * sizeof(double));
-    downloader.receive(to.finished, out.finished, count);
-    downloader.receive(to.stuck, out.stuck, count);
+    const auto bytes = static_cast<size_t>(total * kExtensionBytes);
+    const std::unique_ptr<char[]> memory(new char[bytes]);
+    downloader.receive(results_.data(), memory.get(), bytes);
     downloader.finish();
+    const ExtensionArrays from = arrays_at(memory.get(), total);
+    const auto count = static_cast<size_t>(total);
+    if (count == 0) return;
+    std::memcpy(out.parents, from.parents, count * sizeof(int64_t));
+    std::memcpy(out.options, from.options, count * sizeof(int64_t));
+    std::memcpy(out.scores, from.scores, count * sizeof(double));
+    std::memcpy(out.steps, from.steps, count * sizeof(double));
+    std::memcpy(out.finished, from.finished, count);
+    std::memcpy(out.stuck, from.stuck, count);
+  }
+
+  // The arrays of so many extensions side by side, so that they leave the card in one copy.
+  static ExtensionArrays arrays_at(char* memory, int64_t count) {
+    auto* whole = reinterpret_cast<int64_t*>(memory);
+    auto* real = reinterpret_cast<double*>(memory + 16 * count);
+    auto* flags = reinterpret_cast<bool*>(memory + 32 * count);
+    return {whole, whole + count, real, real + count, flags, flags + count, nullptr, true};
   }
 
   template <typename Value>
@@ -413,15 +406,16 @@ class Step {
   std::vector<std::pair<int64_t, int64_t>> tiles_;  // the first chain, how many
 
   Workspace workspace_;  // its pieces point at it
-  Workspace::Piece<unsigned long long> faults_;
-  Workspace::Piece<double> scores_, ranks_, steps_;
-  Workspace::Piece<uint8_t> finished_;
-  Workspace::Piece<int64_t> lengths_, questions_on_card_, rows_, taken_, parents_, offsets_;
+  PackedInput packed_;
+  PackedInput::Part<unsigned long long> faults_;
+  PackedInput::Part<double> scores_;
+  PackedInput::Part<uint8_t> finished_;
+  PackedInput::Part<int64_t> lengths_, questions_on_card_, rows_;
+  Workspace::Piece<double> ranks_, steps_;
+  Workspace::Piece<int64_t> taken_, parents_, offsets_;
+  Workspace::Piece<char> results_;
   Workspace::Piece<SegmentSum> sums_;
   Workspace::Piece<T> logits_[2];
-  Workspace::Piece<int64_t> whole_results_[2];
-  Workspace::Piece<double> real_results_[2];
-  Workspace::Piece<bool> flag_results_[2];
   ChainInput chain_input_;
   Candidates candidates_;
   Event sent_[2];

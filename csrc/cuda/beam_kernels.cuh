@@ -276,8 +276,9 @@ __global__ void join_candidates(Runs runs, int wanted) {
   }
 }
 
-// One block: offsets[i] = the sum of the lengths before i, for count + 1 values of i.
-__global__ void add_up_lengths(Runs runs, int64_t* offsets) {
+// One block: offsets[i] = the sum of the lengths before i, for count + 1 values of i; then the
+// first fault, so that one copy tells the host all.
+__global__ void add_up_lengths(Runs runs, Faults faults, int64_t* offsets) {
   SharedArrays shared;
   int64_t* sums = shared.take<int64_t>(kSelectWarps);
   const auto thread = static_cast<int>(threadIdx.x);
@@ -304,7 +305,10 @@ __global__ void add_up_lengths(Runs runs, int64_t* offsets) {
     before_all = all;
     __syncthreads();
   }
-  if (thread == 0) offsets[runs.count] = before_all;
+  if (thread == 0) {
+    offsets[runs.count] = before_all;
+    offsets[runs.count + 1] = static_cast<int64_t>(*faults.first);
+  }
 }
 
 // A warp a question: its best, side by side with those of the other questions.
