@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "align_check.h"
 #include "calls.h"
 #include "module.h"
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "align_check.h"
 #include "align_vector.h"
 #include "dispatch.h"
 #include "parallel.h"
@@ -397,19 +398,6 @@ constexpr int64_t kRange = std::numeric_limits<T>::max() / 2 - 1000;
 template <typename T>
 constexpr T kLowest = static_cast<T>(-std::numeric_limits<T>::max() / 2 - 600);
 
-bool whole(double value) { return value == std::floor(value) && std::fabs(value) < 1e6; }
-
-// The largest |parameter| if all are whole numbers and pairs are judged by equality; -1 otherwise.
-int64_t largest_whole(const Scoring& scoring) {
-  if (scoring.function != nullptr || scoring.matrix.data != nullptr) return -1;
-  double largest = 0.0;
-  for (double value : {scoring.match, scoring.mismatch, scoring.gap, scoring.gap_open}) {
-    if (!whole(value)) return -1;
-    largest = std::max(largest, std::fabs(value));
-  }
-  return static_cast<int64_t>(largest);
-}
-
 void fill_diagonals(const DiagonalProblem<int16_t>& problem) {
   using Function = void (*)(const DiagonalProblem<int16_t>&);
 #if defined(__x86_64__)
@@ -634,55 +622,6 @@ int64_t count_matches(Span<const int32_t> a, Span<const int32_t> b,
 }
 
 }  // namespace
-
-void require_scoring(const Scoring& scoring) {
-  const std::pair<const char*, double> parameters[] = {{"match", scoring.match},
-                                                       {"mismatch", scoring.mismatch},
-                                                       {"gap", scoring.gap},
-                                                       {"gap_open", scoring.gap_open}};
-  for (const auto& [name, value] : parameters) {
-    if (!(std::fabs(value) <= kLargestScore)) {
-      fail(std::string(name) + " is " + number_text(value) +
-           "; it must be a finite number of at most 1e150");
-    }
-  }
-  if (scoring.gap_open > scoring.gap) {
-    fail("gap_open (" + number_text(scoring.gap_open) + ") is above gap (" +
-         number_text(scoring.gap) +
-         "); the first blank of a gap must not score better than a further one");
-  }
-}
-
-void require_score_matrix(Matrix<const double> matrix) {
-  for (int64_t i = 0; i < matrix.rows; ++i) {
-    for (int64_t j = 0; j < matrix.cols; ++j) {
-      const double value = matrix.row(i)[j];
-      if (value <= kLargestScore && (value >= -kLargestScore || value == kNever)) continue;
-      fail("score[" + to_text(i) + ", " + to_text(j) + "] is " + number_text(value) +
-           "; it must be a number up to 1e150, or -inf to never pair the two");
-    }
-  }
-}
-
-void require_symbols_in_matrix(const Scoring& scoring, Span<const int32_t> a,
-                               Span<const int32_t> b) {
-  const Matrix<const double>& matrix = scoring.matrix;
-  if (scoring.by_position) {
-    if (matrix.rows == a.size && matrix.cols == b.size) return;
-    fail("score has shape (" + to_text(matrix.rows) + ", " + to_text(matrix.cols) +
-         "), but the sequences have lengths " + to_text(a.size) + " and " + to_text(b.size));
-  }
-  const auto check = [](Span<const int32_t> symbols, int64_t size, const char* what,
-                        const char* axis) {
-    for (int64_t i = 0; i < symbols.size; ++i) {
-      if (symbols[i] >= 0 && symbols[i] < size) continue;
-      fail(std::string("symbol ") + to_text(symbols[i]) + " at " + to_text(i) + " of " + what +
-           " is outside the " + to_text(size) + " " + axis + " of score");
-    }
-  };
-  check(a, matrix.rows, "the first sequences", "rows");
-  check(b, matrix.cols, "the second sequences", "columns");
-}
 
 double alignment_score(Span<const int32_t> a, Span<const int32_t> b, const Scoring& scoring) {
   required_isa();  // whichever way this pair will go

@@ -55,17 +55,6 @@ inline constexpr double kLargestScore = 1e150;
 // machine's memory.
 inline constexpr int64_t kTraceBytes = int64_t{64} << 20;
 
-// Throws std::invalid_argument for parameters that are not finite, too large, or where gap_open is
-// above gap.
-void require_scoring(const Scoring& scoring);
-
-// Throws for NaN, +inf and too large values, with the place.
-void require_score_matrix(Matrix<const double> matrix);
-
-// Throws if a symbol is outside the matrix, or its shape does not fit two sequences by position.
-void require_symbols_in_matrix(const Scoring& scoring, Span<const int32_t> a,
-                               Span<const int32_t> b);
-
 // One column of an alignment.
 enum Step : uint8_t { kPair = 0, kUp = 1, kLeft = 2 };
 

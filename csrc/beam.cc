@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "beam_check.h"
 #include "beam_vector.h"
 #include "dispatch.h"
 #include "parallel.h"
@@ -37,8 +38,7 @@ class Step {
     for (int64_t chain = input_.question_offsets[question]; chain < last; ++chain) {
       const double score = input_.scores[chain];
       if (!(score < kInfinity)) {
-        fail("chain_scores[" + to_text(chain) + "] is " + (std::isnan(score) ? "NaN" : "infinite") +
-             "; it must be a log-probability");
+        fail_for_score(chain, score);
       }
       if (input_.finished[chain] != 0) {
         carry_over(chain, true);
@@ -114,7 +114,8 @@ class Step {
     for (int64_t i = 0; i < logits.size; ++i) widened_[index(i)] = static_cast<double>(logits[i]);
     double largest = 0.0;
     double sum = 0.0;
-    if (!kernels_.sum_exp(widened_.data(), logits.size, &largest, &sum)) refuse(chain, logits);
+    if (!kernels_.sum_exp(widened_.data(), logits.size, &largest, &sum))
+      fail_for_logits(chain, logits);
     if (largest == -kInfinity) return false;
     const double log_sum = std::log(sum);
     const int64_t wanted = std::min(logits.size, how_.beams);
@@ -160,17 +161,6 @@ class Step {
     return wanted;
   }
 
-  [[noreturn]] void refuse(int64_t chain, Span<const T> logits) const {
-    for (int64_t option = 0; option < logits.size; ++option) {
-      const auto logit = static_cast<double>(logits[option]);
-      if (logit < kInfinity) continue;
-      fail("option_logits of chain " + to_text(chain) + ", option " + to_text(option) + ", is " +
-           (std::isnan(logit) ? "NaN" : "infinite") +
-           "; only -inf stands for an impossible option");
-    }
-    fail("option_logits of chain " + to_text(chain) + " changed during the call");
-  }
-
   // What the vector half may write past the values.
   static constexpr int64_t kRoom = 8;
 
@@ -185,53 +175,12 @@ class Step {
   std::vector<double> ranks_;
 };
 
-template <typename T>
-void check(const BeamInput& input, const Options<T>& options, const BeamOptions& how) {
-  const int64_t chains = input.scores.size;
-  if (how.beams < 1) fail("beams is " + to_text(how.beams) + "; it must be at least 1");
-  if (how.chains < 1) fail("chains is " + to_text(how.chains) + "; it must be at least 1");
-  if (!(how.min_prob >= 0.0 && how.min_prob <= 1.0)) {
-    fail("min_prob is " + std::to_string(how.min_prob) + "; it must be from 0 to 1");
-  }
-  if (!(how.length_penalty >= 0.0 && how.length_penalty < kInfinity)) {
-    fail("length_penalty is " + std::to_string(how.length_penalty) +
-         "; it must be at least 0 and finite");
-  }
-  if (input.finished.size != chains) {
-    fail("finished has " + to_text(input.finished.size) + " values, but there are " +
-         to_text(chains) + " chain_scores");
-  }
-  require_offsets(input.question_offsets, chains, "question_offsets");
-  if (input.lengths.size > 0 || how.length_penalty != 0.0) {
-    if (input.lengths.size != chains) {
-      fail("lengths has " + to_text(input.lengths.size) + " values, but there are " +
-           to_text(chains) + " chain_scores; length_penalty needs one a chain");
-    }
-    for (int64_t chain = 0; chain < chains; ++chain) {
-      if (input.lengths[chain] < 0) {
-        fail("lengths[" + to_text(chain) + "] is " + to_text(input.lengths[chain]) +
-             "; it must be at least 0");
-      }
-    }
-  }
-  if (options.offsets.size > 0) {
-    if (options.offsets.size != chains + 1) {
-      fail("option_offsets has " + to_text(options.offsets.size) + " values, but " +
-           to_text(chains) + " chains need " + to_text(chains + 1));
-    }
-    require_offsets(options.offsets, options.flat.size, "option_offsets");
-  } else if (options.matrix.rows != chains) {
-    fail("option_logits has " + to_text(options.matrix.rows) + " rows, but there are " +
-         to_text(chains) + " chain_scores");
-  }
-}
-
 }  // namespace
 
 template <typename T>
 BeamResult expand(const BeamInput& input, const Options<T>& options, const BeamOptions& how,
                   int threads) {
-  check(input, options, how);
+  require_step(input, options, how);
   const int64_t questions = input.question_offsets.size - 1;
   // Some 10 ns an option; a piece for another thread should take 50 us or more.
   const int team = resolve_threads(threads, std::min(questions, options.size() / 4096));

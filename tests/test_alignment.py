@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from pytrace import _core
 from pytrace.kernels import alignment
 from pytrace.kernels.alignment import Ragged, align_batch, alignment_score, edit_distance, needleman_wunsch
 from tests import oracles
+from tests.alignment_checks import BAD_BATCHES, GOOD, MISTYPED_BATCHES, equality, ragged
 from tests.gil import leaves_others_running
 
 C_SCORE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int32, ctypes.c_int32)
@@ -24,10 +24,6 @@ symbols = st.lists(st.integers(0, 3), max_size=14)
 tiny = st.lists(st.integers(0, 2), max_size=4)
 whole_scores = st.integers(-4, 4)
 quarter_scores = st.integers(-9, 9).map(lambda x: x / 4)
-
-
-def equality(a: list[int], b: list[int], match: float, mismatch: float) -> Callable[[int, int], float]:
-    return lambda i, j: match if a[i] == b[j] else mismatch
 
 
 def columns_of(found: alignment.Alignment) -> list[tuple[int, int]]:
@@ -252,11 +248,6 @@ def test_the_blank_may_be_chosen():
 # Batches.
 
 
-def ragged(paths: list[list[int]]) -> Ragged:
-    offsets = np.cumsum([0, *map(len, paths)])
-    return Ragged(np.array([x for path in paths for x in path], dtype=np.int32), offsets)
-
-
 paths = st.lists(st.lists(st.integers(0, 4), max_size=7), max_size=6)
 
 
@@ -418,43 +409,13 @@ def test_a_symbol_that_shrinks_its_sequence_does_no_harm():
         needleman_wunsch(victim, [1, 2, 3])
 
 
-VALUES = np.arange(6, dtype=np.int32)
-GOOD = Ragged(VALUES, np.array([0, 2, 6]))
-
-
-@pytest.mark.parametrize(
-    ("candidates", "groups", "options", "message"),
-    [
-        (Ragged(VALUES, np.array([0, 7])), [0, 2], {}, "candidates' offsets ends at 7, but there are 6 values"),
-        (Ragged(VALUES, np.array([0, 4, 2, 6])), [0, 1, 1, 2], {}, "candidates' offsets goes back at 2: 4 then 2"),
-        (Ragged(VALUES, np.array([1, 6])), [0, 2], {}, r"candidates' offsets\[0\] is 1, not 0"),
-        (Ragged(VALUES, np.array([], dtype=int)), [0], {}, "candidates' offsets is empty"),
-        (Ragged(VALUES.reshape(2, 3), np.array([0, 6])), [0, 2], {}, "2 dimensions"),
-        (GOOD, [0, 2], {}, "groups has 2 values, but 2 candidates need 3"),
-        (GOOD, [0, 1, 3], {}, "groups ends at 3, but there are 2 values"),
-        (GOOD, [0, -1, 2], {}, "groups goes back"),
-        (GOOD, [[0, 1, 2]], {}, "groups has 2 dimensions"),
-        (GOOD, None, {"threads": 0}, "threads must be at least 1, not 0"),
-        (GOOD, None, {"score": np.zeros((6, 3))}, "symbol 3 at 3 of the second sequences is outside the 3 columns"),
-        (GOOD, None, {"score": np.zeros((2, 9))}, "symbol 2 at 2 of the first sequences is outside the 2 rows"),
-        (Ragged(-VALUES, GOOD.offsets), None, {"score": np.zeros((9, 9))}, "symbol -1 at 1 of the first"),
-        (Ragged(VALUES.astype(np.int64) + 2**40, GOOD.offsets), None, {"score": np.zeros((9, 9))}, "fit in 32 bits"),
-        (Ragged(VALUES, np.array([0, 6])), None, {}, "1 candidates and 2 references"),
-    ],
-)
+@pytest.mark.parametrize(("candidates", "groups", "options", "message"), BAD_BATCHES)
 def test_a_bad_batch_is_refused_with_its_numbers(candidates, groups, options, message):
     with pytest.raises(ValueError, match=message):
         align_batch(candidates, GOOD, groups, **options)
 
 
-@pytest.mark.parametrize(
-    ("candidates", "options", "message"),
-    [
-        (Ragged(VALUES.astype(float), GOOD.offsets), {}, "must be integers, not float64"),
-        (Ragged(VALUES, GOOD.offsets.astype(float)), {}, "offsets must be integers, not float64"),
-        ([[1], [2]], {}, "must both be Ragged"),
-    ],
-)
+@pytest.mark.parametrize(("candidates", "options", "message"), MISTYPED_BATCHES)
 def test_a_batch_of_the_wrong_type_is_refused(candidates, options, message):
     with pytest.raises(TypeError, match=message):
         align_batch(candidates, GOOD, **options)

@@ -7,78 +7,11 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from pytrace.kernels import expand, log_sum_exp
-from tests import oracles
+from tests.beam_checks import MISUSES, check, steps
 
 pytestmark = pytest.mark.usefixtures("isa")
-
-
-def check(result, chain_scores, logits, finished, question_offsets, **options):
-    """Hold a result against the oracle; equal scores may differ in their last bit and so in their order."""
-    expected = oracles.expand(chain_scores, logits, finished, question_offsets, **options)
-    assert result.offsets.tolist() == [0, *np.cumsum([len(best) for best in expected])]
-    assert [array.dtype for array in result] == [np.int64, np.int64, np.float64, np.float64, bool, bool, np.int64]
-    penalty, lengths = options.get("length_penalty", 0.0), options.get("lengths")
-    for question, best in enumerate(expected):
-        rows = range(result.offsets[question], result.offsets[question + 1])
-        pairs = [(int(result.parents[row]), int(result.options[row])) for row in rows]
-        assert len(set(pairs)) == len(pairs)
-        ranks = []
-        for row, (parent, option) in zip(rows, pairs, strict=True):
-            assert question_offsets[question] <= parent < question_offsets[question + 1]
-            candidates = oracles.beam_candidates(
-                chain_scores[parent],
-                logits[parent],
-                finished[parent],
-                options["beams"],
-                options.get("min_prob", 0.0),
-                options.get("terminate", 0),
-            )
-            (match,) = [candidate for candidate in candidates if candidate[0] == option]
-            score = float(result.scores[row])
-            assert score == match[1] or abs(score - match[1]) <= 1e-12 * max(1, abs(score))
-            assert (bool(result.finished[row]), bool(result.stuck[row])) == match[2:]
-            step = 0.0 if option < 0 else score - chain_scores[parent]
-            assert math.isinf(score) or abs(float(result.steps[row]) - step) <= 1e-12 * max(1, abs(score))
-            steps = (lengths[parent] if lengths else 0) + (option >= 0)
-            ranks.append(score / max(1, steps) ** penalty)
-        assert ranks == sorted(ranks, reverse=True)
-        oracle_ranks = [
-            score / max(1, (lengths[parent] if lengths else 0) + (option >= 0)) ** penalty
-            for parent, option, score, _, _ in best
-        ]
-        np.testing.assert_allclose(ranks, oracle_ranks, rtol=1e-12, atol=1e-12)
-
-
-@st.composite
-def steps(draw):
-    """A batch of questions with any mix of live, finished and stuck chains."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    per_question = draw(st.lists(st.integers(0, 6), min_size=0, max_size=6))
-    question_offsets = [0, *np.cumsum(per_question).tolist()]
-    n_chains = question_offsets[-1]
-    spread = draw(st.sampled_from([0.0, 1.0, 30.0, 1e4]))
-    logits = []
-    for _ in range(n_chains):
-        row = rng.standard_normal(rng.integers(0, 12)) * spread + rng.choice([0.0, 1e6, -1e6])
-        row[rng.random(len(row)) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = -np.inf
-        logits.append(row.tolist())
-    chain_scores = (-rng.exponential(2.0, n_chains)).tolist()
-    if n_chains and draw(st.booleans()):
-        chain_scores[0] = -math.inf
-    finished = (rng.random(n_chains) < 0.3).tolist()
-    options = {
-        "beams": draw(st.integers(1, 6)),
-        "chains": draw(st.integers(1, 8)),
-        "min_prob": draw(st.sampled_from([0.0, 1e-4, 0.2, 0.9])),
-        "terminate": draw(st.sampled_from([None, 0, 3, 50])),
-    }
-    if draw(st.booleans()):
-        options["lengths"] = rng.integers(0, 5, n_chains).tolist()
-        options["length_penalty"] = draw(st.sampled_from([0.0, 0.5, 1.0]))
-    return chain_scores, logits, finished, question_offsets, options
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -225,43 +158,15 @@ def test_no_questions_and_no_chains():
     assert expand([], [], [], beams=1, chains=1, option_offsets=[0], question_offsets=[0]).offsets.tolist() == [0]
 
 
-def test_bad_input_is_refused_with_the_numbers():
-    scores, logits, live = [0.0, 0.0], [[0.0, 1.0], [2.0, 3.0]], [False, False]
-    nan, inf = math.nan, math.inf
-    cases = [
-        (ValueError, "beams is 0", (scores, logits, live), {"beams": 0}),
-        (ValueError, "chains is -3", (scores, logits, live), {"chains": -3}),
-        (ValueError, r"min_prob is 1\.5", (scores, logits, live), {"min_prob": 1.5}),
-        (ValueError, "min_prob is nan", (scores, logits, live), {"min_prob": nan}),
-        (ValueError, "terminate is -1", (scores, logits, live), {"terminate": -1}),
-        (ValueError, "length_penalty is -1", (scores, logits, live), {"length_penalty": -1.0}),
-        (ValueError, "lengths has 0 values, but there are 2", (scores, logits, live), {"length_penalty": 1.0}),
-        (ValueError, r"lengths\[1\] is -1", (scores, logits, live), {"lengths": [1, -1]}),
-        (ValueError, r"chain_scores\[1\] is NaN", ([0.0, nan], logits, live), {}),
-        (ValueError, r"chain_scores\[0\] is infinite", ([inf, 0.0], logits, live), {}),
-        (ValueError, "chain 1, option 0, is NaN", (scores, [[0.0], [nan]], live), {}),
-        (ValueError, "chain 0, option 1, is infinite", (scores, [[0.0, inf], [0.0, 0.0]], live), {}),
-        (ValueError, "option_logits has 3 rows, but there are 2", (scores, np.zeros((3, 2)), live), {}),
-        (ValueError, "1 dimensions; it must have 2", (scores, [0.0, 1.0], live), {}),
-        (ValueError, "2 dimensions; it must have 1", (scores, logits, live), {"option_offsets": [0, 1, 2]}),
-        (ValueError, "finished has 1 values, but there are 2", (scores, logits, [False]), {}),
-        (TypeError, "it must hold booleans", (scores, logits, [0, 1]), {}),
-        (TypeError, "real numbers", (["a", "b"], logits, live), {}),
-        (
-            ValueError,
-            "question_offsets ends at 1, but there are 2",
-            (scores, logits, live),
-            {"question_offsets": [0, 1]},
-        ),
-        (ValueError, "goes back at 2", (scores, logits, live), {"question_offsets": [0, 2, 1]}),
-        (ValueError, "option_offsets has 2 values", (scores, [0.0], live), {"option_offsets": [0, 1]}),
-        (ValueError, "option_offsets ends at 9", (scores, [0.0], live), {"option_offsets": [0, 1, 9]}),
-        (ValueError, "option_offsets is empty", (scores, [0.0], live), {"option_offsets": []}),
-        (ValueError, "threads is 0", (scores, logits, live), {"threads": 0}),
-    ]
-    for error, message, arguments, options in cases:
-        with pytest.raises(error, match=message):
-            expand(*arguments, **{"beams": 1, "chains": 1, **options})
+@pytest.mark.parametrize(("error", "message", "arguments", "options"), MISUSES)
+def test_bad_input_is_refused_with_the_numbers(error, message, arguments, options):
+    with pytest.raises(error, match=message):
+        expand(*arguments, **{"beams": 1, "chains": 1, **options})
+
+
+def test_a_team_of_no_threads_is_refused():
+    with pytest.raises(ValueError, match="threads is 0"):
+        expand([0.0], [[0.0]], [False], beams=1, chains=1, threads=0)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 100, 511, 512, 513, 49152, 128256])

@@ -5,7 +5,9 @@
 
 namespace pytrace::bindings {
 
+void register_cuda_align(pybind11::module_& module);
 void register_cuda_arrays(pybind11::module_& module);
+void register_cuda_beam(pybind11::module_& module);
 void register_cuda_rows(pybind11::module_& module);
 void register_cuda_runtime(pybind11::module_& module);
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ctypes
 from _ctypes import CFuncPtr
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pytrace import _core
+from pytrace.kernels import devices
 
 TRACE_BYTES = 64 * 2**20
 """Bytes of scores that one traceback keeps; a larger table is read back by divide and conquer in linear memory."""
@@ -241,6 +242,7 @@ def align_batch(
     score: Score | None = None,
     steps: bool = False,
     threads: int | None = None,
+    device: str | None = None,
 ) -> BatchAlignment:
     """Align every candidate path with all of its reference paths and keep the best, in one call.
 
@@ -264,11 +266,14 @@ def align_batch(
         Whether to return the columns of the best alignments too.
     threads
         Threads to use; by default `pytrace._core.num_threads()`. The result does not depend on it.
+    device
+        Where to compute: see `pytrace.kernels.devices`. On a card symbols must be int32; offsets, and with `score` the
+        symbols and the matrix, are brought to the host and checked there. The result is the very same.
 
     Returns
     -------
     BatchAlignment
-        Where references tie, the first is kept.
+        Where references tie, the first is kept. Its arrays are on a card if the values or `score` are there.
 
     Raises
     ------
@@ -276,7 +281,7 @@ def align_batch(
         Offsets that do not start at 0, go back or end elsewhere than the values; groups that do not fit the
         candidates; a symbol outside `score`; `threads` below 1; or as in `needleman_wunsch`.
     TypeError
-        Values that are no integers; symbols that are not hashable.
+        Values that are no integers; symbols that are not hashable; a C function as `score` on a card.
 
     Notes
     -----
@@ -292,7 +297,16 @@ def align_batch(
     ([0, 2], [-1.0, -1.0])
     """
     opening = gap if gap_open is None else gap_open
+    given = (
+        candidates.values if isinstance(candidates, Ragged) else None,
+        references.values if isinstance(references, Ragged) else None,
+        score,
+    )
+    card = devices.card_of(device, *given)
     matrix, function = (None, 0) if score is None else _score_arguments(score)
+    if card is not None and function:
+        message = "score is a C function, which a card cannot call; compute a matrix of its values first"
+        raise TypeError(message)
     if threads is not None and threads < 1:
         message = f"threads must be at least 1, not {threads}"
         raise ValueError(message)
@@ -304,6 +318,15 @@ def align_batch(
             "give groups to say which references each candidate has"
         )
         raise ValueError(message)
+    if card is not None:
+        try:
+            arrays = devices.cuda_module().align_batch(
+                first.values, first.offsets, second.values, second.offsets, group_offsets,
+                match, mismatch, gap, opening, matrix, steps, card,
+            )  # fmt: skip
+        except TypeError as error:
+            raise _plain(error, match, mismatch, gap, opening) from None
+        return BatchAlignment(*(devices.results(array, *given) for array in arrays))
     try:
         found = _core.align_batch(
             first.values, first.offsets, second.values, second.offsets, group_offsets,
@@ -316,6 +339,8 @@ def align_batch(
 
 def _score_arguments(score: Score) -> tuple[NDArray[np.float64] | None, int]:
     """Tell a matrix from a C function and return (matrix, 0) or (None, address)."""
+    if devices.on_card(score):
+        return cast("NDArray[np.float64]", score), 0
     foreign = score if isinstance(score, CFuncPtr) else getattr(score, "ctypes", None)
     if isinstance(foreign, CFuncPtr):
         if foreign.restype is not ctypes.c_double or tuple(foreign.argtypes or ()) != (ctypes.c_int32,) * 2:
@@ -349,6 +374,8 @@ def _as_ragged(
         message = "candidates and references must both be Ragged arrays, or neither"
         raise TypeError(message)
     if isinstance(candidates, Ragged) and isinstance(references, Ragged):
+        if devices.on_card(candidates.values) or devices.on_card(references.values):
+            return _beside_a_card(candidates, "candidates"), _beside_a_card(references, "references")
         first, second = _integers(candidates.values, "candidates"), _integers(references.values, "references")
         if not (_fits_int32(first) and _fits_int32(second)):
             if keep_values:
@@ -367,6 +394,18 @@ def _as_ragged(
         raise TypeError(message)
     table: dict[Hashable, int] = {}
     return Ragged(*_core.intern_paths(candidates, table)), Ragged(*_core.intern_paths(references, table))
+
+
+def _beside_a_card(paths: Ragged, name: str) -> Ragged:
+    """Leave an array on a card as it is; one of the host must become int32, because none is renumbered."""
+    offsets = _offsets(paths.offsets, f"{name}' offsets")
+    if devices.on_card(paths.values):
+        return Ragged(paths.values, offsets)
+    values = _integers(paths.values, name)
+    if not _fits_int32(values):
+        message = f"{name}' values must fit in 32 bits where the others lie on a card; number the symbols first"
+        raise ValueError(message)
+    return Ragged(np.ascontiguousarray(values, dtype=np.int32), offsets)
 
 
 def _integers(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -390,6 +429,8 @@ def _fits_int32(values: NDArray[Any]) -> bool:
 
 
 def _offsets(offsets: ArrayLike, name: str) -> NDArray[np.int64]:
+    if devices.on_card(offsets):
+        return cast("NDArray[np.int64]", offsets)  # brought to the host by the binding
     array = np.asarray(offsets)
     if array.ndim != 1:
         message = f"{name} has {array.ndim} dimensions, not 1"

@@ -1,0 +1,55 @@
+// Arguments of which some may lie on a card and some on the host, which are then read as the
+// processor's bindings read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "arrays.h"
+#include "cuda/operands.h"
+#include "views.h"
+
+namespace pytrace::bindings {
+
+// An array that the card may read where it lies, as T; on the host converted as the processor's
+// binding does.
+template <typename T>
+Operand rows_operand(py::handle object, const char* name) {
+  if (!py::isinstance<py::array>(object)) {
+    Operand operand = operand_of(object, name);
+    if (operand.on_device) {
+      if (operand.element != element_of<T>()) {
+        throw py::type_error(std::string(name) + " on a card must hold " +
+                             element_name(element_of<T>()) + ", not " +
+                             element_name(operand.element));
+      }
+      return operand;
+    }
+  }
+  return operand_of(rows_of<T>(real_array(object, name)), name);
+}
+
+// Whether the array says that it lies on a card.
+inline bool on_card(py::handle object) {
+  return !py::isinstance<py::array>(object) && !py::isinstance<py::list>(object) &&
+         operand_of(object, "array").on_device;
+}
+
+// Whole numbers, wherever they lie, as a vector of the host that nobody else can change.
+inline std::vector<int64_t> whole_vector(py::handle object, const char* name) {
+  if (on_card(object)) {
+    const Operand operand = operand_of(object, name);
+    require_rank(operand, 1);
+    return host_values<int64_t>(operand);
+  }
+  const py::array values = int64_vector(object, name);
+  const auto* data = static_cast<const int64_t*>(values.data());
+  return {data, data + values.size()};
+}
+
+inline Span<const int64_t> span(const std::vector<int64_t>& values) {
+  return {values.data(), static_cast<int64_t>(values.size())};
+}
+
+}  // namespace pytrace::bindings
