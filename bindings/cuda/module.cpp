@@ -5,4 +5,5 @@ PYBIND11_MODULE(PYTRACE_CUDA_MODULE, module) {
   pytrace::bindings::register_cuda_runtime(module);
   pytrace::bindings::register_cuda_arrays(module);
   pytrace::bindings::register_cuda_rows(module);
+  pytrace::bindings::register_cuda_topk(module);
 }
