@@ -8,24 +8,10 @@
 #include "arrays.h"
 #include "calls.h"
 #include "module.h"
+#include "topk_arguments.h"
 
 namespace pytrace::bindings {
 namespace {
-
-Metric metric_of(py::handle object) {
-  if (PyUnicode_Check(object.ptr())) {
-    Py_ssize_t size = 0;
-    const char* text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
-    if (text == nullptr) PyErr_Clear();
-    const std::string_view name =
-        text == nullptr ? std::string_view{} : std::string_view{text, size_t(size)};
-    if (name == "ip") return Metric::kInnerProduct;
-    if (name == "cosine") return Metric::kCosine;
-    if (name == "l2") return Metric::kEuclidean;
-  }
-  throw py::value_error("metric is " + std::string(py::repr(object)) +
-                        "; it must be 'ip', 'cosine' or 'l2'");
-}
 
 // Arrays that must outlive a call, and the views of them.
 struct Operands {
@@ -35,26 +21,12 @@ struct Operands {
   bool single = false;  // the query was a vector
 };
 
-py::array scale_of(py::handle object, int64_t rows) {
-  py::array scale = convert<float>(real_array(object, "scale"));
-  if (scale.ndim() == 0) {
-    const float value = *static_cast<const float*>(scale.data());
-    py::array filled = new_array<float>({rows});
-    std::fill_n(values_of<float>(filled), rows, value);
-    scale = filled;
-  }
-  if (scale.ndim() != 1 || scale.shape(0) != rows) {
-    throw py::value_error("scale has " + std::to_string(scale.size()) + " values, but items has " +
-                          std::to_string(rows) + " rows; give one number or one a row");
-  }
-  const auto* values = static_cast<const float*>(scale.data());
-  for (int64_t i = 0; i < rows; ++i) {
-    if (!(values[i] > 0.0f && values[i] <= std::numeric_limits<float>::max())) {
-      throw py::value_error("scale[" + std::to_string(i) + "] is " + std::to_string(values[i]) +
-                            "; it must be above 0 and finite");
-    }
-  }
-  return scale;
+py::array filled_scale(py::handle object, int64_t rows) {
+  py::array scale = scale_of(object, rows);
+  if (scale.size() == rows) return scale;
+  py::array filled = new_array<float>({rows});
+  std::fill_n(values_of<float>(filled), rows, *static_cast<const float*>(scale.data()));
+  return filled;
 }
 
 Operands operands_of(py::handle queries, py::handle items, py::handle scale) {
@@ -87,7 +59,7 @@ Operands operands_of(py::handle queries, py::handle items, py::handle scale) {
       throw py::value_error("scale is for int8 items, but items holds " +
                             std::string(py::str(item_array.dtype())));
     }
-    const py::array factors = scale_of(scale, out.items.rows);
+    const py::array factors = filled_scale(scale, out.items.rows);
     out.items.scale = static_cast<const float*>(factors.data());
     out.owners[2] = factors;
   }
@@ -101,61 +73,6 @@ template <typename T>
 py::array results_for(const Operands& operands, int64_t columns) {
   if (operands.single) return new_array<T>({columns});
   return new_array<T>({operands.queries.rows, columns});
-}
-
-// exclude as (indices, offsets), as a matrix with a row a query, or as a sequence of vectors.
-// Returns what owns the two spans.
-py::tuple read_excluded(py::handle object, int64_t queries, TopKInput* input) {
-  const auto use = [input](const py::array& indices, const py::array& offsets) {
-    input->excluded = span_view<int64_t>(indices);
-    input->exclude_offsets = span_view<int64_t>(offsets);
-    if (input->exclude_offsets.size == 0) {
-      fail("exclude's offsets are empty; they need at least the value 0");
-    }
-    return py::make_tuple(indices, offsets);
-  };
-  if (py::isinstance<py::tuple>(object)) {
-    const auto pair = py::reinterpret_borrow<py::tuple>(object);
-    if (pair.size() != 2) {
-      throw py::value_error("exclude is a tuple of " + std::to_string(pair.size()) +
-                            "; it must be (indices, offsets)");
-    }
-    return use(int64_vector(pair[0], "exclude's indices"),
-               int64_vector(pair[1], "exclude's offsets"));
-  }
-  py::array offsets = new_array<int64_t>({queries + 1});
-  int64_t* ends = values_of<int64_t>(offsets);
-  ends[0] = 0;
-  const auto require_count = [queries](int64_t count) {
-    if (count != queries) {
-      throw py::value_error("exclude has " + std::to_string(count) + " rows, but there are " +
-                            std::to_string(queries) + " queries");
-    }
-  };
-  if (py::isinstance<py::array>(object)) {
-    const auto matrix = py::reinterpret_borrow<py::array>(object);
-    require_rank(matrix, 2, "exclude");
-    require_count(matrix.shape(0));
-    for (int64_t q = 0; q < queries; ++q) ends[q + 1] = (q + 1) * matrix.shape(1);
-    return use(int64_vector(matrix.attr("reshape")(-1), "exclude"), offsets);
-  }
-  if (!PySequence_Check(object.ptr()) || PyUnicode_Check(object.ptr())) {
-    throw py::type_error("exclude must be a matrix, a sequence of vectors or (indices, offsets)");
-  }
-  const auto rows = py::reinterpret_borrow<py::sequence>(object);
-  require_count(static_cast<int64_t>(rows.size()));
-  std::vector<py::array> parts;
-  for (int64_t q = 0; q < queries; ++q) {
-    const std::string name = "exclude[" + std::to_string(q) + "]";
-    parts.push_back(int64_vector(py::object(rows[static_cast<size_t>(q)]), name.c_str()));
-    ends[q + 1] = ends[q] + parts.back().size();
-  }
-  py::array indices = new_array<int64_t>({ends[queries]});
-  for (int64_t q = 0; q < queries; ++q) {
-    const Span<const int64_t> part = span_view<int64_t>(parts[static_cast<size_t>(q)]);
-    std::copy(part.begin(), part.end(), values_of<int64_t>(indices) + ends[q]);
-  }
-  return use(indices, offsets);
 }
 
 PyObject* pair_of(py::array first, py::array second) {
@@ -177,27 +94,8 @@ PyObject* bind_top_k(PyObject* const* arguments) {
   TopKInput input;
   input.queries = operands.queries;
   input.items = operands.items;
-  py::object owners[3];
-  if (!offsets.is_none()) {
-    const py::array values = int64_vector(offsets, "offsets");
-    input.item_offsets = span_view<int64_t>(values);
-    owners[0] = values;
-    if (input.item_offsets.size == 0) fail("offsets is empty; it needs at least the value 0");
-  }
-  if (!query_offsets.is_none()) {
-    if (offsets.is_none()) throw py::value_error("query_offsets was given without offsets");
-    const py::array values = int64_vector(query_offsets, "query_offsets");
-    input.query_offsets = span_view<int64_t>(values);
-    owners[1] = values;
-    if (input.query_offsets.size == 0)
-      fail("query_offsets is empty; it needs at least the value 0");
-  }
-  if (!exclude.is_none()) owners[2] = read_excluded(exclude, input.queries.rows, &input);
-  if (count > 0 && input.queries.rows > std::numeric_limits<int64_t>::max() / 8 / count) {
-    throw py::value_error("k is " + std::to_string(count) + " for " +
-                          std::to_string(input.queries.rows) +
-                          " queries; that many results have no room in memory");
-  }
+  const RaggedArrays owners = read_ragged(offsets, query_offsets, exclude, &input);
+  require_room(count, input.queries.rows);
   py::array scores = results_for<float>(operands, count);
   py::array indices = results_for<int64_t>(operands, count);
   float* score_data = values_of<float>(scores);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "parallel.h"
+#include "topk_check.h"
 #include "topk_search.h"
 
 namespace pytrace {
@@ -82,10 +83,7 @@ bool finite_at(const Items& items, int64_t row, int64_t col) {
 void require_finite(const Items& items, const char* name) {
   for (int64_t row = 0; row < items.rows; ++row) {
     for (int64_t col = 0; col < items.cols; ++col) {
-      if (!finite_at(items, row, col)) {
-        fail(std::string(name) + "[" + to_text(row) + ", " + to_text(col) +
-             "] is NaN or infinite; scores cannot be ordered");
-      }
+      if (!finite_at(items, row, col)) fail_not_finite(name, row, col);
     }
   }
 }
@@ -99,58 +97,14 @@ Items as_items(const Matrix<const float>& rows) {
                           const NotFinite& where) {
   require_finite(as_items(queries), "queries");
   require_finite(items, "items");
-  fail("a score of queries[" + to_text(where.query) + "] against items[" + to_text(where.item) +
-       "] or one soon after overflows float32; make the vectors shorter");
-}
-
-void require_same_width(const Matrix<const float>& queries, const Items& items) {
-  if (queries.cols != items.cols) {
-    fail("queries have " + to_text(queries.cols) + " dimensions, but items have " +
-         to_text(items.cols));
-  }
-}
-
-void check(const TopKInput& input, int64_t k) {
-  const int64_t queries = input.queries.rows;
-  require_same_width(input.queries, input.items);
-  if (k < 0) fail("k is " + to_text(k) + "; it must be at least 0");
-  if (input.items.rows > int64_t{std::numeric_limits<uint32_t>::max()}) {
-    fail("items has " + to_text(input.items.rows) + " rows; one call searches at most 4294967295");
-  }
-  if (input.item_offsets.size > 0) {
-    require_offsets(input.item_offsets, input.items.rows, "offsets");
-    const int64_t questions = input.item_offsets.size - 1;
-    if (input.query_offsets.size > 0) {
-      require_offsets(input.query_offsets, queries, "query_offsets");
-      if (input.query_offsets.size != input.item_offsets.size) {
-        fail("query_offsets has " + to_text(input.query_offsets.size) +
-             " values, but offsets has " + to_text(input.item_offsets.size));
-      }
-    } else if (questions != queries) {
-      fail("offsets has " + to_text(input.item_offsets.size) + " values, but " + to_text(queries) +
-           " queries need " + to_text(queries + 1));
-    }
-  }
-  if (input.exclude_offsets.size > 0) {
-    if (input.exclude_offsets.size != queries + 1) {
-      fail("exclude's offsets have " + to_text(input.exclude_offsets.size) + " values, but " +
-           to_text(queries) + " queries need " + to_text(queries + 1));
-    }
-    require_offsets(input.exclude_offsets, input.excluded.size, "exclude's offsets");
-  }
-  for (int64_t i = 0; i < input.excluded.size; ++i) {
-    if (input.excluded[i] < -1 || input.excluded[i] >= input.items.rows) {
-      fail("exclude holds " + to_text(input.excluded[i]) + ", but items has " +
-           to_text(input.items.rows) + " rows; only -1 stands for none");
-    }
-  }
+  fail_overflow(where.query, where.item);
 }
 
 }  // namespace
 
 void top_k(const TopKInput& input, int64_t k, Metric metric, int threads, float* scores,
            int64_t* indices) {
-  check(input, k);
+  check_search(input, k);
   if (k == 0 || input.queries.rows == 0) return;
   try {
     const Search search(input, k, metric, scores, indices);
@@ -166,7 +120,7 @@ void top_k(const TopKInput& input, int64_t k, Metric metric, int threads, float*
 
 void similarity(const Matrix<const float>& queries, const Items& items, Metric metric, int threads,
                 float* out) {
-  require_same_width(queries, items);
+  require_same_width(queries.cols, items.cols);
   const ScoreKernels& scorer = score_kernels();
   const SelectKernels& select = select_kernels();
   ScoreJob whole{};

@@ -7,4 +7,5 @@ PYBIND11_MODULE(PYTRACE_CUDA_MODULE, module) {
   pytrace::bindings::register_cuda_arrays(module);
   pytrace::bindings::register_cuda_beam(module);
   pytrace::bindings::register_cuda_rows(module);
+  pytrace::bindings::register_cuda_topk(module);
 }

@@ -10,5 +10,6 @@ void register_cuda_arrays(pybind11::module_& module);
 void register_cuda_beam(pybind11::module_& module);
 void register_cuda_rows(pybind11::module_& module);
 void register_cuda_runtime(pybind11::module_& module);
+void register_cuda_topk(pybind11::module_& module);
 
 }  // namespace pytrace::bindings

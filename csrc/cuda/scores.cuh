@@ -25,22 +25,27 @@ struct PairSums {
   float squares = 0.0f;  // item * item, its scale left out
 };
 
-// Adds `count` (up to kPackOf<T>) neighbouring values. kDistance: (query - scale * item)^2 instead
-// of query * item. kSquares: the item's squares too.
+// Adds one value. kDistance: (query - scale * item)^2 instead of query * item. kSquares: the item's
+// square too.
+template <bool kDistance, bool kSquares>
+__device__ __forceinline__ void add_value(float item, float query, float scale, PairSums& sums) {
+  if (kDistance) {
+    const float difference = multiply_add(-scale, item, query);
+    sums.product = multiply_add(difference, difference, sums.product);
+  } else {
+    sums.product = multiply_add(query, item, sums.product);
+  }
+  if (kSquares) sums.squares = multiply_add(item, item, sums.squares);
+}
+
+// Adds `count` (up to kPackOf<T>) neighbouring values.
 template <bool kDistance, bool kSquares, typename T>
 __device__ __forceinline__ void add_values(const T* item, const float* query, int count,
                                            float scale, PairSums& sums) {
   PYTRACE_UNROLL
   for (int i = 0; i < kPackOf<T>; ++i) {
     if (i >= count) break;
-    const float value = to_float(item[i]);
-    if (kDistance) {
-      const float difference = multiply_add(-scale, value, query[i]);
-      sums.product = multiply_add(difference, difference, sums.product);
-    } else {
-      sums.product = multiply_add(query[i], value, sums.product);
-    }
-    if (kSquares) sums.squares = multiply_add(value, value, sums.squares);
+    add_value<kDistance, kSquares>(to_float(item[i]), query[i], scale, sums);
   }
 }
 

@@ -28,6 +28,7 @@ def top_k(
     exclude: npt.ArrayLike | Sequence[npt.ArrayLike] | tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     scale: npt.ArrayLike | None = None,
     threads: int | None = None,
+    device: str | None = None,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Find the `k` best items of every query, exactly.
 
@@ -63,6 +64,10 @@ def top_k(
         For int8 items: the factor that turns them into numbers, one for all or one a row, above 0 (default 1).
     threads
         Threads to use at most; default `pytrace._core.num_threads()`. Small searches run on one.
+    device
+        Where to compute: see `pytrace.kernels.devices`. On a card queries may be float16 or bfloat16 too, and items
+        bfloat16; arrays that lie there must hold one of the types named. NumPy items larger than the card are streamed
+        through it.
 
     Returns
     -------
@@ -70,7 +75,8 @@ def top_k(
         Float32 ``[n_queries, k]`` (``[k]`` for one query), best first.
     indices
         Int64, same shape: rows of `items`, also where `offsets` is given. Where a query has fewer than `k` items, the
-        rest is -1 with a score of ``-inf`` (``inf`` for ``"l2"``, where larger is worse).
+        rest is -1 with a score of ``-inf`` (``inf`` for ``"l2"``, where larger is worse). Both are arrays on the card
+        if `queries` or `items` lie there.
 
     Raises
     ------
@@ -87,6 +93,9 @@ def top_k(
     are scanned as a matrix product whose rounding is bounded (N. Higham, "Accuracy and Stability of Numerical Algorithms",
     2nd edition, section 3.1), and what could be among the best is scored again as it would be for one query alone.
 
+    On a card a pair's sums have one order too, another than the processor's: scores differ by rounding between the two,
+    and never with the batch, the tiles or the card.
+
     Examples
     --------
     >>> import numpy as np
@@ -98,6 +107,11 @@ def top_k(
     >>> top_k(items[:2], items, 2, offsets=[0, 1, 3])[1].tolist()
     [[0, -1], [1, 2]]
     """
+    if device is not None or type(queries) is not np.ndarray or type(items) is not np.ndarray:
+        card = devices.card_of(device, queries, items)
+        if card is not None:
+            found = devices.cuda_module().top_k(queries, items, k, metric, offsets, query_offsets, exclude, scale, card)
+            return devices.results(found[0], queries, items), devices.results(found[1], queries, items)
     return _core.top_k(queries, items, k, metric, offsets, query_offsets, exclude, scale, threads)
 
 
@@ -108,6 +122,7 @@ def similarity(
     metric: Metric = "ip",
     scale: npt.ArrayLike | None = None,
     threads: int | None = None,
+    device: str | None = None,
 ) -> npt.NDArray[np.float32]:
     """Score every query against every item.
 
@@ -126,11 +141,13 @@ def similarity(
         For int8 items: the factor that turns them into numbers, one for all or one a row, above 0 (default 1).
     threads
         Threads to use at most; default `pytrace._core.num_threads()`.
+    device
+        Where to compute: see `pytrace.kernels.devices`, and `top_k` for the types.
 
     Returns
     -------
     numpy.ndarray
-        Float32 ``[n_queries, n_items]`` (``[n_items]`` for one query).
+        Float32 ``[n_queries, n_items]`` (``[n_items]`` for one query); on the card if `queries` or `items` lie there.
 
     Raises
     ------
@@ -145,6 +162,10 @@ def similarity(
     >>> similarity([[3.0, 4.0]], [[0.0, 0.0], [3.0, 0.0]], metric="l2").tolist()
     [[5.0, 4.0]]
     """
+    card = devices.card_of(device, queries, items)
+    if card is not None:
+        found = devices.cuda_module().similarity(queries, items, metric, scale, card)
+        return cast("npt.NDArray[np.float32]", devices.results(found, queries, items))
     return _core.similarity(queries, items, metric, scale, threads)
 
 
