@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "topk.h"
+#include "../topk.h"  // the processor's, not this one
 
 namespace pytrace::cuda {
 
