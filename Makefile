@@ -11,7 +11,7 @@ SANITIZED := .venv-sanitize
 KERNEL_TESTS := $(addprefix tests/test_,similarity.py fuzzy.py alignment.py set_cover.py beam.py parallel.py hostile_calls.py)
 
 CUDA_FILES := $(wildcard csrc/cuda/* bindings/cuda/*)
-EMULATION_FILES := $(wildcard tests/cuda_emulation/*)
+EMULATION_FILES := $(wildcard tests/cuda_emulation/* tests/native/cuda_*)
 CUDA_TESTS := $(wildcard tests/test_*cuda*.py)
 CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc) \
   $(CUDA_FILES) $(EMULATION_FILES)
@@ -61,7 +61,7 @@ build/emulation/.ready build/emulation-sanitize/.ready build/emulation-races/.re
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release \
 	  -DPYTRACE_WERROR=ON -DPYTRACE_CUDA_EMULATION=ON -DPYTRACE_DRIVERS=ON -DPYTRACE_SANITIZE=$(SANITIZE) \
 	  -Dpybind11_DIR="$$($(BIN)/python -m pybind11 --cmakedir)"
-	$(BIN)/ninja -C $(@D) _cuda faults
+	$(BIN)/ninja -C $(@D) _cuda faults cuda_product
 	@touch $@
 
 # The kernels' races on the emulated card: every thread of a block is one to the sanitizer, and only barriers order them.
