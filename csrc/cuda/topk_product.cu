@@ -268,7 +268,7 @@ class Search {
     job.capacity = sizes_.capacity;
     job.repeated = pass_ > 0;
     job.excluded = input_.excluded;
-    job.first_query = first_query_;
+    job.first_query = input_.first_query + first_query_;
     job.first_index = static_cast<uint32_t>(input_.first_index);
     job.k = input_.k;
     job.room = room_of(input_.k, sizes_.capacity);

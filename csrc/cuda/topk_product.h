@@ -39,6 +39,7 @@ struct ProductInput {
   DeviceRows queries;  // float32, float16 or bfloat16
   DeviceRows items;
   int64_t first_index = 0;  // the index of items' first row; the last one's is below 2^32 - 1
+  int64_t first_query = 0;  // the number of queries' first row, in `excluded` and `not_finite`
   DeviceExcluded excluded;  // indices, not rows
   int64_t k = 0;            // 1 to kMostProductK
   Metric metric = Metric::kInnerProduct;

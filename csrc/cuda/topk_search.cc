@@ -1,10 +1,13 @@
 #include "cuda/topk_search.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "cuda/topk_merge.h"
 #include "cuda/topk_plan.h"
+#include "cuda/topk_product.h"
 #include "cuda/topk_scan.h"
 #include "cuda/topk_sort.h"
 #include "cuda/transfers.h"
@@ -19,6 +22,20 @@ using Key = unsigned long long;
 constexpr int64_t kUnitsOfMultiprocessor = 8;
 // Beyond, a chunk of queries takes memory and no longer time off a launch.
 constexpr int64_t kMostChunk = int64_t{1} << 18;
+
+// Whether the tensor cores take a search that both ways can do: PYTRACE_CUDA_SEARCH says so, or
+// what is expected to be faster.
+bool takes_product(int64_t queries, const DeviceRows& items, int64_t k) {
+  const char* way = std::getenv("PYTRACE_CUDA_SEARCH");
+  const std::string wanted = way == nullptr || *way == 0 ? "auto" : way;
+  if (wanted == "scan") return false;
+  if (wanted == "product") return true;
+  if (wanted != "auto") {
+    throw std::invalid_argument("PYTRACE_CUDA_SEARCH is '" + wanted +
+                                "'; it must be auto, scan or product");
+  }
+  return product_is_better(queries, items, k);
+}
 
 void fill(void* data, int value, size_t bytes, cudaStream_t stream) {
   if (bytes > 0) require(cudaMemsetAsync(data, value, bytes, stream), "filling");
@@ -42,6 +59,8 @@ class Search {
     }
     kept_ = std::min(k_, most_visible_);
     sorts_ = kept_ > kMostScannedK;
+    multiplies_ = groups_.size() == 1 && kept_ <= kMostProductK && input.items.rows.cols > 0 &&
+                  takes_product(largest_group_, input.items.rows, kept_);
   }
 
   void run();
@@ -50,6 +69,8 @@ class Search {
   int64_t chunk_for(size_t memory) const;
   void scan_tile(const DeviceRows& items, int64_t first_item, int64_t first_query, int64_t count);
   void sort_tile(const DeviceRows& items, int64_t first_item, int64_t first_query, int64_t count);
+  void multiply_tile(const DeviceRows& items, int64_t first_item, int64_t first_query,
+                     int64_t count);
   ScanInput scan_input(const DeviceRows& items, int64_t first_item, int64_t first_query) const;
   void deliver(int64_t first_query, int64_t count);
 
@@ -64,12 +85,14 @@ class Search {
   int64_t largest_group_ = 0;
   int64_t kept_ = 0;  // keys a query is left with
   bool sorts_ = false;
-  int64_t columns_ = 0;   // of scores that are sorted at once
-  int64_t capacity_ = 0;  // keys a query has room for
-  int64_t target_ = 1;    // units
+  bool multiplies_ = false;  // by the tensor cores: one group of many queries
+  int64_t columns_ = 0;      // of scores that are sorted at once
+  int64_t capacity_ = 0;     // keys a query has room for
+  int64_t target_ = 1;       // units
   ScanShape shape_;
 
   Workspace workspace_;
+  ProductWorkspace product_;
   Workspace::Piece<Key> word_;
   Workspace::Piece<Key> best_;
   Workspace::Piece<Key> thresholds_;
@@ -103,6 +126,11 @@ void Search::run() {
   shape_ = scan_shape(largest_group_, input_.items.rows.cols, input_.items.rows.type,
                       sorts_ ? 0 : std::max<int64_t>(1, kept_));
   target_ = multiprocessors * kUnitsOfMultiprocessor;
+  if (multiplies_) {
+    Workspace trial;
+    product_workspace(trial, std::min(queries_, kMostChunk), input_.items.rows, kept_);
+    multiplies_ = trial.bytes() <= memory / 2;
+  }
   capacity_ = kept_;
   if (sorts_) {
     // All at once if a quarter of the memory holds it, else what does, and is worth sorting.
@@ -113,6 +141,8 @@ void Search::run() {
     while (columns_ > 1 && columns_ > kept_ / 8 && !fits(sorted_capacity(kept_, columns_)))
       columns_ = (columns_ + 1) / 2;
     capacity_ = sorted_capacity(kept_, columns_);
+  } else if (multiplies_) {
+    target_ = 0;  // a query has one list
   } else {
     const int64_t list_bytes = std::max<int64_t>(1, shape_.queries * kept_ * 8);
     target_ = std::clamp<int64_t>(static_cast<int64_t>(memory / 8) / list_bytes, 1, target_);
@@ -136,6 +166,9 @@ void Search::run() {
   indices_ = workspace_.take<int64_t>(results_.on_card ? 0 : chunk * k_);
   QueryChunks chunks(input_, chunk, metric_ == Metric::kCosine, workspace_);
   chunks_ = &chunks;
+  if (multiplies_) {
+    product_ = product_workspace(workspace_, chunk, input_.items.rows, kept_);
+  }
   const size_t left = memory - std::min(memory, workspace_.bytes());
   ItemTiles tiles(input_, left, chunk < queries_,
                   sorts_ && columns_ < most_visible_ ? columns_ : items, workspace_);
@@ -158,6 +191,8 @@ void Search::run() {
       const DeviceRows tile = tiles.tile(item, uploader, context_);
       if (sorts_) {
         sort_tile(tile, item, query, count);
+      } else if (multiplies_) {
+        multiply_tile(tile, item, query, count);
       } else {
         scan_tile(tile, item, query, count);
       }
@@ -226,6 +261,32 @@ void Search::sort_tile(const DeviceRows& items, int64_t first_item, int64_t firs
   fill_keys(sorted_scores_.data(), columns_, sorts_of_.data(), count, first_item, scan.excluded,
             kept_, capacity_, best_.data(), stream);
   sort_buffers(best_.data(), count, capacity_, stream);
+}
+
+void Search::multiply_tile(const DeviceRows& items, int64_t first_item, int64_t first_query,
+                           int64_t count) {
+  const auto groups =
+      clipped(groups_, first_query, first_query + count, first_item, first_item + items.rows);
+  if (groups.empty()) return;
+  const SearchGroup& group = groups.front();
+  const int64_t queries = group.last_query - group.first_query;
+  ProductInput product;
+  product.queries = slice(chunks_->rows(), group.first_query - first_query, queries);
+  product.items = slice(items, group.first_item - first_item, group.last_item - group.first_item);
+  product.first_index = group.first_item;
+  product.first_query = group.first_query;
+  if (input_.excluded.size > 0) {
+    product.excluded.rows = excluded_.data();
+    product.excluded.offsets = exclude_offsets_.data();
+  }
+  product.k = kept_;
+  product.metric = metric_;
+  std::vector<MergeJob> merges(static_cast<size_t>(count));
+  for (int64_t query = 0; query < queries; ++query)
+    merges[static_cast<size_t>(group.first_query - first_query + query)] = {query, 1, 1};
+  sent_.send(std::move(merges), merges_.data(), context_.stream());
+  product_top_k(product, product_, lists_.data(), word_.data(), context_);
+  merge_lists(lists_.data(), merges_.data(), count, kept_, best_.data(), context_.stream());
 }
 
 void Search::deliver(int64_t first_query, int64_t count) {
