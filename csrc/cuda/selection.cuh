@@ -202,7 +202,7 @@ __global__ void sort_segments(Source source, Runs runs) {
 
 // One round: of each group, the run at i (a multiple of 2 * apart) and that at i + apart become one
 // of at most `wanted` entries. A block a segment of entries.
-inline __global__ void merge_runs(Runs from, Runs to, int64_t apart, int64_t wanted) {
+__global__ void merge_runs(Runs from, Runs to, int64_t apart, int64_t wanted) {
   for (int64_t at = from.base() + blockIdx.x; at < from.end(); at += gridDim.x) {
     const int64_t group = from.segments.part_of(at, from.first, from.count);
     const int64_t start = from.local(group);
