@@ -94,8 +94,7 @@ struct BestOfCandidates {
 };
 
 // A warp a candidate: the best of its references, the lowest of equals.
-inline __global__ void choose_references(Sequences sequences, PairResults results,
-                                         BestOfCandidates out) {
+__global__ void choose_references(Sequences sequences, PairResults results, BestOfCandidates out) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t warp = int64_t{blockIdx.x} * kAlignWarps + static_cast<int>(threadIdx.x) / kWarp;
   const int64_t stride = int64_t{gridDim.x} * kAlignWarps;

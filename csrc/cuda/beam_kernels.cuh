@@ -339,45 +339,4 @@ __global__ void gather_extensions(Runs runs, Candidates candidates, ChainInput i
   }
 }
 
-// One round: of each group, the run at i (a multiple of 2 * apart) and that at i + apart become one
-// of at most `wanted` entries. A block a segment of entries.
-__global__ void merge_runs(Runs from, Runs to, int64_t apart, int64_t wanted) {
-  for (int64_t at = from.base() + blockIdx.x; at < from.end(); at += gridDim.x) {
-    const int64_t group = from.segments.part_of(at, from.first, from.count);
-    const int64_t start = from.local(group);
-    const int64_t own = at - from.segments.start(group);
-    const int64_t left = own / (2 * apart) * (2 * apart);
-    const int64_t right = left + apart;
-    const bool paired = right < from.segments.size(group);
-    const int64_t left_length = from.lengths[start + left];
-    const int64_t right_length = paired ? from.lengths[start + right] : 0;
-    const bool is_right = own >= right;
-    const Entry* mine = from.entries + (start + (is_right ? right : left)) * from.capacity;
-    const Entry* others = from.entries + (start + (is_right ? left : right)) * from.capacity;
-    const int64_t length = is_right ? right_length : left_length;
-    const int64_t other_length = is_right ? left_length : right_length;
-    const int64_t begin = (own - (is_right ? right : left)) * from.capacity;
-    Entry* result = to.entries + (start + left) * to.capacity;
-    for (int64_t i = begin + threadIdx.x; i < begin + from.capacity && i < length;
-         i += kSelectThreads) {
-      const Entry entry = mine[i];
-      int64_t low = 0;
-      int64_t high = other_length;
-      while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (before(others[middle], entry)) {
-          low = middle + 1;
-        } else {
-          high = middle;
-        }
-      }
-      if (i + low < wanted) result[i + low] = entry;
-    }
-    if (own == left && threadIdx.x == 0) {
-      const int64_t both = left_length + right_length;
-      to.lengths[start + left] = both < wanted ? both : wanted;
-    }
-  }
-}
-
 }  // namespace pytrace::cuda
