@@ -16,6 +16,8 @@ __all__ = ["Metric", "normalize", "similarity", "top_k"]
 Metric = Literal["ip", "cosine", "l2"]
 """Inner product, cosine, or Euclidean distance (the distance itself, not its square)."""
 
+_ndarray = np.ndarray  # a search among a hundred items takes 2 us, of which one more look-up is 1 %
+
 
 def top_k(
     queries: npt.ArrayLike,
@@ -107,7 +109,7 @@ def top_k(
     >>> top_k(items[:2], items, 2, offsets=[0, 1, 3])[1].tolist()
     [[0, -1], [1, 2]]
     """
-    if device is not None or type(queries) is not np.ndarray or type(items) is not np.ndarray:
+    if device is not None or type(queries) is not _ndarray or type(items) is not _ndarray:
         card = devices.card_of(device, queries, items)
         if card is not None:
             found = devices.cuda_module().top_k(queries, items, k, metric, offsets, query_offsets, exclude, scale, card)
