@@ -17,10 +17,7 @@ namespace pytrace::cuda {
 
 inline constexpr int kPrepareThreads = 256;
 
-// Of the type that tensor cores read: rounding, the least normal number, and the K of topk_bounds.h
-// for items of another type, of their own. What queries lose is about half of what items lose by
-// the same rounding, or all of it; K makes 1 / (K - 1) the least of it. Items that are used as they
-// are lose nothing but what is below the normal range, so that a large K costs nothing there.
+// How a number becomes one that tensor cores read, and the least such number of the normal range.
 template <typename Element>
 struct ElementTraits;
 
@@ -36,7 +33,9 @@ struct ElementTraits<Bfloat16> {
   __device__ static Bfloat16 rounded(float value) { return to_bfloat16(value); }
 };
 
-// Rounding to bfloat16 loses 2^-9 / sqrt(3) of a vector, more or less; float16 items lose nothing.
+// The K of topk_bounds.h. Float32 items lose about as much of their lengths by rounding to bfloat16
+// as queries do, 2^-9 / sqrt(3) or so; a slack of 1 / 800 of the query's length is hardly above
+// that. Others lose only what is below the normal range, so that a large K costs nothing.
 template <typename T>
 inline constexpr float kLossWeight = sizeof(T) == 4 ? 801.0f : 4097.0f;
 

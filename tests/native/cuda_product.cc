@@ -458,9 +458,13 @@ std::vector<Case> structured_cases() {
       add(made_case("zero items", metric, shape, type, any, [](int64_t, int64_t) { return 0.0f; }));
       add(made_case("some zeros", metric, shape, type, any,
                     [](int64_t row, int64_t) { return row % 3 == 0 ? normal() : 0.0f; }));
-      add(made_case(
+      // The first visited are hidden, so that what comes later has lower indices and equal scores.
+      Case zero = made_case(
           "zero queries", metric, shape, type,
-          [](int64_t row, int64_t) { return row % 2 == 0 ? 0.0f : normal(); }, any));
+          [](int64_t row, int64_t) { return row % 2 == 0 ? 0.0f : normal(); }, any);
+      zero.excluded.assign(4, std::vector<int64_t>(90));
+      for (auto& hidden : zero.excluded) std::iota(hidden.begin(), hidden.end(), 0);
+      add(std::move(zero));
       add(made_case("duplicates", metric, shape, type, any, [](int64_t row, int64_t col) {
         return std::sin(static_cast<float>(row % 7 * 31 + col * 5));
       }));
