@@ -4,5 +4,6 @@
 PYBIND11_MODULE(PYTRACE_CUDA_MODULE, module) {
   pytrace::bindings::register_cuda_runtime(module);
   pytrace::bindings::register_cuda_arrays(module);
+  pytrace::bindings::register_cuda_fuzzy(module);
   pytrace::bindings::register_cuda_rows(module);
 }
