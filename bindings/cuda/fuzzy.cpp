@@ -19,6 +19,7 @@ struct CardCall {
     PyObject* const arguments[] = {queries.ptr(),    choices.ptr(), number.ptr(),  cutoff.ptr(),
                                    multiplier.ptr(), missing.ptr(), threads.ptr(), out.ptr()};
     given.emplace(arguments);
+    cuda::require_device(device);
   }
 
   int device;

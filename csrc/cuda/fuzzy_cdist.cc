@@ -146,11 +146,7 @@ class Launcher {
         if (pairs.count() == 0) continue;
         const FuzzyLongest longest{rows.longest[static_cast<size_t>(r)],
                                    columns.longest[static_cast<size_t>(c)]};
-        if (scorer_ == FuzzyScorer::kRatio && std::min(r, c) == 0) {
-          fuzzy_ratio_short(pairs, scores, c != 0, context_.multiprocessors(), context_.stream());
-        } else {
-          launch(pairs, std::min(r, c), longest, scores);
-        }
+        launch(pairs, std::min(r, c), longest, scores);
       }
     }
   }
@@ -172,7 +168,9 @@ class Launcher {
               const FuzzyScores& scores) const {
     const int multiprocessors = context_.multiprocessors();
     const cudaStream_t stream = context_.stream();
-    if (scorer_ == FuzzyScorer::kRatio) {
+    if (scorer_ == FuzzyScorer::kRatio && needle_class == 0) {
+      fuzzy_ratio_short(pairs, scores, multiprocessors, stream);
+    } else if (scorer_ == FuzzyScorer::kRatio) {
       fuzzy_ratio(pairs, scores, longest, scratch_, multiprocessors, stream);
     } else if (scorer_ == FuzzyScorer::kTokenSetRatio) {
       fuzzy_token_set(pairs, scores, longest, scratch_, multiprocessors, stream);

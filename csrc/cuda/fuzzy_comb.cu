@@ -17,8 +17,9 @@ constexpr int64_t kSharedCharacters = static_cast<int64_t>(kSharedBytes - 64) / 
 // two that meet cross unless they have crossed before, and turn where the characters are equal.
 // LCS(needle, text[l:r]) is r - l less the strands that go in at the top of column l or later and
 // come out below before column r.
-__device__ void comb(FuzzyString needle, FuzzyString text, int32_t* left, int32_t* below,
-                     int32_t* changes, int32_t* sums, FuzzyBest* best) {
+__device__ __forceinline__ void comb(FuzzyString needle, FuzzyString text, int32_t* left,
+                                     int32_t* below, int32_t* changes, int32_t* sums,
+                                     FuzzyBest* best) {
   const auto thread = static_cast<int>(threadIdx.x);
   const int64_t m = needle.size;
   const int64_t n = text.size;
@@ -97,8 +98,11 @@ __global__ void __launch_bounds__(kThreads)
     int32_t* below = strands + needle.size;
     int32_t* changes = below + text.size;
     FuzzyBest best{0, 1};
-    comb(needle, text, strands, below, changes, sums, &best);
-    if (needle.size == text.size) comb(text, needle, strands, below, changes, sums, &best);
+    // Equal lengths both ways.
+    for (int way = 0; way < (needle.size == text.size ? 2 : 1); ++way) {
+      comb(way == 0 ? needle : text, way == 0 ? text : needle, strands, below, changes, sums,
+           &best);
+    }
     best = best_of_warp(best);
     if (thread % kWarp == 0) bests[thread / kWarp] = best;
     __syncthreads();

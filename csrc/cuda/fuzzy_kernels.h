@@ -74,10 +74,9 @@ size_t fuzzy_token_set_scratch(FuzzyLongest longest);
 void fuzzy_ratio(const FuzzyPairs& pairs, const FuzzyScores& scores, FuzzyLongest longest,
                  FuzzyScratch scratch, int multiprocessors, cudaStream_t stream);
 
-// ratio where every pair has a text of at most kFuzzyNarrow characters in seconds (or, if
-// `swapped`, in firsts).
-void fuzzy_ratio_short(const FuzzyPairs& pairs, const FuzzyScores& scores, bool swapped,
-                       int multiprocessors, cudaStream_t stream);
+// ratio where the shorter text of every pair has at most kFuzzyNarrow characters.
+void fuzzy_ratio_short(const FuzzyPairs& pairs, const FuzzyScores& scores, int multiprocessors,
+                       cudaStream_t stream);
 
 // partial_ratio where the shorter text of every pair has at most kFuzzyNarrow or kFuzzyWide
 // characters.

@@ -37,44 +37,34 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A lane a pair; the pairs of a warp share the needle.
-__global__ void __launch_bounds__(kThreads)
-    score_short(FuzzyPairs pairs, FuzzyScores scores, bool swapped) {
+// A lane a pair, its needle in a column of shared memory. Neighbours have mostly one text, or
+// texts of like lengths.
+__global__ void __launch_bounds__(kThreads) score_short(FuzzyPairs pairs, FuzzyScores scores) {
   SharedArrays shared;
-  const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-  const auto warp = static_cast<int>(threadIdx.x) / kWarp;
-  uint32_t* rows = shared.take<uint32_t>(kWarps * kFuzzyNarrow) + warp * kFuzzyNarrow;
-  const int64_t others = swapped ? pairs.second_count : pairs.first_count;
-  const int64_t needles = swapped ? pairs.first_count : pairs.second_count;
-  const int64_t groups = (others + kWarp - 1) / kWarp;
-  const int64_t step = int64_t{gridDim.x} * kWarps;
-  for (int64_t unit = int64_t{blockIdx.x} * kWarps + warp; unit < needles * groups; unit += step) {
-    const int64_t k = unit / groups;
-    const int64_t other = unit % groups * kWarp + lane;
-    const int64_t needle_index = swapped ? pairs.firsts[k] : pairs.seconds[k];
-    const FuzzyString needle = text_of(swapped ? pairs.a : pairs.b, needle_index);
-    const auto m = static_cast<int>(needle.size);
-    __syncwarp();
-    if (lane < m) rows[lane] = needle.characters[lane];
-    __syncwarp();
-    if (other >= others) continue;
-    const int64_t text_index = swapped ? pairs.seconds[other] : pairs.firsts[other];
-    const FuzzyPair pair{swapped ? needle_index : text_index, swapped ? text_index : needle_index,
-                         (swapped ? needle_index : text_index) * pairs.stride +
-                             (swapped ? text_index : needle_index)};
+  uint32_t* rows = shared.take<uint32_t>(kThreads * kFuzzyNarrow) + threadIdx.x;
+  const int64_t count = count_of(pairs);
+  const int64_t step = int64_t{gridDim.x} * kThreads;
+  for (int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x; index < count; index += step) {
+    const FuzzyPair pair = pair_of(pairs, index);
     if (is_missing(pairs, pair)) {
       store_value(scores, pair.place, scores.missing);
       continue;
     }
-    const FuzzyString text = text_of(swapped ? pairs.b : pairs.a, text_index);
+    const FuzzyString a = text_of(pairs.a, pair.a);
+    const FuzzyString b = text_of(pairs.b, pair.b);
+    const FuzzyString needle = a.size < b.size ? a : b;
+    const FuzzyString text = a.size < b.size ? b : a;
+    const auto m = static_cast<int>(needle.size);
     const int64_t total = text.size + m;
-    double score = fuzzy_ratio_of(text.size < m ? text.size : m, total);
+    double score = fuzzy_ratio_of(m, total);
     if (score >= scores.cutoff && m > 0) {
+      for (int r = 0; r < m; ++r) rows[r * kThreads] = needle.characters[r];
       uint32_t state = ~0u;
       for (int64_t j = 0; j < text.size; ++j) {
         const uint32_t character = text.characters[j];
         uint32_t mask = 0;
-        for (int r = 0; r < m; ++r) mask |= static_cast<uint32_t>(rows[r] == character) << r;
+        for (int r = 0; r < m; ++r)
+          mask |= static_cast<uint32_t>(rows[r * kThreads] == character) << r;
         state = (state + (state & mask)) | (state & ~mask);
       }
       score = fuzzy_ratio_of(__popc(~state), total);
@@ -102,17 +92,14 @@ void fuzzy_ratio(const FuzzyPairs& pairs, const FuzzyScores& scores, FuzzyLonges
          reinterpret_cast<uint8_t*>(scratch.data));
 }
 
-void fuzzy_ratio_short(const FuzzyPairs& pairs, const FuzzyScores& scores, bool swapped,
-                       int multiprocessors, cudaStream_t stream) {
-  const int64_t others = swapped ? pairs.second_count : pairs.first_count;
-  const int64_t needles = swapped ? pairs.first_count : pairs.second_count;
-  const int64_t units = needles * ((others + kWarp - 1) / kWarp);
-  const int64_t blocks = std::min<int64_t>((units + kWarps - 1) / kWarps,
+void fuzzy_ratio_short(const FuzzyPairs& pairs, const FuzzyScores& scores, int multiprocessors,
+                       cudaStream_t stream) {
+  const int64_t blocks = std::min<int64_t>((pairs.count() + kThreads - 1) / kThreads,
                                            int64_t{multiprocessors} * kBlocksOfMultiprocessor);
   SharedBytes shared;
-  shared.take<uint32_t>(kWarps * kFuzzyNarrow);
+  shared.take<uint32_t>(kThreads * kFuzzyNarrow);
   launch(stream, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), shared.total(), score_short,
-         pairs, scores, swapped);
+         pairs, scores);
 }
 
 }  // namespace pytrace::cuda

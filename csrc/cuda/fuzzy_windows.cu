@@ -20,8 +20,11 @@ __device__ __forceinline__ int bits_of(uint64_t mask) { return __popcll(mask); }
 // The best of all windows of one direction, for this lane. window w begins at character w - (m - 1)
 // of the text; what lies outside of the text has no mask.
 template <typename Mask>
-__device__ void best_window(FuzzyString needle, FuzzyString text, uint32_t* rows, Mask* masks,
-                            int lane, FuzzyBest* best) {
+__device__ __forceinline__ void best_window(FuzzyString needle, FuzzyString text, uint32_t* rows,
+                                            Mask* masks, int lane, FuzzyBest* best) {
+  // Neither is above 128, so that their products need no more than an int.
+  auto best_lcs = static_cast<int>(best->lcs);
+  auto best_total = static_cast<int>(best->total);
   const auto m = static_cast<int>(needle.size);
   for (int r = lane; r < m; r += kWarp) rows[r] = needle.characters[r];
   __syncwarp();
@@ -47,10 +50,16 @@ __device__ void best_window(FuzzyString needle, FuzzyString text, uint32_t* rows
       const int64_t from = base + w - (m - 1);
       const int64_t begin = from > 0 ? from : 0;
       const int64_t end = from + m < text.size ? from + m : text.size;
-      keep_better(best, bits_of(static_cast<Mask>(~state)), m + (end - begin));
+      const int lcs = bits_of(static_cast<Mask>(~state));
+      const int total = m + static_cast<int>(end - begin);
+      if (lcs * best_total > best_lcs * total) {
+        best_lcs = lcs;
+        best_total = total;
+      }
     }
     __syncwarp();
   }
+  *best = {best_lcs, best_total};
 }
 
 template <typename Mask>
@@ -79,8 +88,10 @@ __global__ void __launch_bounds__(kThreads) score_windows(FuzzyPairs pairs, Fuzz
       continue;
     }
     FuzzyBest best{0, 1};
-    best_window(needle, text, rows, masks, lane, &best);
-    if (needle.size == text.size) best_window(text, needle, rows, masks, lane, &best);
+    // Equal lengths both ways.
+    for (int way = 0; way < (needle.size == text.size ? 2 : 1); ++way) {
+      best_window(way == 0 ? needle : text, way == 0 ? text : needle, rows, masks, lane, &best);
+    }
     best = best_of_warp(best);
     if (lane == 0) store_score(scores, pair.place, fuzzy_ratio_of(best.lcs, best.total));
   }
