@@ -27,16 +27,18 @@ __device__ __forceinline__ void comb(FuzzyString needle, FuzzyString text, int32
   for (int64_t j = thread; j < n; j += kThreads) below[j] = static_cast<int32_t>(m + j);
   for (int64_t k = thread; k < m + n; k += kThreads) changes[k] = 0;
   __syncthreads();
-  for (int64_t diagonal = 0; diagonal < m + n - 1; ++diagonal) {
-    const int64_t begin = diagonal - m + 1 > 0 ? diagonal - m + 1 : 0;
-    const int64_t end = diagonal + 1 < n ? diagonal + 1 : n;
-    for (int64_t j = begin + thread; j < end; j += kThreads) {
-      const int64_t i = m - 1 - diagonal + j;
-      const int32_t from_left = left[i];
+  const auto height = static_cast<int32_t>(m);
+  const auto width = static_cast<int32_t>(n);
+  for (int32_t diagonal = 0; diagonal < height + (width - 1); ++diagonal) {
+    const int32_t begin = diagonal - height + 1 > 0 ? diagonal - height + 1 : 0;
+    const int32_t end = diagonal + 1 < width ? diagonal + 1 : width;
+    for (int32_t j = begin + thread; j < end; j += kThreads) {
+      const int32_t row = diagonal - j;  // from below, it is height - 1 - row
+      int32_t* to_left = left + (height - 1 - row);
+      const int32_t from_left = *to_left;
       const int32_t from_top = below[j];
-      // Row i from below is the needle's character m - 1 - i.
-      if (from_left > from_top || needle.characters[m - 1 - i] == text.characters[j]) {
-        left[i] = from_top;
+      if (from_left > from_top || needle.characters[row] == text.characters[j]) {
+        *to_left = from_top;
         below[j] = from_left;
       }
     }
@@ -70,7 +72,7 @@ __device__ __forceinline__ void comb(FuzzyString needle, FuzzyString text, int32
   __syncthreads();
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     comb_windows(FuzzyPairs pairs, FuzzyScores scores, int64_t room, char* scratch) {
   SharedArrays shared;
   int32_t* sums = shared.take<int32_t>(kThreads);
