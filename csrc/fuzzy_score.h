@@ -12,18 +12,18 @@
 namespace pytrace {
 
 // 100 * (1 - distance / total), in RapidFuzz's order of operations.
-inline double fuzzy_ratio_of(int64_t lcs, int64_t total) {
+constexpr double fuzzy_ratio_of(int64_t lcs, int64_t total) {
   if (total == 0) return 100.0;
   return (1.0 - static_cast<double>(total - 2 * lcs) / static_cast<double>(total)) * 100.0;
 }
 
 // The same in the order of operations that RapidFuzz has in token_set_ratio.
-inline double fuzzy_percent_of(int64_t lcs, int64_t total) {
+constexpr double fuzzy_percent_of(int64_t lcs, int64_t total) {
   if (total == 0) return 100.0;
   return 100.0 - 100.0 * static_cast<double>(total - 2 * lcs) / static_cast<double>(total);
 }
 
-inline double fuzzy_apply_cutoff(double score, double cutoff) {
+constexpr double fuzzy_apply_cutoff(double score, double cutoff) {
   return score >= cutoff ? score : 0.0;
 }
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytrace import _core
+from pytrace.kernels import devices
 
 __all__ = [
     "ScoreAlignment",
@@ -226,6 +227,7 @@ def cdist(
     dtype: npt.DTypeLike | None = None,
     workers: int = 1,
     scorer_kwargs: Mapping[str, Any] | None = None,
+    device: str | None = None,
 ) -> npt.NDArray[Any]:
     """Score every query beside every choice.
 
@@ -249,9 +251,12 @@ def cdist(
     dtype
         float32 (the default), float64 or an integer type, to which scores are rounded (and wrap where they do not fit).
     workers
-        Threads; -1 uses `pytrace._core.num_threads()`. Results do not depend on it.
+        Threads; -1 uses `pytrace._core.num_threads()`. Results do not depend on it, and on a card it does not matter.
     scorer_kwargs
         More arguments for a `scorer` that is not of this module.
+    device
+        Where to compute: None or ``"cpu"``; or ``"cuda"``, ``"cuda:1"`` for a card, with the same scores to the last
+        bit, by this module's scorers only. See `pytrace.kernels.devices`.
 
     Returns
     -------
@@ -263,7 +268,12 @@ def cdist(
     TypeError
         If a text is neither `str`, `bytes` nor missing, or `dtype` is not offered.
     ValueError
-        If `workers` is 0 or below -1, or `score_cutoff` is outside 0 to 100.
+        If `workers` is 0 or below -1, `score_cutoff` is outside 0 to 100, or a card is to call a `scorer` that is not
+        of this module.
+    DeviceUnavailableError
+        If there is no such card.
+    MemoryError
+        If the card has no room for the texts of one tile of the matrix, of at least one text a side.
 
     Examples
     --------
@@ -272,10 +282,15 @@ def cdist(
     """
     threads = _threads(workers)
     _require_percent(score_cutoff)
+    card = _card(device, scorer)
     rows, columns = _texts(queries, processor), _texts(choices, processor)
     kind = _FLOAT32 if dtype is None else _dtype(dtype)
     out = np.empty((len(rows), len(columns)), kind)
     number = _NATIVE.get(scorer)
+    if card is not None:
+        module = devices.cuda_module()
+        module.fuzzy_cdist(rows, columns, number, score_cutoff or 0.0, score_multiplier, 0.0, out, card)
+        return out
     if number is not None:
         _core.fuzzy_cdist(rows, columns, number, score_cutoff or 0.0, score_multiplier, 0.0, threads, out)
         return out
@@ -298,6 +313,7 @@ def cpdist(
     dtype: npt.DTypeLike | None = None,
     workers: int = 1,
     scorer_kwargs: Mapping[str, Any] | None = None,
+    device: str | None = None,
 ) -> npt.NDArray[Any]:
     """Score every query beside the choice at the same place: RapidFuzz's ``process.cpdist``.
 
@@ -308,7 +324,7 @@ def cpdist(
     ----------
     queries, choices
         n texts each.
-    scorer, processor, score_cutoff, score_hint, score_multiplier, dtype, workers, scorer_kwargs
+    scorer, processor, score_cutoff, score_hint, score_multiplier, dtype, workers, scorer_kwargs, device
         As in `cdist`; `processor` is called once for each place, so that a repeated text becomes several.
 
     Returns
@@ -322,7 +338,10 @@ def cpdist(
     TypeError
         If a text is neither `str`, `bytes` nor missing, or `dtype` is not offered.
     ValueError
-        If there are not as many queries as choices, `workers` is 0 or below -1, or `score_cutoff` is outside 0 to 100.
+        If there are not as many queries as choices, `workers` is 0 or below -1, `score_cutoff` is outside 0 to 100, or
+        a card is to call a `scorer` that is not of this module.
+    DeviceUnavailableError, MemoryError
+        As in `cdist`.
 
     Examples
     --------
@@ -332,6 +351,7 @@ def cpdist(
     """
     threads = _threads(workers)
     _require_percent(score_cutoff)
+    card = _card(device, scorer)
     firsts, seconds = _texts(queries, processor), _texts(choices, processor)
     if len(firsts) != len(seconds):
         message = (
@@ -342,6 +362,10 @@ def cpdist(
     kind = _FLOAT32 if dtype is None else _dtype(dtype)
     out = np.empty(len(firsts), kind)
     number = _NATIVE.get(scorer)
+    if card is not None:
+        module = devices.cuda_module()
+        module.fuzzy_cpdist(firsts, seconds, number, score_cutoff or 0.0, score_multiplier, 0.0, out, card)
+        return out
     if number is not None:
         _core.fuzzy_cpdist(firsts, seconds, number, score_cutoff or 0.0, score_multiplier, 0.0, threads, out)
         return out
@@ -511,6 +535,18 @@ def _dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
         message = f"dtype is {kind}; give float32, float64 or an integer type"
         raise TypeError(message)
     return kind
+
+
+def _card(device: str | None, scorer: Scorer) -> int | None:
+    """Return the card's number, None for the processor; refuse what no card can call."""
+    card = devices.card_of(device)
+    if card is not None and scorer not in _NATIVE:
+        message = (
+            f"scorer {getattr(scorer, '__name__', scorer)!r} cannot run on {device!r}; give ratio, partial_ratio or "
+            "token_set_ratio of pytrace.kernels.fuzzy, or leave device out"
+        )
+        raise ValueError(message)
+    return card
 
 
 def _threads(workers: int) -> int:
