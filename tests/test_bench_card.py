@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,47 +22,9 @@ from pytrace.bench.runner import Run, command
 from pytrace.cli import common, program
 from pytrace.errors import DeviceUnavailableError, VerificationError
 from pytrace.kernels import Expansion, devices, expand, top_k
-from pytrace.kernels.alignment import BatchAlignment, Ragged, align_batch
-from pytrace.kernels.fuzzy import cdist
+from pytrace.kernels.alignment import BatchAlignment, Ragged
 
 TOY = 1e-6
-
-
-@pytest.fixture
-def kernels_of_the_card(card: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for kernels that have no CUDA form yet: compute on the processor, give arrays where the input lies."""
-    del card
-
-    def on_processor(kernel: Callable[..., Any], wrap: Callable[..., Any], module: Any) -> None:
-        if "device" in inspect.signature(kernel).parameters:
-            return
-
-        def called(*given: Any, device: str | None = None, **options: Any) -> Any:
-            del device
-            there = any(devices.on_card(part) for one in given for part in (one if isinstance(one, Ragged) else (one,)))
-            here = [
-                Ragged(*map(devices.to_host, one))
-                if isinstance(one, Ragged)
-                else devices.to_host(one)
-                if devices.on_card(one)
-                else one
-                for one in given
-            ]
-            found = kernel(*here, **options)
-            return wrap(found) if there else found
-
-        monkeypatch.setattr(module, kernel.__name__, called)
-
-    def moved(found: Any) -> tuple[Any, ...]:
-        return tuple(map(devices.to_device, found))
-
-    def moved_batch(found: BatchAlignment) -> BatchAlignment:
-        return BatchAlignment(*moved([found.best, found.scores, found.matches, found.lengths]))
-
-    on_processor(top_k, moved, similarity)
-    on_processor(cdist, devices.to_device, fuzzy.fuzzy)
-    on_processor(align_batch, moved_batch, alignment)
-    on_processor(expand, lambda found: Expansion(*moved(found)), beam)
 
 
 def toy_run(*arguments: str) -> int:
@@ -72,7 +32,7 @@ def toy_run(*arguments: str) -> int:
     return common.run(program, ["bench", "--device", "cuda", *toy, *arguments])
 
 
-@pytest.mark.usefixtures("kernels_of_the_card")
+@pytest.mark.usefixtures("card")
 def test_the_whole_bench_runs_at_toy_size_and_its_json_names_the_card(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,7 +65,7 @@ def test_the_whole_bench_runs_at_toy_size_and_its_json_names_the_card(
         assert document["missing_peers"] == {peer.package: "the card is emulated" for peer in CUDA_PEERS.values()}
 
 
-@pytest.mark.usefixtures("kernels_of_the_card")
+@pytest.mark.usefixtures("card")
 def test_text_says_which_card_and_what_it_copies_in_a_second(capsys: pytest.CaptureFixture[str]) -> None:
     assert toy_run("beam") == 0
     shown = capsys.readouterr().out
@@ -116,7 +76,7 @@ def test_text_says_which_card_and_what_it_copies_in_a_second(capsys: pytest.Capt
     assert "these figures are no record" in shown
 
 
-@pytest.mark.usefixtures("kernels_of_the_card")
+@pytest.mark.usefixtures("card")
 @pytest.mark.parametrize("kernel", cuda_benches.KERNELS)
 def test_a_wrong_answer_ends_the_run_before_it_is_timed(
     kernel: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

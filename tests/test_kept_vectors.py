@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from pytrace.candidates import Ranker, TripleIndex
 from pytrace.certify.relations import RelationReader
 from pytrace.errors import DeviceUnavailableError
-from pytrace.kernels import KeptVectors, devices, kept_vectors, top_k
+from pytrace.kernels import KeptVectors, devices, kept_vectors
 from pytrace.knowledge_base import KnowledgeBase
 from pytrace.knowledge_base.triple_store import Relation
 from pytrace.methods.trace import Trace, TraceSettings
@@ -23,19 +22,6 @@ from pytrace.records import Document, Sentence, Triple
 from pytrace.retrieval import DenseRetriever, SentenceIndex
 
 WORDS = ["ferry", "mail", "noon", "bread", "river", "tower", "bees", "town", "port", "harbour", "mayor", "lamp"]
-
-
-@pytest.fixture(autouse=True)
-def top_k_on_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in for `top_k` on a card as long as it has no CUDA form: search on the processor, give arrays on the card."""
-    if "device" in inspect.signature(top_k).parameters:
-        return
-
-    def searched(queries: Any, items: Any, k: int, **options: Any) -> Any:
-        found = top_k(queries, devices.to_host(items), k, **options)
-        return tuple(map(devices.to_device, found)) if devices.on_card(items) else found
-
-    monkeypatch.setattr(kept_vectors, "top_k", searched)
 
 
 @pytest.fixture

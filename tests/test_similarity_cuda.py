@@ -142,6 +142,69 @@ def test_scores_do_not_depend_on_batch_tiles_or_path(card, metric, kind, width, 
         np.testing.assert_array_equal(similarity(queries, items, metric=metric, scale=scale, device=card), whole)
 
 
+@pytest.fixture
+def both_ways(monkeypatch):
+    """Return a search that goes both ways, by the scan and by the tensor cores, and must find the same bits."""
+
+    def search(*arguments, **options):
+        found = []
+        for way in ("scan", "product"):
+            monkeypatch.setenv("PYTRACE_CUDA_SEARCH", way)
+            found.append(top_k(*arguments, **options))
+        np.testing.assert_array_equal(on_host(found[0][1]), on_host(found[1][1]))
+        np.testing.assert_array_equal(on_host(found[0][0]), on_host(found[1][0]))
+        return found[1]
+
+    return search
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("metric", METRICS)
+def test_tensor_cores_and_the_scan_find_the_same_bits(card, both_ways, metric, kind):
+    rng = np.random.default_rng(7)
+    for count, width, k in ((1500, 40, 10), (700, 33, 1), (20, 8, 30)):
+        queries = rng.standard_normal((19, width)).astype(np.float32)
+        items = (rng.standard_normal((count, width)) * 20).astype(kind)
+        options = {"scale": rng.random(count) + 0.1} if kind == "int8" else {}
+        exclude = [rng.integers(-1, count, 5) for _ in range(19)]
+        scores, indices = both_ways(queries, items, k, metric=metric, exclude=exclude, device=card, **options)
+        expected = top_k(queries, items, k, metric=metric, exclude=exclude, **options)
+        found = np.isfinite(expected[0])
+        np.testing.assert_allclose(scores[found], expected[0][found], rtol=1e-4, atol=1e-4)
+        assert (indices[~found] == -1).all()
+
+
+def test_tensor_cores_take_tiles_and_one_group_of_a_batch(card, both_ways, monkeypatch):
+    rng = np.random.default_rng(8)
+    queries = rng.integers(-2, 3, (16, 64)).astype(np.float32)
+    items = rng.integers(-2, 3, (5000, 64)).astype(np.float16)
+    exclude = [rng.integers(0, 5000, 3) for _ in range(16)]
+    whole = both_ways(queries, items, 7, exclude=exclude, device=card)
+    # Queries 0 and 1 see nothing.
+    part = both_ways(queries, items, 7, offsets=[0, 0, 5000], query_offsets=[0, 2, 16], exclude=exclude, device=card)
+    np.testing.assert_array_equal(part[1][2:], whole[1][2:])
+    assert (part[1][:2] == -1).all()
+    # Half of it is room for the lists of hits (some 370 kB); of the items' 640 kB a quarter is there at a time.
+    monkeypatch.setenv("PYTRACE_CUDA_MEMORY", "800000")
+    np.testing.assert_array_equal(both_ways(queries, items, 7, exclude=exclude, device=card)[1], whole[1])
+
+
+def test_tensor_cores_refuse_what_is_not_finite(card, monkeypatch):
+    monkeypatch.setenv("PYTRACE_CUDA_SEARCH", "product")
+    items = np.ones((600, 8), np.float16)
+    items[577, 3] = np.nan
+    with pytest.raises(ValueError, match=r"items\[577, 3\] is NaN or infinite"):
+        top_k(np.ones((20, 8), np.float32), items, 2, device=card)
+    with pytest.raises(ValueError, match="overflows float32"):
+        top_k(np.full((20, 8), 3e38, np.float32), np.ones((600, 8), np.float32), 2, device=card)
+
+
+def test_a_way_that_is_none_is_refused(card, monkeypatch):
+    monkeypatch.setenv("PYTRACE_CUDA_SEARCH", "fast")
+    with pytest.raises(ValueError, match="PYTRACE_CUDA_SEARCH is 'fast'; it must be auto, scan or product"):
+        top_k(np.ones((2, 8), np.float32), np.ones((6, 8), np.float32), 2, device=card)
+
+
 def test_rows_that_are_not_aligned_score_as_those_that_are(card):
     rng = np.random.default_rng(2)
     for kind, width in (("float32", 33), ("float16", 40), ("int8", 48)):
