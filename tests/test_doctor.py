@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -147,13 +147,16 @@ def test_a_module_that_cannot_be_loaded_or_fails_is_a_problem_and_never_a_traceb
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gpu_in_sight(monkeypatch, tmp_path / "nvidia0")
-    broken = tmp_path / "_cuda.py"
-    broken.write_text("raise ImportError('libfrob.so.13: cannot open shared object file')", encoding="ascii")
     monkeypatch.setattr(devices, "_module", None)
-    monkeypatch.delitem(sys.modules, "pytrace._cuda", raising=False)
-    import pytrace
+    real = importlib.import_module
 
-    monkeypatch.setattr(pytrace, "__path__", [str(tmp_path), *pytrace.__path__])
+    def broken(name: str, package: str | None = None) -> Any:
+        if name == "pytrace._cuda":
+            message = "libfrob.so.13: cannot open shared object file"
+            raise ImportError(message)
+        return real(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", broken)
     (problem,) = of_gpus(doctor.examine())
     assert "libfrob.so.13" in problem.what
     assert "PYTRACE_CUDA=on" in problem.remedy
