@@ -48,6 +48,7 @@ def dump(*options: str) -> str:
     return result.stdout
 
 
+@cache
 def functions(architecture: str) -> dict[str, str]:
     """Return the listing of every kernel for one architecture, by its mangled name."""
     text = dump("--dump-sass", "--gpu-architecture", architecture)
