@@ -161,7 +161,8 @@ $(SANITIZED)/.ready: $(VENV)/.ready-native $(CORE)
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))' > \
 	  "$$($(SANITIZED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/rest.pth"
 	CXX=g++ $(BIN)/pip --python $(SANITIZED) install --no-deps --no-build-isolation --editable . \
-	  --config-settings=build-dir=build/sanitize --config-settings=cmake.define.PYTRACE_SANITIZE=address,undefined
+	  --config-settings=build-dir=build/sanitize --config-settings=cmake.define.PYTRACE_SANITIZE=address,undefined \
+	  --config-settings=cmake.define.PYTRACE_CUDA=off
 	@touch $@
 
 clean:

@@ -6,9 +6,10 @@
 
 namespace pytrace::cuda {
 
-// Whether the sorted rows hold one.
+// Whether the query's rows, which rise, hold one.
 __device__ __forceinline__ bool is_excluded(const DeviceExcluded& excluded, int64_t query,
                                             int64_t row) {
+  if (excluded.offsets == nullptr) return false;
   int64_t low = excluded.offsets[query];
   const int64_t end = excluded.offsets[query + 1];
   int64_t high = end;

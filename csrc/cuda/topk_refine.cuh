@@ -10,7 +10,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "cuda/best_keys.cuh"
 #include "cuda/device.cuh"
+#include "cuda/excluded.cuh"
 #include "cuda/topk.h"
 #include "cuda/topk_bounds.h"
 #include "cuda/topk_finish.cuh"
@@ -62,24 +64,6 @@ inline size_t refine_shared_bytes(int64_t room) {
 
 namespace refine {
 
-__device__ __forceinline__ bool is_excluded(const DeviceExcluded& excluded, int64_t query,
-                                            int64_t index) {
-  if (excluded.offsets == nullptr) return false;
-  int64_t low = excluded.offsets[query];
-  int64_t high = excluded.offsets[query + 1];
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    const int64_t value = excluded.rows[middle];
-    if (value == index) return true;
-    if (value < index) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return false;
-}
-
 // Whether a key is among `count` falling ones.
 __device__ __forceinline__ bool is_among(const Key* keys, int64_t count, Key key) {
   int64_t low = 0;
@@ -112,26 +96,6 @@ __device__ __forceinline__ float floor_of(float score, const QueryLength& length
   if (kMetric == Metric::kCosine) return rounded_down(value * unit * sqrt(length.squared));
   const double squared = value * value * (1.0 + 8.0 * roundings(dim));
   return rounded_down(0.5 * unit * (length.squared - squared));
-}
-
-// Falling, `count` a power of two.
-__device__ __forceinline__ void sort_keys(Key* keys, int count) {
-  for (int run = 2; run <= count; run *= 2) {
-    for (int apart = run / 2; apart > 0; apart /= 2) {
-      __syncthreads();
-      for (int i = static_cast<int>(threadIdx.x); i < count / 2; i += kRefineThreads) {
-        const int low = i / apart * 2 * apart + i % apart;
-        const int high = low + apart;
-        const Key a = keys[low];
-        const Key b = keys[high];
-        if ((a < b) == ((low & run) == 0)) {
-          keys[low] = b;
-          keys[high] = a;
-        }
-      }
-    }
-  }
-  __syncthreads();
 }
 
 // Scores the hits of one query and puts the keys that pass behind those that it holds.
@@ -220,6 +184,7 @@ __global__ void __launch_bounds__(kRefineThreads, 2) keep_best(RefineJob<T> job)
         int sorted = 2 * kCompared;
         while (sorted < total) sorted *= 2;
         for (int i = total + thread; i < sorted; i += kRefineThreads) keys[i] = 0;
+        __syncthreads();
         sort_keys(keys, sorted);
         for (int64_t i = thread; i < total && i < job.k; i += kRefineThreads) place(keys[i], i);
       }

@@ -237,8 +237,7 @@ __global__ void __launch_bounds__(kScanThreads, 2) scan_units(const ScanArgument
           const Key key = pack_key(score, static_cast<uint32_t>(index));
           bool hit = there && finite && key > thresholds[q];
           if (__any_sync(kWholeWarp, hit)) {
-            if (hit && input.excluded.offsets != nullptr)
-              hit = !is_excluded(input.excluded, query, index);
+            if (hit) hit = !is_excluded(input.excluded, query, index);
             PYTRACE_UNROLL
             for (int i = 0; i < kQueries; ++i) {
               const int place = place_in(counts + i, hit && q == i);

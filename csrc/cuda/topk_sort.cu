@@ -30,7 +30,7 @@ __global__ void fill(const float* __restrict__ scores, int64_t columns,
     Key key = 0;
     if (column < job.last_item - job.first_item) {
       const int64_t index = first_index + job.first_item + column;
-      if (excluded.offsets == nullptr || !is_excluded(excluded, query, index))
+      if (!is_excluded(excluded, query, index))
         key = pack_key(scores[query * columns + column], static_cast<uint32_t>(index));
     }
     buffers[query * capacity + kept + column] = key;
