@@ -66,7 +66,7 @@ def test_a_crash_names_its_call(tmp_path):
         "import sys; from tests import hostile_calls as h; from pytrace.kernels import alignment\n"
         "Wild = type('Wild', (), {'address': 8})\n"
         "args = [h.np.zeros(2, int)] * 2\n"
-        "h.make = lambda seed: (h.Call(alignment.alignment_score, args, {'score': Wild()}, h.check_score), False)\n"
+        "h.make = lambda seed, **_: (h.Call(alignment.alignment_score, args, {'score': Wild()}, h.check_score), False)\n"
         "h.main()"
     )
     arguments = ["--first", "77", "--calls", "1", "--memory", "0", "--last-seed", str(last)]
