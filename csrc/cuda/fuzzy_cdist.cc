@@ -13,10 +13,6 @@
 namespace pytrace::cuda {
 namespace {
 
-// A tile of the output is what the downloader holds at once, so that handing one over never keeps
-// the host from queueing the next.
-constexpr int64_t kTileBytes = int64_t{16} << 20;
-
 int64_t bytes_of(FuzzyType type) {
   switch (type) {
     case FuzzyType::kInt8:
@@ -186,8 +182,8 @@ class Launcher {
   FuzzyScratch scratch_;
 };
 
-// What both functions share: the memory of a call, and what goes up and comes down when. Of rows
-// and of scores there are two places, one for the host and one for the card.
+// What both functions share: the memory of a call, and what goes up and comes down when. Of rows,
+// columns and scores there are two places, so that copies and kernels run side by side.
 class Call {
  public:
   Call(Context& context, const FuzzyCdist& options, FuzzyType type, int64_t rows_room,
@@ -200,26 +196,28 @@ class Call {
         std::max(each, std::min(wanted, memory / 4 / std::max<size_t>(each, 1) * each));
     for (int slot = 0; slot < 2; ++slot) {
       rows_[slot] = workspace_.take<char>(rows_room);
+      columns_[slot] = workspace_.take<char>(columns_room);
       scores_[slot] = workspace_.take<char>(tile_values * bytes_of(type));
     }
-    columns_ = workspace_.take<char>(columns_room);
     scratch_ = workspace_.take<char>(static_cast<int64_t>(scratch));
     context.lay_out(workspace_);
   }
 
   const char* send_columns(const FuzzyPack& pack) {
-    computed_.record(context_.stream());
-    computed_.hold(context_.copy_stream());
-    return send(pack, columns_.data());
+    column_slot_ = 1 - column_slot_;
+    columns_read_[column_slot_].hold(context_.copy_stream());
+    return send(pack, columns_[column_slot_].data());
   }
 
-  // The kernels of the tile before the last have read these rows before: their scores' way down
-  // waited for them on the copies' stream.
-  const char* send_rows(const FuzzyPack& pack) { return send(pack, rows_[slot_].data()); }
+  const char* send_rows(const FuzzyPack& pack) {
+    rows_read_[slot_].hold(context_.copy_stream());
+    return send(pack, rows_[slot_].data());
+  }
 
   FuzzyScores begin_tile() {
     arrived_.record(context_.copy_stream());
     arrived_.hold(context_.stream());
+    left_[slot_].hold(context_.stream());
     return {options_.cutoff, options_.multiplier, options_.missing, type_, scores_[slot_].data()};
   }
 
@@ -230,16 +228,11 @@ class Call {
   // Brings the tile's scores to rows of `columns` of the host's matrix, `pitch` values apart.
   void end_tile(char* out, int64_t rows, int64_t columns, int64_t pitch) {
     const int64_t bytes = bytes_of(type_);
-    const char* from = scores_[slot_].data();
+    rows_read_[slot_].record(context_.stream());
+    columns_read_[column_slot_].record(context_.stream());
+    downloader_.receive(scores_[slot_].data(), {out, pitch * bytes, columns * bytes, rows});
+    left_[slot_].record(context_.return_stream());
     slot_ = 1 - slot_;
-    if (columns == pitch) {
-      downloader_.receive(from, out, static_cast<size_t>(rows * columns * bytes));
-      return;
-    }
-    for (int64_t row = 0; row < rows; ++row) {
-      downloader_.receive(from + row * columns * bytes, out + row * pitch * bytes,
-                          static_cast<size_t>(columns * bytes));
-    }
   }
 
   void finish() {
@@ -259,17 +252,20 @@ class Call {
   FuzzyType type_;
   Workspace workspace_;
   Workspace::Piece<char> rows_[2];
+  Workspace::Piece<char> columns_[2];
   Workspace::Piece<char> scores_[2];
-  Workspace::Piece<char> columns_;
   Workspace::Piece<char> scratch_;
   Uploader uploader_{context_};
   Downloader downloader_{context_};
-  Event computed_;
+  Event rows_read_[2];
+  Event columns_read_[2];
+  Event left_[2];
   Event arrived_;
-  int slot_ = 0;
+  int slot_ = 0;  // of rows and scores
+  int column_slot_ = 0;
 };
 
-// The card's memory in eighths: two for rows, one for columns, two for scores, two for scratch.
+// The card's memory in eighths: two each for rows, columns, scores and scratch.
 constexpr int64_t kParts = 8;
 // Local numbers are of 32 bits.
 constexpr int64_t kMostTexts = int64_t{1} << 30;
@@ -286,11 +282,13 @@ void fuzzy_cdist(Context& context, Span<const Text> queries, Span<const Text> ch
   const size_t memory = memory_to_use(context);
   const int64_t part = static_cast<int64_t>(memory) / kParts;
   const int64_t value = bytes_of(type);
-  const auto column_ranges = cut(columns, std::clamp<int64_t>(part / value, 1, kMostTexts), part);
+  // A tile's scores: what the downloader takes without keeping the host from queueing the next.
+  const int64_t tile_values =
+      std::clamp<int64_t>(std::min(part, Downloader::kHeldBytes) / value, 1, kMostTexts);
+  const auto column_ranges = cut(columns, tile_values, part);
   int64_t widest = 0;
   for (const Range& range : column_ranges) widest = std::max(widest, range.size());
-  const int64_t tile_values = std::max<int64_t>(std::min(part, kTileBytes) / value, widest);
-  const auto row_ranges = cut(rows, std::clamp<int64_t>(tile_values / widest, 1, kMostTexts), part);
+  const auto row_ranges = cut(rows, tile_values / widest, part);
   int64_t tallest = 0;
   for (const Range& range : row_ranges) tallest = std::max(tallest, range.size());
   Call call(context, options, type, room_of(rows, row_ranges), room_of(columns, column_ranges),
@@ -331,7 +329,8 @@ void fuzzy_cpdist(Context& context, Span<const Text> queries, Span<const Text> c
   const size_t memory = memory_to_use(context);
   const int64_t part = static_cast<int64_t>(memory) / kParts;
   const int64_t value = bytes_of(type);
-  const int64_t most = std::clamp<int64_t>(std::min(part, kTileBytes) / value, 1, kMostTexts);
+  const int64_t most =
+      std::clamp<int64_t>(std::min(part, Downloader::kHeldBytes) / value, 1, kMostTexts);
   // Where either side must be cut, both are.
   std::vector<Range> ranges;
   int64_t begin = 0;

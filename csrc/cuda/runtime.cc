@@ -213,14 +213,16 @@ Context::Context(int device) : device_(device) {
   cudaDeviceProp properties{};
   require(cudaGetDeviceProperties(&properties, device), "asking for the device's properties");
   multiprocessors_ = std::max(1, properties.multiProcessorCount);
-  require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
-  require(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking), "making a stream");
+  for (cudaStream_t* stream : {&stream_, &copy_stream_, &return_stream_}) {
+    require(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream");
+  }
 }
 
 Context::~Context() {
   release();
-  if (stream_ != nullptr) cudaStreamDestroy(stream_);
-  if (copy_stream_ != nullptr) cudaStreamDestroy(copy_stream_);
+  for (cudaStream_t stream : {stream_, copy_stream_, return_stream_}) {
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
 }
 
 void Context::lay_out(Workspace& workspace) {
@@ -254,8 +256,9 @@ void* Context::staging(size_t bytes) {
 }
 
 void Context::finish() {
-  require(cudaStreamSynchronize(copy_stream_), "copying");
+  require(cudaStreamSynchronize(copy_stream_), "copying to the card");
   require(cudaStreamSynchronize(stream_), "running kernels");
+  require(cudaStreamSynchronize(return_stream_), "copying from the card");
 }
 
 void Context::release() {

@@ -1,7 +1,7 @@
 // What calls need of the CUDA runtime: errors as exceptions, memory and streams that free
 // themselves, and a workspace that is kept from one call to the next.
 //
-// Kernels never allocate. A call borrows a Context (two streams, a workspace on the card, pinned
+// Kernels never allocate. A call borrows a Context (three streams, a workspace on the card, pinned
 // memory on the host), takes what it needs from the workspace at once, and gives the context back
 // when its results are there; the workspace only grows when a call needs more than any before it.
 #pragma once
@@ -176,8 +176,10 @@ class Context {
 
   int device() const { return device_; }
   int multiprocessors() const { return multiprocessors_; }
-  cudaStream_t stream() const { return stream_; }            // kernels
-  cudaStream_t copy_stream() const { return copy_stream_; }  // copies that overlap with them
+  cudaStream_t stream() const { return stream_; }  // kernels
+  // Copies to the card and back, which overlap with kernels and with each other.
+  cudaStream_t copy_stream() const { return copy_stream_; }
+  cudaStream_t return_stream() const { return return_stream_; }
 
   // Makes the workspace's pieces real. Throws OutOfDeviceMemory.
   void lay_out(Workspace& workspace);
@@ -185,7 +187,7 @@ class Context {
   // Pinned memory of at least so many bytes, the same until the next call of this.
   void* staging(size_t bytes);
 
-  // Waits for both streams; throws what went wrong there.
+  // Waits for all streams; throws what went wrong there.
   void finish();
 
   // Bytes of the card that are kept for the next call.
@@ -199,6 +201,7 @@ class Context {
   int multiprocessors_ = 1;
   cudaStream_t stream_ = nullptr;
   cudaStream_t copy_stream_ = nullptr;
+  cudaStream_t return_stream_ = nullptr;
   DeviceMemory memory_;
   HostMemory staging_;
 };

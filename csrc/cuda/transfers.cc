@@ -2,45 +2,38 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "parallel.h"
 
 namespace pytrace::cuda {
 namespace {
 
-// A slot is large enough that a copy's start (some 10 us) is little beside its time (0.5 ms at 16
-// GB/s), and small enough that the first kernel starts soon.
-#if defined(PYTRACE_CUDA_EMULATION)
-constexpr int64_t kSlotBytes = 1024;
-#else
-constexpr int64_t kSlotBytes = int64_t{8} << 20;
-#endif
 // Two to send from, two to receive in; one size, so that the context never moves them.
-constexpr size_t kStagingBytes = static_cast<size_t>(4 * kSlotBytes);
+constexpr size_t kStagingBytes = static_cast<size_t>(4 * kPinnedBytes);
 // Bytes that one thread copies in some 20 us.
 constexpr int64_t kGrain = int64_t{256} << 10;
 
-void copy_bytes(char* to, const char* from, int64_t bytes) {
+template <typename Rows>
+using Bytes = std::conditional_t<std::is_same_v<Rows, HostRows>, const char*, char*>;
+
+// Calls `copy(place, at, count)` for the pieces that bytes [first, first + bytes) of the rows, as
+// they lie without gaps, are made of: where a piece lies, and where it is within those bytes.
+template <typename Rows, typename Copy>
+void for_pieces(const Rows& rows, int64_t first, int64_t bytes, const Copy& copy) {
+  const bool gaps = rows.rows > 1 && rows.pitch != rows.width;
+  const int64_t width = gaps ? rows.width : rows.width * rows.rows;
+  const auto data = static_cast<Bytes<Rows>>(rows.data);
   parallel_for((bytes + kGrain - 1) / kGrain, 1, 0, [&](int64_t begin, int64_t end, int) {
     const int64_t last = std::min(bytes, end * kGrain);
-    std::memcpy(to + begin * kGrain, from + begin * kGrain,
-                static_cast<size_t>(last - begin * kGrain));
+    for (int64_t at = begin * kGrain; at < last;) {
+      const int64_t row = (first + at) / width;
+      const int64_t column = (first + at) % width;
+      const int64_t count = std::min(last - at, width - column);
+      copy(data + row * rows.pitch + column, at, static_cast<size_t>(count));
+      at += count;
+    }
   });
-}
-
-// Bytes [first, first + bytes) of the rows as they lie without gaps.
-void pack(const HostRows& rows, int64_t first, int64_t bytes, char* to) {
-  const auto* data = static_cast<const char*>(rows.data);
-  if (rows.pitch == rows.width) return copy_bytes(to, data + first, bytes);
-  while (bytes > 0) {
-    const int64_t row = first / rows.width;
-    const int64_t column = first % rows.width;
-    const int64_t count = std::min(bytes, rows.width - column);
-    std::memcpy(to, data + row * rows.pitch + column, static_cast<size_t>(count));
-    to += count;
-    first += count;
-    bytes -= count;
-  }
 }
 
 }  // namespace
@@ -50,13 +43,15 @@ Uploader::Uploader(Context& context)
 
 void Uploader::send(const HostRows& rows, void* to) {
   const int64_t total = rows.width * rows.rows;
-  for (int64_t first = 0; first < total; first += kSlotBytes) {
-    const int64_t bytes = std::min(kSlotBytes, total - first);
+  for (int64_t first = 0; first < total; first += kPinnedBytes) {
+    const int64_t bytes = std::min(kPinnedBytes, total - first);
     const int slot = next_;
     next_ = 1 - next_;
     free_[slot].wait();
-    char* memory = slots_ + slot * kSlotBytes;
-    pack(rows, first, bytes, memory);
+    char* memory = slots_ + slot * kPinnedBytes;
+    for_pieces(rows, first, bytes, [&](const char* from, int64_t at, size_t count) {
+      std::memcpy(memory + at, from, count);
+    });
     require(cudaMemcpyAsync(static_cast<char*>(to) + first, memory, static_cast<size_t>(bytes),
                             cudaMemcpyHostToDevice, context_.copy_stream()),
             "copying to the card");
@@ -66,20 +61,23 @@ void Uploader::send(const HostRows& rows, void* to) {
 
 Downloader::Downloader(Context& context)
     : context_(context),
-      memory_(static_cast<char*>(context.staging(kStagingBytes)) + 2 * kSlotBytes) {}
+      memory_(static_cast<char*>(context.staging(kStagingBytes)) + 2 * kPinnedBytes) {}
 
-void Downloader::receive(const void* from, void* to, size_t bytes) {
+void Downloader::receive(const void* from, const HostRoom& to) {
   computed_.record(context_.stream());
-  computed_.hold(context_.copy_stream());
-  for (size_t first = 0; first < bytes; first += kSlotBytes) {
+  computed_.hold(context_.return_stream());
+  const int64_t total = to.width * to.rows;
+  for (int64_t first = 0; first < total; first += kPinnedBytes) {
     Slot& slot = slots_[next_];
     empty(next_);
-    slot.to = static_cast<char*>(to) + first;
-    slot.bytes = std::min(static_cast<size_t>(kSlotBytes), bytes - first);
-    require(cudaMemcpyAsync(memory_ + next_ * kSlotBytes, static_cast<const char*>(from) + first,
-                            slot.bytes, cudaMemcpyDeviceToHost, context_.copy_stream()),
+    slot.to = to;
+    slot.first = first;
+    slot.bytes = std::min(kPinnedBytes, total - first);
+    require(cudaMemcpyAsync(memory_ + next_ * kPinnedBytes, static_cast<const char*>(from) + first,
+                            static_cast<size_t>(slot.bytes), cudaMemcpyDeviceToHost,
+                            context_.return_stream()),
             "copying from the card");
-    slot.ready.record(context_.copy_stream());
+    slot.ready.record(context_.return_stream());
     next_ = 1 - next_;
   }
 }
@@ -88,8 +86,9 @@ void Downloader::empty(int index) {
   Slot& slot = slots_[index];
   if (slot.bytes == 0) return;
   slot.ready.wait();
-  copy_bytes(static_cast<char*>(slot.to), memory_ + index * kSlotBytes,
-             static_cast<int64_t>(slot.bytes));
+  const char* memory = memory_ + index * kPinnedBytes;
+  for_pieces(slot.to, slot.first, slot.bytes,
+             [&](char* to, int64_t at, size_t count) { std::memcpy(to, memory + at, count); });
   slot.bytes = 0;
 }
 

@@ -429,9 +429,12 @@ struct EmulatedEvent {
   uint64_t reached = 0;
 };
 
+enum class Work { kOther, kKernel, kCopyThere, kCopyBack };
+
 struct EmulatedStream {
   struct Step {
     std::function<void()> run;
+    Work work = Work::kOther;
     EmulatedEvent* awaited = nullptr;
     uint64_t until = 0;
   };
@@ -460,8 +463,22 @@ EmulatedStream* stream_of(cudaStream_t stream) {
   return streams().front();
 }
 
-void add(cudaStream_t stream, std::function<void()> run) {
-  stream_of(stream)->steps.push_back({std::move(run)});
+void add(cudaStream_t stream, std::function<void()> run, Work work = Work::kOther) {
+  stream_of(stream)->steps.push_back({std::move(run), work});
+}
+
+// How often a kernel could have run beside a copy to the card, and beside one from it.
+int64_t overlaps[2] = {};
+
+void count_overlaps(const std::vector<EmulatedStream*>& able) {
+  const auto any = [&](Work work) {
+    return std::any_of(able.begin(), able.end(), [=](const EmulatedStream* stream) {
+      return stream->steps.front().work == work;
+    });
+  };
+  if (!any(Work::kKernel)) return;
+  overlaps[0] += any(Work::kCopyThere);
+  overlaps[1] += any(Work::kCopyBack);
 }
 
 cudaError_t result() { return fault_text.empty() ? cudaSuccess : cudaErrorLaunchFailure; }
@@ -478,6 +495,7 @@ cudaError_t run_until(const Enough& enough) {
       remember_fault("deadlock: a stream waits for an event that nothing will record");
       break;
     }
+    count_overlaps(able);
     EmulatedStream* stream = able[below(able.size())];
     EmulatedStream::Step step = std::move(stream->steps.front());
     stream->steps.pop_front();
@@ -734,21 +752,30 @@ void enqueue_launch(const void* kernel, dim3 grid, dim3 block, size_t shared_byt
     note(cudaErrorInvalidValue);
     return;
   }
-  add(stream, [=] {
-    Launch launch;
-    launch.grid = grid;
-    launch.block = block;
-    launch.grid_shape = {grid.x, grid.y, grid.z};
-    launch.block_shape = {block.x, block.y, block.z};
-    launch.shared_bytes = shared_bytes;
-    launch.body = &body;
-    run_launch(launch);
-  });
+  add(
+      stream,
+      [=] {
+        Launch launch;
+        launch.grid = grid;
+        launch.block = block;
+        launch.grid_shape = {grid.x, grid.y, grid.z};
+        launch.block_shape = {block.x, block.y, block.z};
+        launch.shared_bytes = shared_bytes;
+        launch.body = &body;
+        run_launch(launch);
+      },
+      Work::kKernel);
 }
 
 }  // namespace emulation
 
 using namespace emulation;
+
+// For the tests, by ctypes: see `overlaps`.
+extern "C" __attribute__((visibility("default"))) int64_t emulated_overlaps(int back) {
+  const Locked locked(lock_of_all());
+  return overlaps[back != 0];
+}
 
 void __threadfence() {
   static char tag;
@@ -835,7 +862,10 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
     add(stream, [=] { copy(staged->data(), width); });
     return cudaSuccess;
   }
-  add(stream, [=] { copy(from, from_pitch); });
+  const Work work = to_device == from_device ? Work::kOther
+                    : to_device              ? Work::kCopyThere
+                                             : Work::kCopyBack;
+  add(stream, [=] { copy(from, from_pitch); }, work);
   // Ordinary memory of the host has been written when the call returns.
   if (!to_device && memory_at(to) == nullptr) return cudaStreamSynchronize(stream);
   return cudaSuccess;
@@ -880,7 +910,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Locked locked(lock_of_all());
-  stream_of(stream)->steps.push_back({nullptr, event, event->recorded});
+  stream_of(stream)->steps.push_back({nullptr, Work::kOther, event, event->recorded});
   return cudaSuccess;
 }
 
