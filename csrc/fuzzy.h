@@ -88,6 +88,24 @@ enum class FuzzyType {
   kUint64,
 };
 
+// Bytes of a score.
+inline int64_t fuzzy_bytes(FuzzyType type) {
+  switch (type) {
+    case FuzzyType::kInt8:
+    case FuzzyType::kUint8:
+      return 1;
+    case FuzzyType::kInt16:
+    case FuzzyType::kUint16:
+      return 2;
+    case FuzzyType::kFloat32:
+    case FuzzyType::kInt32:
+    case FuzzyType::kUint32:
+      return 4;
+    default:
+      return 8;
+  }
+}
+
 // How fuzzy_cdist and fuzzy_cpdist score and store.
 struct FuzzyCdist {
   FuzzyScorer scorer = FuzzyScorer::kRatio;

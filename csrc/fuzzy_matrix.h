@@ -34,7 +34,7 @@ class FuzzyOutput {
 
   // Makes `count` entries zero; in every type that is all bits zero.
   void clear(int64_t count) const {
-    if (count > 0) std::memset(data_, 0, static_cast<size_t>(count) * size_of(type_));
+    if (count > 0) std::memset(data_, 0, static_cast<size_t>(count * fuzzy_bytes(type_)));
   }
 
   // Stores scores[k] at begin + where[k] * stride.
@@ -70,23 +70,6 @@ class FuzzyOutput {
   }
 
  private:
-  static size_t size_of(FuzzyType type) {
-    switch (type) {
-      case FuzzyType::kInt8:
-      case FuzzyType::kUint8:
-        return 1;
-      case FuzzyType::kInt16:
-      case FuzzyType::kUint16:
-        return 2;
-      case FuzzyType::kFloat32:
-      case FuzzyType::kInt32:
-      case FuzzyType::kUint32:
-        return 4;
-      default:
-        return 8;
-    }
-  }
-
   template <typename Value>
   void put_as(const double* scores, const int64_t* where, int64_t count, int64_t begin,
               int64_t stride) const {

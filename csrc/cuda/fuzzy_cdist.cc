@@ -13,23 +13,6 @@
 namespace pytrace::cuda {
 namespace {
 
-int64_t bytes_of(FuzzyType type) {
-  switch (type) {
-    case FuzzyType::kInt8:
-    case FuzzyType::kUint8:
-      return 1;
-    case FuzzyType::kInt16:
-    case FuzzyType::kUint16:
-      return 2;
-    case FuzzyType::kFloat32:
-    case FuzzyType::kInt32:
-    case FuzzyType::kUint32:
-      return 4;
-    default:
-      return 8;
-  }
-}
-
 // Classes of needles, each with a kernel or a launch of its own. Texts beyond the last bound get
 // memory of their own, so that a few long ones do not take shared memory from all others.
 constexpr int kClasses = 4;
@@ -197,7 +180,7 @@ class Call {
     for (int slot = 0; slot < 2; ++slot) {
       rows_[slot] = workspace_.take<char>(rows_room);
       columns_[slot] = workspace_.take<char>(columns_room);
-      scores_[slot] = workspace_.take<char>(tile_values * bytes_of(type));
+      scores_[slot] = workspace_.take<char>(tile_values * fuzzy_bytes(type));
     }
     scratch_ = workspace_.take<char>(static_cast<int64_t>(scratch));
     context.lay_out(workspace_);
@@ -227,7 +210,7 @@ class Call {
 
   // Brings the tile's scores to rows of `columns` of the host's matrix, `pitch` values apart.
   void end_tile(char* out, int64_t rows, int64_t columns, int64_t pitch) {
-    const int64_t bytes = bytes_of(type_);
+    const int64_t bytes = fuzzy_bytes(type_);
     rows_read_[slot_].record(context_.stream());
     columns_read_[column_slot_].record(context_.stream());
     downloader_.receive(scores_[slot_].data(), {out, pitch * bytes, columns * bytes, rows});
@@ -281,7 +264,7 @@ void fuzzy_cdist(Context& context, Span<const Text> queries, Span<const Text> ch
   if (words) FuzzySource::number(&rows, &columns);
   const size_t memory = memory_to_use(context);
   const int64_t part = static_cast<int64_t>(memory) / kParts;
-  const int64_t value = bytes_of(type);
+  const int64_t value = fuzzy_bytes(type);
   // A tile's scores: what the downloader takes without keeping the host from queueing the next.
   const int64_t tile_values =
       std::clamp<int64_t>(std::min(part, Downloader::kHeldBytes) / value, 1, kMostTexts);
@@ -328,7 +311,7 @@ void fuzzy_cpdist(Context& context, Span<const Text> queries, Span<const Text> c
   if (words) FuzzySource::number(&firsts, &seconds);
   const size_t memory = memory_to_use(context);
   const int64_t part = static_cast<int64_t>(memory) / kParts;
-  const int64_t value = bytes_of(type);
+  const int64_t value = fuzzy_bytes(type);
   const int64_t most =
       std::clamp<int64_t>(std::min(part, Downloader::kHeldBytes) / value, 1, kMostTexts);
   // Where either side must be cut, both are.

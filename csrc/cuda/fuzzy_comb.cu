@@ -81,40 +81,20 @@ __global__ void __launch_bounds__(kThreads, 4)
   int32_t* strands = scratch == nullptr
                          ? shared.take<int32_t>(static_cast<size_t>(2 * room))
                          : reinterpret_cast<int32_t*>(scratch) + 2 * room * blockIdx.x;
-  const int64_t count = count_of(pairs);
-  for (int64_t index = blockIdx.x; index < count; index += gridDim.x) {
-    const FuzzyPair pair = pair_of(pairs, index);
-    if (is_missing(pairs, pair)) {
-      if (thread == 0) store_value(scores, pair.place, scores.missing);
-      continue;
-    }
-    const FuzzyString a = text_of(pairs.a, pair.a);
-    const FuzzyString b = text_of(pairs.b, pair.b);
-    const bool a_is_needle = a.size < b.size;
-    const FuzzyString needle = a_is_needle ? a : b;
-    const FuzzyString text = a_is_needle ? b : a;
-    if (needle.size == 0) {
-      if (thread == 0) store_score(scores, pair.place, text.size == 0 ? 100.0 : 0.0);
-      continue;
-    }
-    int32_t* below = strands + needle.size;
-    int32_t* changes = below + text.size;
-    FuzzyBest best{0, 1};
-    // Equal lengths both ways.
-    for (int way = 0; way < (needle.size == text.size ? 2 : 1); ++way) {
-      comb(way == 0 ? needle : text, way == 0 ? text : needle, strands, below, changes, sums,
-           &best);
-    }
-    best = best_of_warp(best);
+  const auto score_of = [&](FuzzyString a, FuzzyString b, const FuzzyPair&) {
+    const auto offer = [&](FuzzyString needle, FuzzyString text, FuzzyBest* best) {
+      int32_t* below = strands + needle.size;
+      comb(needle, text, strands, below, below + text.size, sums, best);
+    };
+    FuzzyBest best = best_of_warp(best_both_ways(a, b, offer));
     if (thread % kWarp == 0) bests[thread / kWarp] = best;
     __syncthreads();
-    if (thread == 0) {
-      for (int warp = 1; warp < kWarps; ++warp)
-        keep_better(&best, bests[warp].lcs, bests[warp].total);
-      store_score(scores, pair.place, fuzzy_ratio_of(best.lcs, best.total));
-    }
+    for (int warp = 0; warp < kWarps; ++warp)
+      keep_better(&best, bests[warp].lcs, bests[warp].total);
     __syncthreads();
-  }
+    return fuzzy_ratio_of(best.lcs, best.total);
+  };
+  for_pairs(pairs, scores, blockIdx.x, gridDim.x, thread == 0, score_of);
 }
 
 }  // namespace

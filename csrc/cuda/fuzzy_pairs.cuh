@@ -85,6 +85,34 @@ __device__ __forceinline__ bool is_missing(const FuzzyPairs& pairs, const FuzzyP
   return (pairs.a.missing[pair.a] | pairs.b.missing[pair.b]) != 0;
 }
 
+// Stores `score_of(a, b, pair)` for the pairs first, first + step, ...; of the threads that share a
+// pair, and all call this, `writes` holds for one.
+template <typename ScoreOf>
+__device__ __forceinline__ void for_pairs(const FuzzyPairs& pairs, const FuzzyScores& scores,
+                                          int64_t first, int64_t step, bool writes,
+                                          const ScoreOf& score_of) {
+  const int64_t count = count_of(pairs);
+  for (int64_t index = first; index < count; index += step) {
+    const FuzzyPair pair = pair_of(pairs, index);
+    if (is_missing(pairs, pair)) {
+      if (writes) store_value(scores, pair.place, scores.missing);
+      continue;
+    }
+    const double score = score_of(text_of(pairs.a, pair.a), text_of(pairs.b, pair.b), pair);
+    if (writes) store_score(scores, pair.place, score);
+  }
+}
+
+// The shorter text in front; of equal lengths, b.
+struct NeedleAndText {
+  FuzzyString needle;
+  FuzzyString text;
+};
+
+__device__ __forceinline__ NeedleAndText ordered(FuzzyString a, FuzzyString b) {
+  return a.size < b.size ? NeedleAndText{a, b} : NeedleAndText{b, a};
+}
+
 // The best window so far: its LCS, and the needle's characters and its own together.
 struct FuzzyBest {
   int64_t lcs;
@@ -94,6 +122,19 @@ struct FuzzyBest {
 // Windows of one ratio have one score, to the last bit: a quotient is rounded once.
 __device__ __forceinline__ void keep_better(FuzzyBest* best, int64_t lcs, int64_t total) {
   if (lcs * best->total > best->lcs * total) *best = {lcs, total};
+}
+
+// The best that `offer_windows(needle, text, &best)` finds; of equal lengths both ways.
+template <typename OfferWindows>
+__device__ __forceinline__ FuzzyBest best_both_ways(FuzzyString a, FuzzyString b,
+                                                    const OfferWindows& offer_windows) {
+  const auto [needle, text] = ordered(a, b);
+  if (needle.size == 0) return {0, text.size};
+  FuzzyBest best{0, 1};
+  for (int way = 0; way < (needle.size == text.size ? 2 : 1); ++way) {
+    offer_windows(way == 0 ? needle : text, way == 0 ? text : needle, &best);
+  }
+  return best;
 }
 
 __device__ __forceinline__ FuzzyBest best_of_warp(FuzzyBest best) {

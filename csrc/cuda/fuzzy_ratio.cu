@@ -18,23 +18,15 @@ __global__ void __launch_bounds__(kThreads)
   const auto warp = static_cast<int>(threadIdx.x) / kWarp;
   uint32_t* rows = shared.take<uint32_t>(kWarps * kStripeRows) + warp * kStripeRows;
   uint8_t* carries = all_carries + carries_size * (int64_t{blockIdx.x} * kWarps + warp);
-  const int64_t count = count_of(pairs);
-  const int64_t step = int64_t{gridDim.x} * kWarps;
-  for (int64_t index = int64_t{blockIdx.x} * kWarps + warp; index < count; index += step) {
-    const FuzzyPair pair = pair_of(pairs, index);
-    if (is_missing(pairs, pair)) {
-      if (lane == 0) store_value(scores, pair.place, scores.missing);
-      continue;
-    }
-    const FuzzyString a = text_of(pairs.a, pair.a);
-    const FuzzyString b = text_of(pairs.b, pair.b);
+  const auto score_of = [&](FuzzyString a, FuzzyString b, const FuzzyPair&) {
     const int64_t total = a.size + b.size;
     const int64_t most = a.size < b.size ? a.size : b.size;
-    double score = fuzzy_ratio_of(most, total);
-    if (score >= scores.cutoff && most > 0)
-      score = fuzzy_ratio_of(lcs_of_warp(a, b, rows, carries, lane), total);
-    if (lane == 0) store_score(scores, pair.place, score);
-  }
+    const double bound = fuzzy_ratio_of(most, total);
+    if (bound < scores.cutoff || most == 0) return bound;
+    return fuzzy_ratio_of(lcs_of_warp(a, b, rows, carries, lane), total);
+  };
+  for_pairs(pairs, scores, int64_t{blockIdx.x} * kWarps + warp, int64_t{gridDim.x} * kWarps,
+            lane == 0, score_of);
 }
 
 // A lane a pair, its needle in a column of shared memory. Neighbours have mostly one text, or
@@ -42,35 +34,25 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads) score_short(FuzzyPairs pairs, FuzzyScores scores) {
   SharedArrays shared;
   uint32_t* rows = shared.take<uint32_t>(kThreads * kFuzzyNarrow) + threadIdx.x;
-  const int64_t count = count_of(pairs);
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x; index < count; index += step) {
-    const FuzzyPair pair = pair_of(pairs, index);
-    if (is_missing(pairs, pair)) {
-      store_value(scores, pair.place, scores.missing);
-      continue;
-    }
-    const FuzzyString a = text_of(pairs.a, pair.a);
-    const FuzzyString b = text_of(pairs.b, pair.b);
-    const FuzzyString needle = a.size < b.size ? a : b;
-    const FuzzyString text = a.size < b.size ? b : a;
+  const auto score_of = [&](FuzzyString a, FuzzyString b, const FuzzyPair&) {
+    const auto [needle, text] = ordered(a, b);
     const auto m = static_cast<int>(needle.size);
     const int64_t total = text.size + m;
-    double score = fuzzy_ratio_of(m, total);
-    if (score >= scores.cutoff && m > 0) {
-      for (int r = 0; r < m; ++r) rows[r * kThreads] = needle.characters[r];
-      uint32_t state = ~0u;
-      for (int64_t j = 0; j < text.size; ++j) {
-        const uint32_t character = text.characters[j];
-        uint32_t mask = 0;
-        for (int r = 0; r < m; ++r)
-          mask |= static_cast<uint32_t>(rows[r * kThreads] == character) << r;
-        state = (state + (state & mask)) | (state & ~mask);
-      }
-      score = fuzzy_ratio_of(__popc(~state), total);
+    const double bound = fuzzy_ratio_of(m, total);
+    if (bound < scores.cutoff || m == 0) return bound;
+    for (int r = 0; r < m; ++r) rows[r * kThreads] = needle.characters[r];
+    uint32_t state = ~0u;
+    for (int64_t j = 0; j < text.size; ++j) {
+      const uint32_t character = text.characters[j];
+      uint32_t mask = 0;
+      for (int r = 0; r < m; ++r)
+        mask |= static_cast<uint32_t>(rows[r * kThreads] == character) << r;
+      state = (state + (state & mask)) | (state & ~mask);
     }
-    store_score(scores, pair.place, score);
-  }
+    return fuzzy_ratio_of(__popc(~state), total);
+  };
+  for_pairs(pairs, scores, int64_t{blockIdx.x} * kThreads + threadIdx.x,
+            int64_t{gridDim.x} * kThreads, true, score_of);
 }
 
 }  // namespace

@@ -47,9 +47,9 @@ __device__ FuzzyString rest_of(Words set, Words other, const uint32_t* character
 }
 
 // The score of two texts of at least one word each. The same steps as TokenSetRatio::of_common.
-__device__ double score_of(FuzzyString a, Words words_a, FuzzyString b, Words words_b,
-                           double cutoff, uint32_t* rows, uint8_t* carries, uint32_t* rest_a,
-                           uint32_t* rest_b, int lane) {
+__device__ double score_of_sets(FuzzyString a, Words words_a, FuzzyString b, Words words_b,
+                                double cutoff, uint32_t* rows, uint8_t* carries, uint32_t* rest_a,
+                                uint32_t* rest_b, int lane) {
   long long count = 0;
   long long common = 0;  // length of the common words, joined
   for (int64_t k = lane; k < words_b.count; k += kWarp) {
@@ -105,23 +105,15 @@ __global__ void __launch_bounds__(kThreads)
   auto* rest_a = reinterpret_cast<uint32_t*>(scratch);
   uint32_t* rest_b = rest_a + longest.a;
   auto* carries = reinterpret_cast<uint8_t*>(rest_b + longest.b);
-  const int64_t count = count_of(pairs);
-  const int64_t step = int64_t{gridDim.x} * kWarps;
-  for (int64_t index = int64_t{blockIdx.x} * kWarps + warp; index < count; index += step) {
-    const FuzzyPair pair = pair_of(pairs, index);
-    if (is_missing(pairs, pair)) {
-      if (lane == 0) store_value(scores, pair.place, scores.missing);
-      continue;
-    }
+  const auto score_of = [&](FuzzyString a, FuzzyString b, const FuzzyPair& pair) {
     const Words words_a = words_of(pairs.a, pair.a);
     const Words words_b = words_of(pairs.b, pair.b);
-    double score = 0.0;
-    if (words_a.count > 0 && words_b.count > 0) {
-      score = score_of(text_of(pairs.a, pair.a), words_a, text_of(pairs.b, pair.b), words_b,
-                       scores.cutoff, rows, carries, rest_a, rest_b, lane);
-    }
-    if (lane == 0) store_score(scores, pair.place, score);
-  }
+    if (words_a.count == 0 || words_b.count == 0) return 0.0;
+    return score_of_sets(a, words_a, b, words_b, scores.cutoff, rows, carries, rest_a, rest_b,
+                         lane);
+  };
+  for_pairs(pairs, scores, int64_t{blockIdx.x} * kWarps + warp, int64_t{gridDim.x} * kWarps,
+            lane == 0, score_of);
 }
 
 size_t scratch_of_warp(FuzzyLongest longest) {

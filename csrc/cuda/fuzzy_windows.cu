@@ -70,31 +70,15 @@ __global__ void __launch_bounds__(kThreads) score_windows(FuzzyPairs pairs, Fuzz
   const auto warp = static_cast<int>(threadIdx.x) / kWarp;
   uint32_t* rows = shared.take<uint32_t>(kWarps * kBits) + warp * kBits;
   Mask* masks = shared.take<Mask>(kWarps * (kWindows + kBits)) + warp * (kWindows + kBits);
-  const int64_t count = count_of(pairs);
-  const int64_t step = int64_t{gridDim.x} * kWarps;
-  for (int64_t index = int64_t{blockIdx.x} * kWarps + warp; index < count; index += step) {
-    const FuzzyPair pair = pair_of(pairs, index);
-    if (is_missing(pairs, pair)) {
-      if (lane == 0) store_value(scores, pair.place, scores.missing);
-      continue;
-    }
-    const FuzzyString a = text_of(pairs.a, pair.a);
-    const FuzzyString b = text_of(pairs.b, pair.b);
-    const bool a_is_needle = a.size < b.size;
-    const FuzzyString needle = a_is_needle ? a : b;
-    const FuzzyString text = a_is_needle ? b : a;
-    if (needle.size == 0) {
-      if (lane == 0) store_score(scores, pair.place, text.size == 0 ? 100.0 : 0.0);
-      continue;
-    }
-    FuzzyBest best{0, 1};
-    // Equal lengths both ways.
-    for (int way = 0; way < (needle.size == text.size ? 2 : 1); ++way) {
-      best_window(way == 0 ? needle : text, way == 0 ? text : needle, rows, masks, lane, &best);
-    }
-    best = best_of_warp(best);
-    if (lane == 0) store_score(scores, pair.place, fuzzy_ratio_of(best.lcs, best.total));
-  }
+  const auto score_of = [&](FuzzyString a, FuzzyString b, const FuzzyPair&) {
+    const auto offer = [&](FuzzyString needle, FuzzyString text, FuzzyBest* best) {
+      best_window(needle, text, rows, masks, lane, best);
+    };
+    const FuzzyBest best = best_of_warp(best_both_ways(a, b, offer));
+    return fuzzy_ratio_of(best.lcs, best.total);
+  };
+  for_pairs(pairs, scores, int64_t{blockIdx.x} * kWarps + warp, int64_t{gridDim.x} * kWarps,
+            lane == 0, score_of);
 }
 
 template <typename Mask>
