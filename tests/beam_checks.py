@@ -7,6 +7,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
+from pytrace.kernels import expand
 from tests import oracles
 
 
@@ -45,6 +46,18 @@ def check(result, chain_scores, logits, finished, question_offsets, **options):
             for parent, option, score, _, _ in best
         ]
         np.testing.assert_allclose(ranks, oracle_ranks, rtol=1e-12, atol=1e-12)
+
+
+def check_finished_chains_compete(**where):
+    """A finished chain is carried over beside the others' extensions, and its logits, NaN here, are never read."""
+    logits = np.array([[np.nan, np.inf], [0.0, 0.0]])
+    result = expand([-0.5, 0.0], logits, [True, False], beams=2, chains=2, **where)
+    assert result.parents.tolist() == [0, 1]
+    assert result.options.tolist() == [-1, 0]
+    assert result.scores.tolist() == [-0.5, -math.log(2)]
+    assert result.steps.tolist() == [0.0, -math.log(2)]
+    assert result.finished.tolist() == [True, True]
+    assert result.stuck.tolist() == [False, False]
 
 
 @st.composite

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from pytrace.kernels import top_k
 from tests import oracles
 
 METRICS = ("ip", "cosine", "l2")
@@ -38,6 +39,20 @@ def check_top_k(scores, indices, queries, items, k, metric, visible, slack):
         assert keys == sorted(keys)
         assert (indices[row, count:] == -1).all()
         assert (scores[row, count:] == sign * np.inf).all()
+
+
+def check_random_floats(metric, seed, k, ragged, **where):
+    """Search random rows, grouped at random if asked to, and hold the results against the oracle's within rounding."""
+    rng = np.random.default_rng(seed)
+    n_items, n_queries, width = rng.integers(1, 60), rng.integers(1, 8), rng.integers(1, 50)
+    queries = rng.standard_normal((n_queries, width)).astype(np.float32)
+    items = rng.standard_normal((n_items, width)).astype(np.float32)
+    offsets, visible = None, [range(n_items)] * n_queries
+    if ragged:
+        offsets = np.array([0, *np.sort(rng.integers(0, n_items, n_queries - 1, endpoint=True)), n_items])
+        visible = [range(offsets[i], offsets[i + 1]) for i in range(n_queries)]
+    scores, indices = top_k(queries, items, k, metric=metric, offsets=offsets, **where)
+    check_top_k(scores, indices, queries, items, k, metric, visible, tolerance(metric, width, 5))
 
 
 @st.composite

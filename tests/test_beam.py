@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from pytrace.kernels import expand, log_sum_exp
-from tests.beam_checks import MISUSES, check, steps
+from tests.beam_checks import MISUSES, check, check_finished_chains_compete, steps
 
 pytestmark = pytest.mark.usefixtures("isa")
 
@@ -78,14 +78,7 @@ def test_the_first_step_of_a_search():
 
 
 def test_finished_chains_compete_and_their_logits_are_never_read():
-    logits = np.array([[np.nan, np.inf], [0.0, 0.0]])
-    result = expand([-0.5, 0.0], logits, [True, False], beams=2, chains=2)
-    assert result.parents.tolist() == [0, 1]
-    assert result.options.tolist() == [-1, 0]
-    assert result.scores.tolist() == [-0.5, -math.log(2)]
-    assert result.steps.tolist() == [0.0, -math.log(2)]
-    assert result.finished.tolist() == [True, True]
-    assert result.stuck.tolist() == [False, False]
+    check_finished_chains_compete()
 
 
 def test_a_chain_with_no_possible_option_is_carried_over_and_flagged():

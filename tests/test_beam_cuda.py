@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from pytrace.kernels import expand
 from pytrace.kernels.devices import to_device
-from tests.beam_checks import MISUSES, check, steps
+from tests.beam_checks import MISUSES, check, check_finished_chains_compete, steps
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -145,14 +145,7 @@ def test_arrays_on_a_card_of_the_wrong_type_are_refused(card):
 
 
 def test_finished_chains_compete_and_their_logits_are_never_read(card):
-    logits = np.array([[np.nan, np.inf], [0.0, 0.0]])
-    result = expand([-0.5, 0.0], logits, [True, False], beams=2, chains=2, device=card)
-    assert result.parents.tolist() == [0, 1]
-    assert result.options.tolist() == [-1, 0]
-    assert result.scores.tolist() == [-0.5, -math.log(2)]
-    assert result.steps.tolist() == [0.0, -math.log(2)]
-    assert result.finished.tolist() == [True, True]
-    assert result.stuck.tolist() == [False, False]
+    check_finished_chains_compete(device=card)
 
 
 def test_a_chain_with_no_possible_option_is_carried_over_and_flagged(card):

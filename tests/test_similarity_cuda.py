@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytrace.kernels import devices, similarity, top_k
 from tests import oracles
-from tests.similarity_checks import METRICS, check_top_k, exact_searches, hostile_calls, tolerance
+from tests.similarity_checks import METRICS, check_random_floats, check_top_k, exact_searches, hostile_calls, tolerance
 
 # Around the 16-byte packs of every type (4, 8, 16 values) and eight of them, and a usual width.
 WIDTHS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 384)
@@ -102,16 +102,7 @@ def test_exact_scores_and_ties_equal_the_oracle(card, metric, search, memory):
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**32), k=st.integers(1, 40), ragged=st.booleans())
 def test_floats_equal_the_oracle_within_rounding(card, metric, seed, k, ragged):
-    rng = np.random.default_rng(seed)
-    n_items, n_queries, width = rng.integers(1, 60), rng.integers(1, 8), rng.integers(1, 50)
-    queries = rng.standard_normal((n_queries, width)).astype(np.float32)
-    items = rng.standard_normal((n_items, width)).astype(np.float32)
-    offsets, visible = None, [range(n_items)] * n_queries
-    if ragged:
-        offsets = np.array([0, *np.sort(rng.integers(0, n_items, n_queries - 1, endpoint=True)), n_items])
-        visible = [range(offsets[i], offsets[i + 1]) for i in range(n_queries)]
-    scores, indices = top_k(queries, items, k, metric=metric, offsets=offsets, device=card)
-    check_top_k(scores, indices, queries, items, k, metric, visible, tolerance(metric, width, 5))
+    check_random_floats(metric, seed, k, ragged, device=card)
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -70,15 +70,16 @@ def measure(threads: int) -> Limits:
     parts = np.array_split(numbers, threads)
     matrix, vector = numbers.reshape(-1, 1024), np.ones(1024, dtype=np.float32)
     with ThreadPoolExecutor(threads) as pool:
-        by_parts = _fastest(lambda: list(pool.map(np.max, parts)))
-    read = min(by_parts, _fastest(lambda: matrix @ vector))
+        by_parts = fastest(lambda: list(pool.map(np.max, parts)))
+    read = min(by_parts, fastest(lambda: matrix @ vector))
     square = np.ones((PRODUCT, PRODUCT), dtype=np.float32)
     out = np.empty_like(square)
-    multiply = _fastest(lambda: np.matmul(square, square, out=out))
+    multiply = fastest(lambda: np.matmul(square, square, out=out))
     return Limits(READ_BYTES / read, 2 * PRODUCT**3 / multiply)
 
 
-def _fastest(call: Callable[[], object], times: int = 5) -> float:
+def fastest(call: Callable[[], object], times: int = 5) -> float:
+    """Return the seconds of the fastest of so many calls, after one that does not count."""
     call()
     best = float("inf")
     for _ in range(times):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from pytrace.bench.machine import fastest
 from pytrace.bench.records import Comparison, Limits, Timing
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import devices
@@ -102,12 +102,12 @@ class Card:
         size = max(int(COPY_BYTES * self._scale), 1 << 12) // 4 * 4
         source = devices.to_device(np.zeros(size // 4, dtype=np.float32), DEVICE)
         target = devices.to_device(np.zeros(size // 4, dtype=np.float32), DEVICE)
-        copy = _fastest(lambda: self._module.copy_into(source, target))
+        copy = fastest(lambda: self._module.copy_into(source, target), 9)
         flops = None
         if self._torch is not None:
             count = max(int(PRODUCT * self._scale), 64)
             square = self._torch.ones((count, count), dtype=self._torch.float16, device=DEVICE)
-            flops = 2 * count**3 / _fastest(self.finished(lambda: square @ square))
+            flops = 2 * count**3 / fastest(self.finished(lambda: square @ square), 9)
         return Limits(2 * size / copy, flops)
 
 
@@ -171,16 +171,6 @@ def from_numpy(
             "share of the call that is transfer": max(0.0, 1 - kernel / row.ours.median),
         },
     )
-
-
-def _fastest(call: Callable[[], object], times: int = 9) -> float:
-    call()
-    best = float("inf")
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - start)
-    return best
 
 
 def _told_by_driver(name: str) -> dict[str, object]:
