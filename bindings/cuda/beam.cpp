@@ -1,6 +1,5 @@
 #include "cuda/beam.h"
 
-#include <utility>
 #include <vector>
 
 #include "arrays.h"
@@ -11,46 +10,8 @@
 namespace pytrace::bindings {
 namespace {
 
-// The arrays of a result, made when their size is known.
-struct Results {
-  bool stay;
-  int device;
-  std::vector<DeviceArray> on_card;
-  std::vector<py::array> on_host;
-
-  cuda::ExtensionArrays make(int64_t count, int64_t questions) {
-    constexpr Element kElements[] = {Element::kInt64,   Element::kInt64, Element::kFloat64,
-                                     Element::kFloat64, Element::kBool,  Element::kBool,
-                                     Element::kInt64};
-    void* data[7];
-    const py::gil_scoped_acquire acquired;
-    for (int i = 0; i < 7; ++i) {
-      const int64_t size = i < 6 ? count : questions + 1;
-      if (stay) {
-        on_card.emplace_back(std::vector<int64_t>{size}, kElements[i], device);
-        data[i] = on_card.back().data();
-      } else {
-        on_host.emplace_back(py::dtype(element_name(kElements[i])), std::vector<py::ssize_t>{size});
-        data[i] = on_host.back().mutable_data();
-      }
-    }
-    return {static_cast<int64_t*>(data[0]), static_cast<int64_t*>(data[1]),
-            static_cast<double*>(data[2]),  static_cast<double*>(data[3]),
-            static_cast<bool*>(data[4]),    static_cast<bool*>(data[5]),
-            static_cast<int64_t*>(data[6]), stay};
-  }
-
-  py::tuple tuple() {
-    py::tuple out(7);
-    for (size_t i = 0; i < 7; ++i) {
-      out[i] = stay ? py::cast(std::move(on_card[i])) : py::object(std::move(on_host[i]));
-    }
-    return out;
-  }
-};
-
 template <typename T>
-void run(cuda::BeamStep<T>& step, const Operand& logits, Results& results) {
+void run(cuda::BeamStep<T>& step, const Operand& logits, ResultArrays& results) {
   const auto* data = static_cast<const T*>(logits.data);
   if (logits.rank() == 1) {
     step.options.flat = {data, logits.shape[0]};
@@ -60,8 +21,20 @@ void run(cuda::BeamStep<T>& step, const Operand& logits, Results& results) {
   step.logits_on_card = logits.on_device;
   const int64_t questions = step.input.question_offsets.size - 1;
   const ReleasedGil released;
-  const cuda::Borrowed context(results.device);
-  cuda::expand<T>(*context, step, [&](int64_t count) { return results.make(count, questions); });
+  const cuda::Borrowed context(results.device());
+  cuda::expand<T>(*context, step, [&](int64_t count) {
+    const py::gil_scoped_acquire acquired;
+    cuda::ExtensionArrays arrays;
+    arrays.parents = results.add<int64_t>(count);
+    arrays.options = results.add<int64_t>(count);
+    arrays.scores = results.add<double>(count);
+    arrays.steps = results.add<double>(count);
+    arrays.finished = results.add<bool>(count);
+    arrays.stuck = results.add<bool>(count);
+    arrays.offsets = results.add<int64_t>(questions + 1);
+    arrays.on_card = results.on_card();
+    return arrays;
+  });
 }
 
 py::tuple expand(py::handle chain_scores, py::handle option_logits, py::handle finished,
@@ -123,10 +96,7 @@ py::tuple expand(py::handle chain_scores, py::handle option_logits, py::handle f
     if (rows.empty()) fail("option_offsets is empty; it needs at least the value 0");
   }
 
-  Results results{any_on_device({&scores, &ended, &logits}),
-                  device_of({&scores, &ended, &logits}, asked),
-                  {},
-                  {}};
+  ResultArrays results({&scores, &ended, &logits}, asked);
   if (logits.element == Element::kFloat32) {
     cuda::BeamStep<float> step{input, {}, how, scores.on_device, ended.on_device, false};
     step.options.offsets = span(rows);
