@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -193,7 +194,6 @@ def test_another_library_gets_its_own_arrays(card, monkeypatch):
 
 
 def test_bfloat16_is_handed_over_by_dlpack_alone(card):
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     there = devices.to_device(rows().astype(ml_dtypes.bfloat16), card)
     assert there.dtype == "bfloat16"
     with pytest.raises(AttributeError, match="bfloat16"):
