@@ -12,7 +12,7 @@ KERNEL_TESTS := $(addprefix tests/test_,similarity.py fuzzy.py alignment.py set_
 
 CUDA_FILES := $(wildcard csrc/cuda/* bindings/cuda/*)
 EMULATION_FILES := $(wildcard tests/cuda_emulation/* tests/native/cuda_*)
-CUDA_TESTS := $(wildcard tests/test_*cuda*.py)
+CUDA_TESTS := $(filter-out %_machine_code.py,$(wildcard tests/test_*cuda*.py))
 CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc) \
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*.* bindings/*.*) $(CUDA_FILES)
@@ -68,8 +68,8 @@ build/emulation/.ready build/emulation-sanitize/.ready build/emulation-races/.re
 sanitize-races: build/emulation-races/.ready
 	@case "$$(g++ -print-file-name=libtsan.so)" in /*) ;; *) \
 	  echo "g++ has no libtsan.so; on Debian: apt-get install g++ (on Fedora: dnf install libtsan)" >&2; exit 1;; esac
-	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS=exitcode=66 PYTRACE_EMULATION=build/emulation-races \
-	$(BIN)/python -m pytest -p no:cacheprovider -m 'not gpu' $(CUDA_TESTS)
+	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS=exitcode=66:allocator_may_return_null=1 \
+	PYTRACE_EMULATION=build/emulation-races $(BIN)/python -m pytest -p no:cacheprovider -m 'not gpu' $(CUDA_TESTS)
 
 # On a machine with a card: the tests there, then once more under compute-sanitizer, some hundred times as slowly.
 define CARD_CHECK

@@ -48,6 +48,7 @@ __device__ inline int64_t lcs_of_warp(FuzzyString a, FuzzyString b, uint32_t* sh
         const int64_t column = t + lane;
         next_character = column < n ? columns.characters[column] : kNoColumn;
         next_carry = !first && column < n ? carries[column] : 0;
+        __syncwarp();  // the last lane writes in their places from now on
       }
       const auto from = static_cast<int>(t % kWarp);
       const uint32_t new_character = __shfl_sync(kWholeWarp, next_character, from);
