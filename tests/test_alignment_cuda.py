@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytrace.kernels import devices
 from pytrace.kernels.alignment import Ragged, align_batch
 from pytrace.kernels.devices import to_device
 from tests import oracles
@@ -123,6 +124,42 @@ def test_a_matrix_by_symbol_equals_the_processor(card, gap_open):
     both(card, candidates, references, score=np.repeat(similarity, 2, axis=1)[:, ::2], **options)
     there = align_batch(candidates, references, score=to_device(similarity, card), steps=True, **options)
     assert_same(type(there)(*(getattr(there, field).numpy() for field in FIELDS)), expected)
+
+
+@few
+@given(batches, st.sampled_from([-1, -2.5]), st.sampled_from([1, 300, 800, 2000]), st.booleans())
+def test_parts_of_any_size_give_the_results_of_the_whole(card, questions, gap_open, memory, matrix):
+    candidates = ragged([candidate for candidate, _ in questions])
+    references = ragged([reference for _, group in questions for reference in group])
+    groups = np.cumsum([0, *(len(group) for _, group in questions)])
+    options = {"gap_open": gap_open} | ({"score": np.arange(16.0).reshape(4, 4) % 5 - 2} if matrix else {})
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("PYTRACE_CUDA_MEMORY", str(memory))
+        both(card, candidates, references, groups, **options)
+
+
+@pytest.mark.parametrize("memory", [1, 3000, 12_000])
+def test_a_candidate_whose_references_are_in_many_parts_keeps_the_first_best(card, monkeypatch, memory):
+    random = np.random.default_rng(2)
+    references = [random.integers(0, 3, random.integers(0, 12)).tolist() for _ in range(120)]
+    # Equal bests far apart, and candidates without references between, before and after.
+    references[17] = references[60] = references[118] = [1, 2, 1, 0, 2, 1]
+    candidates = [[], [1, 2, 1, 0, 2, 1], [2], [0, 0, 1], []]
+    groups = [0, 0, 119, 119, 120, 120]
+    monkeypatch.setenv("PYTRACE_CUDA_MEMORY", str(memory))
+    found = both(card, ragged(candidates), ragged(references), groups, gap_open=-2)
+    assert found.best.tolist() == [-1, 17, -1, 119, -1]
+
+
+@pytest.mark.parametrize("card", ["emulated"], indirect=True)
+def test_more_symbols_than_the_card_holds_are_aligned_in_parts(card, monkeypatch):
+    random = np.random.default_rng(6)
+    batch = [Ragged(random.integers(0, 4, 16_000).astype(np.int32), np.arange(0, 16_001, 20)) for _ in range(2)]
+    devices.empty_cache()
+    monkeypatch.setenv("PYTRACE_EMULATED_MEMORY", "100000")
+    both(card, *batch)
+    with pytest.raises(MemoryError, match="the card has no room"):
+        to_device(np.concatenate([one.values for one in batch]), card)
 
 
 def test_sequences_of_anything_hashable_are_numbered_first(card):

@@ -1,6 +1,5 @@
 #include "cuda/align.h"
 
-#include <utility>
 #include <vector>
 
 #include "align_check.h"
@@ -10,33 +9,6 @@
 
 namespace pytrace::bindings {
 namespace {
-
-// The result's arrays, on the card or on the host.
-struct Arrays {
-  bool stay;
-  int device;
-  std::vector<DeviceArray> on_card;
-  std::vector<py::array> on_host;
-
-  void* add(int64_t count, Element element) {
-    if (stay) {
-      on_card.emplace_back(std::vector<int64_t>{count}, element, device);
-      return on_card.back().data();
-    }
-    on_host.emplace_back(py::dtype(element_name(element)), std::vector<py::ssize_t>{count});
-    return on_host.back().mutable_data();
-  }
-  int64_t* add_whole(int64_t count) { return static_cast<int64_t*>(add(count, Element::kInt64)); }
-
-  py::tuple tuple() {
-    const size_t count = stay ? on_card.size() : on_host.size();
-    py::tuple out(count);
-    for (size_t i = 0; i < count; ++i) {
-      out[i] = stay ? py::cast(std::move(on_card[i])) : py::object(std::move(on_host[i]));
-    }
-    return out;
-  }
-};
 
 // Symbols, where they lie; with `own`, a copy on the host that nobody else can change.
 struct Symbols {
@@ -101,28 +73,27 @@ py::tuple align_batch(py::handle candidate_values, py::handle candidate_offsets,
     require_symbols_in_matrix(scoring, batch.candidates.values, batch.references.values);
   }
 
-  Arrays arrays{any_on_device({&first.operand, &second.operand, &scores}),
-                device_of({&first.operand, &second.operand, &scores}, asked),
-                {},
-                {}};
+  ResultArrays results({&first.operand, &second.operand, &scores}, asked);
   cuda::AlignedArrays out;
-  out.best = arrays.add_whole(count);
-  out.scores = static_cast<double*>(arrays.add(count, Element::kFloat64));
-  out.matches = arrays.add_whole(count);
-  out.lengths = arrays.add_whole(count);
-  out.on_card = arrays.stay;
+  out.best = results.add<int64_t>(count);
+  out.scores = results.add<double>(count);
+  out.matches = results.add<int64_t>(count);
+  out.lengths = results.add<int64_t>(count);
+  out.on_card = results.on_card();
   const std::function<cuda::StepArrays(int64_t)> room = [&](int64_t columns) {
     const py::gil_scoped_acquire acquired;
-    int64_t* const of_candidates = arrays.add_whole(columns);
-    int64_t* const of_references = arrays.add_whole(columns);
-    return cuda::StepArrays{of_candidates, of_references, arrays.add_whole(count + 1)};
+    cuda::StepArrays steps;
+    steps.candidate_steps = results.add<int64_t>(columns);
+    steps.reference_steps = results.add<int64_t>(columns);
+    steps.offsets = results.add<int64_t>(count + 1);
+    return steps;
   };
   {
     const ReleasedGil released;
-    const cuda::Borrowed context(arrays.device);
+    const cuda::Borrowed context(results.device());
     cuda::align_batch(*context, batch, out, want_steps ? &room : nullptr);
   }
-  return arrays.tuple();
+  return results.tuple();
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "../align_check.h"
 #include "cuda/align.h"
 #include "cuda/align_kernels.cuh"
+#include "cuda/align_parts.h"
 #include "cuda/packed.h"
 #include "cuda/transfers.h"
 
@@ -16,10 +17,6 @@ namespace {
 // Rows are kept for candidates of more than a warp's symbols; so many warps a multiprocessor hide
 // the latency of shuffles and are still at work on one pair each.
 constexpr int64_t kLongWarps = 32;
-
-unsigned grid_of(int64_t items, int64_t of_block) {
-  return static_cast<unsigned>(std::min((items + of_block - 1) / of_block, kMostBlocks));
-}
 
 int64_t size_of(Span<const int64_t> offsets, int64_t i) { return offsets[i + 1] - offsets[i]; }
 
@@ -56,10 +53,12 @@ struct Bins {
 template <typename Value, typename Pairs>
 class Batch {
  public:
-  Batch(Context& context, const AlignBatch& batch, const Bins& bins, const Pairs& pairs)
+  Batch(Context& context, const AlignBatch& batch, const Bins& bins, int64_t memory,
+        const Pairs& pairs)
       : context_(context),
         batch_(batch),
         bins_(bins),
+        memory_(memory),
         pairs_(pairs),
         gaps_{static_cast<Value>(batch.scoring.gap), static_cast<Value>(batch.scoring.gap_open)},
         candidates_(batch.candidates.size()),
@@ -86,8 +85,7 @@ class Batch {
   using Row = Cell<Value>;
 
   int64_t left() const {
-    const auto memory = static_cast<int64_t>(memory_to_use(context_));
-    return std::max<int64_t>(0, memory - static_cast<int64_t>(workspace_.bytes()));
+    return std::max<int64_t>(0, memory_ - static_cast<int64_t>(workspace_.bytes()));
   }
 
   void lay_out(bool want_steps, bool on_card) {
@@ -324,6 +322,7 @@ class Batch {
   Context& context_;
   const AlignBatch& batch_;
   const Bins& bins_;
+  const int64_t memory_;  // to take at most, where there is a choice
   Pairs pairs_;
   const Gaps<Value> gaps_;
   const int64_t candidates_;
@@ -348,10 +347,8 @@ class Batch {
   Workspace::Piece<char> trace_memory_;
 };
 
-}  // namespace
-
-void align_batch(Context& context, const AlignBatch& batch, const AlignedArrays& out,
-                 const std::function<StepArrays(int64_t)>* room) {
+void align_at_once(Context& context, const AlignBatch& batch, int64_t memory,
+                   const AlignedArrays& out, const std::function<StepArrays(int64_t)>* room) {
   const Scoring& scoring = batch.scoring;
   const Bins bins(batch);
   // Matches and columns share 64 bits.
@@ -360,7 +357,7 @@ void align_batch(Context& context, const AlignBatch& batch, const AlignedArrays&
          " symbols; a card aligns up to 2147483647 together");
   }
   if (scoring.matrix.data != nullptr) {
-    return Batch<double, MatrixPairs>(context, batch, bins, {}).run(out, room);
+    return Batch<double, MatrixPairs>(context, batch, bins, memory, {}).run(out, room);
   }
   // Half of what int32 holds leaves room for kLowestOf and one more step below it.
   const int64_t largest = largest_whole(scoring);
@@ -368,10 +365,25 @@ void align_batch(Context& context, const AlignBatch& batch, const AlignedArrays&
   if (largest >= 0 && (largest == 0 || steps <= (int64_t{1} << 29) / largest)) {
     const EqualPairs<int32_t> pairs{static_cast<int32_t>(scoring.match),
                                     static_cast<int32_t>(scoring.mismatch)};
-    return Batch<int32_t, EqualPairs<int32_t>>(context, batch, bins, pairs).run(out, room);
+    return Batch<int32_t, EqualPairs<int32_t>>(context, batch, bins, memory, pairs).run(out, room);
   }
-  Batch<double, EqualPairs<double>>(context, batch, bins, {scoring.match, scoring.mismatch})
+  Batch<double, EqualPairs<double>>(context, batch, bins, memory, {scoring.match, scoring.mismatch})
       .run(out, room);
+}
+
+}  // namespace
+
+void align_batch(Context& context, const AlignBatch& batch, const AlignedArrays& out,
+                 const std::function<StepArrays(int64_t)>* room) {
+  const auto memory = static_cast<int64_t>(memory_to_use(context));
+  const bool on_host = !batch.candidates_on_card && !batch.references_on_card && !out.on_card;
+  // The other half is for rows between strips, and for traces.
+  if (on_host && cut_pairs(batch, room != nullptr, memory / 2).size() > 1) {
+    context.release();  // for the contexts of the parts
+    const auto parts = cut_pairs(batch, room != nullptr, memory / 4);
+    return align_parts(batch, parts, context.device(), memory, align_at_once, out, room);
+  }
+  align_at_once(context, batch, memory, out, room);
 }
 
 }  // namespace pytrace::cuda

@@ -14,6 +14,9 @@
 // and walks back. Where the bytes of a pair exceed what memory is left, only rows some 4 sqrt(n)
 // apart are kept on the way down, and the rows between two of them are computed again on the way
 // back (O(m sqrt(n)) memory, twice the time); the path is the same.
+//
+// What lies on the host and is larger than the card is streamed in parts (align_parts.h). What lies
+// on the card is read there, and needs 40 bytes a reference and 48 a candidate beside it.
 #pragma once
 
 #include <cuda_runtime.h>

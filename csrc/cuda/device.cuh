@@ -10,6 +10,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <tuple>
 
@@ -38,6 +39,11 @@ inline constexpr size_t kMostSharedBytes = size_t{99} << 10;
 
 // Any size up to 2^63 in steps of the grid: kernels loop, so that no limit of the grid is ever met.
 inline constexpr int64_t kMostBlocks = 65535;
+
+// Blocks for so many items.
+inline unsigned grid_of(int64_t items, int64_t of_block) {
+  return static_cast<unsigned>(std::min((items + of_block - 1) / of_block, kMostBlocks));
+}
 
 // ---- shared memory -----------------------------------------------------------------------------
 

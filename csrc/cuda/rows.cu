@@ -42,9 +42,8 @@ __global__ void normalize_rows(const float* __restrict__ rows, int64_t count, in
 
 void normalize(const float* rows, int64_t count, int64_t dim, int64_t stride, float* out,
                int64_t* first_bad, cudaStream_t stream) {
-  const int64_t blocks = std::min((count + kRowsOfBlock - 1) / kRowsOfBlock, kMostBlocks);
-  launch(stream, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, normalize_rows, rows,
-         count, dim, stride, out, first_bad);
+  launch(stream, dim3(grid_of(count, kRowsOfBlock)), dim3(kThreads), 0, normalize_rows, rows, count,
+         dim, stride, out, first_bad);
 }
 
 }  // namespace pytrace::cuda

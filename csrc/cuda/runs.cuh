@@ -11,11 +11,6 @@
 
 namespace pytrace::cuda {
 
-// Blocks for so many items; kernels loop over what is beyond the grid.
-inline unsigned grid_of(int64_t items, int64_t of_block) {
-  return static_cast<unsigned>(std::min((items + of_block - 1) / of_block, kMostBlocks));
-}
-
 inline int64_t segments_of(int64_t items) {
   return std::max<int64_t>(1, (items + kSegment - 1) / kSegment);
 }

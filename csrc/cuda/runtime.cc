@@ -313,9 +313,17 @@ size_t memory_to_use(const Context& context) {
       throw std::invalid_argument("PYTRACE_CUDA_MEMORY is '" + std::string(limit) +
                                   "'; it must be a number of bytes above 0");
     }
-    return static_cast<size_t>(bytes);
+    return static_cast<size_t>(std::min(bytes, 1ull << 60));
   }
-  return (free_memory() + context.kept_bytes()) / 10 * 9;
+  size_t idle = 0;
+  {
+    const std::lock_guard<std::mutex> lock(pool().mutex);
+    for (const auto& other : pool().idle) {
+      if (other->device() == context.device()) idle += other->kept_bytes();
+    }
+  }
+  // What lay_out adds makes it nine tenths.
+  return (free_memory() + context.kept_bytes() + idle) / 10 * 8;
 }
 
 }  // namespace pytrace::cuda

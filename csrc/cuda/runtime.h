@@ -225,8 +225,8 @@ class Borrowed {
 // Frees the memory of all contexts that no call uses.
 void empty_cache();
 
-// Bytes of the card that one call may plan to take: PYTRACE_CUDA_MEMORY if set, else nine tenths of
-// what is free, what idle contexts of this process keep counted as free.
+// Bytes of the card that one call may plan to take: PYTRACE_CUDA_MEMORY if set, else eight tenths
+// of what is free, what idle contexts of this process keep counted as free.
 size_t memory_to_use(const Context& context);
 
 }  // namespace pytrace::cuda

@@ -28,8 +28,7 @@ void similarity(const SearchInput& input, Metric metric, float* out, bool on_car
   const int64_t queries = input.queries.rows.rows;
   const int64_t items = input.items.rows.rows;
   if (queries == 0 || items == 0) return;
-  const auto memory =
-      static_cast<int64_t>(std::min(memory_to_use(context), static_cast<size_t>(1) << 60));
+  const auto memory = static_cast<int64_t>(memory_to_use(context));
   const std::vector<SearchGroup> groups = groups_of(input);
   const int64_t width = input.items.rows.cols;
   const ScanShape shape = scan_shape(queries, width, input.items.rows.type, 0);

@@ -68,14 +68,13 @@ void merge_lists(const unsigned long long* lists, const MergeJob* jobs, int64_t 
   // The k best and as many more, so that most merges of few lists cut once.
   const int capacity = power_of_two(k + std::max<int64_t>(kThreads, std::min<int64_t>(k, 2048)));
   const size_t bytes = SharedBytes().take<int>(1).take<Key>(static_cast<size_t>(capacity)).total();
-  launch(stream, dim3(static_cast<unsigned>(std::min(queries, kMostBlocks))), dim3(kThreads), bytes,
-         &merge, lists, jobs, queries, static_cast<int>(k), capacity, best);
+  launch(stream, dim3(grid_of(queries, 1)), dim3(kThreads), bytes, &merge, lists, jobs, queries,
+         static_cast<int>(k), capacity, best);
 }
 
 void write_results(const unsigned long long* keys, int64_t queries, int64_t kept, int64_t stride,
                    int64_t k, bool distance, float* scores, int64_t* indices, cudaStream_t stream) {
-  const int64_t blocks = std::min((queries * k + kThreads - 1) / kThreads, kMostBlocks);
-  launch(stream, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, &write, keys, queries,
+  launch(stream, dim3(grid_of(queries * k, kThreads)), dim3(kThreads), 0, &write, keys, queries,
          kept, stride, k, distance, scores, indices);
 }
 

@@ -49,10 +49,7 @@ __global__ void find_bad(const T* __restrict__ rows, int64_t count, int64_t cols
   }
 }
 
-dim3 blocks_for(int64_t rows) {
-  return dim3(
-      static_cast<unsigned>(std::min((rows + kRowsOfBlock - 1) / kRowsOfBlock, kMostBlocks)));
-}
+dim3 blocks_for(int64_t rows) { return dim3(grid_of(rows, kRowsOfBlock)); }
 
 template <typename Use>
 void with_type(const DeviceRows& rows, const Use& use) {

@@ -295,7 +295,7 @@ void launch_scan(const ScanArguments& job, const ScanShape& shape, int multiproc
                  cudaStream_t stream) {
   // More blocks than fit at once, so that short units do not leave the card idle at the end.
   const int64_t blocks = std::min<int64_t>(job.input.unit_count, int64_t{16} * multiprocessors);
-  const dim3 grid(static_cast<unsigned>(std::min(blocks, kMostBlocks)));
+  const dim3 grid(grid_of(blocks, 1));
   const auto go = [&](auto* kernel) {
     launch(stream, grid, dim3(kScanThreads), shape.shared, kernel, job);
   };

@@ -82,9 +82,7 @@ __global__ void exchange_shares(Key* keys, int64_t shares, int64_t share, int64_
   }
 }
 
-dim3 blocks_for(int64_t threads) {
-  return dim3(static_cast<unsigned>(std::min((threads + kThreads - 1) / kThreads, kMostBlocks)));
-}
+dim3 blocks_for(int64_t threads) { return dim3(grid_of(threads, kThreads)); }
 
 }  // namespace
 
@@ -101,7 +99,7 @@ void sort_buffers(unsigned long long* buffers, int64_t queries, int64_t capacity
                   cudaStream_t stream) {
   const int64_t share = std::min(kShare, capacity);
   const int64_t shares = queries * (capacity / share);
-  const dim3 grid(static_cast<unsigned>(std::min(shares, kMostBlocks)));
+  const dim3 grid(grid_of(shares, 1));
   const size_t bytes = SharedBytes().take<Key>(static_cast<size_t>(share)).total();
   const auto in_shares = [&](int64_t first_size, int64_t last_size) {
     launch(stream, grid, dim3(kThreads), bytes, &exchange_shares, buffers, shares, share, capacity,
