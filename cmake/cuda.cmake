@@ -72,10 +72,12 @@ add_library(pytrace_cuda STATIC ${PYTRACE_CUDA_SOURCES} ${PYTRACE_CUDA_HOST_SOUR
 set_target_properties(pytrace_cuda PROPERTIES CUDA_VISIBILITY_PRESET hidden)
 target_include_directories(pytrace_cuda PUBLIC csrc)
 target_include_directories(pytrace_cuda SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS})
+# No products and sums are fused but those that say so (fmaf): scores are then the processor's and the emulated card's,
+# to the last bit where no exp, log or pow is involved, and do not depend on what the compiler puts together where.
 # Not -Wpedantic and -Wconversion: nvcc hands the host compiler code of its own that they object to. The emulation
 # compiles the same sources with them.
 target_compile_options(pytrace_cuda PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wshadow>
+  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --fmad=false -Xcompiler=-Wall,-Wextra,-Wshadow>
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wshadow>)
 if(PYTRACE_WERROR)
   target_compile_options(pytrace_cuda PRIVATE
