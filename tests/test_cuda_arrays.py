@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import threading
@@ -94,6 +95,17 @@ def test_a_stream_that_fills_an_array_is_waited_for(card, stream):
     np.testing.assert_array_equal(normalize(ByInterface(there, stream=stream)).numpy(), normalize(there).numpy())
 
 
+@pytest.mark.parametrize("changes", [{}, {"stream": None}, {"stream": 1}])
+@pytest.mark.parametrize("by", [ByInterface, ByPack])
+@pytest.mark.parametrize("card", ["emulated"], indirect=True)
+def test_what_the_default_stream_has_yet_to_fill_is_waited_for(card, by, changes):
+    there = devices.to_device(np.zeros((4, 8), np.uint8), card)
+    given = ByInterface(there, **changes) if by is ByInterface else ByPack(there)
+    fill = ctypes.CDLL(devices.cuda_module().__file__).emulated_fill
+    assert fill(ctypes.c_void_p(there.__cuda_array_interface__["data"][0]), 7, ctypes.c_size_t(there.nbytes)) == 0
+    np.testing.assert_array_equal(devices.to_device(given, card).numpy(), np.full((4, 8), 7, np.uint8))
+
+
 def test_rows_apart_are_read_in_place(card):
     array = rows(8, 6)
     there = devices.to_device(array, card)
@@ -115,6 +127,25 @@ def test_an_interface_that_cannot_be_read_is_refused(card, changes, message):
     foreign = ByInterface(devices.to_device(rows(6, 6), card), **changes)
     with pytest.raises((ValueError, TypeError), match=message):
         normalize(foreign)
+
+
+def test_an_array_that_begins_amid_an_element_is_refused(card):
+    there = devices.to_device(rows(6, 6), card)
+    begin = there.__cuda_array_interface__["data"][0]
+    foreign = ByInterface(there, data=(begin + 2, False), shape=(5, 6))
+    with pytest.raises(ValueError, match="vectors begins amid an element: its address is no multiple of 4 bytes"):
+        normalize(foreign)
+
+
+def test_an_array_of_a_card_that_is_not_there_is_refused(card):
+    class Elsewhere(ByPack):
+        def __dlpack_device__(self):
+            return (2, 99)
+
+    foreign = Elsewhere(devices.to_device(rows(), card))
+    with pytest.raises(DeviceUnavailableError, match="no device 99"):
+        normalize(foreign)
+    assert foreign.asked == []  # for nothing is ready there
 
 
 def test_memory_that_is_not_on_a_card_is_refused(card):

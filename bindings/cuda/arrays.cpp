@@ -85,7 +85,13 @@ void set_contiguous(Operand& operand) {
   }
 }
 
-void require_contiguous_rows(const Operand& operand) {
+// What kernels need of another library's array.
+void require_readable(const Operand& operand) {
+  if (operand.size() > 0 &&
+      reinterpret_cast<uintptr_t>(operand.data) % element_bytes(operand.element) != 0) {
+    throw py::value_error(operand.name + " begins amid an element: its address is no multiple of " +
+                          std::to_string(element_bytes(operand.element)) + " bytes; copy it first");
+  }
   if (operand.shape.empty()) return;
   if (operand.shape.back() > 1 && operand.strides.back() != 1) {
     throw py::value_error(operand.name +
@@ -124,12 +130,6 @@ Operand from_interface(py::handle object, const char* name, const py::dict& inte
   } else {
     set_contiguous(operand);
   }
-  if (interface.contains("stream") && !interface["stream"].is_none()) {
-    const auto handle = interface["stream"].cast<uintptr_t>();
-    const ReleasedGil released;
-    cuda::require(cudaStreamSynchronize(reinterpret_cast<cudaStream_t>(handle)),
-                  "what fills an array");
-  }
   if (operand.size() > 0) {
     cudaPointerAttributes attributes{};
     cuda::require(cudaPointerGetAttributes(&attributes, operand.data), "asking where an array is");
@@ -139,11 +139,22 @@ Operand from_interface(py::handle object, const char* name, const py::dict& inte
     }
     operand.device = attributes.device;
   }
+  // Those that name no stream (PyTorch's) may be filled by the default one, which the streams of
+  // this module do not wait for.
+  uintptr_t handle = 0;
+  if (interface.contains("stream") && !interface["stream"].is_none())
+    handle = interface["stream"].cast<uintptr_t>();
+  const cuda::OnDevice on_device(operand.device);
+  const ReleasedGil released;
+  cuda::require(cudaStreamSynchronize(reinterpret_cast<cudaStream_t>(handle)),
+                "what fills an array");
   return operand;
 }
 
-Operand from_dlpack(py::handle object, const char* name) {
-  // The producer makes the array ready for the default stream, and that is waited for.
+Operand from_dlpack(py::handle object, int device, const char* name) {
+  cuda::require_device(device);
+  const cuda::OnDevice on_device(device);
+  // The producer makes the array ready for the default stream of its card, and that is waited for.
   const py::object capsule = object.attr("__dlpack__")(py::arg("stream") = 1);
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor") == 0) {
     throw py::value_error(std::string(name) +
@@ -394,15 +405,16 @@ Operand operand_of(py::handle object, const char* name) {
       const auto place = object.attr("__dlpack_device__")().cast<py::tuple>();
       const auto type = place[0].attr("__int__")().cast<int32_t>();
       if (type == kDlCuda || type == kDlCudaManaged) {
-        Operand operand = from_dlpack(object, name);
-        require_contiguous_rows(operand);
+        const auto device = place[1].attr("__int__")().cast<int32_t>();
+        Operand operand = from_dlpack(object, device, name);
+        require_readable(operand);
         return operand;
       }
     }
     if (py::hasattr(object, "__cuda_array_interface__")) {
       Operand operand =
           from_interface(object, name, object.attr("__cuda_array_interface__").cast<py::dict>());
-      require_contiguous_rows(operand);
+      require_readable(operand);
       return operand;
     }
   }

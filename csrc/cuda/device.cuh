@@ -190,6 +190,23 @@ __device__ __forceinline__ Pack<T> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T>*>(from);
 }
 
+// To global memory, past the first cache. Said to the compiler, which otherwise stores values that
+// it computed one by one.
+template <typename T>
+__device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) {
+#if defined(PYTRACE_CUDA_EMULATION)
+  emulation::require_aligned(to, 16);
+  *reinterpret_cast<Pack<T>*>(to) = pack;
+#else
+  union {
+    uint4 words;
+    Pack<T> pack;
+  } both;
+  both.pack = pack;
+  __stcg(reinterpret_cast<uint4*>(to), both.words);
+#endif
+}
+
 // ---- asynchronous copies, global to shared -----------------------------------------------------
 
 // Sixteen bytes; both addresses are multiples of 16. They have arrived after commit_copies, a
@@ -363,15 +380,16 @@ void launch(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
 #if defined(PYTRACE_CUDA_EMULATION)
   const auto* address = reinterpret_cast<const void*>(kernel);
-  if (shared_bytes > kSharedBytes) emulation::allow_shared(address, shared_bytes);
+  if (shared_bytes > kSharedBytes) emulation::allow_shared(address, kMostSharedBytes);
   const std::tuple<Parameters...> values(static_cast<Parameters>(arguments)...);
   emulation::enqueue_launch(address, grid, block, shared_bytes, stream,
                             [kernel, values] { std::apply(kernel, values); });
 #else
   if (shared_bytes > kSharedBytes) {
+    // Always the most: another thread may be about to launch the same kernel with more than this.
     require(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shared_bytes)),
+                                 static_cast<int>(kMostSharedBytes)),
             "a kernel's shared memory");
   }
   std::tuple<Parameters...> values(static_cast<Parameters>(arguments)...);

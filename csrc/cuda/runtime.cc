@@ -16,6 +16,11 @@ namespace pytrace::cuda {
 namespace {
 
 constexpr size_t kAlignment = 256;
+
+// The oldest compute capability: machine code from 8.0 on, and portable code that a driver
+// translates for newer ones.
+constexpr int kLeastMajor = 8;
+
 #if defined(PYTRACE_CUDA_EMULATION)
 constexpr size_t kGap = 256;  // so that a write past a piece is seen
 #else
@@ -113,14 +118,23 @@ Installation installation() {
 }
 
 void require_device(int device) {
+  int count = 0;
+  int major = 0;
+  if (taken(cudaGetDeviceCount(&count)) == cudaSuccess && device >= 0 && device < count &&
+      taken(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) ==
+          cudaSuccess &&
+      major >= kLeastMajor) {
+    return;
+  }
+  // What is wrong; asking for all properties of all devices takes milliseconds.
   const Installation found = installation();
   if (!found.problem.empty()) throw DeviceUnavailable(found.problem);
   for (const DeviceInfo& known : found.devices) {
     if (known.number != device) continue;
-    // Machine code from 8.0 on, and portable code that a driver translates for newer ones.
-    if (known.major >= 8) return;
+    if (known.major >= kLeastMajor) return;
     throw DeviceUnavailable(known.name + " has compute capability " + std::to_string(known.major) +
-                            "." + std::to_string(known.minor) + "; the kernels need 8.0 or more");
+                            "." + std::to_string(known.minor) + "; the kernels need " +
+                            std::to_string(kLeastMajor) + ".0 or more");
   }
   throw DeviceUnavailable("there is no device " + std::to_string(device) + ", only " +
                           std::to_string(found.devices.size()) + " of them, counted from 0");
@@ -128,17 +142,27 @@ void require_device(int device) {
 
 OnDevice::OnDevice(int device) {
   require(cudaGetDevice(&before_), "asking for the current device");
-  if (device != before_) require(cudaSetDevice(device), "choosing the device");
+  if (device == before_) return;
+  require(cudaSetDevice(device), "choosing the device");
+  changed_ = true;
 }
 
-OnDevice::~OnDevice() { cudaSetDevice(before_); }
+OnDevice::~OnDevice() {
+  if (changed_) cudaSetDevice(before_);
+}
 
 DeviceMemory::DeviceMemory(size_t bytes) : bytes_(bytes) {
   require(cudaGetDevice(&device_), "asking for the current device");
-  if (taken(cudaMalloc(&data_, std::max<size_t>(bytes, 1))) == cudaSuccess) return;
-  // What idle contexts hold may be enough.
-  empty_cache();
-  if (taken(cudaMalloc(&data_, std::max<size_t>(bytes, 1))) != cudaSuccess) no_memory(bytes);
+  const auto allocate = [&] { return taken(cudaMalloc(&data_, std::max<size_t>(bytes, 1))); };
+  cudaError_t error = allocate();
+  if (error == cudaErrorMemoryAllocation) {
+    // What idle contexts hold may be enough.
+    empty_cache();
+    error = allocate();
+  }
+  if (error == cudaErrorMemoryAllocation) no_memory(bytes);
+  // Such as a kernel that failed before, which is met by whoever asks next.
+  require(error, "asking for memory of the card");
 }
 
 DeviceMemory::~DeviceMemory() {
@@ -160,10 +184,9 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
 }
 
 HostMemory::HostMemory(size_t bytes) : bytes_(bytes) {
-  if (taken(cudaMallocHost(&data_, std::max<size_t>(bytes, 1))) != cudaSuccess) {
-    data_ = nullptr;
-    throw std::bad_alloc();
-  }
+  const cudaError_t error = taken(cudaMallocHost(&data_, std::max<size_t>(bytes, 1)));
+  if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
+  require(error, "asking for pinned memory");
 }
 
 HostMemory::~HostMemory() {
@@ -210,9 +233,9 @@ size_t Workspace::reserve(int64_t count, size_t size) {
 }
 
 Context::Context(int device) : device_(device) {
-  cudaDeviceProp properties{};
-  require(cudaGetDeviceProperties(&properties, device), "asking for the device's properties");
-  multiprocessors_ = std::max(1, properties.multiProcessorCount);
+  require(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
+          "asking for the device's multiprocessors");
+  multiprocessors_ = std::max(1, multiprocessors_);
   for (cudaStream_t* stream : {&stream_, &copy_stream_, &return_stream_}) {
     require(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream");
   }

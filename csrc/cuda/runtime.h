@@ -56,10 +56,11 @@ struct Installation {
 // Looks, and never throws.
 Installation installation();
 
-// Throws DeviceUnavailable with what was found if there is no such device.
+// Throws DeviceUnavailable with what was found if there is no such device. Cheap: every call asks.
 void require_device(int device);
 
-// Makes a device the calling thread's current one for a while.
+// Makes a device the calling thread's current one for a while. Where it was already, nothing is
+// touched: choosing a device that the thread never used makes a context there, which takes memory.
 class OnDevice {
  public:
   explicit OnDevice(int device);
@@ -69,6 +70,7 @@ class OnDevice {
 
  private:
   int before_ = 0;
+  bool changed_ = false;
 };
 
 // Memory on the current device, freed with it.

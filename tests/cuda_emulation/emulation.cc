@@ -777,6 +777,12 @@ extern "C" __attribute__((visibility("default"))) int64_t emulated_overlaps(int 
   return overlaps[back != 0];
 }
 
+// Likewise: leaves an array of the card, as another library would, to be filled by its stream.
+extern "C" __attribute__((visibility("default"))) int emulated_fill(void* to, int value,
+                                                                    size_t size) {
+  return cudaMemsetAsync(to, value, size, nullptr);
+}
+
 void __threadfence() {
   static char tag;
   release(&tag);
@@ -804,6 +810,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->major = 8;
   properties->minor = 6;
   properties->multiProcessorCount = 2;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp properties;
+  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+  if (error != cudaSuccess) return error;
+  *value = attribute == cudaDevAttrMultiProcessorCount ? properties.multiProcessorCount
+                                                       : properties.major;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
