@@ -50,10 +50,8 @@ struct FilterJob {
   int64_t query_count;
   const Element* items;
   int64_t item_stride;
-  int64_t item_columns;  // a multiple of 8; behind them zeros are taken
-  bool in_place;         // items are rows as given; else row i holds the i-th position
-  Visits visits;
-  int64_t first;                 // the first position
+  int64_t item_columns;          // a multiple of 8; behind them zeros are taken
+  bool in_place;                 // items are rows as given; else row i holds the i-th position
   int64_t count;                 // of positions
   const ItemBound* item_bounds;  // of these positions, up to a multiple of 256
   int64_t slices;
@@ -140,9 +138,11 @@ class Loader {
     for (int i = 0; i < kItemCopies; ++i) {
       const int64_t at = first_item + row_ + i * kRowsAtOnce;
       int64_t row = at < job.count ? at : 0;
-      if (job.in_place) row = job.visits.row(job.first + row);
-      item_rows_[i] =
-          job.items + (!job.in_place || row < job.visits.rows ? row : 0) * job.item_stride;
+      if (job.in_place) {
+        const uint32_t own = job.item_bounds[at].row;
+        row = own == kNoRow ? 0 : int64_t{own};
+      }
+      item_rows_[i] = job.items + row * job.item_stride;
     }
     // One set of bounds a tile that may be on its way or in use.
     const auto thread = static_cast<int>(threadIdx.x);

@@ -9,30 +9,50 @@
 
 namespace pytrace::cuda {
 
-// `kCount` values of a row from `at` on, zeros behind its end. `aligned`: rows begin at multiples
-// of 16 bytes.
-template <typename T, int kCount>
-struct Values {
-  static_assert(kCount % kPackOf<T> == 0, "whole packs");
-  T values[kCount];
-};
-
-template <typename T, int kCount, bool kStreamed>
-__device__ __forceinline__ Values<T, kCount> load_values(const T* row, int64_t at, int64_t dim,
-                                                         bool aligned) {
-  Values<T, kCount> loaded;
-  if (aligned && at + kCount <= dim) {
-    PYTRACE_UNROLL
-    for (int part = 0; part < kCount; part += kPackOf<T>) {
-      const Pack<T> pack = kStreamed ? load_streamed(row + at + part) : load_pack(row + at + part);
+// Calls take(values, at) for what a lane has of a row: kCount values at a time from each place
+// `at`, kCount * lane and on in steps of all eight lanes, up to `end`; from `dim` on they are
+// zeros. `aligned`: rows begin at multiples of 16 bytes. Then kAhead times kCount values are on
+// their way at once: as packs, which nothing looks into before all of them are asked for.
+template <typename T, int kCount, int kAhead, bool kStreamed, typename Take>
+__device__ __forceinline__ void for_values_of_lane(const T* row, int64_t dim, int64_t end,
+                                                   bool aligned, const Take& take) {
+  constexpr int kPack = kPackOf<T>;
+  static_assert(kCount % kPack == 0, "whole packs");
+  constexpr int64_t kStep = kLanesOfPair * kCount;
+  int64_t at = static_cast<int>(threadIdx.x) % kLanesOfPair * kCount;
+  if (aligned) {
+    const int64_t whole = dim / kCount * kCount;
+    while (at < whole) {
+      Pack<T> packs[kAhead][kCount / kPack];
       PYTRACE_UNROLL
-      for (int i = 0; i < kPackOf<T>; ++i) loaded.values[part + i] = pack.values[i];
+      for (int i = 0; i < kAhead; ++i) {
+        PYTRACE_UNROLL
+        for (int part = 0; part < kCount / kPack; ++part) {
+          const T* const from = row + at + i * kStep + part * kPack;
+          // A load under a condition, and not one behind a branch: see the test of machine code.
+          packs[i][part] = Pack<T>{};
+          if (at + i * kStep < whole)
+            packs[i][part] = kStreamed ? load_streamed(from) : load_pack(from);
+        }
+      }
+      PYTRACE_UNROLL
+      for (int i = 0; i < kAhead; ++i) {
+        if (at >= whole) break;
+        T values[kCount];
+        PYTRACE_UNROLL
+        for (int j = 0; j < kCount; ++j) values[j] = packs[i][j / kPack].values[j % kPack];
+        take(values, at);
+        at += kStep;
+      }
     }
-  } else {
-    PYTRACE_UNROLL
-    for (int i = 0; i < kCount; ++i) loaded.values[i] = at + i < dim ? row[at + i] : T{};
   }
-  return loaded;
+  // Unaligned rows, and the last values of others.
+  for (; at < end; at += kStep) {
+    T values[kCount];
+    PYTRACE_UNROLL
+    for (int i = 0; i < kCount; ++i) values[i] = at + i < dim ? row[at + i] : T{};
+    take(values, at);
+  }
 }
 
 // The sums of a pair; its eight lanes call it, and all lanes of the warp at once. `query` is at a
@@ -45,32 +65,20 @@ __device__ __forceinline__ PairSums sums_of_pair(const T* item, const float* que
   constexpr int kAhead = sizeof(T) == 1 ? 2 : 4;  // packs on their way to a lane at a time
   constexpr bool kDistance = kMetric == Metric::kEuclidean;
   constexpr bool kSquares = kMetric == Metric::kCosine;
-  const int64_t first = static_cast<int>(threadIdx.x) % kLanesOfPair * kPack;
-  constexpr int64_t kStep = kLanesOfPair * kPack;
   PairSums sums;
   if (there) {
-    for (int64_t at = first; at < dim; at += kAhead * kStep) {
-      Values<T, kPack> packs[kAhead];
+    const auto take = [&](const T(&values)[kPack], int64_t at) {
+      float own[kPack];
       PYTRACE_UNROLL
-      for (int i = 0; i < kAhead; ++i) {
-        if (at + i * kStep < dim)
-          packs[i] = load_values<T, kPack, false>(item, at + i * kStep, dim, aligned);
-      }
-      PYTRACE_UNROLL
-      for (int i = 0; i < kAhead; ++i) {
-        const int64_t place = at + i * kStep;
-        if (place >= dim) break;
-        float own[kPack];
+      for (int part = 0; part < kPack; part += 4) {
+        const Pack<float> four = load_pack(query + at + part);
         PYTRACE_UNROLL
-        for (int part = 0; part < kPack; part += 4) {
-          const Pack<float> four = load_pack(query + place + part);
-          PYTRACE_UNROLL
-          for (int j = 0; j < 4; ++j) own[part + j] = four.values[j];
-        }
-        // Behind the end there are zeros on both sides, which change no sum.
-        add_values<kDistance, kSquares>(packs[i].values, own, kPack, scale, sums);
+        for (int j = 0; j < 4; ++j) own[part + j] = four.values[j];
       }
-    }
+      // Behind the end there are zeros on both sides, which change no sum.
+      add_values<kDistance, kSquares>(values, own, kPack, scale, sums);
+    };
+    for_values_of_lane<T, kPack, kAhead, false>(item, dim, dim, aligned, take);
   }
   sums.product = sum_of_pair(sums.product);
   if (kSquares) sums.squares = sum_of_pair(sums.squares);

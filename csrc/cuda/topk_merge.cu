@@ -25,6 +25,10 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     Key threshold = keys[k - 1];
     const int64_t total = job.lists * k;
+    // Rank by rank of all lists. They fall, so that nothing can pass any more once as many keys in
+    // a row as there are lists did not.
+    int before = k;
+    int64_t missed = 0;
     for (int64_t first = 0; first < total; first += kThreads) {
       const int64_t at = first + thread;
       Key key = 0;
@@ -35,9 +39,12 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
       const int filled = *count;
       __syncthreads();
+      missed = filled == before ? missed + kThreads : 0;
+      if (missed >= job.lists) break;
+      before = filled;
       if (filled > capacity - kThreads) {
-        const int left = cut_keys(keys, filled, k);
-        if (thread == 0) *count = left;
+        before = cut_keys(keys, filled, k);
+        if (thread == 0) *count = before;
         threshold = keys[k - 1];
         __syncthreads();
       }

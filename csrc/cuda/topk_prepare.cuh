@@ -177,10 +177,8 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_items(ItemPreparation
   constexpr int kTaken = kPrepared<T>;
   constexpr int kAhead = sizeof(T) == 4 ? 2 : 4;  // 64 bytes on their way to a lane
   constexpr int kRows = kPrepareThreads / kLanesOfPair;
-  constexpr int64_t kStep = kLanesOfPair * kTaken;
   using Traits = ElementTraits<Element>;
   const auto thread = static_cast<int>(threadIdx.x);
-  const int64_t first = thread % kLanesOfPair * kTaken;
   for (int64_t at = int64_t{blockIdx.x} * kRows + thread / kLanesOfPair; at < job.padded;
        at += int64_t{gridDim.x} * kRows) {
     const int64_t row = at < job.count ? job.visits.row(job.first + at) : job.visits.rows;
@@ -191,40 +189,29 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_items(ItemPreparation
     float squared = 0.0f;
     float lost = 0.0f;
     uint32_t any = 0;
-    for (int64_t column = first; column < job.dim && (there || kWrites); column += kAhead * kStep) {
-      Values<T, kTaken> taken[kAhead];
+    const auto take = [&](const T(&values)[kTaken], int64_t column) {
+      Pack<Element> packs[kTaken / 8];
       PYTRACE_UNROLL
-      for (int i = 0; i < kAhead; ++i) {
-        if (column + i * kStep < job.dim) {
-          taken[i] = load_values<T, kTaken, true>(from, column + i * kStep, there ? job.dim : 0,
-                                                  job.aligned);
-        }
+      for (int j = 0; j < kTaken; ++j) {
+        const float value = to_float(values[j]);
+        any |= __float_as_uint(value) << 1;
+        squared = multiply_add(value, value, squared);
+        const Element near = Traits::rounded(value);
+        packs[j / 8].values[j % 8] = near;
+        if (sizeof(T) == 1) continue;
+        const float read = to_float(near);
+        const float miss = fabsf(value - read);
+        const float loss = fabsf(read) < Traits::kLeastNormal ? fmaxf(miss, fabsf(value)) : miss;
+        lost = multiply_add(loss, loss, lost);
       }
-      PYTRACE_UNROLL
-      for (int i = 0; i < kAhead; ++i) {
-        if (column + i * kStep >= job.dim) break;
-        Pack<Element> packs[kTaken / 8];
+      if (kWrites) {
         PYTRACE_UNROLL
-        for (int j = 0; j < kTaken; ++j) {
-          const float value = to_float(taken[i].values[j]);
-          any |= __float_as_uint(value) << 1;
-          squared = multiply_add(value, value, squared);
-          const Element near = Traits::rounded(value);
-          packs[j / 8].values[j % 8] = near;
-          if (sizeof(T) == 1) continue;
-          const float read = to_float(near);
-          const float miss = fabsf(value - read);
-          const float loss = fabsf(read) < Traits::kLeastNormal ? fmaxf(miss, fabsf(value)) : miss;
-          lost = multiply_add(loss, loss, lost);
-        }
-        if (kWrites) {
-          PYTRACE_UNROLL
-          for (int part = 0; part < kTaken / 8; ++part) {
-            *reinterpret_cast<Pack<Element>*>(to + column + i * kStep + 8 * part) = packs[part];
-          }
-        }
+        for (int part = 0; part < kTaken / 8; ++part)
+          store_pack(to + column + 8 * part, packs[part]);
       }
-    }
+    };
+    for_values_of_lane<T, kTaken, kAhead, true>(from, there ? job.dim : 0,
+                                                there || kWrites ? job.dim : 0, job.aligned, take);
     squared = sum_of_pair(squared);
     lost = sum_of_pair(lost);
     PYTRACE_UNROLL

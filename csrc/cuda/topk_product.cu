@@ -223,8 +223,6 @@ class Search {
     job.item_stride = in_place ? items.stride : workspace_.item_stride;
     job.item_columns = in_place ? items.cols : workspace_.item_stride;
     job.in_place = in_place;
-    job.visits = visits_;
-    job.first = first;
     job.count = count;
     job.item_bounds = workspace_.item_bounds.data();
     job.slices = workspace_.padded / filter::kColumns;
