@@ -102,7 +102,7 @@ def test_the_product_reads_rows_ahead_before_and_after_the_tensor_cores(architec
     names = functions(architecture)
     in_place = [text for name, text in names.items() if re.search(r"prepare_itemsI.*Lb0E", name)]
     assert len(in_place) == 2
-    assert min(map(wide_loads, in_place)) >= 4
+    assert min(map(wide_loads, in_place)) >= 3
     refined = [text for name, text in names.items() if "keep_best" in name]
     assert len(refined) == 12
     assert min(map(wide_loads, refined)) >= 4

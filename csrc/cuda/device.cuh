@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <tuple>
 
 #if !defined(PYTRACE_CUDA_EMULATION)
@@ -166,20 +167,35 @@ struct alignas(16) Pack {
   T values[kCount];
 };
 
-// From global memory, read once: past the first cache.
+// The same sixteen bytes as the card moves them. What is read under a condition is kept so until it
+// is used: else its values are taken apart under that condition, right behind the load.
 template <typename T>
-__device__ __forceinline__ Pack<T> load_streamed(const T* from) {
-#if defined(PYTRACE_CUDA_EMULATION)
-  emulation::require_aligned(from, 16);
-  return *reinterpret_cast<const Pack<T>*>(from);
-#else
+__device__ __forceinline__ Pack<T> pack_of(uint4 words) {
   union {
     uint4 words;
     Pack<T> pack;
   } both;
-  both.words = __ldcs(reinterpret_cast<const uint4*>(from));
+  both.words = words;
   return both.pack;
+}
+
+// From global memory. `streamed`: it is read once, past the first cache.
+template <bool streamed, typename T>
+__device__ __forceinline__ uint4 load_words(const T* from) {
+#if defined(PYTRACE_CUDA_EMULATION)
+  emulation::require_aligned(from, 16);
+  uint4 words;
+  std::memcpy(&words, from, sizeof words);
+  return words;
+#else
+  return streamed ? __ldcs(reinterpret_cast<const uint4*>(from))
+                  : *reinterpret_cast<const uint4*>(from);
 #endif
+}
+
+template <typename T>
+__device__ __forceinline__ Pack<T> load_streamed(const T* from) {
+  return pack_of<T>(load_words<true>(from));
 }
 
 template <typename T>
@@ -194,15 +210,15 @@ __device__ __forceinline__ Pack<T> load_pack(const T* from) {
 // it computed one by one.
 template <typename T>
 __device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) {
-#if defined(PYTRACE_CUDA_EMULATION)
-  emulation::require_aligned(to, 16);
-  *reinterpret_cast<Pack<T>*>(to) = pack;
-#else
   union {
     uint4 words;
     Pack<T> pack;
   } both;
   both.pack = pack;
+#if defined(PYTRACE_CUDA_EMULATION)
+  emulation::require_aligned(to, 16);
+  std::memcpy(to, &both.words, sizeof both.words);
+#else
   __stcg(reinterpret_cast<uint4*>(to), both.words);
 #endif
 }

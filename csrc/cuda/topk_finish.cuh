@@ -12,7 +12,7 @@ namespace pytrace::cuda {
 // Calls take(values, at) for what a lane has of a row: kCount values at a time from each place
 // `at`, kCount * lane and on in steps of all eight lanes, up to `end`; from `dim` on they are
 // zeros. `aligned`: rows begin at multiples of 16 bytes. Then kAhead times kCount values are on
-// their way at once: as packs, which nothing looks into before all of them are asked for.
+// their way at once.
 template <typename T, int kCount, int kAhead, bool kStreamed, typename Take>
 __device__ __forceinline__ void for_values_of_lane(const T* row, int64_t dim, int64_t end,
                                                    bool aligned, const Take& take) {
@@ -23,16 +23,15 @@ __device__ __forceinline__ void for_values_of_lane(const T* row, int64_t dim, in
   if (aligned) {
     const int64_t whole = dim / kCount * kCount;
     while (at < whole) {
-      Pack<T> packs[kAhead][kCount / kPack];
+      uint4 words[kAhead][kCount / kPack];
       PYTRACE_UNROLL
       for (int i = 0; i < kAhead; ++i) {
         PYTRACE_UNROLL
         for (int part = 0; part < kCount / kPack; ++part) {
           const T* const from = row + at + i * kStep + part * kPack;
-          // A load under a condition, and not one behind a branch: see the test of machine code.
-          packs[i][part] = Pack<T>{};
-          if (at + i * kStep < whole)
-            packs[i][part] = kStreamed ? load_streamed(from) : load_pack(from);
+          // So that it becomes a load under a condition, and not one behind a branch.
+          words[i][part] = uint4{0, 0, 0, 0};
+          if (at + i * kStep < whole) words[i][part] = load_words<kStreamed>(from);
         }
       }
       PYTRACE_UNROLL
@@ -40,7 +39,11 @@ __device__ __forceinline__ void for_values_of_lane(const T* row, int64_t dim, in
         if (at >= whole) break;
         T values[kCount];
         PYTRACE_UNROLL
-        for (int j = 0; j < kCount; ++j) values[j] = packs[i][j / kPack].values[j % kPack];
+        for (int part = 0; part < kCount / kPack; ++part) {
+          const Pack<T> pack = pack_of<T>(words[i][part]);
+          PYTRACE_UNROLL
+          for (int j = 0; j < kPack; ++j) values[part * kPack + j] = pack.values[j];
+        }
         take(values, at);
         at += kStep;
       }
