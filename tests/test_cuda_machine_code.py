@@ -82,7 +82,6 @@ def test_the_product_runs_on_tensor_cores_fed_by_asynchronous_copies(architectur
         assert re.search(r"LDGSTS\S*128", text), name
 
 
-
 def wide_loads(text: str) -> int:
     """Count the loads of sixteen bytes in the longest run of them that no arithmetic interrupts."""
     return max(len(re.findall(r"\bLDG\S*128", run)) for run in re.split(r"\bF(?:FMA|MUL|ADD)\b|\bHFMA2", text))
@@ -91,7 +90,9 @@ def wide_loads(text: str) -> int:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_scan_reads_rows_sixteen_bytes_at_a_time_several_before_the_first_is_used(architecture):
     kernels = [  # one query, inner product
-        text for name, text in functions(architecture).items() if re.search(r"scan_unitsI.*Li1ELNS_6MetricE0ELb1E", name)
+        text
+        for name, text in functions(architecture).items()
+        if re.search(r"scan_unitsI.*Li1ELNS_6MetricE0ELb1E", name)
     ]
     assert len(kernels) == 4
     assert min(map(wide_loads, kernels)) >= 4
