@@ -61,7 +61,7 @@ build/emulation/.ready build/emulation-sanitize/.ready build/emulation-races/.re
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release \
 	  -DPYTRACE_WERROR=ON -DPYTRACE_CUDA_EMULATION=ON -DPYTRACE_DRIVERS=ON -DPYTRACE_SANITIZE=$(SANITIZE) \
 	  -Dpybind11_DIR="$$($(BIN)/python -m pybind11 --cmakedir)"
-	$(BIN)/ninja -C $(@D) _cuda faults cuda_product
+	$(BIN)/ninja -C $(@D) _cuda faults cuda_merge cuda_product
 	@touch $@
 
 # The kernels' races on the emulated card: every thread of a block is one to the sanitizer, and only barriers order them.

@@ -57,6 +57,14 @@ def emulation_folder() -> Path:
     return Path(os.environ.get("PYTRACE_EMULATION") or Path(__file__).parents[1] / "build" / "emulation")
 
 
+def emulation_program(name: str) -> Path:
+    """Return one of the programs that are built beside the emulated card, or skip with the reason."""
+    program = emulation_folder() / name
+    if not program.is_file():
+        pytest.skip(f"no emulated card in {emulation_folder()}; `make emulation` builds it")
+    return program
+
+
 @functools.cache
 def emulated_module() -> ModuleType:
     """Return pytrace._cuda as it is for the emulated card."""

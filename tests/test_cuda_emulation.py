@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.conftest import emulation_folder
+from tests.conftest import emulation_program
 
 # What is found whatever the build, and what only a sanitizer sees.
 ALWAYS = {
@@ -37,9 +37,7 @@ EVERY = sorted({name for found in (ALWAYS, *WITH.values()) for name in found})
 
 def faults(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program that `make emulation` builds."""
-    program = emulation_folder() / "faults"
-    if not program.is_file():
-        pytest.skip(f"no emulated card in {emulation_folder()}; `make emulation` builds it")
+    program = emulation_program("faults")
     environment = os.environ | {"TSAN_OPTIONS": "exitcode=66:atexit_sleep_ms=0"}
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, env=environment)
 

@@ -84,7 +84,10 @@ def test_the_product_runs_on_tensor_cores_fed_by_asynchronous_copies(architectur
 
 def wide_loads(text: str) -> int:
     """Count the loads of sixteen bytes in the longest run of them that no arithmetic interrupts."""
-    return max(len(re.findall(r"\bLDG\S*128", run)) for run in re.split(r"\bF(?:FMA|MUL|ADD)\b|\bHFMA2", text))
+    return max(
+        len(re.findall(r"\bLDG\S*128", run))
+        for run in re.split(r"\bF(?:FMA|MUL|ADD)\b|\bH(?:FMA|MUL|ADD)2|\bI2F", text)
+    )
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -126,7 +126,8 @@ void require_device(int device) {
       major >= kLeastMajor) {
     return;
   }
-  // What is wrong; asking for all properties of all devices takes milliseconds.
+  // What is wrong. Not at once, since all properties of all devices are more than a call need wait
+  // for.
   const Installation found = installation();
   if (!found.problem.empty()) throw DeviceUnavailable(found.problem);
   for (const DeviceInfo& known : found.devices) {

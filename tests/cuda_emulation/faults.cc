@@ -147,8 +147,7 @@ __global__ void count_up(int* out) {
   for (int i = 0; i < kThreads; ++i) out[i] = i;
 }
 
-// ---- what runs them
-// -------------------------------------------------------------------------------
+// ---- what runs them ----------------------------------------------------------------------------
 
 struct Bench {
   Context context{0};

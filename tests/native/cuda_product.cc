@@ -1,9 +1,8 @@
-// Compares the product path of top-k, and the merge of lists that all paths end in, on the emulated
-// card with plain loops on the host, bit for bit: all types and metrics, and inputs made so that
-// lists overflow, bounds are tight, numbers leave the range of 16 bits, or scores are equal. Lists
-// and waves are tiny, so that small inputs meet every case. Exits with 1 and a sentence where
-// something differs. Its argument is one of the parts below; PYTRACE_EMULATION_SEED decides the
-// random inputs too.
+// Compares the product path of top-k on the emulated card with plain loops on the host, bit for
+// bit: all types and metrics, and inputs made so that lists overflow, bounds are tight, numbers
+// leave the range of 16 bits, or scores are equal. Lists and waves are tiny, so that small inputs
+// meet every case. Exits with 1 and a sentence where something differs. Its argument is one of the
+// parts below; PYTRACE_EMULATION_SEED decides the random inputs too.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -20,8 +19,8 @@
 #include <vector>
 
 #include "cuda/runtime.h"
-#include "cuda/topk_merge.h"
 #include "cuda/topk_product.h"
+#include "cuda_on_card.h"
 
 namespace {
 
@@ -223,35 +222,6 @@ Result expected(const Case& test) {
 }
 
 // ---- what is found -----------------------------------------------------------------------------
-
-// A copy on the card, freed with it.
-class OnCard {
- public:
-  OnCard(const void* data, size_t bytes, size_t offset = 0) : offset_(offset) {
-    pytrace::cuda::require(cudaMalloc(&data_, bytes), "the test's memory");
-    if (bytes > 0) {
-      pytrace::cuda::require(cudaMemcpyAsync(data_, data, bytes, cudaMemcpyHostToDevice, nullptr),
-                             "the test's copy");
-      pytrace::cuda::require(cudaStreamSynchronize(nullptr), "the test's copy");
-    }
-  }
-  ~OnCard() { cudaFree(data_); }
-  OnCard(const OnCard&) = delete;
-  OnCard& operator=(const OnCard&) = delete;
-  template <typename T>
-  T* at() const {
-    return reinterpret_cast<T*>(static_cast<char*>(data_) + offset_);
-  }
-
- private:
-  void* data_ = nullptr;
-  size_t offset_;
-};
-
-template <typename T>
-OnCard on_card(const std::vector<T>& values) {
-  return OnCard(values.data(), values.size() * sizeof(T));
-}
 
 DeviceRows view(const Rows& rows, const OnCard& data, const OnCard& scale) {
   DeviceRows seen;
@@ -605,63 +575,6 @@ void check_passes(Context& context) {
   }
 }
 
-// Queries' lists lie between each other's, as tiles leave them. `best_at`: the list, of those of a
-// query, that has the best keys; others have none as good.
-void check_merge(int64_t lists, int64_t k, int64_t best_at, Context& context) {
-  constexpr int64_t kQueries = 3;
-  Case test;
-  test.name = "merge of " + std::to_string(lists) + " lists of " + std::to_string(k) +
-              ", best in list " + std::to_string(best_at);
-  ++checked;
-  using Keys = std::vector<unsigned long long>;
-  const auto falling = [&](bool good) {
-    Keys keys(static_cast<size_t>(k));
-    const int64_t filled = good ? k : below(k + 1);
-    for (int64_t i = 0; i < filled; ++i)
-      keys[static_cast<size_t>(i)] = (uint64_t{dice()()} << 31 | dice()()) | uint64_t{good} << 63;
-    std::sort(keys.begin(), keys.end(), std::greater<>());
-    return keys;
-  };
-  Keys all;
-  Keys best;
-  Keys wanted;
-  std::vector<pytrace::cuda::MergeJob> jobs;
-  std::vector<Keys> own(kQueries);
-  for (int64_t query = 0; query < kQueries; ++query) {
-    own[static_cast<size_t>(query)] = falling(false);
-    best.insert(best.end(), own[static_cast<size_t>(query)].begin(),
-                own[static_cast<size_t>(query)].end());
-    jobs.push_back({query, query == 1 ? 0 : lists, kQueries});
-  }
-  for (int64_t list = 0; list < lists; ++list) {
-    for (int64_t query = 0; query < kQueries; ++query) {
-      const Keys keys = falling(list == best_at);
-      all.insert(all.end(), keys.begin(), keys.end());
-      auto& mine = own[static_cast<size_t>(query)];
-      if (query != 1) mine.insert(mine.end(), keys.begin(), keys.end());
-    }
-  }
-  for (Keys& mine : own) {
-    std::sort(mine.begin(), mine.end(), std::greater<>());
-    wanted.insert(wanted.end(), mine.begin(), mine.begin() + k);
-  }
-  const OnCard there = on_card(all);
-  const OnCard given = on_card(jobs);
-  const OnCard merged = on_card(best);
-  try {
-    pytrace::cuda::merge_lists(there.at<unsigned long long>(), given.at<pytrace::cuda::MergeJob>(),
-                               kQueries, k, merged.at<unsigned long long>(), context.stream());
-    context.finish();
-    pytrace::cuda::require(cudaMemcpyAsync(best.data(), merged.at<void>(), best.size() * 8,
-                                           cudaMemcpyDeviceToHost, nullptr),
-                           "the test's copy");
-  } catch (const std::exception& error) {
-    complain(test, error.what());
-    return;
-  }
-  if (best != wanted) complain(test, "the keys are not the best");
-}
-
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -685,22 +598,8 @@ int main(int count, char** arguments) {
       check_hits(metric, Number::kFloat16, context);
       check_hits(metric, Number::kFloat32, context);
     }
-  } else if (part == "merge") {
-    // Blocks look at 256 keys at a time; what they see last must count as much.
-    for (const auto& [lists, k] : {std::pair<int64_t, int64_t>{1, 1},
-                                   {1, 30},
-                                   {3, 5},
-                                   {255, 2},
-                                   {257, 4},
-                                   {900, 7},
-                                   {1500, 1},
-                                   {5, 300},
-                                   {2, 1000}}) {
-      for (const int64_t best_at : {int64_t{-1}, int64_t{0}, lists / 2, lists - 1})
-        check_merge(lists, k, best_at, context);
-    }
   } else {
-    std::printf("which part: random, structured, passes, hits or merge?\n");
+    std::printf("which part: random, structured, passes or hits?\n");
     return 1;
   }
   std::printf("%d cases, %d faults\n", checked, failures);
