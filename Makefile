@@ -8,11 +8,11 @@ unexport PYTHONPATH PYTHONHOME
 
 # The core under AddressSanitizer and UBSan, in an environment of its own that takes all else from .venv.
 SANITIZED := .venv-sanitize
-KERNEL_TESTS := $(addprefix tests/test_,similarity.py fuzzy.py alignment.py set_cover.py beam.py parallel.py hostile_calls.py)
+KERNEL_TESTS := $(addprefix tests/kernels/test_,similarity.py fuzzy.py alignment.py set_cover.py beam.py parallel.py hostile_calls.py)
 
 CUDA_FILES := $(wildcard csrc/cuda/* bindings/cuda/*)
 EMULATION_FILES := $(wildcard tests/cuda_emulation/* tests/native/cuda_*)
-CUDA_TESTS := $(filter-out %_machine_code.py,$(wildcard tests/test_*cuda*.py))
+CUDA_TESTS := $(filter-out %_machine_code.py,$(wildcard tests/kernels/test_*cuda*.py))
 CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc) \
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*.* bindings/*.*) $(CUDA_FILES)

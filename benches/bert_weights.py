@@ -98,7 +98,7 @@ def write_both(directory: Path, graph: Path, target: Path) -> tuple[Path, Any]:
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-    from pytrace.models.encoder_files import EncoderFiles
+    from pytrace.models.encoders.encoder_files import EncoderFiles
 
     files = EncoderFiles(directory)
     if files.pooling != "mean" or not files.normalize:

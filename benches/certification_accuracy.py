@@ -22,22 +22,15 @@ from pathlib import Path as FilePath
 
 import msgspec
 
+from pytrace.certify.certificate_records import Path, Response
 from pytrace.certify.certifier import Certifier
-from pytrace.certify.corruption import (
-    GoldPath,
-    Refusal,
-    read_gold,
-    replace_entity,
-    shuffle_triples,
-    take_other_path,
-)
-from pytrace.certify.gold import read_questions
+from pytrace.certify.corruption import GoldPath, Refusal, read_gold, replace_entity, shuffle_triples, take_other_path
+from pytrace.certify.gold_paths import read_questions
 from pytrace.certify.grounding import GroundingSettings
-from pytrace.certify.records import Path, Response
 from pytrace.certify.wording import named_path, word_response, word_steps
-from pytrace.knowledge_base import KnowledgeBase
+from pytrace.kg import KnowledgeBase
 from pytrace.models import registry
-from pytrace.models.encoder import OnnxEncoder
+from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.records import Triple
 
 RULES = {

@@ -22,15 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytrace.bench import machine, report
+from pytrace.bench import bench_report as report
+from pytrace.bench import machine
 from pytrace.bench.context import Bench, require
+from pytrace.bench.measurements import Comparison, Kernel, Settings
 from pytrace.bench.peers import Peers, limited_threads, version
-from pytrace.bench.records import Comparison, Kernel, Settings
-from pytrace.evaluation.datasets import read_questions
+from pytrace.evaluation.data.datasets import read_questions
 from pytrace.models import registry
 
 if TYPE_CHECKING:
-    from pytrace.models.encoder import OnnxEncoder
+    from pytrace.models.encoders.encoder import OnnxEncoder
 
 BAR = 1.5
 TOLERANCE = 1e-3
@@ -77,7 +78,7 @@ def mixed(kinds: Kinds, size: int, chance: random.Random) -> list[str]:
 
 def run(bench: Bench, directory: Path, kinds: Kinds, place: Path) -> Iterator[Comparison]:
     from benches.bert_weights import write_both
-    from pytrace.models.encoder import OnnxEncoder
+    from pytrace.models.encoders.encoder import OnnxEncoder
 
     settings = bench.settings
     chance = random.Random(settings.seed)
@@ -117,7 +118,7 @@ def run(bench: Bench, directory: Path, kinds: Kinds, place: Path) -> Iterator[Co
 
 def on_disk(bench: Bench, model: Path, texts: list[str], place: Path) -> Iterator[Comparison]:
     """Time the cache on disk: what writing it costs, and what reading it saves."""
-    from pytrace.models.encoder import OnnxEncoder
+    from pytrace.models.encoders.encoder import OnnxEncoder
 
     threads = bench.settings.threads
     plain = OnnxEncoder(model, threads=threads, cache_bytes=0)

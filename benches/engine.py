@@ -24,19 +24,19 @@ from typing import Any
 
 from benches.engine_sides import Alone, HighLevel
 from pytrace.bench import machine
-from pytrace.candidates import Ranker, TripleIndex
-from pytrace.chains import SearchSettings, build_chains
-from pytrace.evaluation.datasets import read_questions
+from pytrace.evaluation.data.datasets import read_questions
 from pytrace.methods.profiles import trace_settings
-from pytrace.methods.trace import Trace
+from pytrace.methods.trace.beam_search import SearchSettings, build_chains
+from pytrace.methods.trace.ranker import Ranker, TripleIndex
+from pytrace.methods.trace.selector import Demonstrations, Layout, LetterSelector
+from pytrace.methods.trace.trace import Trace
 from pytrace.models import registry
-from pytrace.models.encoder import OnnxEncoder
+from pytrace.models.encoders.encoder import OnnxEncoder
+from pytrace.models.encoders.onnx_graph import OnnxGraph
 from pytrace.models.language_model import LanguageModel
-from pytrace.models.llama_cpp import LlamaCppModel
-from pytrace.models.onnx_graph import OnnxGraph
+from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.records import Document, Question, Triple, Usage
-from pytrace.selector import Demonstrations, Layout, LetterSelector
-from pytrace.triples import LanguageModelExtractor
+from pytrace.triples.extraction import LanguageModelExtractor
 
 CONTEXT = 4096
 BARS = {

@@ -20,7 +20,7 @@ import numpy as np
 
 from pytrace.bench import machine
 from pytrace.models import registry
-from pytrace.models.llama_runtime import LlamaRuntime
+from pytrace.models.llama.runtime import LlamaRuntime
 
 BEGINNING = 448
 TAIL = 384

@@ -10,10 +10,10 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.models import llama_buffers
-from pytrace.models.generation import Generation, log_normalizer
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt
-from pytrace.models.llama_cpp import LlamaCppModel
+from pytrace.models.llama import extra_buffers as llama_buffers
+from pytrace.models.llama.generation import Generation, log_normalizer
+from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.records import Usage
 
 Prompts = Sequence[Prompt | str]

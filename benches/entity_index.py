@@ -26,9 +26,9 @@ import msgspec
 from pytrace import _core
 from pytrace.bench.machine import facts
 from pytrace.kernels.fuzzy import extract, ratio
-from pytrace.knowledge_base.entities import EntityIndex
-from pytrace.knowledge_base.names import entity_name, normal_form
-from pytrace.knowledge_base.sources import read_source
+from pytrace.kg.entities import EntityIndex
+from pytrace.kg.graph_sources import read_source
+from pytrace.kg.names import entity_name, normal_form
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 FIRST = 5

@@ -34,15 +34,15 @@ import msgspec
 from benches.entity_index import made_names, with_typos
 from pytrace import _core
 from pytrace.bench.machine import facts
-from pytrace.certify.gold import read_questions
+from pytrace.certify.gold_paths import read_questions
 from pytrace.errors import VerificationError
-from pytrace.knowledge_base.labels import LabelIndex
-from pytrace.knowledge_base.linking import EntityLinker, Link
-from pytrace.knowledge_base.names import entity_name, relation_name
-from pytrace.knowledge_base.sources import read_source
-from pytrace.knowledge_base.triple_store import EntityMatch, Relation
+from pytrace.kg.fact_store import EntityMatch, Relation
+from pytrace.kg.graph_sources import read_source
+from pytrace.kg.labels import LabelIndex
+from pytrace.kg.linking import EntityLinker, Link
+from pytrace.kg.names import entity_name, relation_name
 from pytrace.models import registry
-from pytrace.models.encoder import OnnxEncoder
+from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.records import Triple
 
 GOAL_MS = 20.0

@@ -28,9 +28,9 @@ from typing import Any
 from pytrace.bench.machine import facts
 from pytrace.bench.memory import status_bytes
 from pytrace.errors import StoreError
-from pytrace.graph import KnowledgeGraph
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
+from pytrace.triples.graph import KnowledgeGraph
 
 GOAL = 0.3
 STAGES = ("read", "sync", "next", "extract", "store", "rest")
@@ -137,11 +137,11 @@ class Clock:
 def work(docs: str, out: str, count: int, pause: float) -> int:
     """Run the command in this process, and write what it cost to stderr."""
     import pytrace.documents
-    import pytrace.triples
+    import pytrace.triples.extraction
     from pytrace import cli
     from pytrace.cli import common, loading
-    from pytrace.graph import GraphReader
-    from pytrace.methods import trace  # noqa: F401 - imported before the clock runs
+    from pytrace.methods.trace import trace  # noqa: F401 - imported before the clock runs
+    from pytrace.triples.graph import GraphReader
 
     model = TimedModel(pause)
     loading.ModelOptions.model = model  # type: ignore[assignment]
@@ -151,7 +151,7 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
     clock.iteration(pytrace.documents, "read_documents", "read")
     clock.call(KnowledgeGraph, "sync", "sync")
     clock.iteration(GraphReader, "pending", "next")
-    clock.call(pytrace.triples, "build_graph", "build")
+    clock.call(pytrace.triples.extraction, "build_graph", "build")
     add, stored = KnowledgeGraph.add, 0
 
     def sampled(*args: Any) -> None:

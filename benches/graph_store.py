@@ -18,12 +18,12 @@ from pathlib import Path
 import msgspec
 import pyoxigraph as ox
 
-from pytrace.bench import report
+from pytrace.bench import bench_report as report
 from pytrace.bench.context import Bench
+from pytrace.bench.measurements import Comparison, Kernel, Settings
 from pytrace.bench.peers import Peers
-from pytrace.bench.records import Comparison, Kernel, Settings
-from pytrace.graph import KnowledgeGraph, Recipe
 from pytrace.records import Document, Triple
+from pytrace.triples.graph import KnowledgeGraph, Recipe
 
 RECIPE = Recipe("bench")
 TRIPLES, SENTENCES = 8, 5

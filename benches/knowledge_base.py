@@ -27,14 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace import _core
-from pytrace.bench import report
+from pytrace.bench import bench_report as report
 from pytrace.bench.context import Bench, require
+from pytrace.bench.measurements import Check, Comparison, Kernel, Settings
 from pytrace.bench.peers import Peers
-from pytrace.bench.records import Check, Comparison, Kernel, Settings
 from pytrace.kernels import normalize, top_k
-from pytrace.knowledge_base import KnowledgeBase, entity_name, read_source, relation_name, verbalise
+from pytrace.kg import KnowledgeBase, entity_name, read_source, relation_name, verbalise
 from pytrace.models import registry
-from pytrace.models.encoder import OnnxEncoder
+from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.records import Triple
 
 NEIGHBOURS, QUERIES, REAL = 10, 3_000, 100_000

@@ -18,16 +18,16 @@ from typing import Any
 import click
 import numpy as np
 
-from pytrace.chain_of_evidence.extraction import Extraction, FeatureExtractor
+from pytrace.chain_of_evidence.feature_extraction import Extraction, FeatureExtractor
 from pytrace.chain_of_evidence.features import Inquiry
 from pytrace.chain_of_evidence.judges import FusedJudge, Judge, ModelJudge
 from pytrace.chain_of_evidence.text_judge import TextJudge
-from pytrace.evaluation.datasets import read_questions
-from pytrace.evidence import document_text
+from pytrace.evaluation.data.datasets import read_questions
 from pytrace.methods.profiles import prompt_style
 from pytrace.models import registry
-from pytrace.models.encoder import OnnxEncoder
-from pytrace.models.llama_cpp import LlamaCppModel
+from pytrace.models.encoders.encoder import OnnxEncoder
+from pytrace.models.llama.llama_cpp import LlamaCppModel
+from pytrace.reader.evidence import document_text
 from pytrace.records import Question
 
 KINDS = ("intent", "relation", "node")

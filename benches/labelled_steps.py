@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from pytrace.methods.profiles import prompt_style, trace_settings
-from pytrace.methods.trace import make_selector
+from pytrace.methods.trace.selector import Demonstrations, LetterSelector, RankerSelector, Selector, Step, TextSelector
+from pytrace.methods.trace.trace import make_selector
 from pytrace.models import registry
-from pytrace.models.encoder import Encoder, OnnxEncoder
-from pytrace.models.llama_cpp import LlamaCppModel
+from pytrace.models.encoders.encoder import Encoder, OnnxEncoder
+from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.records import Candidate, Triple
-from pytrace.selector import Demonstrations, LetterSelector, RankerSelector, Selector, Step, TextSelector
 
 
 def read_steps(path: Path, encoder: Encoder) -> tuple[list[Step], list[int]]:

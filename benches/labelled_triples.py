@@ -22,10 +22,10 @@ from pytrace.documents import split_sentences
 from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.methods.profiles import prompt_style
 from pytrace.models import registry
-from pytrace.models.encoder import OnnxEncoder
-from pytrace.models.llama_cpp import LlamaCppModel
+from pytrace.models.encoders.encoder import OnnxEncoder
+from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.records import Document, Triple
-from pytrace.triples import Extractor, LanguageModelExtractor, PhraseExtractor, parse_triples
+from pytrace.triples.extraction import Extractor, LanguageModelExtractor, PhraseExtractor, parse_triples
 
 
 def read_labels(path: Path, limit: int | None) -> list[tuple[Document, list[Triple]]]:

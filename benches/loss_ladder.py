@@ -22,19 +22,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.answers import Reader, normalise_answer
-from pytrace.candidates import Ranker, TripleIndex
-from pytrace.chains import SearchSettings, build_chains
 from pytrace.cli.loading import ModelOptions, model_options, settings_option
-from pytrace.evaluation.datasets import read_questions
-from pytrace.evaluation.metrics import exact_match, f1_score, mean_of, support_score
-from pytrace.evidence import all_documents, document_evidence, triple_evidence
-from pytrace.graph import KnowledgeGraph
+from pytrace.evaluation.data.datasets import read_questions
+from pytrace.evaluation.scores.metrics import exact_match, f1_score, mean_of, support_score
 from pytrace.methods.profiles import trace_settings
-from pytrace.methods.trace import TraceSettings, make_extractor, make_selector
+from pytrace.methods.trace.beam_search import SearchSettings, build_chains
+from pytrace.methods.trace.ranker import Ranker, TripleIndex
+from pytrace.methods.trace.selector import Selector, Step
+from pytrace.methods.trace.trace import TraceSettings, make_extractor, make_selector
+from pytrace.reader.answers import Reader, normalise_answer
+from pytrace.reader.evidence import all_documents, document_evidence, triple_evidence
 from pytrace.records import Chain, Document, Evidence, Question
-from pytrace.selector import Selector, Step
-from pytrace.triples import build_graph
+from pytrace.triples.extraction import build_graph
+from pytrace.triples.graph import KnowledgeGraph
 
 # Far from every score that a selector gives, and far from the overflow of a softmax.
 SURE = 1e4

@@ -17,19 +17,19 @@ from typing import NamedTuple
 
 import click
 
-from pytrace.certify.gold import GoldQuestion, first_of_each_path, read_questions
+from pytrace.certify.gold_paths import GoldQuestion, first_of_each_path, read_questions
 from pytrace.errors import InputError
-from pytrace.knowledge_base.names import entity_name, normal_form, relation_name
-from pytrace.knowledge_base.sparql import rewrite
-from pytrace.knowledge_base.triple_store import Relation
+from pytrace.kg.fact_store import Relation
+from pytrace.kg.names import entity_name, normal_form, relation_name
+from pytrace.kg.queries import Query, QueryForm, SparqlQuery, TripletQuery, query_names, replace_names
+from pytrace.kg.queries.few_shot import FewShotGenerator
+from pytrace.kg.queries.notation import write_name
+from pytrace.kg.queries.query_records import GeneratedQuery, Grammar
+from pytrace.kg.sparql import rewrite
 from pytrace.methods.profiles import prompt_style
 from pytrace.models import registry
-from pytrace.models.encoder import OnnxEncoder
-from pytrace.models.llama_cpp import LlamaCppModel
-from pytrace.queries import Query, QueryForm, SparqlQuery, TripletQuery, query_names, replace_names
-from pytrace.queries.few_shot import FewShotGenerator
-from pytrace.queries.notation import write_name
-from pytrace.queries.records import GeneratedQuery, Grammar
+from pytrace.models.encoders.encoder import OnnxEncoder
+from pytrace.models.llama.llama_cpp import LlamaCppModel
 
 HELD: dict[str, Grammar] = {"grammar": "words", "relations only": "relations", "free": "none"}
 

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace import _core
-from pytrace.bench import report
+from pytrace.bench import bench_report as report
 from pytrace.bench.context import Bench, require
+from pytrace.bench.measurements import Check, Comparison, Kernel, Settings
 from pytrace.bench.peers import Peers
-from pytrace.bench.records import Check, Comparison, Kernel, Settings
 from pytrace.kernels import top_k
 from pytrace.records import Sentence
 from pytrace.retrieval import SentenceIndex

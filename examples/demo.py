@@ -12,10 +12,10 @@ from pathlib import Path
 from pytrace.cli.answer_text import print_answer
 from pytrace.documents import read_documents
 from pytrace.methods.profiles import prompt_style, trace_settings
-from pytrace.methods.trace import Trace
+from pytrace.methods.trace.trace import Trace
 from pytrace.models import registry
-from pytrace.models.encoder import OnnxEncoder
-from pytrace.models.llama_cpp import LlamaCppModel
+from pytrace.models.encoders.encoder import OnnxEncoder
+from pytrace.models.llama.llama_cpp import LlamaCppModel
 
 HERE = Path(__file__).parent
 

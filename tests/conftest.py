@@ -22,7 +22,7 @@ from pytrace.models import registry
 from tests.server_double import Double, double
 
 if TYPE_CHECKING:
-    from pytrace.models.llama_cpp import LlamaCppModel
+    from pytrace.models.llama.llama_cpp import LlamaCppModel
 
 # The `isa` fixture is set once around all examples of a property, which is what we want.
 settings.register_profile(
@@ -117,7 +117,7 @@ def random_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def alone(random_gguf: Path) -> LlamaCppModel:
     """Return a model that keeps nothing from one call to the next; the tests give it one prompt a call."""
-    from pytrace.models.llama_cpp import LlamaCppModel
+    from pytrace.models.llama.llama_cpp import LlamaCppModel
 
     return LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True, reuse_tokens=0, stash_bytes=0)
 
@@ -125,7 +125,7 @@ def alone(random_gguf: Path) -> LlamaCppModel:
 @pytest.fixture
 def model(random_gguf: Path) -> Iterator[LlamaCppModel]:
     """Return a model as the defaults have it, but in float32 throughout, so that rounding hides nothing."""
-    from pytrace.models.llama_cpp import LlamaCppModel
+    from pytrace.models.llama.llama_cpp import LlamaCppModel
 
     with LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True) as model:
         yield model
@@ -158,7 +158,7 @@ def vllm() -> Iterator[Double]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries begin at once."""
-    from pytrace.models import http_client  # so that kernels can be tested without the models' packages
+    from pytrace.models.servers import http_client  # so that kernels can be tested without the models' packages
 
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
     monkeypatch.delenv("PYTRACE_API_KEY", raising=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.evaluation.store import Result, RunStore
+from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.records import (
     Answer,
     Chain,

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from pytrace.errors import ContextOverflowError, DataError, ModelFileError, PytraceError
-from pytrace.evaluation.runner import Batched, Method, Result, RunStore
+from pytrace.evaluation.run.runner import Batched, Method, Result, RunStore
 from pytrace.records import Answer, Evidence, Question
 
 QUESTIONS = [Question(f"q{i}", f"Question {i}?", (f"{i} \ud800",), supporting_documents=("d",)) for i in range(11)]

@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 from pytrace.training import export, network, tokenizer, trainer
-from pytrace.training.records import Piece, TrainingText
-from pytrace.training.settings import TrainingSettings
+from pytrace.training.training_records import Piece, TrainingText
+from pytrace.training.training_settings import TrainingSettings
 
 torch = network.torch_module()
 

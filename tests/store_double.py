@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pytrace.errors import PytraceError
-from pytrace.knowledge_base.entities import score
-from pytrace.knowledge_base.names import entity_name, normal_form, relation_name
-from pytrace.knowledge_base.sparql import GraphQuery
-from pytrace.knowledge_base.sparql_store import KnowledgeStore, Solutions
-from pytrace.knowledge_base.triple_store import EntityMatch, QueryLimits, Relation
+from pytrace.kg.entities import score
+from pytrace.kg.fact_store import EntityMatch, QueryLimits, Relation
+from pytrace.kg.names import entity_name, normal_form, relation_name
+from pytrace.kg.sparql import GraphQuery
+from pytrace.kg.sparql_store import KnowledgeStore, Solutions
 from pytrace.records import Triple
 
 

@@ -1,6 +1,6 @@
 """Benches of the kernels: each verifies its answers first, then is timed beside its peers on the same data and threads.
 
-`pytrace bench` is their front; `pytrace.bench.runner` runs them, one module a kernel says what is measured; `pytrace.bench.cuda`
+`pytrace bench` is their front; `pytrace.bench.suite` runs them, one module a kernel says what is measured; `pytrace.bench.cuda`
 has those of the CUDA forms.
 """
 

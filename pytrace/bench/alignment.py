@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.bench.context import Bench, Contest, require
-from pytrace.bench.records import Comparison, Row, Sweep, Work
+from pytrace.bench.measurements import Comparison, Row, Sweep, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels.alignment import Ragged, align_batch, alignment_score, edit_distance, needleman_wunsch
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.bench.context import Bench, Contest, require, require_close
-from pytrace.bench.records import Check, Row, Sweep, Work
+from pytrace.bench.measurements import Check, Row, Sweep, Work
 from pytrace.kernels import Expansion, expand, log_sum_exp
 
 BEAMS, CHAINS, OPTIONS = 5, 5, 31

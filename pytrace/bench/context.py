@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pytrace.bench import stopwatch
+from pytrace.bench.measurements import LINEAR, Comparison, Limits, Settings, Sweep, Timing, Work, slope
 from pytrace.bench.peers import Peers
-from pytrace.bench.records import LINEAR, Comparison, Limits, Settings, Sweep, Timing, Work, slope
 from pytrace.bench.stopwatch import Call
 from pytrace.errors import VerificationError
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from pytrace.bench import texts
+from pytrace.bench import sample_texts as texts
 from pytrace.bench.context import Bench, Contest, require_close
-from pytrace.bench.records import Check, Row, Sweep, Work
+from pytrace.bench.measurements import Check, Row, Sweep, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import fuzzy
 

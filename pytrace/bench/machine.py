@@ -14,7 +14,7 @@ import numpy as np
 
 import pytrace
 from pytrace import _core
-from pytrace.bench.records import Limits
+from pytrace.bench.measurements import Limits
 
 READ_BYTES = 256 * 2**20
 """More than the caches near a core hold. A shared last-level cache may hold it, as it then may hold the benches' data."""

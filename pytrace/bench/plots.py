@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from pytrace.bench.records import Kernel, Sweep
+from pytrace.bench.measurements import Kernel, Sweep
 from pytrace.errors import MissingDependencyError
 
 FORMATS = ("png", "svg")

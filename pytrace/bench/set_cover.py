@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.bench.context import Bench, Contest, require
-from pytrace.bench.records import Check, Comparison, Row, Sweep, Work
+from pytrace.bench.measurements import Check, Comparison, Row, Sweep, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels.set_cover import Cover, greedy_cover, minimum_cover, minimum_covers, scope_covers
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.bench.context import Bench, require, require_close
-from pytrace.bench.records import Check, Comparison, Row, Work
+from pytrace.bench.measurements import Check, Comparison, Row, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pytrace.bench import machine
 from pytrace.bench.context import Bench, Contest
-from pytrace.bench.records import Sweep
+from pytrace.bench.measurements import Sweep
 from pytrace.bench.similarity import DIM, Vectors, faiss_peers, numpy_top_k, verify
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from pytrace.bench.records import Achieved, Comparison, Limits, Timing, Work
+from pytrace.bench.measurements import Achieved, Comparison, Limits, Timing, Work
 
 Call: TypeAlias = Callable[[], object]
 

@@ -11,8 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from pytrace.certify.grounding import Grounder, Grounding, GroundingSettings
-from pytrace.certify.records import (
+from pytrace.certify.certificate_records import (
     Certificate,
     CertifiedStep,
     ErrorKind,
@@ -21,11 +20,12 @@ from pytrace.certify.records import (
     Response,
     ResponseKind,
 )
-from pytrace.certify.responses import ParsedResponse, StepForm, answers_match, parse_response
+from pytrace.certify.grounding import Grounder, Grounding, GroundingSettings
+from pytrace.certify.response_parsing import ParsedResponse, StepForm, answers_match, parse_response
 from pytrace.certify.verdicts import Walk, walk
 from pytrace.kernels.alignment import align_batch
-from pytrace.knowledge_base import KnowledgeBase, normal_form
-from pytrace.models.encoder import Encoder
+from pytrace.kg import KnowledgeBase, normal_form
+from pytrace.models.encoders.encoder import Encoder
 
 # Responses whose steps are encoded and compared together: enough to fill the kernels, few enough to hold.
 _AT_ONCE = 4096
@@ -43,7 +43,7 @@ class Certifier:
     settings
         When a step counts as a fact.
     steps
-        What counts as a step of a response: see `pytrace.certify.responses.parse_response`.
+        What counts as a step of a response: see `pytrace.certify.response_parsing.parse_response`.
 
     Examples
     --------

@@ -18,11 +18,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.certify.records import GoldQuestion, Path
-from pytrace.certify.responses import answers_match
+from pytrace.certify.certificate_records import GoldQuestion, Path
+from pytrace.certify.response_parsing import answers_match
 from pytrace.certify.wording import name_of
-from pytrace.knowledge_base import KnowledgeBase, normal_form
-from pytrace.knowledge_base.text_table import text_hash
+from pytrace.kg import KnowledgeBase, normal_form
+from pytrace.kg.text_table import text_hash
 from pytrace.records import Triple
 
 InvalidKind = Literal["factual", "incoherent", "misguided"]

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from pytrace.certify.certificate_records import GoldQuestion
 from pytrace.certify.corruption import (
     GoldPath,
     InvalidPath,
@@ -23,12 +24,11 @@ from pytrace.certify.corruption import (
     take_other_path,
 )
 from pytrace.certify.discriminative_rows import JudgedPath, ModeRun, load_runs, run_settings, save_runs
-from pytrace.certify.gold import first_of_each_path
-from pytrace.certify.records import GoldQuestion
+from pytrace.certify.gold_paths import first_of_each_path
 from pytrace.certify.validity import MODES, Mode, PathDiscriminator, PathItem, PathKind
 from pytrace.certify.wording import named_path
 from pytrace.errors import InputError
-from pytrace.knowledge_base import KnowledgeBase
+from pytrace.kg import KnowledgeBase
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Usage
 

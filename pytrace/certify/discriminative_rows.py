@@ -15,10 +15,10 @@ import msgspec
 
 from pytrace.certify.validity import Mode, PathItem, PathJudgement
 from pytrace.errors import DataError, StoreError
-from pytrace.graph.database import dump_json
-from pytrace.graph.exchange import atomic_output, input_errors, read_lines
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Usage
+from pytrace.triples.graph.database import dump_json
+from pytrace.triples.graph.exchange import atomic_output, input_errors, read_lines
 
 _Line = TypeVar("_Line", bound=msgspec.Struct)
 

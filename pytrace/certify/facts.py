@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from pytrace.kernels import similarity
-from pytrace.knowledge_base import KnowledgeBase
-from pytrace.knowledge_base.paths import neighbourhood
-from pytrace.models.encoder import Encoder
+from pytrace.kg import KnowledgeBase
+from pytrace.kg.paths import neighbourhood
+from pytrace.models.encoders.encoder import Encoder
 
 _HOPS = 2
 # Around a hub there are more facts than anybody could choose from; the nearest hops come first.

@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from pytrace.certify.records import Certificate, GoldQuestion, Response
+from pytrace.certify.certificate_records import Certificate, GoldQuestion, Response
 from pytrace.errors import InputError
+from pytrace.methods.cot.rationales import Thought, last_of, majority
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
-from pytrace.prompts.steps import StepDemonstration, step_demonstrations
-from pytrace.rationales import Thought, last_of, majority
+from pytrace.reader.prompts.step_demonstrations import StepDemonstration, step_demonstrations
 
 Prompting = Literal["cot", "cot-plan", "cot-sc"]
 """Few-shot chain of thought; with a plan of relations before it; or several samples of the first."""

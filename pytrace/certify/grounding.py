@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.certify.certificate_records import Match, StepStatus
 from pytrace.certify.naming import Namings, apart
-from pytrace.certify.records import Match, StepStatus
-from pytrace.certify.relations import RelationReader, Telling, masked
-from pytrace.knowledge_base import KnowledgeBase, Mention, normal_form
-from pytrace.models.encoder import Encoder, Vectors
+from pytrace.certify.relation_checks import RelationReader, Telling, masked
+from pytrace.kg import KnowledgeBase, Mention, normal_form
+from pytrace.models.encoders.encoder import Encoder, Vectors
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 

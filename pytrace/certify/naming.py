@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.kernels.fuzzy import cpdist, partial_ratio, partial_ratio_alignment
-from pytrace.knowledge_base import KnowledgeBase, Mention, normal_form
+from pytrace.kg import KnowledgeBase, Mention, normal_form
 
 # Letters that a word may have beyond an entity's name: a plural's or a genitive's.
 _ENDING = 2

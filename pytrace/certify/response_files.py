@@ -12,12 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from pytrace.certify.records import Response
-from pytrace.documents.files import Place, json_rows
+from pytrace.certify.certificate_records import Response
 from pytrace.documents.gold_fields import gold_fields
+from pytrace.documents.json_rows import Place, json_rows
 from pytrace.documents.rows import Row, id_of, wrong_type
 from pytrace.errors import DataError, InputError, StoreError
-from pytrace.graph.database import dump_json
+from pytrace.triples.graph.database import dump_json
 
 _RESPONSES = ("responses", "response", "reasoning_ans", "prediction", "output", "text")
 _HEADER = "pytrace_responses"

@@ -19,7 +19,7 @@ from pytrace.certify.corruption import InvalidKind, InvalidPath
 from pytrace.chain_of_evidence.judges import sigmoid
 from pytrace.errors import InputError, LogitsUnavailableError
 from pytrace.models.language_model import LanguageModel, OptionScores, Prompt
-from pytrace.prompts.paths import PathDemonstration, path_demonstrations
+from pytrace.reader.prompts.path_demonstrations import PathDemonstration, path_demonstrations
 from pytrace.records import Triple
 
 Mode = Literal["zero-shot", "zero-shot-cot", "few-shot", "few-shot-cot"]

@@ -9,9 +9,9 @@ import random
 import re
 from collections.abc import Sequence
 
-from pytrace.certify.records import Path
+from pytrace.certify.certificate_records import Path
 from pytrace.errors import InputError
-from pytrace.knowledge_base import KnowledgeBase, entity_name, relation_name
+from pytrace.kg import KnowledgeBase, entity_name, relation_name
 from pytrace.records import Triple
 
 TEMPLATES = (

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytrace.chain_of_evidence.demonstrations import JudgementDemonstration, judgement_demonstrations
+from pytrace.chain_of_evidence.feature_demonstrations import JudgementDemonstration, judgement_demonstrations
 from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
 from pytrace.errors import LogitsUnavailableError
 from pytrace.models.language_model import LanguageModel, OptionScores, Prompt

@@ -18,7 +18,7 @@ from pytrace.chain_of_evidence.features import Inquiry, Probability
 from pytrace.chain_of_evidence.judges import sigmoid
 from pytrace.documents import split_sentences
 from pytrace.kernels.fuzzy import cdist, partial_ratio
-from pytrace.models.encoder import Encoder, Kind
+from pytrace.models.encoders.encoder import Encoder, Kind
 from pytrace.records import Feature
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pytrace.cli import common
-from pytrace.evidence import supporting_sentence
+from pytrace.reader.evidence import supporting_sentence
 from pytrace.records import Answer, Chain, Coverage, Document, Evidence, KnowledgeQuery, Triple
 
 # A query may give as many values as it may give rows; more than these would bury the rest.

@@ -18,7 +18,7 @@ from pytrace.cli.loading import MethodType, ModelOptions, model_options, setting
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.certify.records import Certificate
+    from pytrace.certify.certificate_records import Certificate
     from pytrace.methods.catalog import MethodName
     from pytrace.records import Answer, Document, Triple
     from pytrace.retrieval import SentenceIndex
@@ -142,10 +142,10 @@ def certify_chains(
     answerer: object, answer: Answer, documents: list[Document], facts: Path | None, models: ModelOptions
 ) -> list[Certificate]:
     """Certify what an answer rests on: by a given graph, by the one that its chains were made of, or by its documents'."""
-    from pytrace.certify.answers import certify_answer
-    from pytrace.knowledge_base import KnowledgeBase
-    from pytrace.methods.top_triples import TopTriples
-    from pytrace.methods.trace import Trace
+    from pytrace.certify.answer_certificates import certify_answer
+    from pytrace.kg import KnowledgeBase
+    from pytrace.methods.trace.top_triples import TopTriples
+    from pytrace.methods.trace.trace import Trace
 
     if facts is not None:
         return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer)
@@ -162,10 +162,10 @@ def certify_chains(
 
 def extract_triples(answer: Answer, documents: list[Document], models: ModelOptions) -> list[Triple]:
     """Let the language model find triples in the documents that an answer rests on."""
-    from pytrace.graph import KnowledgeGraph
     from pytrace.methods.profiles import trace_settings
-    from pytrace.methods.trace import make_extractor
-    from pytrace.triples import build_graph
+    from pytrace.methods.trace.trace import make_extractor
+    from pytrace.triples.extraction import build_graph
+    from pytrace.triples.graph import KnowledgeGraph
 
     used = [document for document in documents if document.id in answer.evidence.document_ids] or documents
     if not used:
@@ -182,8 +182,8 @@ def extract_triples(answer: Answer, documents: list[Document], models: ModelOpti
 def read_corpus(docs: Path | None, kg: Path | None, *, needed: MethodName) -> list[Document]:
     """Read the documents that a method needs, and name what was passed over on stderr."""
     from pytrace.documents import ReadReport, read_documents
-    from pytrace.graph import KnowledgeGraph
     from pytrace.methods.catalog import NEEDS_NO_DOCUMENTS
+    from pytrace.triples.graph import KnowledgeGraph
 
     if docs is not None:
         report = ReadReport()
@@ -218,10 +218,10 @@ def answer_one(
     check: Callable[[object, Answer, list[Document]], object] = lambda *_: None,
 ) -> tuple[list[Document], Answer]:
     """Retrieve, answer, and show on stderr how far it is; `check` sees the method while its graph is open, the answer, and what it was given."""
-    from pytrace.graph import KnowledgeGraph
     from pytrace.methods.catalog import check_overrides, make_method
-    from pytrace.methods.claims import ClaimMethod
+    from pytrace.methods.cok.fact_checking import ClaimMethod
     from pytrace.retrieval import nearest_documents
+    from pytrace.triples.graph import KnowledgeGraph
 
     own = check_overrides([method], models.llm, settings)[method.name]
     chosen = documents

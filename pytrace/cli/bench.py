@@ -16,8 +16,8 @@ from pytrace.cli import common
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.bench.records import Document
-    from pytrace.bench.runner import Run
+    from pytrace.bench.measurements import Document
+    from pytrace.bench.suite import Run
 
 
 @click.command()
@@ -89,8 +89,8 @@ def bench(
     _check_places(plots, output, data, sweeps=sweeps)
 
     from pytrace import _core
-    from pytrace.bench.records import Settings
-    from pytrace.bench.runner import Run
+    from pytrace.bench.measurements import Settings
+    from pytrace.bench.suite import Run
 
     def tell(text: str) -> None:
         click.echo(f"pytrace: {text}", err=True)
@@ -146,7 +146,7 @@ def _check_places(plots: Path | None, output: Path | None, data: Path | None, *,
     if data is not None:
         from random import Random
 
-        from pytrace.bench import texts
+        from pytrace.bench import sample_texts as texts
 
         texts.read(data, Random(0))
 
@@ -183,7 +183,7 @@ def _check_output(output: Path) -> None:
 
 
 def _write(output: Path, document: Document) -> None:
-    from pytrace.graph.exchange import atomic_output
+    from pytrace.triples.graph.exchange import atomic_output
 
     with atomic_output(output) as stream:
         stream.write(common.json_bytes(document) + b"\n")
@@ -202,7 +202,7 @@ def _draw(document: Document, name: str, directory: Path) -> None:
 
 
 def _print_heading(document: Document) -> None:
-    from pytrace.bench import report
+    from pytrace.bench import bench_report as report
 
     for line in report.heading(document):
         common.print_text(line)
@@ -211,7 +211,7 @@ def _print_heading(document: Document) -> None:
 @contextlib.contextmanager
 def _printed(run: Run, name: str) -> Iterator[None]:
     """Print a kernel's tables when its bench ends, be it early: what was measured is not lost."""
-    from pytrace.bench import report
+    from pytrace.bench import bench_report as report
 
     try:
         yield
@@ -225,7 +225,7 @@ def _printed(run: Run, name: str) -> Iterator[None]:
 
 
 def _print_summary(document: Document) -> None:
-    from pytrace.bench import report
+    from pytrace.bench import bench_report as report
 
     common.print_text()
     for line in report.summary(document):

@@ -22,7 +22,7 @@ from pytrace.cli.loading import EncoderOptions, encoder_options, graph_option, s
 
 if TYPE_CHECKING:
     from pytrace.certify.generative import Choice
-    from pytrace.certify.responses import StepForm
+    from pytrace.certify.response_parsing import StepForm
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,10 +82,10 @@ def certify(
     if kg is None or responses is None:
         message = "give --kg PATH and --responses FILE, or one of the commands discriminate, generate and paths"
         raise click.UsageError(message)
+    from pytrace.certify.certification_scores import score_certificates
     from pytrace.certify.grounding import GroundingSettings
     from pytrace.certify.response_files import read_responses
-    from pytrace.certify.scores import score_certificates
-    from pytrace.knowledge_base import KnowledgeBase
+    from pytrace.kg import KnowledgeBase
     from pytrace.methods.profiles import changed
 
     chosen = changed(GroundingSettings(), settings, what="certify")
@@ -96,12 +96,12 @@ def certify(
     if out is not None:
         write_certificates(out, certificates)
     if page is not None:
-        from pytrace.certify.page import write_page
+        from pytrace.report.certificates import write_page
 
         told = settings_in_words(chosen, graph=kg.name, steps=steps, samples=samples, encoder=models.encoder.name)
         write_page(page, certificates, scores, base, title=f"Responses of {responses.name}", settings=told)
     if plots is not None:
-        from pytrace.certify.plots import save_plots
+        from pytrace.report.certificate_plots import save_plots
 
         save_plots(scores, plots)
     if as_json:

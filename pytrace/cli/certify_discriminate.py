@@ -64,8 +64,8 @@ def discriminate(
     that always says the same.
     """
     from pytrace.certify.discriminative import evaluate_discriminative
-    from pytrace.certify.gold import read_questions
-    from pytrace.knowledge_base import KnowledgeBase
+    from pytrace.certify.gold_paths import read_questions
+    from pytrace.kg import KnowledgeBase
 
     if resume and out is None:
         message = "--resume needs --out, the file of the run to go on with"

@@ -11,20 +11,15 @@ import click
 import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.certifying import (
-    certify_responses,
-    print_scores,
-    settings_in_words,
-    write_certificates,
-)
+from pytrace.cli.certifying import certify_responses, print_scores, settings_in_words, write_certificates
 from pytrace.cli.loading import ModelOptions, graph_option, model_options, settings_option
 from pytrace.errors import StoreError
 
 if TYPE_CHECKING:
+    from pytrace.certify.certificate_records import GoldQuestion, Response
     from pytrace.certify.generative import Choice, GenerationSettings, Prompting
     from pytrace.certify.grounding import GroundingSettings
-    from pytrace.certify.records import GoldQuestion, Response
-    from pytrace.knowledge_base import KnowledgeBase
+    from pytrace.kg import KnowledgeBase
     from pytrace.records import Usage
 
 _PROMPTINGS: tuple[Prompting, ...] = ("cot", "cot-plan", "cot-sc")
@@ -80,12 +75,12 @@ def generate(
     page. --set changes how responses are written (temperature=0.7, top_p=0.9,
     samples=4, demonstrations=5, structured=true, facts=0) and what counts as a fact (see `pytrace certify --help`).
     """
+    from pytrace.certify.certification_scores import score_certificates
     from pytrace.certify.generative import GenerationSettings
-    from pytrace.certify.gold import first_of_each_path, read_questions
+    from pytrace.certify.gold_paths import first_of_each_path, read_questions
     from pytrace.certify.grounding import GroundingSettings
-    from pytrace.certify.page import write_page
-    from pytrace.certify.scores import score_certificates
-    from pytrace.knowledge_base import KnowledgeBase
+    from pytrace.kg import KnowledgeBase
+    from pytrace.report.certificates import write_page
 
     own, checks = _split(settings, GenerationSettings(), GroundingSettings())
     questions = read_questions(data)

@@ -14,10 +14,10 @@ from pytrace.cli import common
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.certify.gold import GoldPaths, GoldRow
-    from pytrace.certify.records import GoldQuestion
-    from pytrace.knowledge_base import KnowledgeBase
-    from pytrace.knowledge_base.sparql_store import KnowledgeStore
+    from pytrace.certify.certificate_records import GoldQuestion
+    from pytrace.certify.gold_paths import GoldPaths, GoldRow
+    from pytrace.kg import KnowledgeBase
+    from pytrace.kg.sparql_store import KnowledgeStore
 
 _NAMED = 10
 
@@ -64,8 +64,8 @@ def paths(*, kg: Path, data: Path, out: Path, limit: int | None, max_hops: int, 
     what the query matches; one with neither, the shortest ones between topics and answers in the whole graph. FILE.jsonl
     is there when all is done, and not before.
     """
-    from pytrace.certify.gold import check_paths, question_line, read_rows
-    from pytrace.graph.exchange import atomic_output
+    from pytrace.certify.gold_paths import check_paths, question_line, read_rows
+    from pytrace.triples.graph.exchange import atomic_output
 
     if out.is_dir():
         message = f"--out {out} is a folder; name a file for the rows"
@@ -110,8 +110,8 @@ class _Graph:
         import numpy as np
 
         from pytrace.errors import DataError
-        from pytrace.knowledge_base import KnowledgeBase, compile_triples
-        from pytrace.knowledge_base.sources import read_source
+        from pytrace.kg import KnowledgeBase, compile_triples
+        from pytrace.kg.graph_sources import read_source
 
         source = read_source(self._path)
         try:
@@ -125,7 +125,7 @@ class _Graph:
     @cached_property
     def store(self) -> KnowledgeStore:
         """The graph as SPARQL sees it."""
-        from pytrace.knowledge_base.sparql_store import KnowledgeStore
+        from pytrace.kg.sparql_store import KnowledgeStore
 
         return KnowledgeStore.load(self._path)
 
@@ -141,7 +141,7 @@ def _solved(row: GoldRow, graph: _Graph, max_hops: int, seconds: float) -> tuple
 
 
 def _found(row: GoldRow, graph: _Graph, max_hops: int, seconds: float) -> GoldPaths:
-    from pytrace.certify.gold import GoldPaths, find_gold_paths, gold_paths_from_sparql
+    from pytrace.certify.gold_paths import GoldPaths, find_gold_paths, gold_paths_from_sparql
 
     question = row.question
     if not row.sparql:

@@ -12,12 +12,12 @@ from pytrace.cli import common
 from pytrace.cli.loading import EncoderOptions
 
 if TYPE_CHECKING:
+    from pytrace.certify.certificate_records import Certificate, Response
+    from pytrace.certify.certification_scores import CertificationScores, Interval, Quality
     from pytrace.certify.generative import Choice
     from pytrace.certify.grounding import GroundingSettings
-    from pytrace.certify.records import Certificate, Response
-    from pytrace.certify.responses import StepForm
-    from pytrace.certify.scores import CertificationScores, Interval, Quality
-    from pytrace.knowledge_base import KnowledgeBase
+    from pytrace.certify.response_parsing import StepForm
+    from pytrace.kg import KnowledgeBase
 
 _MARKS = {"supported": "+", "unsupported": "-", "undecided": "?"}
 
@@ -52,8 +52,8 @@ def settings_in_words(settings: GroundingSettings, **more: object) -> dict[str, 
 
 def write_certificates(path: Path, certificates: Sequence[Certificate]) -> None:
     """Write certificates as JSON Lines, in one step."""
-    from pytrace.graph.database import dump_json
-    from pytrace.graph.exchange import atomic_output
+    from pytrace.triples.graph.database import dump_json
+    from pytrace.triples.graph.exchange import atomic_output
 
     with atomic_output(path) as stream:
         for one in certificates:

@@ -17,7 +17,9 @@ import msgspec
 from pytrace import __version__, _core
 from pytrace.cli import common
 from pytrace.errors import DeviceUnavailableError, PytraceError
-from pytrace.models import llama_buffers, registry, rewritten
+from pytrace.models import registry
+from pytrace.models.llama import extra_buffers as llama_buffers
+from pytrace.models.registry import rewritten
 
 # What NVIDIA's driver, or what hands its cards to a container, leaves for all to see.
 _GPU_SIGNS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidia0"))

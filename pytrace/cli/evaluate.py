@@ -20,7 +20,7 @@ from pytrace.cli.sweeps import baseline_label, expand
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.evaluation.runner import Batched, Engine, Progress, RunStore
+    from pytrace.evaluation.run.runner import Batched, Engine, Progress, RunStore
     from pytrace.methods.catalog import Method, MethodName
     from pytrace.records import Question
 
@@ -144,11 +144,11 @@ def evaluate(
     However many --processes answer, the batches are the same, and this process alone writes --out. A run may be gone on with by
     other processes or another engine.
     """
-    from pytrace.evaluation.datasets import data_settings
-    from pytrace.evaluation.runner import RunStore, batch_sizes
-    from pytrace.evaluation.runner import evaluate as run
-    from pytrace.evaluation.seeds import seed_summaries
-    from pytrace.evaluation.study import ModelMatcher
+    from pytrace.evaluation.data.datasets import data_settings
+    from pytrace.evaluation.run.runner import RunStore, batch_sizes
+    from pytrace.evaluation.run.runner import evaluate as run
+    from pytrace.evaluation.run.seeds import seed_summaries
+    from pytrace.evaluation.scores.study import ModelMatcher
 
     _check_options(out=out, resume=resume, retry_failed=retry_failed, engine=engine, ray_address=ray_address)
     if pad_seed is not None and pad is None:
@@ -204,7 +204,7 @@ def evaluate(
             )
     spread = seed_summaries(report.methods)
     if plots is not None:
-        from pytrace.evaluation.study import draw_curves
+        from pytrace.evaluation.scores.study import draw_curves
 
         for study in report.studies:
             draw_curves(study, plots)
@@ -229,8 +229,8 @@ def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -
     InputError
         Names the first such method.
     """
-    from pytrace.evaluation.datasets import CLAIM
-    from pytrace.methods.claims import ClaimMethod
+    from pytrace.evaluation.data.datasets import CLAIM
+    from pytrace.methods.cok.fact_checking import ClaimMethod
 
     claims = sum(one.kind == CLAIM for one in questions)
     for label, method in methods.items():
@@ -274,8 +274,8 @@ def _questions(
     data: Path, data_format: str, *, limit: int | None, pad: int | None, pad_seed: int, pool: int | None
 ) -> Sequence[Question]:
     """Read the questions, and tell on stderr what was wrong with some."""
-    from pytrace.evaluation.datasets import QuestionReport, read_questions
-    from pytrace.evaluation.padding import pad_questions
+    from pytrace.evaluation.data.datasets import QuestionReport, read_questions
+    from pytrace.evaluation.data.padding import pad_questions
 
     told = QuestionReport()
     # What is drawn for a question must not depend on how many are asked.
@@ -301,12 +301,12 @@ def _elsewhere(
     """Return the engine that has other processes answer, each with so many threads."""
     make = partial(make_askers, job.for_processes(threads))
     if engine == "ray":
-        from pytrace.evaluation.ray_engine import RayEngine
+        from pytrace.evaluation.run.ray_engine import RayEngine
 
         layers = job.models.gpu_layers
         gpu = job.models.device == "cuda" or (layers is not None and layers != 0)
         return RayEngine(make, sizes, processes=processes, threads=threads, gpu=gpu, address=ray_address)
-    from pytrace.evaluation.workers import Workers
+    from pytrace.evaluation.run.workers import Workers
 
     return Workers(make, sizes, processes=processes)
 

@@ -15,11 +15,11 @@ from pytrace.cli.knowledge import KnowledgeOptions
 from pytrace.cli.loading import ModelOptions
 
 if TYPE_CHECKING:
-    from pytrace.evaluation.runner import Batched
-    from pytrace.graph import KnowledgeGraph
+    from pytrace.evaluation.run.runner import Batched
     from pytrace.methods.catalog import Method, MethodName
-    from pytrace.methods.chain_of_knowledge import Knowledge
+    from pytrace.methods.cok.chain_of_knowledge import Knowledge
     from pytrace.records import Answer, Question
+    from pytrace.triples.graph import KnowledgeGraph
 
 # Questions in flight together.
 _BATCH = 8
@@ -84,7 +84,7 @@ class OpenJob:
 
     def askers(self) -> dict[str, Batched]:
         """Return what asks each method a batch of questions, by its label."""
-        from pytrace.evaluation.runner import Batched
+        from pytrace.evaluation.run.runner import Batched
         from pytrace.methods.catalog import GOLD
 
         # With --deterministic, questions that a resumed run finds together must not decide what a question's answer is.
@@ -127,7 +127,7 @@ class OpenJob:
 @contextmanager
 def open_job(job: EvaluationJob) -> Iterator[OpenJob]:
     """Load what a job's methods need, and make them; the graph is closed at the end."""
-    from pytrace.graph import KnowledgeGraph
+    from pytrace.triples.graph import KnowledgeGraph
 
     if job.kg is None:
         yield OpenJob(job, None)
@@ -139,7 +139,7 @@ def open_job(job: EvaluationJob) -> Iterator[OpenJob]:
 def make_askers(job: EvaluationJob) -> dict[str, Batched]:
     """Make a job's methods in a process that does nothing else; what they hold open, the end of the process closes."""
     from pytrace import _core
-    from pytrace.graph import KnowledgeGraph
+    from pytrace.triples.graph import KnowledgeGraph
 
     if job.models.threads is not None:
         _core.set_num_threads(job.models.threads)
@@ -149,8 +149,8 @@ def make_askers(job: EvaluationJob) -> dict[str, Batched]:
 
 def asker(method: Method, *, gold: bool = False) -> Callable[[Sequence[Question]], list[Answer]]:
     """Return what asks a method questions, with their supporting documents alone if `gold`, and lets it judge claims."""
-    from pytrace.evaluation.datasets import CLAIM
-    from pytrace.methods.claims import ClaimMethod
+    from pytrace.evaluation.data.datasets import CLAIM
+    from pytrace.methods.cok.fact_checking import ClaimMethod
 
     def answers(questions: Sequence[Question]) -> list[Answer]:
         claims = [one for one in questions if one.kind == CLAIM]

@@ -15,9 +15,9 @@ from pytrace.cli import common
 from pytrace.cli.kg_build import build
 from pytrace.cli.kg_index import index
 from pytrace.errors import DataError, InputError
-from pytrace.graph import GraphReader, KnowledgeGraph
-from pytrace.graph.exchange import FORMATS, read_triples
 from pytrace.records import Document, Triple
+from pytrace.triples.graph import GraphReader, KnowledgeGraph
+from pytrace.triples.graph.exchange import FORMATS, read_triples
 
 _FAILURES_SHOWN = 5
 _T = TypeVar("_T")
@@ -294,7 +294,7 @@ def _grounded(graph: GraphReader, document: Document, triples: list[Triple]) -> 
         elif old is not None:
             result.append(old)
         else:
-            from pytrace.triples import locate
+            from pytrace.triples.extraction import locate
 
             result.extend(locate(document, [triple]))
     return result

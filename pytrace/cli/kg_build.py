@@ -16,9 +16,9 @@ from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
-    from pytrace.graph import KnowledgeGraph, SyncReport
     from pytrace.records import Document
-    from pytrace.triples import Extraction, Extractor
+    from pytrace.triples.extraction import Extraction, Extractor
+    from pytrace.triples.graph import KnowledgeGraph, SyncReport
 
 _SHOWN = 5  # troubled documents on a screen
 _LISTED = 1_000  # and in a JSON document; `kg show --failures` lists any number
@@ -49,9 +49,9 @@ def build(
     changed corpus is followed: new and changed documents are extracted, deleted ones leave the graph.
     """
     from pytrace.documents import ReadReport, read_documents
-    from pytrace.graph import KnowledgeGraph
     from pytrace.methods.profiles import trace_settings
-    from pytrace.methods.trace import make_extractor
+    from pytrace.methods.trace.trace import make_extractor
+    from pytrace.triples.graph import KnowledgeGraph
 
     report = ReadReport()
     documents = read_documents(docs, report=report, distinct=False)
@@ -147,7 +147,7 @@ def _counted(documents: Iterator[Document], advance: Callable[[], None]) -> Iter
 
 def _extract(graph: KnowledgeGraph, extractor: Extractor, models: ModelOptions, *, retry: bool) -> _Outcome:
     """Extract what waits; whatever ends it early, what is stored stays and is counted."""
-    from pytrace.triples import build_graph
+    from pytrace.triples.extraction import build_graph
 
     outcome = _Outcome()
     waiting = graph.count_pending(failed=retry)

@@ -11,7 +11,7 @@ import click
 
 from pytrace.cli import common
 from pytrace.cli.loading import EncoderOptions, encoder_options
-from pytrace.graph.exchange import FORMATS
+from pytrace.triples.graph.exchange import FORMATS
 
 
 @click.command()
@@ -26,7 +26,7 @@ def index(*, source: Path, out: Path, format: str | None, models: EncoderOptions
     SOURCE is a file of triples (TSV, JSON lines, N-Triples, Turtle) or the directory of a graph. A build that was ended
     goes on where it was when the same command is run again.
     """
-    from pytrace.knowledge_base import KnowledgeBase
+    from pytrace.kg import KnowledgeBase
 
     encoder = models.encoder
     started = time.perf_counter()

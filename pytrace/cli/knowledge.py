@@ -14,12 +14,12 @@ from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.cli.loading import ModelOptions
-    from pytrace.knowledge_base.linking import EntityLinker
-    from pytrace.knowledge_base.triple_store import TripleStore
+    from pytrace.kg.fact_store import TripleStore
+    from pytrace.kg.linking import EntityLinker
+    from pytrace.kg.queries.query_records import Grammar, QueryGenerator
     from pytrace.methods.catalog import MethodName
-    from pytrace.methods.chain_of_knowledge import Knowledge
-    from pytrace.models.encoder import Encoder
-    from pytrace.queries.records import Grammar, QueryGenerator
+    from pytrace.methods.cok.chain_of_knowledge import Knowledge
+    from pytrace.models.encoders.encoder import Encoder
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -79,7 +79,7 @@ class KnowledgeOptions:
         InputError
             There is none, or it cannot be opened.
         """
-        from pytrace.knowledge_base.connect import open_store
+        from pytrace.kg.connect import open_store
 
         if self.kb is None:
             message = "there is no knowledge base; give --kb FILE|URL"
@@ -96,12 +96,12 @@ class KnowledgeOptions:
     def generator(self, models: ModelOptions) -> QueryGenerator:
         """Return who writes queries: the language model by a few examples, or a model trained for it."""
         if self.query_generator is None or self.query_generator == FEW_SHOT:
-            from pytrace.queries.few_shot import FewShotGenerator
+            from pytrace.kg.queries.few_shot import FewShotGenerator
 
             return FewShotGenerator(
                 models.model, self.store.relations(), encoder=models.encoder, grammar=self.query_grammar or "words"
             )
-        from pytrace.queries.trained import TrainedGenerator
+        from pytrace.kg.queries.trained import TrainedGenerator
 
         path = Path(self.query_generator)
         return TrainedGenerator.load(
@@ -115,7 +115,7 @@ class KnowledgeOptions:
 
     def linker(self, encoder: Encoder) -> EntityLinker:
         """Return who finds the entities that a query mentions."""
-        from pytrace.knowledge_base.linking import EntityLinker
+        from pytrace.kg.linking import EntityLinker
 
         return EntityLinker(self.store, encoder)
 
@@ -126,7 +126,7 @@ class KnowledgeOptions:
 
         @functools.cache
         def opened() -> Knowledge:
-            from pytrace.methods.chain_of_knowledge import Knowledge
+            from pytrace.methods.cok.chain_of_knowledge import Knowledge
 
             return Knowledge(self.store, self.linker(models.encoder), self.generator(models))
 
@@ -134,7 +134,7 @@ class KnowledgeOptions:
 
     def settings(self, knowledge: Knowledge) -> dict[str, Any]:
         """Return what answers depend on, so that a run is not gone on with beside another knowledge base or generator."""
-        from pytrace.evaluation.runner import file_settings
+        from pytrace.evaluation.run.runner import file_settings
 
         return {
             "store": knowledge.store.fingerprint,
@@ -157,7 +157,7 @@ def knowledge_options(function: _F) -> _F:
 
     What they open is closed when the command ends.
     """
-    from pytrace.graph.exchange import FORMATS
+    from pytrace.triples.graph.exchange import FORMATS
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -15,8 +15,8 @@ from pytrace.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from pytrace.methods.catalog import MethodName
-    from pytrace.models.cross_encoder import OnnxCrossEncoder
-    from pytrace.models.encoder import OnnxEncoder
+    from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
+    from pytrace.models.encoders.encoder import OnnxEncoder
     from pytrace.models.language_model import LanguageModel, Style
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -43,7 +43,7 @@ class EncoderOptions:
         """
         if self.device == "cuda":
             from pytrace.kernels import devices
-            from pytrace.models import onnx_graph
+            from pytrace.models.encoders import onnx_graph
 
             devices.require("cuda")
             onnx_graph.require_device("cuda")
@@ -52,7 +52,7 @@ class EncoderOptions:
     def encoder(self) -> OnnxEncoder:
         """The encoder."""
         from pytrace.models import registry
-        from pytrace.models.encoder import OnnxEncoder
+        from pytrace.models.encoders.encoder import OnnxEncoder
 
         return OnnxEncoder(
             registry.resolve(self.encoder_name, "encoder"),
@@ -85,7 +85,7 @@ class ModelOptions(EncoderOptions):
         """Refuse a card as `EncoderOptions.check_device` does, and where llama.cpp cannot use one either."""
         super().check_device()
         if self.device == "cuda" and not self.remote:
-            from pytrace.models import llama_runtime
+            from pytrace.models.llama import runtime as llama_runtime
 
             llama_runtime.require_offload(self._layers_on_gpu)
 
@@ -104,7 +104,7 @@ class ModelOptions(EncoderOptions):
             None was named.
         """
         from pytrace.methods.catalog import NO_CROSS_ENCODER
-        from pytrace.models.cross_encoder import OnnxCrossEncoder
+        from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
 
         if self.cross_encoder_directory is None:
             raise InputError(NO_CROSS_ENCODER)
@@ -117,8 +117,8 @@ class ModelOptions(EncoderOptions):
         """The language model: a server's where an address is given, else one inside this process."""
         from pytrace.methods.profiles import prompt_style
         from pytrace.models import registry
-        from pytrace.models.llama_cpp import LlamaCppModel
-        from pytrace.models.openai_api import RemoteModel
+        from pytrace.models.llama.llama_cpp import LlamaCppModel
+        from pytrace.models.servers.remote_model import RemoteModel
 
         if self.remote:
             if self.gpu_layers is not None:
@@ -236,7 +236,7 @@ def _with_options(
 
 def graph_option(*, required: bool) -> Callable[[_F], _F]:
     """Give a command the options ``--kg`` and ``--kg-format``, passed to it as `kg` and `kg_format`."""
-    from pytrace.graph.exchange import FORMATS
+    from pytrace.triples.graph.exchange import FORMATS
 
     graph = click.option(
         "--kg",

@@ -6,9 +6,10 @@ import click
 
 from pytrace.cli import common
 from pytrace.errors import ModelFileError
-from pytrace.models import registry, rewritten
-from pytrace.models.catalog import Role
-from pytrace.models.progress import ConsoleProgress
+from pytrace.models import registry
+from pytrace.models.registry import rewritten
+from pytrace.models.registry.catalog import Role
+from pytrace.models.registry.progress import ConsoleProgress
 
 
 @click.group()

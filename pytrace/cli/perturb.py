@@ -17,8 +17,8 @@ from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.chain_of_evidence.features import Judge
-    from pytrace.evaluation.perturbations import PerturbReport
     from pytrace.methods.scope_coe import ScopeSettings
+    from pytrace.perturb.perturbations import PerturbReport
     from pytrace.records import Question
 
 _KINDS = ("coe", "senp", "wordp", "erp", "intentp")
@@ -99,11 +99,11 @@ def perturb(
     and not before.
     """
     from pytrace.chain_of_evidence.discriminator import Discriminator
-    from pytrace.evaluation.datasets import QuestionReport, read_questions
-    from pytrace.evaluation.perturbations import RATIOS, PerturbReport, Settings
-    from pytrace.evaluation.perturbations import perturb as make_rows
+    from pytrace.evaluation.data.datasets import QuestionReport, read_questions
     from pytrace.methods.catalog import method_settings
     from pytrace.methods.scope_coe import ScopeSettings, make_feature_extractor
+    from pytrace.perturb.perturbations import RATIOS, PerturbReport, Settings
+    from pytrace.perturb.perturbations import perturb as make_rows
     from pytrace.retrieval import make_retriever
 
     settings = Settings(
@@ -158,7 +158,7 @@ def _judge(name: Literal["model", "text", "fused"], models: ModelOptions, settin
 
 def _write(rows: Iterable[Question], out: Path, report: PerturbReport) -> Counter[tuple[str, str]]:
     """Write the rows to a file beside the wanted one, which then takes its place in one step; count kinds and noises."""
-    from pytrace.evaluation.perturb.rows import row_line
+    from pytrace.perturb.perturbed_rows import row_line
 
     counts: Counter[tuple[str, str]] = Counter()
     out.parent.mkdir(parents=True, exist_ok=True)

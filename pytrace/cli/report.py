@@ -24,10 +24,10 @@ def report(*, directory: Path, baseline: str | None, out: Path | None, title: st
     methods.csv, comparisons.csv and questions.csv. Files of these names are replaced, each in one step.
     """
     from pytrace.cli.report_text import print_report
-    from pytrace.evaluation.csv_tables import write_csv_tables
-    from pytrace.evaluation.page import write_report_page
-    from pytrace.evaluation.report import score_run
-    from pytrace.evaluation.store import RunStore
+    from pytrace.evaluation.run.run_store import RunStore
+    from pytrace.evaluation.scores.summary import score_run
+    from pytrace.report.csv_tables import write_csv_tables
+    from pytrace.report.runs import write_report_page
 
     path = directory / "run.sqlite"
     if not path.is_file():

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from pytrace.cli import common
 
 if TYPE_CHECKING:
-    from pytrace.evaluation.claim_scores import ClaimScores
-    from pytrace.evaluation.comparisons import Comparison
-    from pytrace.evaluation.knowledge_scores import KnowledgeScores
-    from pytrace.evaluation.metrics import Mean
-    from pytrace.evaluation.report import MethodSummary, PoolRecall, Report
-    from pytrace.evaluation.seeds import SeedSummary, Spread
-    from pytrace.evaluation.significance import BootstrapTest
-    from pytrace.evaluation.study import Study
+    from pytrace.evaluation.run.seeds import SeedSummary, Spread
+    from pytrace.evaluation.scores.claim_scores import ClaimScores
+    from pytrace.evaluation.scores.comparisons import Comparison
+    from pytrace.evaluation.scores.knowledge_scores import KnowledgeScores
+    from pytrace.evaluation.scores.metrics import Mean
+    from pytrace.evaluation.scores.significance import BootstrapTest
+    from pytrace.evaluation.scores.study import Study
+    from pytrace.evaluation.scores.summary import MethodSummary, PoolRecall, Report
 
 
 def print_report(report: Report) -> None:
@@ -71,7 +71,7 @@ def print_report(report: Report) -> None:
 
 
 def _print_study(study: Study) -> None:
-    from pytrace.evaluation.study import study_tables
+    from pytrace.evaluation.scores.study import study_tables
 
     for table in study_tables(study):
         common.print_text(f"\n{table.title}")

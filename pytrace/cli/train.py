@@ -16,9 +16,9 @@ from pytrace.cli.loading import settings_option
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.knowledge_base.triple_store import TripleStore
-    from pytrace.queries import QueryForm
-    from pytrace.queries.records import Grammar
+    from pytrace.kg.fact_store import TripleStore
+    from pytrace.kg.queries import QueryForm
+    from pytrace.kg.queries.query_records import Grammar
     from pytrace.training.examples import ExampleFormat
     from pytrace.training.run import TrainingReport
     from pytrace.training.scoring import Scores, Share
@@ -35,7 +35,7 @@ def train() -> None:
 
 
 def _knowledge_base(function: _F) -> _F:
-    from pytrace.graph.exchange import FORMATS
+    from pytrace.triples.graph.exchange import FORMATS
 
     where = click.option(
         "--kb",
@@ -146,7 +146,7 @@ def query_generator(
         epochs = _DEFAULT_EPOCHS
     from pytrace.methods.profiles import changed
     from pytrace.training.run import Source, train_generator
-    from pytrace.training.settings import Length, TrainingSettings
+    from pytrace.training.training_settings import Length, TrainingSettings
 
     own = [f"seed={seed}", *([] if lora_rank is None else [f"rank={lora_rank}"]), *settings]
     chosen = changed(TrainingSettings(), own, what="train")
@@ -261,7 +261,7 @@ def evaluate(
 
 @contextmanager
 def _opened(kb: Path, form: str | None) -> Iterator[TripleStore]:
-    from pytrace.knowledge_base.connect import open_store
+    from pytrace.kg.connect import open_store
 
     store = open_store(kb, format=form)
     try:

@@ -13,7 +13,7 @@ from pytrace.cli.loading import MethodType, ModelOptions, model_options, setting
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.evaluation.runner import Batched
+    from pytrace.evaluation.run.runner import Batched
     from pytrace.methods.catalog import MethodName
     from pytrace.records import Question
     from pytrace.tuning import Objective, Trial, Tuned
@@ -78,11 +78,11 @@ def tune(
     What was found is printed as a method that 'pytrace eval' and 'pytrace ask' take, and stands in OUT/settings.json.
     """
     from pytrace.cli.evaluation_job import asker, versions
-    from pytrace.evaluation.datasets import data_settings, read_questions
-    from pytrace.evaluation.runner import Batched, RunStore
-    from pytrace.files import replace_file
+    from pytrace.evaluation.data.datasets import data_settings, read_questions
+    from pytrace.evaluation.run.runner import Batched, RunStore
     from pytrace.methods.catalog import GOLD, MethodName, check_overrides, make_method, parse_method
-    from pytrace.models.remembering import RememberingModel
+    from pytrace.models.response_cache import RememberingModel
+    from pytrace.storage.files import replace_file
     from pytrace.tuning import default_space, parse_choice
     from pytrace.tuning import tune as search
 

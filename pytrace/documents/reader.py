@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from pytrace.documents.files import (
+from pytrace.documents.json_rows import (
     JSON_SUFFIXES,
     MARKDOWN_SUFFIXES,
     TEXT_SUFFIXES,

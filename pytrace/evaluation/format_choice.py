@@ -19,15 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ModelError
-from pytrace.models import child, llama_buffers, rewritten, store, weight_formats
+from pytrace.methods.trace.selector import Demonstrations, LetterSelector, Selector, Step, TextSelector, text_prompt
 from pytrace.models.language_model import ContinuationScore, OptionScores, Prompt, Style
-from pytrace.models.llama_cpp import LlamaCppModel
-from pytrace.models.llama_runtime import library
-from pytrace.models.progress import PullProgress
-from pytrace.models.weight_formats import EXACT, FORMATS, Speed
-from pytrace.prompts import chain_demonstrations
+from pytrace.models.llama import child, weight_formats
+from pytrace.models.llama import extra_buffers as llama_buffers
+from pytrace.models.llama.llama_cpp import LlamaCppModel
+from pytrace.models.llama.runtime import library
+from pytrace.models.llama.weight_formats import EXACT, FORMATS, Speed
+from pytrace.models.registry import model_files as store
+from pytrace.models.registry import rewritten
+from pytrace.models.registry.progress import PullProgress
+from pytrace.reader.prompts import chain_demonstrations
 from pytrace.records import Candidate
-from pytrace.selector import Demonstrations, LetterSelector, Selector, Step, TextSelector, text_prompt
 
 Scoring = Literal["letters", "likelihood", "pmi"]
 

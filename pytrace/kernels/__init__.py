@@ -1,6 +1,7 @@
 """The five kernels: typed fronts of the compiled core."""
 
 from pytrace.kernels.beam import Expansion, expand, log_sum_exp
+from pytrace.kernels.device_vectors import KeptVectors
 from pytrace.kernels.fuzzy import (
     ScoreAlignment,
     cdist,
@@ -12,7 +13,6 @@ from pytrace.kernels.fuzzy import (
     ratio,
     token_set_ratio,
 )
-from pytrace.kernels.kept_vectors import KeptVectors
 from pytrace.kernels.similarity import Metric, normalize, similarity, top_k
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Baselines: what a method must beat.
 
-Those that read stand here, those that think in `pytrace.methods.thinking`, `pytrace.methods.ircot` and
-`pytrace.methods.verify_and_edit`.
+Those that read stand here, those that think in `pytrace.methods.cot.thinking`, `pytrace.methods.cot.ircot` and
+`pytrace.methods.cot.verify_and_edit`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pytrace.answers import Reader
-from pytrace.evidence import all_documents
+from pytrace.methods.cot.thinking import ChainOfThought, SelfConsistency, ThoughtSettings
+from pytrace.methods.cot.verify_and_edit import VerifyAndEdit
 from pytrace.methods.ranking import Rank, rank_by
 from pytrace.methods.stages import Stages
-from pytrace.methods.thinking import ChainOfThought, SelfConsistency, ThoughtSettings
-from pytrace.methods.trace import Count, Positive, check_questions, make_answers
-from pytrace.methods.verify_and_edit import VerifyAndEdit
-from pytrace.models.encoder import Encoder
+from pytrace.methods.trace.trace import Count, Positive, check_questions, make_answers
+from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
+from pytrace.reader.answers import Reader
+from pytrace.reader.evidence import all_documents
 from pytrace.records import Answer, Document
 from pytrace.retrieval import RetrieverName
 

@@ -12,22 +12,22 @@ from typing import Any, Protocol
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.graph import KnowledgeGraph
 from pytrace.methods import profiles
 from pytrace.methods.baselines import ChainOfThought, Rag, RetrievalRag, SelfConsistency, VerifyAndEdit
-from pytrace.methods.chain_of_knowledge import ChainOfKnowledge, Knowledge
-from pytrace.methods.claims import StandardClaims
-from pytrace.methods.ircot import Ircot
+from pytrace.methods.cok.chain_of_knowledge import ChainOfKnowledge, Knowledge
+from pytrace.methods.cok.fact_checking import StandardClaims
+from pytrace.methods.cot.ircot import Ircot
 from pytrace.methods.ks_llm import VARIANTS, KnowledgeSelection
 from pytrace.methods.ranking import rank_by_cross_encoder
 from pytrace.methods.scope_coe import ScopeCoe
-from pytrace.methods.top_triples import TopTriples
-from pytrace.methods.trace import Trace
-from pytrace.models.cross_encoder import CrossEncoder
-from pytrace.models.encoder import Encoder
+from pytrace.methods.trace.top_triples import TopTriples
+from pytrace.methods.trace.trace import Trace
+from pytrace.models.encoders.cross_encoder import CrossEncoder
+from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Answer, Document
 from pytrace.retrieval import SentenceIndex
+from pytrace.triples.graph import KnowledgeGraph
 
 
 class Method(Protocol):
@@ -193,7 +193,7 @@ def make_method(
     encoder
         Gives the encoder; called only for a method that needs one.
     graph, extracted
-        For TRACE and top-triples: see `pytrace.methods.trace.Trace`.
+        For TRACE and top-triples: see `pytrace.methods.trace.trace.Trace`.
     index
         For KS-LLM: see `pytrace.methods.ks_llm.KnowledgeSelection`.
     knowledge

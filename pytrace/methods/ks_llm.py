@@ -14,21 +14,21 @@ from typing import Literal, get_args
 
 import msgspec
 
-from pytrace.answers import Reader, Reading
 from pytrace.documents import split_sentences
 from pytrace.errors import InputError
-from pytrace.evidence import document_text
+from pytrace.methods.cot.rationales import Thinker
+from pytrace.methods.cot.thinking import NO_CONTEXT, make_thoughtful_answers
 from pytrace.methods.stages import Stages
-from pytrace.methods.thinking import NO_CONTEXT, make_thoughtful_answers
-from pytrace.methods.trace import Count, Positive, check_questions
-from pytrace.models.encoder import Encoder
+from pytrace.methods.trace.trace import Count, Positive, check_questions
+from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.question_triples import QuestionTriples, TripleConstructor
-from pytrace.rationales import Thinker
+from pytrace.reader.answers import Reader, Reading
+from pytrace.reader.evidence import document_text
 from pytrace.records import Answer, Document, Evidence, Triple
 from pytrace.retrieval import SentenceIndex
-from pytrace.sentences import nearest_sentences
-from pytrace.triples import sentence_units
+from pytrace.retrieval.nearest_sentences import nearest_sentences
+from pytrace.triples.extraction import sentence_units
+from pytrace.triples.from_questions import QuestionTriples, TripleConstructor
 
 Variant = Literal["standard", "standard-doc", "cot-doc", "ks-q", "ks-t", "ks-s", "ks-llm"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)

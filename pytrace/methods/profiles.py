@@ -12,13 +12,13 @@ import msgspec
 
 from pytrace.errors import InputError
 from pytrace.methods.baselines import DenseSettings, RagSettings, RetrievalSettings, ThoughtSettings
-from pytrace.methods.chain_of_knowledge import KnowledgeSettings
-from pytrace.methods.claims import StandardSettings
-from pytrace.methods.ircot import IrcotSettings
+from pytrace.methods.cok.chain_of_knowledge import KnowledgeSettings
+from pytrace.methods.cok.fact_checking import StandardSettings
+from pytrace.methods.cot.ircot import IrcotSettings
 from pytrace.methods.ks_llm import KsSettings
 from pytrace.methods.scope_coe import ScopeSettings
-from pytrace.methods.top_triples import TopTriplesSettings
-from pytrace.methods.trace import TraceSettings
+from pytrace.methods.trace.top_triples import TopTriplesSettings
+from pytrace.methods.trace.trace import TraceSettings
 
 _Settings = TypeVar("_Settings", bound=msgspec.Struct)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pytrace.errors import ModelError
-from pytrace.models.cross_encoder import CrossEncoder, Scores
-from pytrace.models.encoder import Encoder
+from pytrace.models.encoders.cross_encoder import CrossEncoder, Scores
+from pytrace.models.encoders.encoder import Encoder
 from pytrace.records import Document
 from pytrace.retrieval import RetrieverName, check_retriever, rank_each
 

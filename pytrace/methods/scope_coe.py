@@ -14,17 +14,17 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from pytrace.answers import Reader
-from pytrace.chain_of_evidence.extraction import Extraction, Extractor, FeatureExtractor
+from pytrace.chain_of_evidence.feature_extraction import Extraction, Extractor, FeatureExtractor
 from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
 from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
 from pytrace.chain_of_evidence.text_judge import TextJudge
-from pytrace.evidence import document_text
 from pytrace.kernels.set_cover import minimum_covers, scope_covers
 from pytrace.methods.stages import Stages
-from pytrace.methods.trace import Count, Positive, check_questions, make_answers
-from pytrace.models.encoder import Encoder
+from pytrace.methods.trace.trace import Count, Positive, check_questions, make_answers
+from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
+from pytrace.reader.answers import Reader
+from pytrace.reader.evidence import document_text
 from pytrace.records import Answer, Coverage, Document, Evidence, Feature
 from pytrace.retrieval import Retriever, RetrieverName, rank_each
 

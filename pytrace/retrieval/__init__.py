@@ -1,12 +1,12 @@
 """Retrieval: a question finds its documents by words, by vectors or by both, and its nearest sentences in an index."""
 
-from pytrace.retrieval.base import Hit, Retriever
 from pytrace.retrieval.bm25 import Bm25Retriever
 from pytrace.retrieval.choose import RetrieverName, check_retriever, make_retriever, rank_each
 from pytrace.retrieval.dense import DenseRetriever
 from pytrace.retrieval.fusion import FusedRetriever, fuse
-from pytrace.retrieval.given import CallableRetriever, GivenRetriever
-from pytrace.retrieval.nearest import nearest_documents
+from pytrace.retrieval.nearest_documents import nearest_documents
+from pytrace.retrieval.original_order import CallableRetriever, GivenRetriever
+from pytrace.retrieval.retriever import Hit, Retriever
 from pytrace.retrieval.sentence_index import SentenceHit, SentenceIndex
 
 __all__ = [

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pytrace.errors import MissingDependencyError
 from pytrace.records import Document
-from pytrace.retrieval.base import Hit, check_queries
+from pytrace.retrieval.retriever import Hit, check_queries
 
 _WORD = re.compile(r"\w+")
 

@@ -7,14 +7,14 @@ from typing import Literal, get_args
 
 from pytrace.errors import InputError
 from pytrace.kernels.similarity import top_k
-from pytrace.models.checked_vectors import encode
-from pytrace.models.encoder import Encoder
+from pytrace.models.encoders.checked_vectors import encode
+from pytrace.models.encoders.encoder import Encoder
 from pytrace.records import Document
-from pytrace.retrieval.base import Hit, Retriever, check_queries
 from pytrace.retrieval.bm25 import Bm25Retriever
 from pytrace.retrieval.dense import DenseRetriever, Sentences
 from pytrace.retrieval.fusion import FusedRetriever, fuse
-from pytrace.retrieval.given import GivenRetriever
+from pytrace.retrieval.original_order import GivenRetriever
+from pytrace.retrieval.retriever import Hit, Retriever, check_queries
 
 RetrieverName = Literal["given", "dense", "bm25", "rrf"]
 

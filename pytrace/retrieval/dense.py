@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytrace.kernels.kept_vectors import KeptVectors
-from pytrace.models.checked_vectors import encode
-from pytrace.models.encoder import Encoder, device_of
+from pytrace.kernels.device_vectors import KeptVectors
+from pytrace.models.encoders.checked_vectors import encode
+from pytrace.models.encoders.encoder import Encoder, device_of
 from pytrace.records import Document
-from pytrace.retrieval.base import Hit, check_queries
+from pytrace.retrieval.retriever import Hit, check_queries
 
 # Numbers in the kernel's answer to a block of queries: 4 Mi scores and indices take 48 MiB.
 _ANSWERS = 1 << 22

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytrace.records import Document
-from pytrace.retrieval.base import Hit, Retriever, check_count, check_queries
+from pytrace.retrieval.retriever import Hit, Retriever, check_count, check_queries
 
 # A hundred hits of each ranking: beyond them a rank adds less than 1/160, half of what the first one adds.
 _DEPTH = 100

@@ -26,8 +26,7 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import StoreError
-from pytrace.files import checksum, flush, storable
-from pytrace.models.encoder import Encoder, Vectors
+from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Sentence
 from pytrace.retrieval.index_manifest import (
     FORMAT,
@@ -42,6 +41,7 @@ from pytrace.retrieval.index_manifest import (
     write_manifest,
 )
 from pytrace.retrieval.neighbour_graph import NeighbourGraph
+from pytrace.storage.files import checksum, flush, storable
 
 _LOCK = "index.lock"
 _OPENINGS = 5

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from pytrace import files
 from pytrace.errors import StoreError
-from pytrace.files import replace_file
+from pytrace.storage import files
+from pytrace.storage.files import replace_file
 
 FORMAT = 1
 MANIFEST = "index.json"

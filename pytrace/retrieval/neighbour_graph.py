@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from pytrace import _core
 from pytrace.errors import MissingDependencyError
 from pytrace.kernels.similarity import top_k
-from pytrace.models.encoder import Vectors
+from pytrace.models.encoders.encoder import Vectors
 
 Rows = NDArray[np.int64]
 

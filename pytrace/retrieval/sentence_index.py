@@ -18,14 +18,14 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import InputError, StoreError
-from pytrace.kernels.kept_vectors import KeptVectors
+from pytrace.kernels.device_vectors import KeptVectors
 from pytrace.kernels.similarity import top_k
-from pytrace.models.checked_vectors import encode
-from pytrace.models.encoder import Encoder, Vectors, device_of
+from pytrace.models.encoders.checked_vectors import encode
+from pytrace.models.encoders.encoder import Encoder, Vectors, device_of
 from pytrace.records import Document, Sentence
-from pytrace.retrieval.base import check_count, check_queries
 from pytrace.retrieval.index_files import Batch, IndexFiles
 from pytrace.retrieval.neighbour_graph import NeighbourGraph, Rows, library
+from pytrace.retrieval.retriever import check_count, check_queries
 
 EXACT_BELOW = 50_000
 

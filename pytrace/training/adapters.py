@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from pytrace.errors import InputError, MissingDependencyError, ModelFileError
 from pytrace.models import registry
-from pytrace.models.llama_runtime import LlamaRuntime, check_gguf
+from pytrace.models.llama.runtime import LlamaRuntime, check_gguf
 from pytrace.training.export import Key, gguf_module
 from pytrace.training.network import torch_module, transformers_module
-from pytrace.training.settings import TrainingSettings
 from pytrace.training.tokenizer import TextTokenizer
+from pytrace.training.training_settings import TrainingSettings
 
 _MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 

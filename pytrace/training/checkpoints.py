@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytrace.errors import InputError, StoreError
-from pytrace.files import replace_file
+from pytrace.storage.files import replace_file
 from pytrace.training.network import torch_module
 
 _NAME = re.compile(r"step-(\d+)\.pt")

@@ -1,6 +1,6 @@
 """The parts of a query's text: its words and signs, and where its triple patterns stand.
 
-Unlike `pytrace.knowledge_base.sparql`, this reads names in the place of IRIs and leaves whatever it does not understand as it
+Unlike `pytrace.kg.sparql`, this reads names in the place of IRIs and leaves whatever it does not understand as it
 is, for its users change a part of a text and keep the rest.
 """
 
@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from pytrace.knowledge_base.names import normal_form
-from pytrace.queries import Query, TripletQuery, write_query
-from pytrace.queries.records import SOUGHT
+from pytrace.kg.names import normal_form
+from pytrace.kg.queries import Query, TripletQuery, write_query
+from pytrace.kg.queries.query_records import SOUGHT
 
 TokenKind = Literal["entity", "relation", "variable", "iri", "string", "word", "mark"]
 
@@ -135,7 +135,7 @@ def query_entities(query: Query) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> from pytrace.queries import SparqlQuery
+    >>> from pytrace.kg.queries import SparqlQuery
     >>> query_entities(SparqlQuery("ask { ?x relation:/type/ entity:/Town/ . ?x relation:/in/ entity:/Ghana/ }"))
     ('Ghana',)
     """
@@ -158,7 +158,7 @@ def query_shape(query: Query) -> str:
 
     Examples
     --------
-    >>> from pytrace.queries import parse_query
+    >>> from pytrace.kg.queries import parse_query
     >>> query_shape(parse_query("<?; capital; Accra>"))
     'triplet head'
     >>> query_shape(parse_query("select (count(?x) as ?n) where { ?x a entity:/Town/ . ?x relation:/in/ entity:/Ghana/ }"))

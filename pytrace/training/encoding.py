@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import InputError
-from pytrace.training.records import TrainingText
 from pytrace.training.tokenizer import TextTokenizer
+from pytrace.training.training_records import TrainingText
 
 # Sequences of a batch have about the same length; this share of it at random keeps the same ones from meeting every time.
 _JITTER = 0.3
@@ -78,7 +78,7 @@ def encode_texts(texts: Iterable[TrainingText], tokenizer: TextTokenizer, *, con
 
     Examples
     --------
-    >>> from pytrace.training.records import Piece
+    >>> from pytrace.training.training_records import Piece
     >>> from pytrace.training.tokenizer import train_tokenizer
     >>> text = TrainingText((Piece("ab", learned=False), Piece("cd", learned=True)))
     >>> encoded = encode_texts([text], train_tokenizer([text.text], size=258), context=32)

@@ -13,18 +13,18 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from pytrace.documents.files import Place, json_rows
+from pytrace.documents.json_rows import Place, json_rows
 from pytrace.documents.path_questions import looks_like_path_questions, read_path_questions
 from pytrace.documents.rows import id_of, strings, wrong_type
 from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError, InputError
-from pytrace.queries import Query, QueryForm, parse_query, sparql_form
-from pytrace.training.checks import check_query
+from pytrace.kg.queries import Query, QueryForm, parse_query, sparql_form
 from pytrace.training.clauses import one_line, query_entities, query_shape
 from pytrace.training.lcquad import lcquad_example, triplet_form
-from pytrace.training.mentions import mention_texts
 from pytrace.training.path_examples import path_example
-from pytrace.training.records import QueryExample
+from pytrace.training.query_checks import check_query
+from pytrace.training.query_mentions import mention_texts
+from pytrace.training.training_records import QueryExample
 
 ExampleFormat = Literal["auto", "pathquestion", "lcquad", "pytrace"]
 """What `read_examples` reads."""

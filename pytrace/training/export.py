@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import InputError, MissingDependencyError
-from pytrace.files import flush
-from pytrace.queries.records import Grammar
-from pytrace.queries.template import METADATA_KEY
-from pytrace.training.settings import WeightFormat
+from pytrace.kg.queries.query_records import Grammar
+from pytrace.kg.queries.template import METADATA_KEY
+from pytrace.storage.files import flush
 from pytrace.training.tokenizer import END, ByteTokenizer
+from pytrace.training.training_settings import WeightFormat
 
 _BLOCK_TENSORS = {
     "input_layernorm": "attn_norm",

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytrace.errors import InputError
-from pytrace.knowledge_base.names import entity_name, normal_form, relation_name
-from pytrace.queries import Query, QueryForm, SparqlQuery, TripletQuery, parse_query
-from pytrace.queries.notation import write_name
+from pytrace.kg.names import entity_name, normal_form, relation_name
+from pytrace.kg.queries import Query, QueryForm, SparqlQuery, TripletQuery, parse_query
+from pytrace.kg.queries.notation import write_name
 from pytrace.records import Triple
-from pytrace.training.mentions import mention_texts
 from pytrace.training.path_examples import path_query
-from pytrace.training.records import QueryExample
+from pytrace.training.query_mentions import mention_texts
+from pytrace.training.training_records import QueryExample
 from pytrace.training.wordings import Shape, check_wordings, word_question
 
 # A question with more answers than this is none that anybody reads; and no walk looks at more triples.

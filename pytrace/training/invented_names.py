@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from pytrace.knowledge_base.names import normal_form
+from pytrace.kg.names import normal_form
 
 
 def _words(text: str) -> list[str]:

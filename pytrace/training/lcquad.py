@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
-from pytrace.documents.files import Place
+from pytrace.documents.json_rows import Place
 from pytrace.documents.rows import id_of, wrong_type
 from pytrace.documents.sentences import clean_text
 from pytrace.errors import InputError
-from pytrace.knowledge_base.names import entity_name, relation_name
-from pytrace.knowledge_base.sparql_tokens import Token, tokens_of
-from pytrace.queries import Query, QueryForm, SparqlQuery, TripletQuery
-from pytrace.queries.notation import write_name
-from pytrace.training.checks import check_query
+from pytrace.kg.names import entity_name, relation_name
+from pytrace.kg.queries import Query, QueryForm, SparqlQuery, TripletQuery
+from pytrace.kg.queries.notation import write_name
+from pytrace.kg.sparql_tokens import Token, tokens_of
 from pytrace.training.clauses import find_clauses, query_entities, split_query
-from pytrace.training.mentions import mention_texts
 from pytrace.training.path_examples import variable
-from pytrace.training.records import QueryExample
+from pytrace.training.query_checks import check_query
+from pytrace.training.query_mentions import mention_texts
+from pytrace.training.training_records import QueryExample
 
 _RESOURCE = "http://dbpedia.org/resource/"
 _CLASSES = "http://dbpedia.org/ontology/"

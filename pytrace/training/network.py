@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytrace.errors import DeviceUnavailableError, InputError, MissingDependencyError
-from pytrace.training.settings import TrainingSettings
+from pytrace.training.training_settings import TrainingSettings
 
 _MOST_PARAMETERS = 15_000_000
 _ROTARY_BASE = 10_000.0

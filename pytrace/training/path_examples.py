@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from pytrace.documents.path_questions import PathQuestion
 from pytrace.errors import InputError
-from pytrace.knowledge_base.names import entity_name, relation_name
-from pytrace.queries import Query, QueryForm, SparqlQuery, TripletQuery, parse_query, write_query
-from pytrace.queries.notation import write_name
-from pytrace.training.mentions import mention_texts
-from pytrace.training.records import QueryExample
+from pytrace.kg.names import entity_name, relation_name
+from pytrace.kg.queries import Query, QueryForm, SparqlQuery, TripletQuery, parse_query, write_query
+from pytrace.kg.queries.notation import write_name
+from pytrace.training.query_mentions import mention_texts
+from pytrace.training.training_records import QueryExample
 
 
 def path_query(subject: str, relations: Sequence[str], *, form: QueryForm = "sparql") -> Query:

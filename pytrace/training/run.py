@@ -12,15 +12,15 @@ import msgspec
 
 import pytrace
 from pytrace.errors import InputError
-from pytrace.files import replace_file
-from pytrace.knowledge_base.linking import EntityLinker
-from pytrace.knowledge_base.sources import read_source
-from pytrace.knowledge_base.triple_store import TripleStore
-from pytrace.queries import QueryForm, query_names
-from pytrace.queries.records import Grammar
-from pytrace.queries.running import QueryRunner
-from pytrace.queries.template import TEMPLATE_VERSION
-from pytrace.queries.trained import TrainedGenerator
+from pytrace.kg.fact_store import TripleStore
+from pytrace.kg.graph_sources import read_source
+from pytrace.kg.linking import EntityLinker
+from pytrace.kg.queries import QueryForm, query_names
+from pytrace.kg.queries.query_records import Grammar
+from pytrace.kg.queries.running import QueryRunner
+from pytrace.kg.queries.template import TEMPLATE_VERSION
+from pytrace.kg.queries.trained import TrainedGenerator
+from pytrace.storage.files import replace_file
 from pytrace.training.adapters import Base, add_adapters, merged, open_base
 from pytrace.training.checkpoints import checkpoints
 from pytrace.training.clauses import query_entities
@@ -29,13 +29,13 @@ from pytrace.training.examples import ExampleFormat, read_examples
 from pytrace.training.export import Recipe, tokenizer_keys, write_gguf
 from pytrace.training.graph_samples import sample_examples
 from pytrace.training.network import check_device, new_network
-from pytrace.training.records import QueryExample, TrainingText
 from pytrace.training.scoring import ScoreReport, score_generator
-from pytrace.training.settings import Length, TrainingSettings
 from pytrace.training.splits import split_by_group, write_questions
 from pytrace.training.texts import training_text
 from pytrace.training.tokenizer import ByteTokenizer, train_tokenizer
 from pytrace.training.trainer import Progress, Training, train
+from pytrace.training.training_records import QueryExample, TrainingText
+from pytrace.training.training_settings import Length, TrainingSettings
 from pytrace.training.variation import vary_names, vary_writing
 from pytrace.training.wrong_queries import wrong_queries
 

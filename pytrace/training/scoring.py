@@ -13,14 +13,14 @@ import msgspec
 
 from pytrace.certify.discriminative import wilson_interval
 from pytrace.errors import InputError
-from pytrace.knowledge_base.names import normal_form
-from pytrace.queries import GeneratedQuery, Query, TripletQuery, query_names
-from pytrace.queries.records import QueryGenerator
-from pytrace.queries.running import Asked
+from pytrace.kg.names import normal_form
+from pytrace.kg.queries import GeneratedQuery, Query, TripletQuery, query_names
+from pytrace.kg.queries.query_records import QueryGenerator
+from pytrace.kg.queries.running import Asked
 from pytrace.records import KnowledgeQuery
-from pytrace.training.checks import check_query
 from pytrace.training.clauses import query_shape
-from pytrace.training.records import QueryExample
+from pytrace.training.query_checks import check_query
+from pytrace.training.training_records import QueryExample
 
 _TOKEN = re.compile(r"""\b(?:entity|relation):/(?:\\.|[^/\\\n])*/|"(?:\\.|[^"\\\n])*"|[?$]\w+|\w+|[^\s\w]""")
 # So many questions are asked together: enough to keep the engine busy, few enough to show how far it is.
@@ -29,7 +29,7 @@ _TRUTH = {"yes": "true", "no": "false"}
 
 
 class Runner(Protocol):
-    """Who runs queries: a `pytrace.queries.running.QueryRunner`."""
+    """Who runs queries: a `pytrace.kg.queries.running.QueryRunner`."""
 
     def run(self, asked: Sequence[Asked]) -> list[KnowledgeQuery]:
         """Return what each question got."""
@@ -111,7 +111,7 @@ def normal_query(query: Query) -> str:
 
     Examples
     --------
-    >>> from pytrace.queries import SparqlQuery
+    >>> from pytrace.kg.queries import SparqlQuery
     >>> normal_query(SparqlQuery("SELECT ?a  where {?a relation:/in/ entity:/Ada/}"))
     'select ?1 where { ?1 relation:/in/ entity:/Ada/ }'
     """

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.files import storable
-from pytrace.graph.exchange import atomic_output
-from pytrace.knowledge_base.names import normal_form
-from pytrace.queries import write_query
+from pytrace.kg.names import normal_form
+from pytrace.kg.queries import write_query
+from pytrace.storage.files import storable
 from pytrace.training.clauses import query_entities
-from pytrace.training.records import QueryExample
+from pytrace.training.training_records import QueryExample
+from pytrace.triples.graph.exchange import atomic_output
 
 
 def split_by_group(
@@ -47,7 +47,7 @@ def split_by_group(
 
     Examples
     --------
-    >>> from pytrace.queries import TripletQuery
+    >>> from pytrace.kg.queries import TripletQuery
     >>> examples = [QueryExample(str(n), "capital?", TripletQuery(f"land {n // 2}", "capital", "?"), "") for n in range(10)]
     >>> examples = [QueryExample(e.id, e.question, e.query, e.query.head) for e in examples]
     >>> training, held_out = split_by_group(examples, held_out=0.2, seed=1)
@@ -116,7 +116,7 @@ def write_questions(path: str | os.PathLike[str], examples: Iterable[QueryExampl
     Examples
     --------
     >>> import tempfile
-    >>> from pytrace.queries import TripletQuery
+    >>> from pytrace.kg.queries import TripletQuery
     >>> path = Path(tempfile.mkdtemp()) / "held-out.jsonl"
     >>> write_questions(path, [QueryExample("1", "Ghana's capital?", TripletQuery("Ghana", "capital", "?"), "Ghana", ("Accra",))])
     >>> print(path.read_text(), end="")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytrace.queries import write_query
-from pytrace.queries.template import question_prompt, wrong_label
-from pytrace.training.records import Piece, QueryExample, TrainingText, WrongQuery
+from pytrace.kg.queries import write_query
+from pytrace.kg.queries.template import question_prompt, wrong_label
+from pytrace.training.training_records import Piece, QueryExample, TrainingText, WrongQuery
 
 
 def training_text(example: QueryExample, wrong: Sequence[WrongQuery] = ()) -> TrainingText:
@@ -34,7 +34,7 @@ def training_text(example: QueryExample, wrong: Sequence[WrongQuery] = ()) -> Tr
 
     Examples
     --------
-    >>> from pytrace.queries import TripletQuery
+    >>> from pytrace.kg.queries import TripletQuery
     >>> example = QueryExample("1", "what is the capital of Ghana?", TripletQuery("Ghana", "capital", "?"), "Ghana")
     >>> text = training_text(example, [WrongQuery("<?; capital; Ghana>", "swapped-arguments")])
     >>> print(text.text, end="")

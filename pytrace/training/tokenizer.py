@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from pytrace.errors import InputError, ModelFileError
-from pytrace.files import replace_file
+from pytrace.storage.files import replace_file
 
 END = "<|endoftext|>"
 """The control token that ends a text; no text is ever read as it."""

@@ -20,7 +20,7 @@ from pytrace.errors import InputError, ModelError
 from pytrace.training.checkpoints import checkpoints, load_checkpoint, save_checkpoint
 from pytrace.training.encoding import EncodedText, EncodedTexts, batches, endless, first_query, padded
 from pytrace.training.network import check_device, parameter_count, torch_module
-from pytrace.training.settings import Length, TrainingSettings
+from pytrace.training.training_settings import Length, TrainingSettings
 
 # The least of the learning rate: at the end of the cosine, and at the very beginning.
 _LAST_RATE = 0.1
@@ -118,7 +118,7 @@ def train(
     --------
     >>> from pytrace.training.encoding import encode_texts
     >>> from pytrace.training.network import new_network
-    >>> from pytrace.training.records import Piece, TrainingText
+    >>> from pytrace.training.training_records import Piece, TrainingText
     >>> from pytrace.training.tokenizer import train_tokenizer
     >>> text = TrainingText((Piece("Who is Ada?", learned=False), Piece(" <?; name; Ada>", learned=True)))
     >>> tokenizer = train_tokenizer([text.text], size=300)

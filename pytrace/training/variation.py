@@ -9,13 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.knowledge_base.names import normal_form
-from pytrace.queries import Query, SparqlQuery, TripletQuery, parse_query, replace_names
-from pytrace.queries.notation import write_name
+from pytrace.kg.names import normal_form
+from pytrace.kg.queries import Query, SparqlQuery, TripletQuery, parse_query, replace_names
+from pytrace.kg.queries.notation import write_name
 from pytrace.training.clauses import query_entities
 from pytrace.training.invented_names import NameMaker
-from pytrace.training.mentions import Span, find_mentions
-from pytrace.training.records import QueryExample
+from pytrace.training.query_mentions import Span, find_mentions
+from pytrace.training.training_records import QueryExample
 
 # How many copies in a hundred are written in another way; most stay as the data has them.
 _TITLED, _CAPITAL, _UNMARKED = 0.3, 0.4, 0.15
@@ -66,7 +66,7 @@ def vary_names(
 
     Examples
     --------
-    >>> from pytrace.queries import TripletQuery
+    >>> from pytrace.kg.queries import TripletQuery
     >>> example = QueryExample("1", "what is ghana's capital?", TripletQuery("ghana", "capital", "?"), "ghana", ("accra",))
     >>> [copy] = vary_names([example], 1, seed=1)
     >>> copy.question == f"what is {copy.query.head}'s capital?", copy.query.head != "ghana", copy.id, copy.answers
@@ -103,7 +103,7 @@ def vary_writing(examples: Sequence[QueryExample], *, seed: int = 0) -> list[Que
 
     Examples
     --------
-    >>> from pytrace.queries import TripletQuery
+    >>> from pytrace.kg.queries import TripletQuery
     >>> example = QueryExample("1", "what is ada foah's country?", TripletQuery("ada foah", "country", "?"), "ada foah")
     >>> vary_writing([example] * 40)[23].question
     "What is Ada Foah's country?"
@@ -120,7 +120,7 @@ def with_capitals(examples: Sequence[QueryExample]) -> list[QueryExample]:
 
     Examples
     --------
-    >>> from pytrace.queries import TripletQuery
+    >>> from pytrace.kg.queries import TripletQuery
     >>> example = QueryExample("1", "what is ada foah's country?", TripletQuery("ada foah", "country", "?"), "ada foah")
     >>> with_capitals([example])[0].question
     "What is Ada Foah's country?"

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from pytrace.errors import InputError
-from pytrace.knowledge_base.names import normal_form
-from pytrace.queries import Query, TripletQuery
-from pytrace.queries.notation import write_name
-from pytrace.queries.records import SOUGHT
+from pytrace.kg.names import normal_form
+from pytrace.kg.queries import Query, TripletQuery
+from pytrace.kg.queries.notation import write_name
+from pytrace.kg.queries.query_records import SOUGHT
 from pytrace.training.clauses import Clause, Token, find_clauses, names_class, split_query
-from pytrace.training.records import QueryExample, WrongQuery, WrongRule
+from pytrace.training.training_records import QueryExample, WrongQuery, WrongRule
 
 WRONG_QUERIES = 4
 """How many wrong queries stand beside a correct one (section 4.3)."""

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import InputError
-from pytrace.evaluation.result_scores import score_result
-from pytrace.evaluation.runner import Batched, evaluate
-from pytrace.evaluation.significance import BootstrapTest, paired_bootstrap
-from pytrace.evaluation.store import Result, RunStore
+from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.run.runner import Batched, evaluate
+from pytrace.evaluation.scores.result_scores import score_result
+from pytrace.evaluation.scores.significance import BootstrapTest, paired_bootstrap
 from pytrace.methods.catalog import MethodName, method_settings
 from pytrace.records import Question
 from pytrace.tuning.spaces import Choice, Option
@@ -87,7 +87,7 @@ def tune(
         Where the search begins: a method with the settings of its own, if any.
     make
         Makes the method with given settings; called once a trial. A model that remembers what it was asked
-        (`pytrace.models.remembering`) makes most trials nearly free.
+        (`pytrace.models.response_cache`) makes most trials nearly free.
     space
         What to choose, in this order.
     questions

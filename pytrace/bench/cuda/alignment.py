@@ -11,7 +11,7 @@ import numpy as np
 from pytrace.bench.alignment import Pair, table_score
 from pytrace.bench.context import Bench, require
 from pytrace.bench.cuda.card import DEVICE, card_of, from_numpy
-from pytrace.bench.records import Row, Work
+from pytrace.bench.measurements import Row, Work
 from pytrace.kernels.alignment import BatchAlignment, Ragged, align_batch
 from pytrace.kernels.devices import to_host
 

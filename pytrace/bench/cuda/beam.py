@@ -12,7 +12,7 @@ from pytrace.bench.beam import BEAMS, CHAINS, OPTIONS, TOLERANCE, Step, plain_st
 from pytrace.bench.beam import ours as on_processor
 from pytrace.bench.context import Bench, require, require_close
 from pytrace.bench.cuda.card import DEVICE, card_of, from_numpy
-from pytrace.bench.records import Row
+from pytrace.bench.measurements import Row
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import Expansion, expand
 from pytrace.kernels.devices import to_host

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytrace.bench.machine import fastest
-from pytrace.bench.records import Comparison, Limits, Timing
+from pytrace.bench.measurements import Comparison, Limits, Timing
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import devices
 

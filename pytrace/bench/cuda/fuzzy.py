@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterator
 from functools import partial
 
-from pytrace.bench import texts
+from pytrace.bench import sample_texts as texts
 from pytrace.bench.context import Bench, require_close
 from pytrace.bench.cuda.card import DEVICE
 from pytrace.bench.fuzzy import average
-from pytrace.bench.records import Check, Row, Work
+from pytrace.bench.measurements import Check, Row, Work
 from pytrace.kernels import fuzzy
 
 PAIRS_A_SECOND = 1e8

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pytrace.bench.context import Bench, require, require_close
 from pytrace.bench.cuda.card import DEVICE, card_of, from_numpy
-from pytrace.bench.records import Check, Row
+from pytrace.bench.measurements import Check, Row
 from pytrace.bench.similarity import DIM, Vectors, work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k

@@ -1,0 +1,171 @@
+"""Runs the benches of kernels, and keeps all that they say in one document that is whole after every row."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+
+from pytrace.bench import KERNELS, machine
+from pytrace.bench.context import Bench
+from pytrace.bench.cuda import KERNELS as CUDA_KERNELS
+from pytrace.bench.cuda.card import Card
+from pytrace.bench.measurements import RECORD_REPETITIONS, Check, Document, Kernel, Settings, count_bars
+from pytrace.bench.peers import Peers, limited_threads
+
+SWEEPS = {"similarity": "pytrace.bench.similarity_sweeps"}
+"""The modules that hold a kernel's sweeps, where that is not the module of its rows."""
+
+
+class Run:
+    """One run of some benches.
+
+    Parameters
+    ----------
+    kernels
+        Names of `pytrace.bench.KERNELS`.
+    settings
+        What every case is run with.
+    tell
+        Called with what is about to be done.
+    changed
+        Called with the document at the start, whenever a row has been added, and at the end.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        The settings ask for a card, and there is none that can be used.
+
+    Attributes
+    ----------
+    document
+        All that has been said so far.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[str],
+        settings: Settings,
+        *,
+        tell: Callable[[str], None] = lambda _: None,
+        changed: Callable[[Document], None] = lambda _: None,
+    ) -> None:
+        on_card = settings.device == "cuda"
+        self.kernels = list(dict.fromkeys(kernels)) or list(CUDA_KERNELS if on_card else KERNELS)
+        self.settings = settings
+        self._tell = tell
+        self._changed = changed
+        self._peers = Peers(self.kernels, settings.device)
+        self._card = Card(self._peers, settings.scale) if on_card else None
+        load = machine.load()
+        self.document = Document(
+            command=command(self.kernels, settings),
+            settings=settings,
+            machine=machine.facts(settings.threads)
+            | {"versions": self._peers.versions()}
+            | ({} if self._card is None else {"card": self._card.facts()}),
+            missing_peers=self._peers.missing,
+            warnings=_warnings(settings, self._peers, load),
+            load_at_start=load,
+        )
+
+    @contextmanager
+    def started(self) -> Iterator[Callable[[str], Kernel]]:
+        """Hold all threads to the settings' number, measure the machine, and yield what runs one kernel's bench."""
+        start = time.perf_counter()
+        with limited_threads(self.settings.threads, self._peers) as warning:
+            if warning is not None:
+                self.document.warnings.append(warning)
+            if self._card is None:
+                self._tell("what this machine reads and multiplies in a second")
+                self.document.limits = machine.measure(self.settings.threads)
+            else:
+                self._tell("what this card copies and multiplies in a second")
+                self.document.limits = self._card.measure()
+            self._changed(self.document)
+            try:
+                yield self._run
+                self.document.complete = True
+            finally:
+                self.document.seconds = time.perf_counter() - start
+                self.document.load_at_end = machine.load()
+                self._changed(self.document)
+
+    def _run(self, name: str) -> Kernel:
+        bench = Bench(
+            self.settings,
+            self._peers,
+            self.document.limits,
+            lambda text: self._tell(f"{name}: {text}"),
+            card=self._card,
+        )
+        room = "pytrace.bench" if self._card is None else "pytrace.bench.cuda"
+        kernel = self.document.kernels[name] = Kernel()
+        start = time.perf_counter()
+
+        def added() -> None:
+            kernel.seconds = time.perf_counter() - start
+            self.document.bars = count_bars(self.document.kernels)
+            self._changed(self.document)
+
+        if self.settings.rows:
+            for row in importlib.import_module(f"{room}.{name}").rows(bench):
+                if isinstance(row, Check):
+                    kernel.checks.append(row)
+                else:
+                    kernel.rows.append(row)
+                added()
+        if self.settings.sweeps and self._card is None:
+            for sweep in _sweeping(name).sweeps(bench):
+                kernel.sweeps.append(sweep)
+                added()
+        return kernel
+
+
+def _sweeping(name: str) -> ModuleType:
+    return importlib.import_module(SWEEPS.get(name, f"pytrace.bench.{name}"))
+
+
+def _warnings(settings: Settings, peers: Peers, load: list[float] | None) -> list[str]:
+    warnings = []
+    if load is not None and load[0] > machine.cores() / 2:
+        warnings.append(
+            f"the load average is {load[0]:g} on {machine.cores()} cores: other work takes time from these figures, "
+            "which are no record"
+        )
+    if settings.threads > machine.cores():
+        warnings.append(f"{settings.threads} threads share {machine.cores()} cores")
+    if settings.repetitions < RECORD_REPETITIONS:
+        warnings.append(
+            f"{settings.repetitions} repetitions are below {RECORD_REPETITIONS}: these figures are no record"
+        )
+    if settings.quick:
+        warnings.append("quick: smaller cases and shorter limits than those of the bars; these figures are no record")
+    if settings.scale < 1:
+        warnings.append(f"scale {settings.scale:g}: smaller cases than those of the bars; these figures are no record")
+    if peers.missing:
+        named = ", ".join(f"{name} ({reason})" for name, reason in peers.missing.items())
+        warnings.append(f"peers left out: {named}; {peers.remedy}")
+    return warnings
+
+
+def command(kernels: Sequence[str], settings: Settings) -> str:
+    """Return the command line that repeats a run on the same data, with what it leaves to chance or the machine said."""
+    usual = set(CUDA_KERNELS if settings.device == "cuda" else KERNELS)
+    words = ["pytrace", "bench", *([] if set(kernels) == usual else kernels)]
+    words += ["--threads", str(settings.threads), "--repetitions", str(settings.repetitions)]
+    words += ["--seed", str(settings.seed)]
+    words += ["--quick"] * settings.quick + ["--no-rows"] * (not settings.rows)
+    if settings.device == "cuda":
+        words += ["--device", "cuda", *(["--scale", f"{settings.scale:g}"] * (settings.scale < 1))]
+    else:
+        words += ["--no-sweeps"] * (not settings.sweeps)
+    if settings.data is not None:
+        words += ["--data", str(settings.data)]
+    forced = {name: os.environ[name] for name in ("PYTRACE_ISA", "PYTRACE_DATA") if os.environ.get(name)}
+    environment = [f"{name}={shlex.quote(value)}" for name, value in forced.items()]
+    return " ".join([*environment, shlex.join(words)])

@@ -1,0 +1,454 @@
+"""Questions with gold reasoning paths: read from files, found by SPARQL, and compared with a knowledge base."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from pytrace.certify.certificate_records import GoldQuestion, Path
+from pytrace.documents.gold_fields import gold_fields
+from pytrace.documents.json_rows import Place, json_rows, looks_like_rows
+from pytrace.documents.path_questions import read_path_questions
+from pytrace.errors import DataError, InputError
+from pytrace.kg.columns import compile_triples
+from pytrace.kg.knowledge_base import KnowledgeBase
+from pytrace.kg.names import normal_form
+from pytrace.kg.paths import find_paths, list_paths
+from pytrace.kg.sparql import rewrite
+from pytrace.kg.sparql_store import KnowledgeStore
+from pytrace.records import Triple
+
+_QUESTION = ("question", "corrected_question")
+_SPARQL = ("sparql", "sparql_query")
+_IDS = ("id", "_id")
+# So few triples have no more than some ten thousand paths of four; where there are more, a search that can stop is used.
+_FEW = 12
+
+
+class GoldRow(msgspec.Struct, frozen=True):
+    """A question as a file has it: `sparql` is empty where the row has no query, `place` says where it stands."""
+
+    question: GoldQuestion
+    sparql: str
+    place: Place
+
+
+class GoldPaths(msgspec.Struct, frozen=True):
+    """The gold paths of a question: `reason` says why there are none, `stopped` which limit ended the search early."""
+
+    paths: tuple[Path, ...]
+    reason: str
+    stopped: str
+
+
+class AbsentTriple(msgspec.Struct, frozen=True):
+    """A triple of a gold path that is no fact of a knowledge base: path and step of it, counted from 0.
+
+    `reversed` tells that the knowledge base has it with head and tail exchanged.
+    """
+
+    question_id: str
+    path: int
+    step: int
+    triple: Triple
+    reversed: bool
+
+
+def read_questions(path: str | os.PathLike[str], *, limit: int | None = None) -> list[GoldQuestion]:
+    r"""Read questions with their answers and, as far as there are, gold paths and topics.
+
+    Parameters
+    ----------
+    path
+        PathQuestion's text form, ``question TAB answer(answer/…/) TAB head#relation#…#answer#<end>#answer``; or JSON
+        Lines (or a list) of objects with `question`, and where wanted `sparql`, `id`, and answers, gold paths and topics
+        as `pytrace.documents.gold_fields` takes them.
+    limit
+        Read at most so many.
+
+    Returns
+    -------
+    list of GoldQuestion
+        In file order; ids are unique, made of the file's name and the line where a row has none. PathQuestion's first
+        answer is the one that the path ends at, and its topic the entity that it starts from; its questions, which are
+        stored as tokens with an entity's key among them, are written as people do: "who is ada lovelace's father?".
+
+    Raises
+    ------
+    DataError
+        The file is missing, unreadable or empty, or a row lacks something, has it of the wrong type or repeats an id.
+        Says file, line and remedy.
+    InputError
+        `limit` is below 1.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.txt"
+    >>> _ = path.write_text("where is ada 's capital ?\taccra(accra/)\tada#in#ghana#capital#accra#<end>#accra\n")
+    >>> [question] = read_questions(path)
+    >>> question.id, question.topics, question.answers, [triple.text for triple in question.paths[0]]
+    ('towns:1', ('ada',), ('accra',), ['<ada; in; ghana>', '<ghana; capital; accra>'])
+    """
+    return [row.question for row in read_rows(path, limit=limit)]
+
+
+def first_of_each_path(questions: Iterable[GoldQuestion]) -> list[GoldQuestion]:
+    """Return of questions with the same gold paths only the first; those without paths all stay.
+
+    Examples
+    --------
+    >>> path = (Triple("Ada", "in", "Ghana"),)
+    >>> one, two = GoldQuestion("1", "Where?", ("Ghana",), (path,)), GoldQuestion("2", "In what?", ("Ghana",), (path,))
+    >>> [question.id for question in first_of_each_path([one, two])]
+    ['1']
+    """
+    seen: set[tuple[Path, ...]] = set()
+    chosen = []
+    for one in questions:
+        if not one.paths or one.paths not in seen:
+            chosen.append(one)
+        seen.add(one.paths)
+    return chosen
+
+
+def read_rows(path: str | os.PathLike[str], *, limit: int | None = None) -> list[GoldRow]:
+    """Read questions with the SPARQL queries that some data sets have instead of paths.
+
+    Parameters
+    ----------
+    path, limit
+        As in `read_questions`.
+
+    Raises
+    ------
+    DataError, InputError
+        As `read_questions` does.
+    """
+    if limit is not None and limit < 1:
+        message = f"limit is {limit}; ask for at least 1 question, or for all with None"
+        raise InputError(message)
+    path = FilePath(path)
+    rows: list[GoldRow] = []
+    places: dict[str, Place] = {}
+    for row in itertools.islice(_rows_of(path), limit):
+        if row.question.id in places:
+            message = f"the id {row.question.id[:80]!a} stands at {places[row.question.id]} too; give each row its own"
+            raise row.place.error(message)
+        places[row.question.id] = row.place
+        rows.append(row)
+    if not rows:
+        message = "there is no question in it; give a file with at least one row"
+        raise DataError(message, path=path)
+    return rows
+
+
+def question_line(question: GoldQuestion) -> bytes:
+    r"""Write a question as a line that `read_questions` reads.
+
+    Examples
+    --------
+    >>> question_line(GoldQuestion("1", "Where?", ("Ghana",), ((Triple("Ada", "in", "Ghana"),),), ("Ada",)))
+    b'{"id":"1","question":"Where?","answers":["Ghana"],"gold_paths":[[["Ada","in","Ghana"]]],"topics":["Ada"]}\n'
+    """
+    row = {
+        "id": question.id,
+        "question": question.question,
+        "answers": question.answers,
+        "gold_paths": [[(step.head, step.relation, step.tail) for step in path] for path in question.paths],
+        "topics": question.topics,
+    }
+    try:
+        return msgspec.json.encode(row) + b"\n"
+    except UnicodeEncodeError:
+        message = f"question {question.id!a} has half a character (a lone surrogate), which JSON cannot hold; repair it"
+        raise InputError(message) from None
+
+
+def gold_paths_from_sparql(
+    store: KnowledgeStore,
+    query: str,
+    *,
+    topics: Sequence[str] = (),
+    answers: Sequence[str] = (),
+    max_hops: int = 4,
+    limit: int = 1000,
+    seconds: float = 10.0,
+) -> GoldPaths:
+    """Find the paths from a question's topics to its answers in what its query matches.
+
+    The query's graph is looked at solution by solution, so that no path goes through two that have nothing to do with each
+    other but, say, a class. Paths are simple, but where an answer is itself a topic, those that come back to it count too.
+
+    Parameters
+    ----------
+    store
+        The knowledge graph.
+    query
+        SELECT or ASK: see `pytrace.kg.sparql.rewrite`.
+    topics
+        Keys or names of the entities that the question starts from; without any, those that the query names, classes left
+        out.
+    answers
+        Keys or names of the answers; without any, what the query returns.
+    max_hops
+        The most triples of a path.
+    limit
+        The most paths.
+    seconds
+        Time after which what was found is returned.
+
+    Returns
+    -------
+    GoldPaths
+        By length, then by their triples.
+
+    Raises
+    ------
+    InputError
+        The query cannot be used, or a number is not above 0.
+
+    References
+    ----------
+    Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024), appendix A.
+
+    Examples
+    --------
+    >>> ada, ghana, accra = (f"http://towns/{name}" for name in ("Ada", "Ghana", "Accra"))
+    >>> store = KnowledgeStore.of_triples([Triple(ada, "urn:in", ghana), Triple(ghana, "urn:capital", accra)])
+    >>> query = "SELECT ?x { <http://towns/Ada> <urn:in>/<urn:capital> ?x }"
+    >>> [[step.relation for step in path] for path in gold_paths_from_sparql(store, query, answers=["Accra"]).paths]
+    [['urn:in', 'urn:capital']]
+    """
+    if limit < 1 or max_hops < 1:
+        message = f"limit is {limit} and max_hops {max_hops}; both must be at least 1"
+        raise InputError(message)
+    rewritten = rewrite(query)
+    deadline = time.monotonic() + seconds
+    found = store.solutions(rewritten, seconds=seconds)
+    named = _Named(store)
+    paths: dict[Path, None] = {}
+    stopped = found.stopped
+    topics_met = answers_met = False
+    for solution in found.solutions:
+        triples, values = solution.triples, solution.values
+        entities = list(dict.fromkeys(key for triple in triples for key in (triple.head, triple.tail)))
+        own = {values[name] for name in rewritten.constants if name in values}
+        asked = {values[name] for name in rewritten.answers if name in values}
+        sources = [key for key in entities if (named.among(key, topics) if topics else key in own)]
+        targets = [key for key in entities if (named.among(key, answers) if answers else key in asked)]
+        topics_met, answers_met = topics_met or bool(sources), answers_met or bool(targets)
+        if sources and targets:
+            paths.update(dict.fromkeys(_paths_within(triples, sources, targets, max_hops, limit)))
+        if len(paths) > limit or time.monotonic() > deadline:
+            stopped = f"more than {limit} paths" if len(paths) > limit else f"more than {seconds:g} seconds"
+            break
+    ordered = sorted(paths, key=lambda path: (len(path), [(step.head, step.relation, step.tail) for step in path]))
+    reason = ""
+    if not ordered:
+        reason = _why_none(bool(found.solutions), topics_met, answers_met, max_hops)
+        reason += f" (property paths left out: {', '.join(rewritten.left_out)})" if rewritten.left_out else ""
+    return GoldPaths(tuple(ordered[:limit]), reason, stopped)
+
+
+def find_gold_paths(
+    base: KnowledgeBase, topics: Sequence[str], answers: Sequence[str], *, max_hops: int = 4, limit: int = 1000
+) -> GoldPaths:
+    """Find the shortest paths from a question's topics to its answers in a whole knowledge base.
+
+    Longer ones say ever less of the question, so only those of the least length are taken.
+
+    Parameters
+    ----------
+    base
+        The knowledge base.
+    topics, answers
+        Keys of entities, or names, which are compared by their normal forms.
+    max_hops, limit
+        As in `pytrace.kg.paths.find_paths`.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder
+    >>> base = KnowledgeBase.in_memory([Triple("Ada_Foah", "in", "Ghana")], HashEncoder())
+    >>> [[triple.text for triple in path] for path in find_gold_paths(base, ["Ada Foah"], ["Ghana"]).paths]
+    [['<Ada_Foah; in; Ghana>']]
+    """
+    sources, targets = entities_called(base, topics), entities_called(base, answers)
+    if not sources or not targets:
+        return GoldPaths((), _why_none(True, bool(sources), bool(targets), max_hops), "")
+    for hops in range(1, max_hops + 1):
+        found = find_paths(base, sources, targets, max_hops=hops, limit=limit)
+        if found.paths:
+            return GoldPaths(found.paths, "", "" if found.complete else f"more than {limit} paths")
+    return GoldPaths((), _why_none(True, True, True, max_hops), "" if found.complete else "too many walks")
+
+
+def entities_called(base: KnowledgeBase, names: Iterable[str]) -> list[int]:
+    """Return the numbers of the entities with some keys, or else with names of the same normal form.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder
+    >>> base = KnowledgeBase.in_memory([Triple("Ada_Foah", "in", "Ghana")], HashEncoder())
+    >>> entities_called(base, ["ghana", "Ada_Foah", "Accra"])
+    [1, 0]
+    """
+    found: dict[int, None] = {}
+    for name in names:
+        number = base.entity(name)
+        if number is not None:
+            found[number] = None
+            continue
+        form = normal_form(name)
+        for mention in base.columns.mentions.find([name])[0]:
+            if mention.start == 0 and mention.end == len(form):
+                found.update(dict.fromkeys(mention.entities))
+    return list(found)
+
+
+def check_paths(base: KnowledgeBase, questions: Iterable[GoldQuestion]) -> tuple[AbsentTriple, ...]:
+    """Tell which triples of gold paths are no facts of a knowledge base.
+
+    Parameters
+    ----------
+    base
+        The knowledge base.
+    questions
+        With their gold paths, by the keys of the knowledge base.
+
+    Returns
+    -------
+    tuple of AbsentTriple
+        In the order of the questions; empty if all are facts.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder
+    >>> base = KnowledgeBase.in_memory([Triple("Ada", "in", "Ghana")], HashEncoder())
+    >>> question = GoldQuestion("1", "Where?", ("Ghana",), ((Triple("Ghana", "in", "Ada"),),))
+    >>> [(absent.triple.text, absent.reversed) for absent in check_paths(base, [question])]
+    [('<Ghana; in; Ada>', True)]
+    """
+    return tuple(
+        AbsentTriple(
+            question.id,
+            number,
+            step,
+            triple,
+            base.number(Triple(triple.tail, triple.relation, triple.head)) is not None,
+        )
+        for question in questions
+        for number, path in enumerate(question.paths)
+        for step, triple in enumerate(path)
+        if base.number(triple) is None
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- paths
+
+
+class _Named:
+    """Whether an entity is among some that are given by key or name; what the store calls it is looked up once."""
+
+    def __init__(self, store: KnowledgeStore) -> None:
+        self._store = store
+        self._forms: dict[str, frozenset[str]] = {}
+        self._wanted: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
+
+    def among(self, key: str, wanted: Sequence[str]) -> bool:
+        if id(wanted) not in self._wanted:
+            self._wanted[id(wanted)] = (frozenset(wanted), frozenset(map(normal_form, wanted)) - {""})
+        keys, forms = self._wanted[id(wanted)]
+        if key in keys:
+            return True
+        if key not in self._forms:
+            self._forms[key] = frozenset(map(normal_form, self._store.names(key)))
+        return not forms.isdisjoint(self._forms[key])
+
+
+def _paths_within(
+    triples: Sequence[Triple], sources: Sequence[str], targets: Sequence[str], max_hops: int, limit: int
+) -> list[Path]:
+    if len(triples) > _FEW:
+        columns = compile_triples(triples)
+        base = KnowledgeBase(columns, np.zeros((len(triples), 0), dtype=np.float32))
+        starts, ends = (
+            [number for key in keys if (number := base.entity(key)) is not None] for keys in (sources, targets)
+        )
+        return list(find_paths(base, starts, ends, max_hops=max_hops, limit=limit).paths)
+    numbers: dict[str, int] = {}
+    edges = [
+        (place, numbers.setdefault(triple.head, len(numbers)), numbers.setdefault(triple.tail, len(numbers)))
+        for place, triple in enumerate(triples)
+    ]
+    starts, ends = [numbers[key] for key in sources], [numbers[key] for key in targets]
+    found = list_paths(edges, starts, ends, max_hops=max_hops)
+    for entity in set(starts).intersection(ends):
+        # The way back to where it began is a path to a second entity that has the same triples.
+        back = [(place, one if other == entity else other, -1) for place, one, other in edges if entity in (one, other)]
+        round_ = list_paths([*edges, *back], [entity], [-1], max_hops=max_hops)
+        found += [path for path in round_ if len(set(path)) == len(path)]
+    return [tuple(triples[place] for place in path) for path in found]
+
+
+def _why_none(solutions: bool, topics: bool, answers: bool, max_hops: int) -> str:
+    if not solutions:
+        return "the query matches nothing in the knowledge graph"
+    if not topics or not answers:
+        missing = " and ".join(name for name, met in (("topic", topics), ("answer", answers)) if not met)
+        return f"no {missing} of the question was found there"
+    return f"no path of up to {max_hops} triples leads from a topic to an answer"
+
+
+# ---------------------------------------------------------------------------------------------------- rows
+
+
+def _rows_of(path: FilePath) -> Iterator[GoldRow]:
+    if looks_like_rows(path):
+        for place, row in json_rows(path):
+            yield _json_row(row, place)
+        return
+    for place, found in read_path_questions(path):
+        question = GoldQuestion(found.id, found.question, found.answers, (found.path,), (found.path[0].head,))
+        yield GoldRow(question, "", place)
+
+
+def _json_row(row: dict[str, Any], place: Place) -> GoldRow:
+    question = _field(row, _QUESTION)
+    if not isinstance(question, str) or not question.strip():
+        message = 'it has no question; give it a field "question" with a text'
+        raise place.error(message)
+    identity = _field(row, _IDS)
+    if identity is None:
+        identity = f"{place.path.stem}:{place.item if place.line is None else place.line}"
+    if not isinstance(identity, str | int) or isinstance(identity, bool):
+        message = f"its id is a {type(identity).__name__}; write a text or a number"
+        raise place.error(message)
+    sparql = _field(row, _SPARQL)
+    if not isinstance(sparql, str | None):
+        message = f"its SPARQL query is a {type(sparql).__name__}; write a text"
+        raise place.error(message)
+    gold = gold_fields(row, place)
+    return GoldRow(
+        GoldQuestion(
+            str(identity),
+            question,
+            tuple(dict.fromkeys(gold.answers)),
+            tuple(dict.fromkeys(gold.paths)),
+            tuple(dict.fromkeys(gold.topics)),
+        ),
+        (sparql or "").strip(),
+        place,
+    )
+
+
+def _field(row: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), None)

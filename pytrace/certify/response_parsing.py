@@ -1,0 +1,191 @@
+"""Responses taken apart: numbered steps and a conclusion, an abstention, or neither.
+
+Source: appendices C.4 and C.5 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from pytrace.documents import split_sentences
+from pytrace.kg import normal_form
+from pytrace.methods.cot.rationales import parse_thought
+
+StepForm = Literal["numbered", "sentences"]
+"""What counts as steps: numbered lines, as the paper asks for, or the sentences before the conclusion."""
+
+
+class ParsedResponse(msgspec.Struct, frozen=True):
+    """A response in parts; `steps` and `answer` are what could be made out, also where the whole is not structured."""
+
+    form: Literal["structured", "abstained", "unstructured"]
+    steps: tuple[str, ...]
+    answer: str
+
+
+_CONCLUSION = re.compile(
+    r"\b(?:(?:so|thus|hence|therefore),?\s+)?(?:the|my)\s+(?:(?:final|correct)\s+)?answer(?:\s+to\s+the\s+question)?"
+    r"\s*(?:\bis\b:?|:)",
+    re.IGNORECASE,
+)
+_NEXT_QUESTION = re.compile(r"^\s*(?:Q|Question|Input)\s*:", re.MULTILINE | re.IGNORECASE)
+_FIRST_MARKER = re.compile(r"^[ \t]*(?:\*\*)?(?:step\s*)?1\s*[.):]\s*", re.MULTILINE | re.IGNORECASE)
+_PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "“": "”", "*": "*"}
+_ABSTENTIONS = (
+    "not have knowledge",
+    "not have enough",
+    "not enough information",
+    "more information",
+    "need more",
+    "no answer",
+    "unknown",
+    "cannot",
+    "can not",
+    "can't",
+    "could not",
+    "sorry",
+    "impossible",
+    "not possible",
+    "unable",
+    "unclear",
+    "don't know",
+    "do not know",
+    "not sure",
+    "cannot be determined",
+)
+_NO_ANSWER = frozenset({"none", "n a", "no one", "nobody", "nothing", "undetermined", "not known", "not given"})
+
+
+def parse_response(text: str, *, form: StepForm = "numbered") -> ParsedResponse:
+    r"""Take a response apart.
+
+    A response is structured if it has at least one step and a conclusion ("the answer is …") that names something. It
+    abstains if its conclusion does ("So the answer is (unknown)"), or if it has no structure and holds a phrase of
+    appendix C.4. There, the phrases are looked for everywhere, so that a step about *Unknown Pleasures* abstains.
+
+    Parameters
+    ----------
+    text
+        What a model wrote, of any length. What follows the conclusion, or a next question that the model made up, is
+        not read.
+    form
+        ``"numbered"``: steps are lines (or sentences) that begin with 1., 2., … or Step 1: …; ``"sentences"``: steps are
+        the sentences before the conclusion.
+
+    Returns
+    -------
+    ParsedResponse
+        The form, the steps and the answer without what is set around it.
+
+    Notes
+    -----
+    Appendices C.4 (abstained) and C.5 (unstructured) of the paper.
+
+    Examples
+    --------
+    >>> parse_response("1. Corfu is in Greece.\n2. Greece speaks Greek.\nSo the answer is (Greek).")
+    ParsedResponse(form='structured', steps=('Corfu is in Greece.', 'Greece speaks Greek.'), answer='Greek')
+    >>> parse_response("I am sorry, I need more context.").form
+    'abstained'
+    """
+    own = _own_part(text)
+    if form == "numbered":
+        steps, answer = _numbered(own)
+    else:
+        thought = parse_thought(own)
+        concluded = _CONCLUSION.search(own) is not None
+        steps, answer = thought.sentences, thought.answer if concluded else ""
+    if steps and answer:
+        return ParsedResponse("abstained" if _abstains(answer) else "structured", steps, answer)
+    folded = own.casefold().replace("’", "'")
+    abstained = any(phrase in folded for phrase in _ABSTENTIONS)
+    return ParsedResponse("abstained" if abstained else "unstructured", steps, answer)
+
+
+def _own_part(text: str) -> str:
+    """Return what stands before a next question that the model wrote itself."""
+    for found in _NEXT_QUESTION.finditer(text):
+        if text[: found.start()].strip():
+            return text[: found.start()]
+    return text
+
+
+def _numbered(text: str) -> tuple[tuple[str, ...], str]:
+    first = _FIRST_MARKER.search(text)
+    concluded = _CONCLUSION.search(text, first.end() if first is not None else 0)
+    answer = _answer(text[concluded.end() :]) if concluded is not None else ""
+    if first is None:
+        return (), answer
+    body = text[first.end() : concluded.start() if concluded is not None else len(text)]
+    steps = []
+    number = 2
+    while True:
+        # The next number on a line of its own, or after the end of a sentence.
+        marker = re.compile(
+            rf"(?:(?:^|\n)[ \t]*(?:\*\*)?(?:step\s*)?|(?<=[.!?)\"'])\s*(?:step\s*)?){number}\s*[.):](?!\d)\s*",
+            re.IGNORECASE,
+        ).search(body)
+        part = body if marker is None else body[: marker.start()]
+        steps.append(" ".join(part.replace("**", "").split()))
+        if marker is None:
+            break
+        body = body[marker.end() :]
+        number += 1
+    return tuple(step for step in steps if any(map(str.isalnum, step))), answer
+
+
+def _answer(text: str) -> str:
+    """Return what a conclusion names: what stands in its parentheses, else its first sentence."""
+    text = text.strip().lstrip(":").strip()
+    if text.startswith("("):
+        depth = 0
+        for place, character in enumerate(text):
+            depth += (character == "(") - (character == ")")
+            if depth == 0:
+                return text[1:place].strip()
+        text = text[1:]
+    line = text.partition("\n")[0]
+    sentences = split_sentences(line)
+    answer = sentences[0].strip().rstrip(".").strip() if sentences else ""
+    while len(answer) > 1 and _PAIRS.get(answer[0]) == answer[-1]:
+        answer = answer[1:-1].strip()
+    return answer
+
+
+def _abstains(answer: str) -> bool:
+    folded = answer.casefold().replace("’", "'")
+    return normal_form(answer) in _NO_ANSWER or any(
+        folded == phrase or folded.startswith((phrase + " ", "i " + phrase)) for phrase in _ABSTENTIONS
+    )
+
+
+def answers_match(answer: str, gold: tuple[str, ...]) -> bool:
+    """Say whether a gold answer's words stand in the answer, or a part of the answer's in a gold one.
+
+    Parameters
+    ----------
+    answer
+        What the response concludes, perhaps several answers with commas between.
+    gold
+        The gold answers.
+
+    Notes
+    -----
+    "It checks whether the generated answer appears in the ground-truth answers, and vice versa" (appendix C.3): whole
+    words here, so that "male" is not in "female".
+
+    Examples
+    --------
+    >>> answers_match("Accra, Kumasi", ("Greater Accra",)), answers_match("male", ("female",))
+    (True, False)
+    """
+    whole = f" {normal_form(answer)} "
+    parts = [form for part in answer.split(",") if (form := normal_form(part))]
+    for one in gold:
+        form = normal_form(one)
+        if form and (f" {form} " in whole or any(f" {part} " in f" {form} " for part in parts)):
+            return True
+    return False

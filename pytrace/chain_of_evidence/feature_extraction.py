@@ -1,0 +1,289 @@
+"""A question becomes its features: a model writes them as JSON that a grammar holds to its shape.
+
+Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect Context",
+section 3.1 and appendix G. The paper asks twice, for intent and nodes and then for relations; here one answer has all three,
+so that a question costs one prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from pytrace.chain_of_evidence.feature_demonstrations import FeatureDemonstration, feature_demonstrations
+from pytrace.chain_of_evidence.features import Features
+from pytrace.kernels.fuzzy import partial_ratio, ratio
+from pytrace.models.grammars import escaped
+from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.records import Feature
+
+INSTRUCTION = (
+    "Take the question apart. The intent says in a few words what kind of fact is asked for. The nodes are the things that "
+    "the question names, copied from it. A relation says what the question tells of two nodes. Write JSON."
+)
+
+# A node is a detail of the question (appendix G), so what the question does not hold was made up.
+_GROUNDED = 80.0
+# The end of a relation that is nearly a node means that node.
+_SAME_NODE = 80.0
+
+_MOST_NODES = 6
+_MOST_RELATIONS = 4
+_MOST_WORDS = 8
+_MOST_CHARACTERS = 80
+
+
+class Extraction(msgspec.Struct, frozen=True):
+    """A question's features, what was dropped of the model's output and why, and whether the output had to be repaired."""
+
+    features: Features
+    dropped: tuple[str, ...] = ()
+    malformed: bool = False
+
+
+class Extractor(Protocol):
+    """Anything that finds a question's features."""
+
+    def extract(self, questions: Sequence[str]) -> list[Extraction]:
+        """Return one extraction a question; all are found in one batch."""
+        ...
+
+
+class FeatureExtractor:
+    """Lets a language model write each question's features, all questions in one call.
+
+    Parameters
+    ----------
+    model
+        Any language model.
+    demonstrations
+        How many labelled questions to show (the paper: 5).
+    spans
+        Let the grammar accept only nodes and relations that are whole words of the question, so that none is made up.
+    grammar
+        False lets a back end that knows no grammars write freely; what it writes is read as well as can be.
+    max_tokens
+        The longest output; what is cut off there is read as far as it goes.
+    labelled
+        Demonstrations of your own; ours if not given.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> written = '{"intent": "country", "nodes": ["Ada Foah"], "relations": []}'
+    >>> FeatureExtractor(ScriptedModel([written])).extract(["In which country is Ada Foah?"])[0].features.nodes
+    ('Ada Foah',)
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        demonstrations: int = 5,
+        spans: bool = True,
+        grammar: bool = True,
+        max_tokens: int = 160,
+        labelled: Sequence[FeatureDemonstration] | None = None,
+    ) -> None:
+        self._model = model
+        shown = feature_demonstrations() if labelled is None else tuple(labelled)
+        self._shown = shown[-demonstrations:] if demonstrations else ()
+        self._spans = spans
+        self._grammar = grammar
+        self._max_tokens = max_tokens
+
+    def extract(self, questions: Sequence[str]) -> list[Extraction]:
+        """Find the features of questions.
+
+        Parameters
+        ----------
+        questions
+            Their texts.
+
+        Returns
+        -------
+        list of Extraction
+            One a question. Whatever the model writes, nothing is raised: nodes that the question does not hold,
+            relations between others than nodes, and repeats are dropped and told.
+        """
+        if not questions:
+            return []
+        pairs = tuple((f"Question: {one.question}", _written(one.features)) for one in self._shown)
+        prompts = [Prompt(INSTRUCTION, pairs, f"Question: {question}", separator="\n") for question in questions]
+        grammar = [feature_grammar(question, spans=self._spans) for question in questions] if self._grammar else None
+        completions = self._model.generate(
+            prompts, max_tokens=self._max_tokens, stop=() if grammar else ("\n\n", "Question:"), grammar=grammar
+        )
+        return [
+            read_features(completion[0].text, question)
+            for completion, question in zip(completions, questions, strict=True)
+        ]
+
+
+def _written(features: Features) -> str:
+    """Return features as the model is to write them."""
+    relations = [{"nodes": list(relation.nodes), "relation": relation.text} for relation in features.relations]
+    content = {"intent": features.intent, "nodes": list(features.nodes), "relations": relations}
+    return json.dumps(content, ensure_ascii=False)
+
+
+_WORDS = re.compile(r"(\w+(?:['’.,-]\w+)*)")
+
+
+def feature_grammar(question: str, *, spans: bool = True) -> str:
+    """Return a GBNF grammar of the JSON of a question's features.
+
+    Parameters
+    ----------
+    question
+        The question.
+    spans
+        Accept as nodes and descriptions of relations only up to 8 whole words in a row of the question; otherwise any
+        short text.
+
+    Examples
+    --------
+    >>> print(feature_grammar("Who wrote Emma?").splitlines()[-1])
+    w2-1 ::= "Emma"
+    """
+    text = r'"\"" [^"\\\x7F\x00-\x1F]{1,' + str(_MOST_CHARACTERS) + r'} "\""'
+    rules = [
+        r'root ::= "{\"intent\": " text ", \"nodes\": [" nodes "], \"relations\": [" relations "]}"',
+        f"text ::= {text}",
+        f'nodes ::= (node (", " node){{0,{_MOST_NODES - 1}}})?',
+        f'relations ::= (relation (", " relation){{0,{_MOST_RELATIONS - 1}}})?',
+        r'relation ::= "{\"nodes\": [" node ", " node "], \"relation\": " node "}"',
+    ]
+    pieces = _WORDS.split(question)
+    words, between = pieces[1::2], pieces[2::2]
+    if not spans or not words:
+        return "\n".join([*rules, "node ::= text"])
+    last = len(words) - 1
+    starts = " | ".join(f"w{number}-{min(_MOST_WORDS, last - number + 1)}" for number in range(len(words)))
+    rules.append(f'node ::= "\\"" ({starts}) "\\""')
+    for number, word in enumerate(words):
+        for left in range(1, min(_MOST_WORDS, last - number + 1) + 1):
+            more = f' ("{_in_json(between[number])}" w{number + 1}-{left - 1})?' if left > 1 else ""
+            rules.append(f'w{number}-{left} ::= "{_in_json(word)}"{more}')
+    return "\n".join(rules)
+
+
+def _in_json(text: str) -> str:
+    """Return a text as it stands in a GBNF literal of a JSON string."""
+    return escaped(json.dumps(text, ensure_ascii=False)[1:-1])
+
+
+def read_features(text: str, question: str) -> Extraction:
+    """Read the features that a model wrote, however badly, and drop what cannot be one.
+
+    Parameters
+    ----------
+    text
+        The model's output: JSON, whole or cut off, or something else.
+    question
+        The question that it is about.
+
+    Returns
+    -------
+    Extraction
+        `malformed` tells that the output was no JSON of the right shape and was read by its parts.
+
+    Examples
+    --------
+    >>> read_features('{"intent": "author", "nodes": ["Emma", "Ivanhoe"', "Who wrote Emma?")
+    Extraction(features=Features(intent='author', nodes=('Emma',), relations=()), dropped=("the node 'Ivanhoe' is not in the question",), malformed=True)
+    """
+    written = _decoded(text)
+    malformed = written is None
+    intent, nodes, relations = written if written is not None else _salvaged(text)
+    dropped: list[str] = []
+    kept: dict[str, str] = {}
+    lowered = question.casefold()
+    for node in map(_clean, nodes):
+        if not node or node.casefold() in kept:
+            continue
+        if partial_ratio(node.casefold(), lowered) < _GROUNDED:
+            dropped.append(f"the node {node!r} is not in the question")
+        elif len(kept) < _MOST_NODES:
+            kept[node.casefold()] = node
+        else:
+            dropped.append(f"the node {node!r} is one more than {_MOST_NODES}")
+    found: dict[tuple[str, ...], Feature] = {}
+    for ends, told in relations:
+        pair = tuple(_nearest(_clean(end), kept) for end in ends)
+        description = _clean(told)
+        if "" in pair or pair[0] == pair[1] or not description:
+            dropped.append(f"the relation {description!r} is not between two nodes of the question")
+        elif len(found) < _MOST_RELATIONS:
+            found.setdefault((*pair, description.casefold()), Feature("relation", description, pair))
+    return Extraction(Features(_clean(intent), tuple(kept.values()), tuple(found.values())), tuple(dropped), malformed)
+
+
+_Written = tuple[str, list[str], list[tuple[tuple[str, str], str]]]
+
+
+class _RelationJson(msgspec.Struct):
+    nodes: tuple[str, str]
+    relation: str
+
+
+class _FeaturesJson(msgspec.Struct):
+    intent: str
+    nodes: list[str]
+    relations: list[_RelationJson] = []
+
+
+def _decoded(text: str) -> _Written | None:
+    """Read well-formed output; None if it is not."""
+    try:
+        found = msgspec.json.decode(text.strip().encode("utf-8", "replace"), type=_FeaturesJson)
+    except msgspec.DecodeError:
+        return None
+    return found.intent, found.nodes, [(one.nodes, one.relation) for one in found.relations]
+
+
+_TEXT = r'"((?:[^"\\]|\\.)*)"'
+_INTENT = re.compile(rf'"intent"\s*:\s*{_TEXT}', re.IGNORECASE)
+_NODES = re.compile(r'"nodes"\s*:\s*\[([^\]{}]*)', re.IGNORECASE)
+_RELATION = re.compile(rf'"nodes"\s*:\s*\[\s*{_TEXT}\s*,\s*{_TEXT}\s*\]\s*,\s*"relation"\s*:\s*{_TEXT}', re.IGNORECASE)
+
+
+def _salvaged(text: str) -> _Written:
+    """Read what is whole in malformed output: the intent, the first list of nodes, the relations."""
+    intent = _INTENT.search(text)
+    nodes = _NODES.search(text)
+    return (
+        _unescaped(intent.group(1)) if intent else "",
+        [_unescaped(node) for node in re.findall(_TEXT, nodes.group(1))] if nodes else [],
+        [
+            ((_unescaped(first), _unescaped(second)), _unescaped(description))
+            for first, second, description in _RELATION.findall(text)
+        ],
+    )
+
+
+def _unescaped(text: str) -> str:
+    try:
+        decoded: Any = json.loads(f'"{text}"')
+    except ValueError:
+        return text
+    return str(decoded)
+
+
+def _clean(text: str) -> str:
+    """Return a text without control characters, lone surrogates, and blanks at its ends or in rows."""
+    readable = text.encode("utf-8", "replace").decode("utf-8")
+    return " ".join("".join(one if one.isprintable() else " " for one in readable).split())[: 4 * _MOST_CHARACTERS]
+
+
+def _nearest(end: str, nodes: dict[str, str]) -> str:
+    """Return the node that the end of a relation means; "" if it means none."""
+    lowered = end.casefold()
+    if lowered in nodes:
+        return nodes[lowered]
+    best = max(nodes, key=lambda node: ratio(lowered, node), default="")
+    return nodes[best] if best and ratio(lowered, best) >= _SAME_NODE else ""

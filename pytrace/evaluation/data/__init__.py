@@ -1,0 +1,1 @@
+"""Questions to measure with: data sets, BEIR folders, padding."""

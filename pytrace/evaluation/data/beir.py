@@ -1,0 +1,357 @@
+"""Read BEIR data sets: questions about a corpus, and how relevant its documents are to each.
+
+Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models" (NeurIPS 2021),
+whose folders hold `corpus.jsonl`, `queries.jsonl` and `qrels/{test,dev,train}.tsv`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytrace.documents.gold_fields import gold_answers
+from pytrace.documents.json_rows import Place, json_rows, read_text
+from pytrace.documents.rows import Row, document_paragraph, id_of, make_document, wrong_type
+from pytrace.documents.sentences import clean_text, split_sentences
+from pytrace.errors import DataError
+from pytrace.evaluation.run.run_store import file_settings
+from pytrace.records import Document, Question
+from pytrace.retrieval import Bm25Retriever
+
+if TYPE_CHECKING:
+    from pytrace.evaluation.data.datasets import QuestionReport
+
+POOL = 100
+"""How many documents of the corpus a question gets, if not told."""
+
+_SPLITS = ("test", "dev", "train")
+_COLUMNS = ("query-id", "corpus-id", "score")
+# Four digits are more than any data set's grades, and cannot grow without bounds.
+_GRADE = re.compile(r"[+-]?[0-9]{1,4}(?:\.0+)?")
+
+
+class BeirFiles(NamedTuple):
+    """The files of a data set."""
+
+    corpus: Path
+    queries: Path
+    judgements: Path
+
+
+class _Judgement(NamedTuple):
+    grade: int
+    place: Place
+
+
+class _Query(NamedTuple):
+    text: str
+    answers: tuple[str, ...]
+    place: Place
+
+
+def is_beir(path: Path) -> bool:
+    """Tell whether a path is the folder of a BEIR data set, or one of its files of judgements."""
+    return _folder(path) is not None
+
+
+def beir_files(path: Path) -> BeirFiles:
+    """Find the files of a data set.
+
+    Parameters
+    ----------
+    path
+        Its folder, of which the judgements of the test questions are taken, or those of the first other split there is; or a
+        file of the folder `qrels`, for the questions of another split.
+
+    Raises
+    ------
+    DataError
+        A file is missing.
+    """
+    folder = _folder(path)
+    corpus = None if folder is None else _present(folder / "corpus.jsonl")
+    if folder is None or corpus is None:
+        message = (
+            f"is {'a folder, and ' if path.is_dir() else ''}no BEIR data set; give a file of questions, or the folder that holds "
+            "corpus.jsonl, queries.jsonl and qrels/test.tsv, or a file of qrels"
+        )
+        raise DataError(message, path=path)
+    queries = _present(folder / "queries.jsonl")
+    if queries is None:
+        message = "has a corpus.jsonl, but no queries.jsonl beside it; fetch the data set again"
+        raise DataError(message, path=folder)
+    if not path.is_dir():
+        return BeirFiles(corpus, queries, path)
+    judgements = next(filter(None, (_present(folder / "qrels" / f"{split}.tsv") for split in _SPLITS)), None)
+    if judgements is None:
+        message = (
+            f"has no judgements: none of {', '.join(f'qrels/{split}.tsv' for split in _SPLITS)} is there; fetch them"
+        )
+        raise DataError(message, path=folder)
+    return BeirFiles(corpus, queries, judgements)
+
+
+def beir_settings(path: Path) -> dict[str, Any]:
+    """Describe the files of a data set for the settings of a run, by their content.
+
+    Raises
+    ------
+    DataError
+        A file is missing or cannot be read.
+    """
+    return {name: file_settings(file) for name, file in beir_files(path)._asdict().items()}
+
+
+def read_beir(path: Path, *, pool: int, language: str, report: QuestionReport) -> Iterator[tuple[Place, Question]]:
+    """Read the judged questions of a data set, each with the documents of the corpus that BM25 ranks first.
+
+    The documents judged relevant to a question are its supporting documents, with their grades, whether they are among those
+    that it is given or not. Its answers are those that its `metadata` has, if any. A document without a title gets the beginning of
+    its text for one, and one without a text its title. Documents are split into sentences only where a question gets them, and
+    questions share them. The whole corpus is in memory: some 5 KB for a document of 150 words.
+
+    Parameters
+    ----------
+    path
+        As for `beir_files`.
+    pool
+        How many documents each question gets at most; one that shares no word with a question is none of them.
+    language
+        ISO 639-1 code for splitting documents into sentences.
+    report
+        Is filled with counts and notes, as `pytrace.evaluation.data.datasets.read_questions` tells.
+
+    Yields
+    ------
+    tuple of Place and Question
+        In the order of the questions' file; those without a relevant document are left out.
+
+    Raises
+    ------
+    DataError
+        A file is missing or broken; says file, line and remedy.
+    MissingDependencyError
+        bm25s is not installed.
+    """
+    files = beir_files(path)
+    judged = read_judgements(files.judgements)
+    queries = _read_queries(files, judged, report)
+    corpus = _Corpus(files.corpus, language, report)
+    report.add(
+        Place(files.judgements),
+        f"each question gets the first {pool:,} documents of {len(corpus):,} by BM25 (--pool); the rest cannot be chosen",
+    )
+    for id, query in queries.items():
+        relevant = {one: judgement.grade for one, judgement in judged[id].items() if judgement.grade > 0}
+        if not relevant:
+            report.left_out += 1
+            report.add(query.place, f"left out: none of its {len(judged[id])} judged documents is relevant")
+            continue
+        for one in relevant:
+            if one not in corpus:
+                report.unresolved_facts += 1
+                report.add(judged[id][one].place, f"the relevant document {one!r} is not in {files.corpus.name}")
+        yield (
+            query.place,
+            Question(
+                id=id,
+                question=query.text,
+                answers=query.answers,
+                documents=corpus.first(query.text, pool),
+                supporting_documents=tuple(relevant),
+                grades=tuple(relevant.items()),
+            ),
+        )
+
+
+def read_judgements(path: Path) -> dict[str, dict[str, _Judgement]]:
+    """Read how relevant documents are to questions: by the question's id, and by the document's.
+
+    Parameters
+    ----------
+    path
+        Lines of three columns, parted by tabs: a question's id, a document's, and the grade, a whole number; 0 and less mean
+        irrelevant. A first line whose grade is no number holds the columns' names.
+
+    Raises
+    ------
+    DataError
+        A line has other columns, or the same two ids have two grades; or nothing is judged.
+    """
+    judged: dict[str, dict[str, _Judgement]] = {}
+    first = True
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        place = Place(path, number)
+        columns = line.rstrip("\r").split("\t")
+        if len(columns) != 3:
+            message = (
+                f"{len(columns)} columns parted by tabs, and 3 were expected ({', '.join(_COLUMNS)}); mend this line"
+            )
+            raise place.error(message)
+        question, document, grade = map(clean_text, columns)
+        names, first = first and not any(map(str.isdigit, grade)) and not _is_number(grade), False
+        if names:
+            continue
+        if not question or not document:
+            message = f"the {_COLUMNS[0] if not question else _COLUMNS[1]} is empty; give both ids, or remove this line"
+            raise place.error(message)
+        if not _GRADE.fullmatch(grade):
+            message = (
+                f"the score {grade[:40]!a} is no whole number of at most four digits; grade relevance by 0, 1, 2, …"
+            )
+            raise place.error(message)
+        given = _Judgement(int(grade.partition(".")[0]), place)
+        known = judged.setdefault(question, {}).setdefault(document, given)
+        if known.grade != given.grade:
+            message = (
+                f"document {document!r} has the score {given.grade} for question {question!r} here and {known.grade} at "
+                f"{known.place}; remove one of them"
+            )
+            raise place.error(message)
+    if not judged:
+        message = f"judges no document; give lines of {', '.join(_COLUMNS)}, parted by tabs"
+        raise DataError(message, path=path)
+    return judged
+
+
+class _Corpus:
+    """A corpus in memory, with an index of its words; a document becomes one of sentences when it is first given out."""
+
+    def __init__(self, path: Path, language: str, report: QuestionReport) -> None:
+        self._language = language
+        self._places: dict[str, int] = {}
+        self._whole: list[Document] = []
+        self._split: dict[str, Document] = {}
+        for place, row in json_rows(path):
+            self._add(row, place, report)
+        if not self._whole:
+            message = 'holds no document; give JSON Lines with "_id", "title" and "text"'
+            raise DataError(message, path=path)
+        self._retriever = Bm25Retriever(self._whole, unmatched=False)
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._places
+
+    def first(self, question: str, count: int) -> tuple[Document, ...]:
+        """Return the documents that BM25 ranks first, those without a common word left out."""
+        return tuple(self._sentences(hit.document) for hit in self._retriever.retrieve([question], count)[0])
+
+    def _add(self, row: Row, place: Place, report: QuestionReport) -> None:
+        _check_id(row, place, "document")
+        title = row.get("title")
+        paragraph = document_paragraph({**row, "title": "" if title is None else title, "id": None}, place)
+        text = paragraph.text if paragraph.sentences is None else " ".join(paragraph.sentences)
+        if not clean_text(text):
+            if title is None or not clean_text(title):
+                report.empty_documents += 1
+                report.add(place, f"document {paragraph.id!r} has neither title nor text and was left out")
+                return
+            text = paragraph.title
+        document = Document(paragraph.id, paragraph.title, (text,), str(place))
+        known = self._places.setdefault(document.id, len(self._whole))
+        if known == len(self._whole):
+            self._whole.append(document)
+            return
+        before = self._whole[known]
+        if (before.title, before.sentences) != (document.title, document.sentences):
+            message = f"document id {document.id!r} stands for other words at {before.source}; give each document an id of its own"
+            raise place.error(message)
+        report.repeated_documents += 1
+        report.add(place, f"document {document.id!r} was left out: the same as {before.source}")
+
+    def _sentences(self, whole: Document) -> Document:
+        found = self._split.get(whole.id)
+        if found is None:
+            sentences = split_sentences(whole.text, language=self._language)
+            found = self._split[whole.id] = make_document(whole.title, sentences, source=whole.source, id=whole.id)
+        return found
+
+
+def _read_queries(
+    files: BeirFiles, judged: dict[str, dict[str, _Judgement]], report: QuestionReport
+) -> dict[str, _Query]:
+    """Read the questions that are judged, by their ids."""
+    queries: dict[str, _Query] = {}
+    for place, row in json_rows(files.queries):
+        id = _check_id(row, place, "question")
+        if id not in judged:
+            continue
+        query = _Query(_question_text(row, place), _answers(row, place), place)
+        known = queries.setdefault(id, query)
+        if known is query:
+            continue
+        if (known.text, known.answers) != (query.text, query.answers):
+            message = f"question id {id!r} also stands at {known.place}; give each question an id of its own"
+            raise place.error(message)
+        report.left_out += 1
+        report.add(place, f"left out: the same question as {known.place}")
+    for id, documents in judged.items():
+        if id not in queries:
+            report.left_out += 1
+            first = next(iter(documents.values()))
+            report.add(first.place, f"left out: the question {id!r} is not in {files.queries.name}")
+    if not queries:
+        message = f"judges none of the questions of {files.queries.name}; take both from one data set"
+        raise DataError(message, path=files.judgements)
+    return queries
+
+
+def _question_text(row: Row, place: Place) -> str:
+    text = row.get("text")
+    if not isinstance(text, str):
+        raise place.error(wrong_type("text", text, "a string"))
+    cleaned = clean_text(text)
+    if not cleaned:
+        message = "`text` is empty; give the question words, or remove its judgements"
+        raise place.error(message)
+    return cleaned
+
+
+def _answers(row: Row, place: Place) -> tuple[str, ...]:
+    """Return the gold answers that a question's metadata have, as those of HotpotQA do."""
+    metadata = row.get("metadata")
+    if metadata is None:
+        return ()
+    if not isinstance(metadata, dict):
+        raise place.error(wrong_type("metadata", metadata, "an object"))
+    return tuple(dict.fromkeys(filter(None, map(clean_text, gold_answers(metadata, place)))))
+
+
+def _check_id(row: Row, place: Place, what: str) -> str:
+    id = id_of(row, place, "_id")
+    if not id:
+        message = f"no `_id`, which each {what} of a BEIR data set must have; add it"
+        raise place.error(message)
+    return id
+
+
+def _folder(path: Path) -> Path | None:
+    """Return the folder of the data set that a path is of; None if it is of none."""
+    if path.is_dir():
+        folder = path
+    elif path.parent.name == "qrels":
+        folder = path.parent.parent
+    else:
+        return None
+    return folder if _present(folder / "corpus.jsonl") else None
+
+
+def _present(path: Path) -> Path | None:
+    """Return the file, or its compressed form; None if neither is there."""
+    candidates: Sequence[Path] = (path, path.with_name(f"{path.name}.gz"))
+    return next((one for one in candidates if one.is_file()), None)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

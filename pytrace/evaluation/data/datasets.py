@@ -1,0 +1,483 @@
+"""Read questions with gold answers from the data sets of the field, and from rows of our own."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from pytrace.documents.gold_fields import gold_fields
+from pytrace.documents.json_rows import Place, json_rows
+from pytrace.documents.path_questions import looks_like_path_questions, read_path_questions
+from pytrace.documents.rows import (
+    Built,
+    Identities,
+    Row,
+    build_document,
+    id_of,
+    item_lists,
+    make_document,
+    objects,
+    paragraphs_of,
+    strings,
+    wrong_type,
+)
+from pytrace.documents.sentences import clean_text
+from pytrace.errors import DataError, InputError
+from pytrace.evaluation.data import dataset_adapters as row_shapes
+from pytrace.evaluation.data.beir import POOL, beir_settings, is_beir, read_beir
+from pytrace.evaluation.run.run_store import file_settings
+from pytrace.reader.claims import LABELS
+from pytrace.records import Document, Perturbation, Question, Triple
+
+DataFormat = Literal[
+    "auto", "hotpotqa", "2wikimultihopqa", "musique", "triviaqa", "webquestions", "nq-open", "grailqa", "complexwebquestions",
+    "pathquestion", "fever", "flashrag", "beir", "pytrace",
+]  # fmt: skip
+
+CLAIM = "claim"
+"""The kind of a question that is a claim to be judged, with a label as its answer."""
+
+_LISTED = 1_000
+# What a row of each format must have, one of each group.
+_SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "hotpotqa": (("question",), ("context",)),
+    "2wikimultihopqa": (("question",), ("context",), ("evidences",)),
+    "musique": (("question",), ("paragraphs",)),
+    "triviaqa": (("Question", "question"), ("Answer", "answer")),
+    "webquestions": (("utterance", "question"), ("targetValue", "answers")),
+    "nq-open": (("question",), ("answer",)),
+    "grailqa": (("question",), ("qid",), ("answer",)),
+    "complexwebquestions": (("question",), ("ID",), ("answers",)),
+    "fever": (("claim",), ("label",)),
+    "flashrag": (("question",), ("golden_answers",)),
+    "pytrace": (("question",),),
+}
+# Fields that no other format has.
+_TELLING: dict[DataFormat, frozenset[str]] = {
+    "triviaqa": frozenset({"Question", "Answer"}),
+    "webquestions": frozenset({"utterance", "targetValue"}),
+    "grailqa": frozenset({"qid", "question", "answer"}),
+    "complexwebquestions": frozenset({"ID", "question", "compositionality_type"}),
+    "flashrag": frozenset({"golden_answers", "question"}),
+}
+# Those whose rows are first brought into the shape of ours.
+_REWRITTEN: dict[str, Callable[[Row, Place], Row]] = {
+    "triviaqa": row_shapes.triviaqa_row,
+    "webquestions": row_shapes.webquestions_row,
+    "grailqa": row_shapes.grailqa_row,
+    "complexwebquestions": row_shapes.complex_webquestions_row,
+    "flashrag": row_shapes.flashrag_row,
+}
+
+
+class QuestionReport(msgspec.Struct):
+    """What `read_questions` met on its way; it grows while questions are read.
+
+    `questions` counts those given out, `left_out` those that were not (repeated, or marked unanswerable).
+    `empty_documents` and `repeated_documents` count paragraphs that were dropped because they had no text or stood in
+    their question (or corpus) before, `unresolved_facts` gold facts that point to no paragraph or sentence of their question, or
+    to no document of its corpus, and `ambiguous_facts` those whose title several paragraphs have. `notes` names the first thousand
+    of all of them.
+    """
+
+    questions: int = 0
+    left_out: int = 0
+    empty_documents: int = 0
+    repeated_documents: int = 0
+    unresolved_facts: int = 0
+    ambiguous_facts: int = 0
+    notes: list[str] = []
+
+    def add(self, place: Place, note: str) -> None:
+        """Keep a note, while there are not too many."""
+        if len(self.notes) < _LISTED:
+            self.notes.append(f"{place}: {note}")
+
+
+def read_questions(
+    path: str | os.PathLike[str],
+    *,
+    format: DataFormat = "auto",
+    limit: int | None = None,
+    language: str = "en",
+    report: QuestionReport | None = None,
+    pool: int | None = None,
+) -> Iterator[Question]:
+    """Read the questions of a data set, with documents, gold answers and gold supporting facts.
+
+    The formats, each as published and as copies in tables (such as Hugging Face's) have it:
+
+    - HotpotQA (also its adversarial and IRCoT subsets); 2WikiMultiHopQA, whose evidence becomes `Question.triples`; MuSiQue, with
+      aliases and supporting paragraphs.
+    - TriviaQA, each alias an answer, with its pages and search results where their texts are in the row or in the folder
+      `evidence` of its archive; WebQuestions; NQ-open.
+    - PathQuestion's rows of columns, GrailQA, GraphQuestions, ComplexWebQuestions: answers by their names, and the gold path as
+      `Question.triples` where there is one (`gold_paths`, `ground_truth_paths`, `paths`: the first), no documents.
+    - FEVER: the claim as the question, the label as its answer and "claim" as its kind; `evidence` is not looked at.
+    - FlashRAG's common rows, with the documents and facts that their `metadata` holds.
+    - BEIR: a folder with `corpus.jsonl`, `queries.jsonl` and `qrels`, or a file of its `qrels`, for the questions of another split
+      than test. Each question gets a pool of the corpus by BM25; most have no answers, so that only the choice of documents
+      is measured.
+    - Our own: objects with `question`, `answers` (or `answer`), and where wanted `id`, `documents` (each with `title`, `text`
+      or `sentences`, `id`, `supporting`), `supporting_facts` as [title or id, sentence index], `triples`, `type`, and the
+      `perturbation` that `pytrace perturb` writes.
+
+    All but PathQuestion's and BEIR's may be JSON Lines, read one at a time, or one JSON list.
+
+    A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
+    stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
+    have it, all that have the sentence count as supporting, for the data set says no more.
+
+    Parameters
+    ----------
+    path
+        The file, or BEIR's folder; a last `.gz` is unpacked.
+    format
+        The format; "auto" tells it by the columns or the fields of the first row.
+    limit
+        Read at most so many questions.
+    language
+        ISO 639-1 code for splitting paragraphs that are not split yet.
+    report
+        Is filled with counts and notes of what was dropped or could not be resolved, while questions are read.
+    pool
+        For BEIR: how many documents of the corpus each question gets at most, 100 if not given; the others cannot be chosen.
+
+    Returns
+    -------
+    iterator of Question
+        In file order; ids are unique.
+
+    Raises
+    ------
+    DataError
+        The file is missing, unreadable or empty, a row is not JSON, lacks a field or has it of a wrong type, or two
+        different questions have one id. Says file, line and remedy.
+    InputError
+        `limit` or `pool` is below 1, `pool` is given for data without a corpus, or `format` is unknown.
+    MissingDependencyError
+        bm25s is not installed, for BEIR.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "questions.jsonl"
+    >>> towns = [{"title": "Ada Foah", "text": "Ada Foah lies in Ghana.", "supporting": True}]
+    >>> _ = path.write_text(json.dumps({"question": "Where?", "answers": ["Ghana"], "documents": towns}))
+    >>> [question] = read_questions(path)
+    >>> question.answers, question.supporting_documents == (question.documents[0].id,)
+    (('Ghana',), True)
+    """
+    if limit is not None and limit < 1:
+        message = f"limit is {limit}; ask for at least 1 question, or for all with None"
+        raise InputError(message)
+    if format not in get_args(DataFormat):
+        message = f"format {format!r} is unknown; choose one of {', '.join(get_args(DataFormat))}"
+        raise InputError(message)
+    if pool is not None and pool < 1:
+        message = f"pool is {pool}; give each question at least 1 document of the corpus"
+        raise InputError(message)
+    place, told = Path(path), report if report is not None else QuestionReport()
+    if format == "beir" or (format == "auto" and (is_beir(place) or place.is_dir())):
+        rows = read_beir(place, pool=pool or POOL, language=language, report=told)
+    elif pool is not None:
+        message = f"a pool of {pool} documents is of a corpus, and {place} is no BEIR folder; leave it out"
+        raise InputError(message)
+    else:
+        rows = _read(place, format, language, told)
+    return itertools.islice(_distinct(rows, place, told), limit)
+
+
+def data_settings(path: str | os.PathLike[str], *, pool: int | None = None) -> dict[str, Any]:
+    """Describe data for the settings of a run, by the content of its file, or of its files and the pool where it is BEIR's.
+
+    Parameters
+    ----------
+    path, pool
+        As for `read_questions`.
+
+    Raises
+    ------
+    DataError
+        A file is missing or cannot be read.
+    """
+    place = Path(path)
+    if is_beir(place) or place.is_dir():
+        return {**beir_settings(place), "pool": pool or POOL}
+    return file_settings(place)
+
+
+def _read(path: Path, format: DataFormat, language: str, report: QuestionReport) -> Iterator[tuple[Place, Question]]:
+    by_columns = format == "pathquestion" or (format == "auto" and looks_like_path_questions(path))
+    return _read_columns(path) if by_columns else _read_json(path, format, language, report)
+
+
+def _distinct(rows: Iterable[tuple[Place, Question]], path: Path, report: QuestionReport) -> Iterator[Question]:
+    questions: dict[str, tuple[str, Place]] = {}
+    for place, question in rows:
+        digest = _made_id(question.question, question.answers, question.documents)
+        known = questions.setdefault(question.id, (digest, place))
+        if known[1] is not place:
+            if known[0] != digest:
+                message = f"question id {question.id!r} also stands at {known[1]}; give each question an id of its own"
+                raise place.error(message)
+            report.left_out += 1
+            report.add(place, f"left out: the same question as {known[1]}")
+            continue
+        report.questions += 1
+        yield question
+    if not report.questions:
+        message = "holds no question; give JSON Lines or a JSON list of questions"
+        raise DataError(message, path=path)
+
+
+def _read_columns(path: Path) -> Iterator[tuple[Place, Question]]:
+    for place, row in read_path_questions(path):
+        answers = (clean_text(answer.replace("_", " ")) for answer in row.answers)
+        yield (
+            place,
+            Question(
+                id=row.id,
+                question=row.question,
+                answers=tuple(dict.fromkeys(filter(None, answers))) or row.answers,
+                triples=row.path,
+                kind=f"{len(row.path)}hop",
+            ),
+        )
+
+
+def _read_json(
+    path: Path, format: DataFormat, language: str, report: QuestionReport
+) -> Iterator[tuple[Place, Question]]:
+    documents = Identities()
+    for place, row in _items(path):
+        if format == "auto":
+            format = _format_of(row, place)
+        _check_shape(row, format, place)
+        common = _REWRITTEN[format](row, place) if format in _REWRITTEN else row
+        if common.get("answerable") is False:
+            report.left_out += 1
+            report.add(place, "left out: it is marked as not answerable")
+            continue
+        reader = _QuestionReader(common, place, language, report, documents)
+        yield place, reader.read_claim() if format == "fever" else reader.read()
+
+
+def _items(path: Path) -> Iterator[tuple[Place, Row]]:
+    """Read the rows of a file, and those of the list `Data` that TriviaQA's files hold."""
+    for place, row in json_rows(path):
+        if "Data" not in row or "Domain" not in row:
+            yield place, row
+            continue
+        for number, item in enumerate(objects(row, "Data", place), start=1):
+            yield Place(path, item=number), item
+
+
+def _format_of(row: Row, place: Place) -> DataFormat:
+    for format, telling in _TELLING.items():
+        if telling <= row.keys():
+            return format
+    if isinstance(row.get("answer"), dict):
+        return "triviaqa"
+    if "paragraphs" in row:
+        return "musique"
+    if "context" in row:
+        return "2wikimultihopqa" if "evidences" in row else "hotpotqa"
+    if "claim" in row and "question" not in row:
+        return "fever"
+    if "question" in row and ("documents" in row or "answers" in row or "answer" in row):
+        return "pytrace"
+    fields = ", ".join(clean_text(name)[:20] for name in list(row)[:6]) or "none"
+    message = (
+        f"the format of this file is not known (fields: {fields}); a question has `question`, `answers` and "
+        "`documents`, a claim `claim` and `label`, or the fields of HotpotQA, 2WikiMultiHopQA or MuSiQue"
+    )
+    raise place.error(message)
+
+
+def _check_shape(row: Row, format: DataFormat, place: Place) -> None:
+    missing = [fields for fields in _SHAPES[format] if not row.keys() & set(fields)]
+    if missing:
+        wanted = " or ".join(f"`{field}`" for field in missing[0])
+        message = f"no {wanted}, which a {format} row must have; add it, or choose another format"
+        raise place.error(message)
+
+
+class _QuestionReader:
+    """Reads one row; holds what all parts of it need."""
+
+    def __init__(self, row: Row, place: Place, language: str, report: QuestionReport, documents: Identities) -> None:
+        self.row = row
+        self.place = place
+        self.language = language
+        self.report = report
+        self.identities = documents
+        self.built: list[Built] = []
+        self.supporting: dict[str, None] = {}  # document ids, in order
+        self.facts: dict[tuple[str, int], None] = {}
+
+    def read(self) -> Question:
+        text = self._string("question")
+        answers = self._answers()
+        self._documents()
+        self._supporting_facts()
+        documents = tuple(built.document for built in self.built)
+        return Question(
+            id=id_of(self.row, self.place, "_id", "id") or _made_id(text, answers, documents),
+            question=text,
+            answers=answers,
+            documents=documents,
+            supporting_documents=tuple(self.supporting),
+            supporting_facts=tuple(self.facts),
+            triples=tuple(self._triples()),
+            kind=self._kind(),
+            perturbation=self._perturbation(),
+        )
+
+    def read_claim(self) -> Question:
+        """Read a row of FEVER; what is its evidence there are places in a Wikipedia that is not here."""
+        claim, label = self._string("claim"), self._string("label")
+        if label not in LABELS:
+            message = f"the label {label[:40]!a} is none of {', '.join(LABELS)}; correct it, or use the labelled split"
+            raise self.place.error(message)
+        return Question(
+            id=id_of(self.row, self.place, "id", "_id") or _made_id(claim, (label,), ()),
+            question=claim,
+            answers=(label,),
+            kind=CLAIM,
+        )
+
+    def _string(self, field: str) -> str:
+        value = self.row[field]
+        if not isinstance(value, str):
+            raise self.place.error(wrong_type(field, value, "a string"))
+        cleaned = clean_text(value)
+        if not cleaned:
+            message = f"`{field}` is empty; give it words, or remove the row"
+            raise self.place.error(message)
+        return cleaned
+
+    def _answers(self) -> tuple[str, ...]:
+        given: list[str] = []
+        for field in ("answer", "answers", "answer_aliases", "aliases"):
+            value = self.row.get(field)
+            if isinstance(value, str):
+                given.append(value)
+            elif value is not None:
+                if not isinstance(value, list):
+                    raise self.place.error(wrong_type(field, value, "a string or a list of strings"))
+                given.extend(strings(value, field, self.place))
+        answers = tuple(dict.fromkeys(filter(None, map(clean_text, given))))
+        if not answers:
+            message = "no gold answer, so nothing can be scored; add `answer` or `answers`, or use the labelled split"
+            raise self.place.error(message)
+        return answers
+
+    def _documents(self) -> None:
+        if not {"paragraphs", "context", "documents"} & self.row.keys():
+            return
+        known: dict[str, Document] = {}
+        for paragraph in paragraphs_of(self.row, self.place):
+            built = build_document(paragraph, language=self.language)
+            if built is None:
+                self.report.empty_documents += 1
+                self.report.add(self.place, f"document {paragraph.title!r} has no text and was left out")
+                continue
+            document = built.document
+            if paragraph.supporting:
+                self.supporting[document.id] = None
+            if document.id in known and known[document.id].content_hash == document.content_hash:
+                self.report.repeated_documents += 1
+                self.report.add(self.place, f"document {paragraph.title!r} stands twice and is given once")
+                continue
+            if paragraph.id:
+                self.identities.first_place(document, self.place)
+            known[document.id] = document
+            self.built.append(built)
+
+    def _supporting_facts(self) -> None:
+        if self.row.get("supporting_facts") is None:
+            return
+        facts = item_lists(self.row, "supporting_facts", (("title",), ("sent_id",)), self.place)
+        if not isinstance(facts, list):
+            raise self.place.error(wrong_type("supporting_facts", facts, "a list of [title, sentence index]"))
+        for number, fact in enumerate(facts):
+            match fact:
+                case [str(title), int(index)] if not isinstance(index, bool):
+                    self._resolve(clean_text(title), index)
+                case _:
+                    expected = "a pair [title, sentence index]"
+                    raise self.place.error(wrong_type(f"supporting_facts[{number}]", fact, expected))
+
+    def _resolve(self, title: str, index: int) -> None:
+        named = [built for built in self.built if title in (built.document.title, built.document.id)]
+        named = named or [built for built in self.built if _plain(built.document.title) == _plain(title)]
+        with_sentence = [built for built in named if 0 <= index < len(built.indices) and built.indices[index] >= 0]
+        if not with_sentence:
+            self.report.unresolved_facts += 1
+            what = f"has no sentence {index}" if named else "is not among the documents"
+            self.report.add(self.place, f"supporting fact: {title!r} {what}")
+        if len(named) > 1:
+            self.report.ambiguous_facts += 1
+            self.report.add(self.place, f"supporting fact: {len(named)} documents are titled {title!r}")
+        for built in with_sentence or named:
+            self.supporting[built.document.id] = None
+        for built in with_sentence:
+            self.facts[built.document.id, built.indices[index]] = None
+
+    def _triples(self) -> Iterator[Triple]:
+        ids = {built.document.title: built.document.id for built in self.built}
+        for field in ("evidences", "triples"):
+            if self.row.get(field) is None:
+                continue
+            value = item_lists(self.row, field, (("fact",), ("relation",), ("entity",)), self.place)
+            if not isinstance(value, list):
+                raise self.place.error(wrong_type(field, value, "a list of [head, relation, tail]"))
+            for number, item in enumerate(value):
+                parts = strings(item, f"{field}[{number}]", self.place)
+                if len(parts) != 3:
+                    raise self.place.error(wrong_type(f"{field}[{number}]", item, "[head, relation, tail]"))
+                head, relation, tail = map(clean_text, parts)
+                yield Triple(head, relation, tail, document_id=ids.get(head, ""))
+        yield from next(iter(gold_fields(self.row, self.place).paths), ())
+
+    def _kind(self) -> str:
+        value = self.row.get("type", self.row.get("kind", ""))
+        if not isinstance(value, str):
+            raise self.place.error(wrong_type("type", value, "a string"))
+        given_id = self.row.get("id")
+        if not value and "paragraphs" in self.row and isinstance(given_id, str) and "__" in given_id:
+            return clean_text(given_id.split("__")[0])  # MuSiQue: 2hop__…, 3hop1__…
+        return clean_text(value)
+
+    def _perturbation(self) -> Perturbation | None:
+        value = self.row.get("perturbation")
+        if value is None:
+            return None
+        try:
+            read = msgspec.convert(value, Perturbation)
+        except msgspec.ValidationError as error:
+            message = f"`perturbation` is none that 'pytrace perturb' writes ({error}); make the file anew, or remove the field"
+            raise self.place.error(message) from None
+        if not (0 <= read.ratio < 1 and 0 <= read.measured <= 1):  # NaN is in neither range
+            message = (
+                f"`perturbation` has the ratio {read.ratio} and measured {read.measured}; a share of the characters lies from 0 "
+                "to below 1, so make the file anew"
+            )
+            raise self.place.error(message)
+        return read
+
+
+def _plain(title: str) -> str:
+    return clean_text(html.unescape(title)).casefold()
+
+
+def _made_id(question: str, answers: tuple[str, ...], documents: tuple[Document, ...]) -> str:
+    content = (*answers, *(document.id for document in documents))
+    return make_document(question, content, source="").id

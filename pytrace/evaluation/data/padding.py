@@ -1,0 +1,94 @@
+"""Questions with more documents around the right ones: paragraphs of other questions, which cannot help."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from pytrace.documents.mentions import holds_any
+from pytrace.errors import InputError
+from pytrace.evaluation.scores.metrics import normalise_answer
+from pytrace.records import Document, Question
+
+_NO_PHRASES = frozenset({"yes", "no", "noanswer"})
+
+
+def pad_questions(
+    questions: Sequence[Question], documents: int, *, others: Iterable[Question], seed: int = 0
+) -> list[Question]:
+    """Bring questions to a number of documents by those of other questions.
+
+    A document is none of the question's own, has no title of them and holds none of the gold answers (but for yes and no), so
+    that it is no evidence. All documents of a padded question are shuffled, so that their places tell nothing.
+
+    Parameters
+    ----------
+    questions
+        To be padded. One that has as many documents or more stays as it is.
+    documents
+        How many each question is to have.
+    others
+        The questions whose documents are drawn from; which ones there are, in which order, decides what is drawn.
+    seed
+        Of the drawing. What a question gets depends on its id, and not on which questions are padded with it.
+
+    Returns
+    -------
+    list of Question
+        In the order given, each with fewer documents only where there are no more that it could get.
+
+    Raises
+    ------
+    InputError
+        The number is below 1.
+
+    Examples
+    --------
+    >>> names = "Ada Foah", "Keta", "Accra"
+    >>> towns = [Question(name, "?", (name,), (Document(name, name, (f"{name} is a town.",)),)) for name in names]
+    >>> [[document.title for document in one.documents] for one in pad_questions(towns[:2], 2, others=towns)]
+    [['Keta', 'Ada Foah'], ['Keta', 'Ada Foah']]
+    """
+    if documents < 1:
+        message = f"each question is to have {documents} documents; ask for at least 1"
+        raise InputError(message)
+    pool = list({document.content_hash: document for other in others for document in other.documents}.values())
+    return [_padded(question, documents, pool, seed) for question in questions]
+
+
+def _padded(question: Question, size: int, pool: Sequence[Document], seed: int) -> Question:
+    if len(question.documents) >= size:
+        return question
+    draw = random.Random(f"{seed}:{question.id}")
+    ids = {document.id for document in question.documents}
+    titles = {_plain(document.title) for document in question.documents}
+    answers = [answer for answer in question.answers if normalise_answer(answer) not in _NO_PHRASES]
+    documents = list(question.documents)
+    for place in _places(draw, len(pool)):
+        document = pool[place]
+        if document.id in ids or _plain(document.title) in titles:
+            continue
+        if holds_any("\n".join((document.title, *document.sentences)), answers):
+            continue
+        documents.append(document)
+        ids.add(document.id)
+        titles.add(_plain(document.title))
+        if len(documents) == size:
+            break
+    draw.shuffle(documents)
+    return msgspec.structs.replace(question, documents=tuple(documents))
+
+
+def _places(draw: random.Random, count: int) -> Iterator[int]:
+    """Draw all places in a random order, at the cost of those that are looked at."""
+    swapped: dict[int, int] = {}
+    for last in range(count - 1, -1, -1):
+        place = draw.randint(0, last)
+        yield swapped.get(place, place)
+        swapped[place] = swapped.get(last, last)
+
+
+def _plain(title: str) -> str:
+    return " ".join(title.split()).casefold()

@@ -1,5 +1,0 @@
-"""A run as one HTML file: scores, plots, comparisons, and every question with each method's answer and evidence."""
-
-from pytrace.evaluation.page.document import report_page, write_report_page
-
-__all__ = ["report_page", "write_report_page"]

@@ -1,0 +1,1 @@
+"""The resumable runner: serial, in processes, on Ray."""

@@ -1,0 +1,248 @@
+"""Ray's processes that answer the batches of an evaluation: on this machine, or on all machines of a Ray cluster.
+
+The batches are a Ray data set, an actor that makes the methods once is mapped over it, and this process takes the results as
+they come. Ray starts a process anew that has died, as happens where a machine is lost, and gives it the same batch; a batch
+that has ended `_ATTEMPTS` processes ends the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pytrace.errors import DeviceUnavailableError, InputError, MissingDependencyError, WorkerError
+from pytrace.evaluation.run.runner import Batch, Method, Result, answer_batch
+from pytrace.evaluation.run.workers import pickled, portable
+
+# How many processes may end at one batch, or one after another while they make the methods, before it is taken for their fault.
+_ATTEMPTS = 2
+# Batches and results are small, and /dev/shm of a container often has 64 MB; Ray takes no less than 75 MiB, and a folder on
+# disk where /dev/shm has not as much.
+_OBJECT_STORE_BYTES = 100_000_000
+# The path of a socket has at most 107 bytes, and Ray's below its folder some 70.
+_LONGEST_FOLDER = 15
+# Nobody is told who uses Ray. What Ray says by itself goes nowhere; of processes that ended it would speak on stdout.
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
+}
+
+
+class RayEngine:
+    """An engine for `pytrace.evaluation.run.runner.evaluate`: processes that Ray starts.
+
+    A Ray that this process has started already is used as it is, and left running.
+
+    Parameters
+    ----------
+    make
+        Makes the methods; is called once in each process, so it must be something that pickle takes, of a module that is there
+        on every machine, as are the models.
+    sizes
+        How many questions each method is asked together, as `pytrace.evaluation.run.runner.batch_sizes` tells.
+    processes
+        How many to start; never more than there are batches.
+    threads
+        How many threads the models of a process have, for as many processors are reserved.
+    gpu
+        Whether the models of a process run on a GPU: the GPUs are shared evenly, at most one a process.
+    address
+        Of the cluster, as `ray.init` takes it; one is started on this machine if not given.
+
+    Raises
+    ------
+    InputError
+        If there is to be no process or thread, or `make` cannot be sent to a process.
+    MissingDependencyError
+        If Ray is not installed.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Mapping[str, Method]],
+        sizes: Mapping[str, int],
+        *,
+        processes: int = 1,
+        threads: int = 1,
+        gpu: bool = False,
+        address: str | None = None,
+    ) -> None:
+        if processes < 1 or threads < 1:
+            message = f"{processes} processes of {threads} threads were asked for; at least 1 of each is needed"
+            raise InputError(message)
+        self.sizes = dict(sizes)
+        self.processes = processes
+        self.threads = threads
+        self.gpu = gpu
+        self.address = address
+        self._make = pickled(make)
+        _import_ray()
+
+    def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[Result]]]:
+        """Answer batches, in the order in which processes are through with them.
+
+        Yields
+        ------
+        tuple
+            A batch and the results of its questions.
+
+        Raises
+        ------
+        WorkerError
+            A batch ended its processes, or Ray cannot go on.
+        InputError
+            There is no cluster at the address.
+        DeviceUnavailableError
+            A GPU was asked for, and Ray knows none.
+        PytraceError
+            What a method, or making it, raised in a process.
+        """
+        ray = _import_ray()
+        processes = min(self.processes, len(batches))
+        with self._cluster(ray, processes):
+            gpus = float(ray.cluster_resources().get("GPU", 0))
+            if self.gpu and not gpus:
+                message = (
+                    "Ray knows no GPU, and --device cuda asks for one; leave it out, or correct CUDA_VISIBLE_DEVICES"
+                )
+                raise DeviceUnavailableError(message)
+            attempts = ray.remote(_Attempts).options(num_cpus=0).remote(processes * _ATTEMPTS)
+            rows = [{"number": number, "batch": pickle.dumps(batch)} for number, batch in enumerate(batches)]
+            data = ray.data.from_items(rows, override_num_blocks=len(rows))
+            data.context.enable_progress_bars = False
+            data.context.print_on_execution_start = False
+            data.context.execution_no_progress_timeout_s = -1  # a batch takes as long as it takes
+            logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+            answered = data.map(
+                _Answering,
+                fn_constructor_args=(self._make, str(Path.cwd()), attempts),
+                # One at a time: what waits in an actor's queue, another one cannot take.
+                compute=ray.data.ActorPoolStrategy(size=processes, max_tasks_in_flight_per_actor=1),
+                num_cpus=self.threads,
+                num_gpus=min(1.0, gpus / processes) if self.gpu else None,
+            )
+            try:
+                for block in answered.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pyarrow"):
+                    for row in block.to_pylist():
+                        outcome = pickle.loads(row["outcome"])
+                        if isinstance(outcome, Exception):
+                            raise outcome
+                        yield batches[row["number"]], outcome
+            except ray.exceptions.RayError as error:
+                said = str(error).strip().splitlines()
+                message = (
+                    f"Ray cannot go on ({type(error).__name__}: {said[0] if said else 'no message'}); the answers before are "
+                    "kept, so resume the run"
+                )
+                raise WorkerError(message) from error
+
+    @contextmanager
+    def _cluster(self, ray: Any, processes: int) -> Iterator[None]:
+        """Start Ray, or connect to the one at the address, unless this process has done so already."""
+        if ray.is_initialized():
+            yield
+            return
+        quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+        place = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_FOLDER else None
+        with tempfile.TemporaryDirectory(prefix="pytrace-ray-", dir=place, ignore_cleanup_errors=True) as folder:
+            try:
+                if self.address is not None:
+                    ray.init(address=self.address, **quiet)
+                else:
+                    ray.init(
+                        address="local",
+                        num_cpus=processes * self.threads,
+                        include_dashboard=False,
+                        object_store_memory=_OBJECT_STORE_BYTES,
+                        _temp_dir=folder,
+                        **quiet,
+                    )
+            except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
+                where = "on this machine" if self.address is None else f"at {self.address}"
+                message = f"there is no Ray {where} ({error}); correct --ray-address, or use --engine local"
+                raise InputError(message) from error
+            try:
+                yield
+            finally:
+                ray.shutdown()
+
+
+class _Attempts:
+    """Counts, in a process of its own, how often each batch was begun: a batch that is begun again has ended a process."""
+
+    def __init__(self, starts: int) -> None:
+        self._begun: dict[int, int] = {}
+        self._starts = 0
+        self._most_starts = starts
+
+    def start(self) -> bool:
+        """Say that a process begins to make the methods; false if so many have died of it that it should not."""
+        self._starts += 1
+        return self._starts <= self._most_starts
+
+    def begin(self, number: int) -> bool:
+        """Say that a process begins with a batch; false if it should not."""
+        self._starts = 0
+        self._begun[number] = self._begun.get(number, 0) + 1
+        return self._begun[number] <= _ATTEMPTS
+
+
+class _Answering:
+    """Makes the methods once, and answers batch after batch; whatever is raised is an outcome too."""
+
+    def __init__(self, make: bytes, folder: str, attempts: Any) -> None:
+        import ray
+
+        self._get = ray.get
+        self._attempts = attempts
+        self._methods: Mapping[str, Method] = {}
+        self._failure: Exception | None = None
+        if Path(folder).is_dir():
+            os.chdir(folder)  # what the job says of files is said from where it was given
+        if not self._get(attempts.start.remote()):
+            message = (
+                f"{_ATTEMPTS} Ray processes ended, one after another, while making the methods, as happens where memory runs "
+                "out; use fewer processes or a smaller model"
+            )
+            self._failure = WorkerError(message)
+            return
+        try:
+            self._methods = pickle.loads(make)()
+        except Exception as error:  # noqa: BLE001 - it is raised where the run is
+            self._failure = portable(error)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {"number": row["number"], "outcome": pickle.dumps(self._outcome(row))}
+
+    def _outcome(self, row: dict[str, Any]) -> list[Result] | Exception:
+        if self._failure is not None:
+            return self._failure
+        number = int(row["number"])
+        batch: Batch = pickle.loads(row["batch"])
+        if not self._get(self._attempts.begin.remote(number)):
+            message = (
+                f"{_ATTEMPTS} Ray processes ended while answering {len(batch.questions)} questions with {batch.method}, as "
+                "happens where memory runs out; the answers before are kept, so resume the run, with fewer processes or a smaller model"
+            )
+            return WorkerError(message)
+        try:
+            return answer_batch(self._methods, batch)
+        except Exception as error:  # noqa: BLE001 - it is raised where the run is
+            return portable(error)
+
+
+def _import_ray() -> Any:
+    os.environ.update(_ENVIRONMENT)
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        message = f"the engine ray needs Ray Data ({error}); pip install 'pytrace-rag[ray]'"
+        raise MissingDependencyError(message) from error
+    return ray

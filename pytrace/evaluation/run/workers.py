@@ -1,0 +1,263 @@
+"""Several processes of this machine that answer the batches of an evaluation, each with models of its own.
+
+A process is started anew and never forked, because models and the threads of native code live in this one. It makes the
+methods once, says that it is ready, and is given the next batch whenever it sends the results of one; nothing is kept on
+either side of the pipe but that. A process ends when this one is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from pytrace.errors import InputError, PytraceError, WorkerError
+from pytrace.evaluation.run.runner import Batch, Method, Result, answer_batch
+
+# A process that has nothing left to do ends at once; one that does not is ended.
+_PATIENCE = 10.0
+
+
+class Workers:
+    """An engine for `pytrace.evaluation.run.runner.evaluate`: processes of this machine.
+
+    Parameters
+    ----------
+    make
+        Makes the methods; is called once in each process, so it must be something that pickle takes: a function at the top of
+        a module, or a `functools.partial` of one. How many threads models may have is its business.
+    sizes
+        How many questions each method is asked together, as `pytrace.evaluation.run.runner.batch_sizes` tells.
+    processes
+        How many to start; never more than there are batches.
+
+    Raises
+    ------
+    InputError
+        If there is to be no process, or `make` cannot be sent to one.
+
+    Examples
+    --------
+    >>> Workers(lambda: {}, {"rag": 8}, processes=2)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    pytrace.errors.InputError: what makes the methods cannot be sent to another process (...
+    """
+
+    def __init__(self, make: Callable[[], Mapping[str, Method]], sizes: Mapping[str, int], *, processes: int) -> None:
+        if processes < 1:
+            message = f"{processes} processes were asked for; at least 1 is needed"
+            raise InputError(message)
+        self.sizes = dict(sizes)
+        self.processes = processes
+        self._make = pickled(make)
+
+    def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[Result]]]:
+        """Answer batches, in the order in which processes are through with them.
+
+        Yields
+        ------
+        tuple
+            A batch and the results of its questions.
+
+        Raises
+        ------
+        WorkerError
+            A process ended before its time.
+        PytraceError
+            What a method, or making it, raised in a process.
+        """
+        waiting = deque(batches)
+        crew: list[_Worker] = []
+        finished = False
+        try:
+            for number in range(1, min(self.processes, len(waiting)) + 1):
+                crew.append(_Worker(self._make, f"{number} of {self.processes}"))
+            by_link = {worker.link: worker for worker in crew}
+            while waiting or any(worker.batch is not None for worker in crew):
+                failure: BaseException | None = None
+                for link in wait(list(by_link)):
+                    worker = by_link[link]  # type: ignore[index]
+                    said, batch = worker.receive(), worker.batch
+                    if isinstance(said, BaseException):
+                        failure = failure or said
+                        continue
+                    if waiting:
+                        worker.give(waiting.popleft())
+                    else:
+                        worker.let_go()
+                        del by_link[worker.link]
+                    if batch is not None:
+                        yield batch, said
+                if failure is not None:
+                    raise failure
+            finished = True
+        finally:
+            for worker in crew:
+                worker.end(at_once=not finished)
+
+
+class _Worker:
+    """One process, the pipe to it, and the batch that it has."""
+
+    def __init__(self, make: bytes, number: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.link, theirs = context.Pipe()
+        self.batch: Batch | None = None
+        self._ready = False
+        self._number = number
+        process = context.Process(target=_serve, args=(theirs, make), name=f"pytrace worker {number}", daemon=True)
+        try:
+            with _interrupts_held():
+                process.start()
+        except OSError as error:
+            self.link.close()
+            message = f"worker {number} cannot be started ({error.strerror}); use fewer processes, or free some memory"
+            raise WorkerError(message) from error
+        finally:
+            theirs.close()  # so that the pipe ends when the process does
+        self._process: BaseProcess = process
+
+    def receive(self) -> Sequence[Result] | BaseException:
+        """Take what the process says: that it is ready (no result), results, or what went wrong."""
+        try:
+            said: Sequence[Result] | BaseException = pickle.loads(self.link.recv_bytes())
+        except (EOFError, OSError):
+            return self._death()
+        self._ready = True
+        return said
+
+    def give(self, batch: Batch) -> None:
+        """Hand over the next batch; if the process is gone, `receive` will tell."""
+        self.batch = batch
+        with suppress(OSError):
+            self.link.send(batch)
+
+    def let_go(self) -> None:
+        """Tell the process that there is nothing left to do."""
+        self.batch = None
+        self.link.close()
+
+    def end(self, *, at_once: bool) -> None:
+        """Wait until the process has ended; kill it if it may still be at work, or does not heed."""
+        self.link.close()
+        if self._ready and not at_once:
+            self._process.join(_PATIENCE)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+
+    def _death(self) -> WorkerError:
+        self._process.join(_PATIENCE)
+        code = self._process.exitcode
+        if code is None:
+            how = "closed its pipe"
+        elif code < 0:
+            how = f"was ended by signal {-code} ({signal.strsignal(-code)})"
+        else:
+            how = f"ended with status {code}"
+        if code == -signal.SIGKILL:
+            how += ", as happens where memory runs out"
+        doing = (
+            "making the methods"
+            if self.batch is None
+            else f"answering {len(self.batch.questions)} questions with {self.batch.method}"
+        )
+        message = (
+            f"worker {self._number} (process {self._process.pid}) {how} while {doing}; the answers before are kept, so "
+            "resume the run, with fewer processes or a smaller model if memory is short"
+        )
+        return WorkerError(message)
+
+
+def pickled(make: Callable[[], Mapping[str, Method]]) -> bytes:
+    """Pickle what makes the methods.
+
+    Raises
+    ------
+    InputError
+        If pickle does not take it.
+    """
+    try:
+        return pickle.dumps(make)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        message = (
+            f"what makes the methods cannot be sent to another process ({error}); use a function at the top of a module"
+        )
+        raise InputError(message) from error
+
+
+def portable(error: Exception) -> Exception:
+    """Return an exception that survives the way to another process: the same one if it does, else one that says the same.
+
+    Any exception that is not a `PytraceError` carries the text of its traceback as a note.
+    """
+    if not isinstance(error, PytraceError):
+        error.add_note("".join(traceback.format_exception(error)))
+    try:
+        back = pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever its own pickling raises
+        back = None
+    if type(back) is type(error) and str(back) == str(error):
+        return error
+    said = RuntimeError(f"{type(error).__name__}: {error}")
+    for note in getattr(error, "__notes__", ()):
+        said.add_note(note)
+    return said
+
+
+def _serve(link: Connection, make: bytes) -> None:
+    """Be a worker: make the methods, then answer batches until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
+    try:
+        methods: Mapping[str, Method] = pickle.loads(make)()
+    except Exception as error:  # noqa: BLE001 - it is raised where the run is
+        _say(link, portable(error))
+        return
+    said: object = ()
+    while _say(link, said):
+        try:
+            batch = link.recv()
+        except (EOFError, OSError):
+            return  # there are no more, or the other end is gone
+        try:
+            said = answer_batch(methods, batch)
+        except Exception as error:  # noqa: BLE001 - it is raised where the run is
+            _say(link, portable(error))
+            return
+
+
+def _say(link: Connection, said: object) -> bool:
+    try:
+        link.send_bytes(pickle.dumps(said))
+    except OSError:
+        return False
+    return True
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone, even from the middle of a batch."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold interrupts back: a process that is just starting, which inherits this, would die of one with a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,1 @@
+"""Every statistic of an evaluation."""

@@ -1,0 +1,273 @@
+"""How much of the gold evidence chains and contexts hold, and how large the graphs are that chains are searched in.
+
+Source: TRACE, Appendix C.3, Table 5. The paper has no labels to tell how good its chains are; where a data set has gold triples
+(2WikiMultiHopQA) or gold sentences (HotpotQA, 2WikiMultiHopQA), there are some.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.scores.metrics import Mean, mean_of, normalise_answer, support_score
+from pytrace.kernels.fuzzy import partial_ratio
+from pytrace.records import Chain, Evidence, Question, Triple
+
+ALIKE = 80.0
+"""Two names are one from this partial ratio on."""
+
+HELD = 90.0
+"""A text that has not a name's words holds it from this partial ratio on: a short name is nearly some part of any long text."""
+
+_SHORTEST = 3
+_NUMBERS = re.compile(r"[0-9]+")
+
+
+class GoldEvidence(msgspec.Struct, frozen=True):
+    """What a question's data know of its evidence, without the documents themselves.
+
+    `documents` counts those that a method is given, and `given` are the supporting ones among them; `supporting` are all, with
+    their `grades` (1 each where the data are not `graded`). `sentences` are the gold ones, as (document id, index, text).
+    """
+
+    documents: int
+    given: tuple[str, ...]
+    supporting: tuple[str, ...]
+    grades: dict[str, int]
+    graded: bool
+    triples: tuple[Triple, ...]
+    sentences: tuple[tuple[str, int, str], ...]
+
+
+class ChainStatistics(msgspec.Struct, frozen=True):
+    """Chains of a method and the graphs that they come from, averaged over questions; shares lie between 0 and 1.
+
+    `documents` and `document_error_rate` are of the documents that a question gives, the rate being the share that does not
+    support; `found_documents` and `found_error_rate` of those that its chains' triples come from. `entities`, `triples` and
+    `density` are of the graph that was searched. `length` counts the triples of a chain.
+
+    `best_triple_recall` and `triple_recall` are the shares of the gold triples in the first chain and in all that were read,
+    `best_sentence_recall` and `sentence_recall` those of the gold sentences that their triples come from. A question that failed
+    counts as one whose chains hold nothing there, and nowhere else.
+    """
+
+    documents: Mean
+    document_error_rate: Mean
+    entities: Mean
+    triples: Mean
+    density: Mean
+    chains: Mean
+    length: Mean
+    found_documents: Mean
+    found_error_rate: Mean
+    best_triple_recall: Mean
+    triple_recall: Mean
+    best_sentence_recall: Mean
+    sentence_recall: Mean
+
+
+def gold_evidence(question: Question) -> GoldEvidence:
+    """Return what a question's data know of its evidence; gold sentences that it does not have are left out."""
+    documents = {document.id: document for document in question.documents}
+    grades = dict(question.grades)
+    return GoldEvidence(
+        documents=len(question.documents),
+        given=tuple(one for one in dict.fromkeys(question.supporting_documents) if one in documents),
+        supporting=tuple(dict.fromkeys(question.supporting_documents)),
+        grades={one: grades.get(one, 1) for one in question.supporting_documents},
+        graded=bool(grades),
+        triples=question.triples,
+        sentences=tuple(
+            (one, index, documents[one].sentences[index])
+            for one, index in question.supporting_facts
+            if one in documents and 0 <= index < len(documents[one].sentences)
+        ),
+    )
+
+
+def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]) -> ChainStatistics | None:
+    """Sum up the chains of a method.
+
+    Parameters
+    ----------
+    results
+        Its results.
+    gold
+        By the questions' ids; what is not there is not known.
+
+    Returns
+    -------
+    ChainStatistics or None
+        None if no answer has a chain, or a graph where chains were searched for.
+
+    Notes
+    -----
+    TRACE, Appendix C.3, Table 5.
+
+    Examples
+    --------
+    >>> from pytrace.records import Answer
+    >>> chain = Chain((Triple("Ada Foah", "located in", "Ghana", "1", 0),), (-0.5,), -0.5, False)
+    >>> answer = Answer("Where?", "Ghana", "trace", Evidence("triples", (), ("1",), chains=(chain,)))
+    >>> data = Question("q", "Where?", ("Ghana",), triples=(Triple("Ghana", "has part", "Ada Foah"),))
+    >>> found = chain_statistics([Result("trace", "q", "Where?", ("Ghana",), answer=answer)], {"q": gold_evidence(data)})
+    >>> found.triple_recall
+    Mean(mean=1.0, median=1.0, n=1)
+    """
+    answered = [result for result in results if result.answer is not None]
+    found = [result.answer.evidence for result in answered if result.answer is not None]
+    if not any(one.chains or one.graph for one in found):
+        return None
+    graphs = [one.graph for one in found]
+    known = [(result, gold[result.question_id]) for result in results if result.question_id in gold]
+    chosen = [{triple.document_id for triple in _triples(one.chains) if triple.document_id} for one in found]
+    return ChainStatistics(
+        documents=mean_of(one.documents for _, one in known),
+        document_error_rate=mean_of(_error_rate(one) for _, one in known),
+        entities=mean_of(None if one is None else one.entities for one in graphs),
+        triples=mean_of(None if one is None else one.triples for one in graphs),
+        density=mean_of(None if one is None else one.density for one in graphs),
+        chains=mean_of(len(one.chains) for one in found),
+        length=mean_of(mean_of(len(chain.triples) for chain in one.chains).mean for one in found),
+        found_documents=mean_of(map(len, chosen)),
+        found_error_rate=mean_of(
+            support_score(ids, result.supporting_documents).error_rate
+            for ids, result in zip(chosen, answered, strict=True)
+        ),
+        best_triple_recall=mean_of(triple_recall(_chains(result)[:1], one.triples) for result, one in known),
+        triple_recall=mean_of(triple_recall(_chains(result), one.triples) for result, one in known),
+        best_sentence_recall=mean_of(chain_sentence_recall(_chains(result)[:1], one) for result, one in known),
+        sentence_recall=mean_of(chain_sentence_recall(_chains(result), one) for result, one in known),
+    )
+
+
+def triple_recall(chains: Iterable[Chain], gold: Sequence[Triple]) -> float | None:
+    """Return the share of gold triples that chains hold.
+
+    A triple holds a gold one if their heads and their tails are alike, in either direction and whatever the relation: equal once
+    normalised, or with a partial ratio of 80, where all numbers of one name are among those of the other. A sentence or a
+    document in the place of a triple holds it if both of its names stand there: their words, or nearly (a partial ratio of 90).
+
+    Parameters
+    ----------
+    chains
+        The chains to look in.
+    gold
+        The gold triples; repeats count once.
+
+    Returns
+    -------
+    float or None
+        None if there is no gold triple.
+
+    Examples
+    --------
+    >>> chain = Chain((Triple("Ada Foah", "", "Ada Foah lies in Ghana."),), (0.0,), 0.0, False)
+    >>> triple_recall([chain], [Triple("Ada Foah", "country", "Ghana"), Triple("Ghana", "capital", "Accra")])
+    0.5
+    """
+    wanted = list(dict.fromkeys((normalise_answer(one.head), normalise_answer(one.tail)) for one in gold))
+    if not wanted:
+        return None
+    triples = list(dict.fromkeys((one.head, one.relation, one.tail) for one in _triples(chains)))
+    pairs = [(normalise_answer(head), normalise_answer(tail)) for head, relation, tail in triples if relation]
+    texts = [normalise_answer(f"{head} {tail}") for head, relation, tail in triples if not relation]
+    held = sum(
+        any((_alike(head, a) and _alike(tail, b)) or (_alike(head, b) and _alike(tail, a)) for a, b in pairs)
+        or any(_holds(text, head) and _holds(text, tail) for text in texts)
+        for head, tail in wanted
+    )
+    return held / len(wanted)
+
+
+def chain_sentence_recall(chains: Iterable[Chain], gold: GoldEvidence) -> float | None:
+    """Return the share of the gold sentences that chains' triples come from; None if there is no gold sentence.
+
+    A document in the place of a triple comes from all of its sentences.
+    """
+    if not gold.sentences:
+        return None
+    places = {(one.document_id, one.sentence) for one in _triples(chains) if one.sentence >= 0 or not one.relation}
+    held = sum((one, index) in places or (one, -1) in places for one, index, _ in gold.sentences)
+    return held / len(gold.sentences)
+
+
+def context_sentence_recall(evidence: Evidence | None, gold: GoldEvidence) -> float | None:
+    """Return the share of the gold sentences that a context rests on.
+
+    They stand in the context word for word, and their document is among the evidence's; or, in a context of triples, a triple of
+    the chains comes from them. What did not fit the reader's model is not looked at.
+
+    Parameters
+    ----------
+    evidence
+        What a method found; None if it failed.
+    gold
+        What is known of the question.
+
+    Returns
+    -------
+    float or None
+        None if there is no gold sentence.
+
+    Examples
+    --------
+    >>> from pytrace.records import Document
+    >>> town = Document("1", "Ada Foah", ("It lies in Ghana.", "It is old."))
+    >>> gold = gold_evidence(Question("q", "?", ("x",), (town,), ("1",), (("1", 0), ("1", 1))))
+    >>> context_sentence_recall(Evidence("sentences", ("[Ada Foah] It is old.",), ("1",)), gold)
+    0.5
+    """
+    if not gold.sentences:
+        return None
+    if evidence is None:
+        return 0.0
+    if evidence.kind == "triples" and evidence.chains:
+        return chain_sentence_recall(evidence.chains, gold)
+    chosen = set(evidence.document_ids)
+    context = [" ".join(entry.split()) for entry in evidence.context]
+    held = sum(
+        one in chosen and any(" ".join(sentence.split()) in entry for entry in context)
+        for one, _, sentence in gold.sentences
+    )
+    return held / len(gold.sentences)
+
+
+def _error_rate(gold: GoldEvidence) -> float | None:
+    return 1 - len(gold.given) / gold.documents if gold.documents and gold.supporting else None
+
+
+def _chains(result: Result) -> tuple[Chain, ...]:
+    return () if result.answer is None else result.answer.evidence.chains
+
+
+def _triples(chains: Iterable[Chain]) -> Iterable[Triple]:
+    return (triple for chain in chains for triple in chain.triples)
+
+
+def _alike(first: str, second: str) -> bool:
+    """Tell whether two normalised names are one: 1984 is no misspelt 1985, but one name may leave a number out."""
+    if first == second:
+        return bool(first)
+    ours, theirs = _numbers(first), _numbers(second)
+    if min(len(first), len(second)) < _SHORTEST or not (ours <= theirs or theirs <= ours):
+        return False
+    return partial_ratio(first, second) >= ALIKE
+
+
+def _holds(text: str, name: str) -> bool:
+    """Tell whether a normalised text holds a normalised name."""
+    if f" {name} " in f" {text} ":
+        return bool(name)
+    if not _SHORTEST <= len(name) <= len(text) or not _numbers(name) <= _numbers(text):
+        return False
+    return partial_ratio(name, text) >= HELD
+
+
+@functools.lru_cache(maxsize=4_096)
+def _numbers(text: str) -> frozenset[str]:
+    return frozenset(_NUMBERS.findall(text))

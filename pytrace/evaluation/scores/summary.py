@@ -1,0 +1,396 @@
+"""Sum up results: how good each method's answers and evidence are, what they cost, and whether methods differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.scores.chain_scores import (
+    ChainStatistics,
+    GoldEvidence,
+    chain_statistics,
+    context_sentence_recall,
+    gold_evidence,
+)
+from pytrace.evaluation.scores.claim_scores import ClaimScores, claim_scores
+from pytrace.evaluation.scores.comparisons import Comparison, QuestionScore, compare_methods
+from pytrace.evaluation.scores.knowledge_scores import KnowledgeScores, knowledge_scores
+from pytrace.evaluation.scores.metrics import Mean, mean_of, ndcg, recall_at
+from pytrace.evaluation.scores.result_scores import score_result
+from pytrace.evaluation.scores.significance import bootstrap_interval
+from pytrace.evaluation.scores.study import Matcher, Study, study_results
+from pytrace.records import Question, Usage
+
+__all__ = [
+    "Comparison",
+    "Failure",
+    "KindScore",
+    "MethodSummary",
+    "PoolRecall",
+    "Quantity",
+    "RankingScores",
+    "Report",
+    "make_report",
+    "score_run",
+]
+
+_DEPTHS = (1, 3, 5, 10, 100)
+
+
+class Quantity(msgspec.Struct, frozen=True):
+    """Something that adds up over the `n` answered questions; mean and median are None if there is none."""
+
+    total: float
+    mean: float | None
+    median: float | None
+    n: int
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A question without an answer, and why."""
+
+    question_id: str
+    error: str
+
+
+class KindScore(msgspec.Struct, frozen=True):
+    """The answer scores on the questions of one kind; None where none of them has a gold answer."""
+
+    n: int
+    exact_match: float | None
+    f1: float | None
+
+
+class RankingScores(msgspec.Struct, frozen=True):
+    """The documents that a method chose as a ranking, in the order of its evidence.
+
+    `ndcg` is that of the first 10, by the data's grades of relevance, or 1 for each supporting document where there are none;
+    `recall` by how many documents count ("1", "3", "5", "10", "100"). Neither can be more than the `documents` chosen allow.
+    `graded` tells whether the data grade documents, as those made for retrieval do.
+    """
+
+    documents: Mean
+    ndcg: Mean
+    recall: dict[str, Mean]
+    graded: bool
+
+
+class PoolRecall(msgspec.Struct, frozen=True):
+    """How many of the supporting documents methods are given: of `relevant` ones, `held`, and each question's own share.
+
+    No method can choose a document that it is not given, so the mean of `recall` is the highest mean of the supporting recall.
+    `documents` counts those that a question gives.
+    """
+
+    documents: Mean
+    relevant: int
+    held: int
+    recall: Mean
+
+
+class MethodSummary(msgspec.Struct, frozen=True):
+    """How one method did on `n` questions.
+
+    A failed question counts as a wrong answer: EM and F1 0, no document chosen. Costs are of the answered questions,
+    for a failed one tells none. Scores lie between 0 and 1; what is not defined is None. EM and F1 are of the questions that have a
+    gold answer, and None where none has one. Intervals are those of percentiles of the bootstrap, 95 %. `supporting_sentences`
+    is the share of the gold sentences that the context rests on.
+
+    `evaluated_share` is evaluated over asked-for tokens, of all questions together, and `evaluated_share_by_question`
+    the mean and median of each question's own. `seconds_by_stage` and `usage_by_stage` are totals.
+    """
+
+    method: str
+    n: int
+    failed: int
+    exact_match: float | None
+    f1: float | None
+    supporting_precision: Mean
+    supporting_recall: Mean
+    supporting_f1: Mean
+    supporting_error_rate: Mean
+    context_tokens: Quantity
+    calls: Quantity
+    prompt_tokens: Quantity
+    evaluated_tokens: Quantity
+    generated_tokens: Quantity
+    evaluated_share: float | None
+    evaluated_share_by_question: Mean
+    seconds: Quantity
+    seconds_by_stage: dict[str, float]
+    usage_by_stage: dict[str, Usage]
+    by_kind: dict[str, KindScore]
+    failures: tuple[Failure, ...] = ()
+    exact_match_interval: tuple[float, float] | None = None
+    f1_interval: tuple[float, float] | None = None
+    supporting_sentences: Mean = Mean(None, None, 0)
+    ranking: RankingScores | None = None
+    chains: ChainStatistics | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The outcome of an evaluation: settings, a summary of each method, and how methods compare.
+
+    Without a `baseline`, every two methods are compared; with one, every other method with it. `studies` has each method's study
+    of perturbed evidence, where the questions were perturbed, and `claims` its labels, where all questions are claims;
+    `knowledge` has what each method asked a knowledge base, where it asked one. `pool` tells how many of the supporting
+    documents methods are given at all; None if no question has any, or the questions are not known.
+    """
+
+    questions: int
+    methods: tuple[MethodSummary, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    settings: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
+    studies: tuple[Study, ...] = ()
+    claims: tuple[ClaimScores, ...] = ()
+    knowledge: tuple[KnowledgeScores, ...] = ()
+    baseline: str | None = None
+    pool: PoolRecall | None = None
+
+
+def score_run(
+    store: RunStore,
+    *,
+    methods: Sequence[str] | None = None,
+    questions: Iterable[str] | None = None,
+    seed: int = 0,
+    matcher: Matcher | None = None,
+    baseline: str | None = None,
+) -> Report:
+    """Score the answers that a store holds; no model is needed, unless one is to match the answers of a study.
+
+    Parameters
+    ----------
+    store
+        A run, finished or not.
+    methods
+        Which methods to report, in this order; all of them if not given.
+    questions
+        Ids of the questions to score; all that are stored if not given.
+    seed
+        For the bootstrap.
+    matcher
+        Tells for a study of perturbed evidence whether two answers are the same; by words if not given.
+    baseline
+        The method that the others are compared with; every two are compared if not given.
+
+    Returns
+    -------
+    Report
+        Made anew from the stored answers and gold.
+
+    Raises
+    ------
+    StoreError
+        There is no run, or it cannot be read.
+    InputError
+        The baseline is none of the methods.
+    """
+    wanted = None if questions is None else set(questions)
+    # In the order of the questions, for what is drawn from them must not depend on who was through first.
+    place = {question_id: number for number, question_id in enumerate(store.asked())}
+    results = {
+        method: sorted(
+            (row for row in store.rows(method) if wanted is None or row.question_id in wanted),
+            key=lambda row: place.get(row.question_id, len(place)),
+        )
+        for method in (store.methods() if methods is None else methods)
+    }
+    return make_report(
+        results,
+        gold=(question for question in store.questions() if wanted is None or question.id in wanted),
+        settings=store.settings,
+        notes=store.notes,
+        seed=seed,
+        matcher=matcher,
+        baseline=baseline,
+    )
+
+
+def make_report(
+    results: Mapping[str, Sequence[Result]],
+    *,
+    gold: Iterable[Question] = (),
+    settings: Mapping[str, Any] | None = None,
+    notes: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    matcher: Matcher | None = None,
+    baseline: str | None = None,
+) -> Report:
+    """Summarise the results of each method, and compare methods on their common questions.
+
+    Parameters
+    ----------
+    results
+        Each method's results.
+    gold
+        The questions, for what is measured against their documents, grades, gold triples and sentences; read once.
+    settings, notes
+        Are copied into the report.
+    seed
+        For the bootstrap.
+    matcher, baseline
+        See `score_run`.
+
+    Returns
+    -------
+    Report
+        With finite numbers and None only, so that it is valid JSON.
+
+    Raises
+    ------
+    InputError
+        The baseline is none of the methods.
+    """
+    known = {question.id: gold_evidence(question) for question in gold}
+    scores = {
+        method: {row.question_id: _question_score(row, known.get(row.question_id)) for row in rows}
+        for method, rows in results.items()
+    }
+    asked = {question for own in scores.values() for question in own}
+    return Report(
+        questions=len(asked),
+        methods=tuple(_summarise(method, rows, scores[method], known, seed) for method, rows in results.items()),
+        comparisons=compare_methods(scores, baseline=baseline, seed=seed),
+        settings=dict(settings or {}),
+        notes=dict(notes or {}),
+        studies=tuple(
+            study
+            for study in (study_results(method, rows, matcher=matcher) for method, rows in results.items())
+            if study is not None
+        ),
+        claims=tuple(
+            scored for scored in (claim_scores(method, rows) for method, rows in results.items()) if scored is not None
+        ),
+        knowledge=tuple(
+            told for told in (knowledge_scores(method, rows) for method, rows in results.items()) if told is not None
+        ),
+        baseline=baseline,
+        pool=_pool_recall([one for question, one in known.items() if question in asked]),
+    )
+
+
+def _question_score(result: Result, gold: GoldEvidence | None) -> QuestionScore:
+    score = score_result(result)
+    return QuestionScore(
+        score.exact_match,
+        score.f1,
+        supporting_recall=score.support.recall,
+        supporting_error_rate=score.support.error_rate,
+        ndcg=ndcg(_chosen(result), dict.fromkeys(result.supporting_documents, 1) if gold is None else gold.grades),
+        context_tokens=None if result.answer is None else result.answer.context_tokens,
+    )
+
+
+def _chosen(result: Result) -> tuple[str, ...]:
+    return () if result.answer is None else result.answer.evidence.document_ids
+
+
+def _ranking(
+    results: Sequence[Result], scores: Mapping[str, QuestionScore], gold: Mapping[str, GoldEvidence]
+) -> RankingScores | None:
+    if not any(result.supporting_documents for result in results):
+        return None
+    return RankingScores(
+        documents=mean_of(len(set(_chosen(result))) for result in results),
+        ndcg=mean_of(score.ndcg for score in scores.values()),
+        recall={
+            str(depth): mean_of(recall_at(_chosen(result), result.supporting_documents, depth) for result in results)
+            for depth in _DEPTHS
+        },
+        graded=any(gold[result.question_id].graded for result in results if result.question_id in gold),
+    )
+
+
+def _pool_recall(gold: Sequence[GoldEvidence]) -> PoolRecall | None:
+    supported = [one for one in gold if one.supporting]
+    if not supported:
+        return None
+    return PoolRecall(
+        documents=mean_of(one.documents for one in supported),
+        relevant=sum(len(one.supporting) for one in supported),
+        held=sum(len(one.given) for one in supported),
+        recall=mean_of(len(one.given) / len(one.supporting) for one in supported),
+    )
+
+
+def _summarise(
+    method: str,
+    results: Sequence[Result],
+    scores: Mapping[str, QuestionScore],
+    gold: Mapping[str, GoldEvidence],
+    seed: int,
+) -> MethodSummary:
+    support = [score_result(result).support for result in results]
+    answers = [result.answer for result in results if result.answer is not None]
+    usages = [sum(answer.usage.values(), Usage()) for answer in answers]
+    ems = [score.exact_match for score in scores.values() if score.exact_match is not None]
+    f1s = [score.f1 for score in scores.values() if score.f1 is not None]
+
+    def quantity(count: Callable[[Usage], int]) -> Quantity:
+        return _quantity([count(usage) for usage in usages])
+
+    prompt, evaluated = quantity(lambda usage: usage.prompt_tokens), quantity(lambda usage: usage.evaluated_tokens)
+    usage_by_stage: dict[str, Usage] = {}
+    seconds_by_stage: dict[str, float] = {}
+    for answer in answers:
+        for stage, usage in answer.usage.items():
+            usage_by_stage[stage] = usage_by_stage.get(stage, Usage()) + usage
+        for stage, seconds in answer.seconds.items():
+            seconds_by_stage[stage] = seconds_by_stage.get(stage, 0.0) + seconds
+    return MethodSummary(
+        method=method,
+        n=len(results),
+        failed=len(results) - len(answers),
+        exact_match=mean_of(ems).mean,
+        f1=mean_of(f1s).mean,
+        supporting_precision=mean_of(score.precision for score in support),
+        supporting_recall=mean_of(score.recall for score in support),
+        supporting_f1=mean_of(score.f1 for score in support),
+        supporting_error_rate=mean_of(score.error_rate for score in support),
+        context_tokens=_quantity([answer.context_tokens for answer in answers]),
+        calls=quantity(lambda usage: usage.calls),
+        prompt_tokens=prompt,
+        evaluated_tokens=evaluated,
+        generated_tokens=quantity(lambda usage: usage.generated_tokens),
+        evaluated_share=evaluated.total / prompt.total if prompt.total else None,
+        evaluated_share_by_question=mean_of(
+            usage.evaluated_tokens / usage.prompt_tokens if usage.prompt_tokens else None for usage in usages
+        ),
+        seconds=_quantity([sum(answer.seconds.values()) for answer in answers]),
+        seconds_by_stage=seconds_by_stage,
+        usage_by_stage=usage_by_stage,
+        by_kind=_by_kind(results, scores),
+        failures=tuple(Failure(result.question_id, result.error) for result in results if result.answer is None),
+        exact_match_interval=bootstrap_interval(ems, seed=seed),
+        f1_interval=bootstrap_interval(f1s, seed=seed),
+        supporting_sentences=mean_of(
+            context_sentence_recall(None if result.answer is None else result.answer.evidence, gold[result.question_id])
+            for result in results
+            if result.question_id in gold
+        ),
+        ranking=_ranking(results, scores, gold),
+        chains=chain_statistics(results, gold),
+    )
+
+
+def _quantity(values: Sequence[float]) -> Quantity:
+    mean = mean_of(values)
+    return Quantity(sum(values), mean.mean, mean.median, mean.n)
+
+
+def _by_kind(results: Sequence[Result], scores: Mapping[str, QuestionScore]) -> dict[str, KindScore]:
+    groups: dict[str, list[QuestionScore]] = {}
+    for result in results:
+        if result.kind:
+            groups.setdefault(result.kind, []).append(scores[result.question_id])
+    return {
+        kind: KindScore(
+            len(own), mean_of(score.exact_match for score in own).mean, mean_of(score.f1 for score in own).mean
+        )
+        for kind, own in sorted(groups.items())
+    }

@@ -1,0 +1,261 @@
+"""How the files of a knowledge base come into being: all at once, and without encoding anything twice.
+
+They are made in a directory beside the one wanted, ``.NAME.building``, which takes its name in one step when all of it is
+on the disk. So a process that is killed, a full disk or a power cut leaves no half knowledge base. Columns are compiled
+anew each time that a build is started. Vectors are appended batch by batch, and after each ``building.json`` records how
+many there are, of which encoder, and of which columns. A build goes on behind them if encoder and columns are the same,
+that is if the source has the same triples in the same order with the same names; else it begins anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import StoreError
+from pytrace.kg.columns import Columns
+from pytrace.kg.knowledge_base_files import (
+    COLUMNS,
+    FORMAT,
+    MANIFEST,
+    SKETCH,
+    VECTORS,
+    ArrayEntry,
+    FileEntry,
+    Manifest,
+    SketchEntry,
+    leaves,
+)
+from pytrace.kg.triple_search import make_sketch
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.storage.files import checksum, flush, replace_file, storable
+
+_RECORD = "building.json"
+_LOCK = "building.lock"
+# An array starts at a multiple of it: a cache line, and more than any type of number asks for.
+_ALIGNMENT = 64
+
+
+class _Progress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What of ``base.vectors`` counts: `rows` of them with a CRC-32, of an encoder and of columns by their hash."""
+
+    format: int
+    fingerprint: str
+    dimension: int
+    columns: str
+    rows: int
+    checksum: int
+
+
+class Building:
+    """A knowledge base that is being built; a context manager that holds the lock on its unfinished files.
+
+    Parameters
+    ----------
+    directory
+        Where it is to be: nothing, or an empty directory.
+    encoder
+        Whose vectors it will hold.
+
+    Raises
+    ------
+    StoreError
+        Something is there already, another process is building there, or nothing can be written there.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], encoder: Encoder) -> None:
+        self.directory = Path(os.path.abspath(directory))  # noqa: PTH100 - resolve() would follow the last link
+        self.place = self.directory.parent / f".{self.directory.name[:200]}.building"
+        self._encoder = encoder
+        self._arrays: dict[str, ArrayEntry] = {}
+        self._numbers: dict[str, int] = {}
+        self._files: dict[str, FileEntry] = {}
+        self._refuse_what_is_there()
+        self._lock = self._take_lock()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let others build here; without vectors to keep, nothing is left lying there."""
+        if not (self.place / _RECORD).exists():
+            with suppress(OSError):  # it does not count anyway
+                for name in (COLUMNS, VECTORS, SKETCH, _LOCK):
+                    (self.place / name).unlink(missing_ok=True)
+                self.place.rmdir()
+        self._lock.close()
+
+    def begin(self, columns: Columns) -> int:
+        """Write the columns, and return how many vectors of them are there from a build that did not come to its end.
+
+        Raises
+        ------
+        StoreError
+            The disk is full or the files cannot be written.
+        """
+        with self._writing():
+            self._progress = self._found(self._write_columns(columns))
+            if not self._progress.rows:
+                (self.place / _RECORD).unlink(missing_ok=True)
+            path = self.place / VECTORS
+            path.touch()
+            os.truncate(path, 4 * self._encoder.dimension * self._progress.rows)
+        return self._progress.rows
+
+    def append(self, vectors: NDArray[np.float32]) -> None:
+        """Add the vectors of the next triples, float32 [n, dimension]; they count once this returns.
+
+        Raises
+        ------
+        StoreError
+            The disk is full or the files cannot be written.
+        """
+        content = np.ascontiguousarray(vectors, dtype="<f4").tobytes()
+        with self._writing():
+            with (self.place / VECTORS).open("ab") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            progress = msgspec.structs.replace(
+                self._progress,
+                rows=self._progress.rows + len(vectors),
+                checksum=zlib.crc32(content, self._progress.checksum),
+            )
+            replace_file(self.place / _RECORD, msgspec.json.encode(progress))
+        self._progress = progress
+
+    def finish(self) -> None:
+        """Sketch the vectors, write the manifest, and let the directory take its name.
+
+        Raises
+        ------
+        StoreError
+            The disk is full, the files cannot be written, or something is there by now.
+        """
+        with self._writing():
+            self._files[VECTORS] = FileEntry((self.place / VECTORS).stat().st_size, self._progress.checksum)
+            sketch = self._write_sketch()
+            manifest = Manifest(
+                FORMAT,
+                storable(self._encoder.name),
+                storable(self._encoder.fingerprint),
+                self._encoder.dimension,
+                self._progress.rows,
+                self._arrays,
+                self._numbers,
+                self._files,
+                sketch,
+            )
+            replace_file(self.place / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+            self.place.rename(self.directory)  # takes the place of an empty directory, and of nothing else
+            flush(self.directory.parent)
+        with suppress(OSError):  # what is left lying there harms nobody
+            (self.directory / _RECORD).unlink(missing_ok=True)
+            (self.directory / _LOCK).unlink()
+
+    def _refuse_what_is_there(self) -> None:
+        if not self.directory.name:
+            message = f"{self.directory} cannot become a knowledge base; name a directory below it"
+            raise StoreError(message)
+        try:
+            if self.directory.is_symlink() or self.directory.exists():
+                held = (self.directory / MANIFEST).exists()
+                if held or not self.directory.is_dir() or self.directory.is_symlink() or any(self.directory.iterdir()):
+                    what = "a knowledge base is there" if held else "something else is there"
+                    message = f"cannot build {self.directory}: {what}; remove it, or name another directory"
+                    raise StoreError(message)
+        except OSError as error:
+            message = f"{self.directory} cannot be looked at ({error.strerror}); correct its permissions"
+            raise StoreError(message) from None
+
+    def _take_lock(self) -> IO[bytes]:
+        try:
+            self.place.mkdir(parents=True, exist_ok=True)
+            lock = (self.place / _LOCK).open("ab")
+        except OSError as error:
+            message = f"{self.place} cannot be written ({error.strerror}); name another directory"
+            raise StoreError(message) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            message = f"{self.directory} is being built by another process; wait for it, or name another directory"
+            raise StoreError(message) from None
+        return lock
+
+    def _write_columns(self, columns: Columns) -> str:
+        """Write the columns, remember what is where, and return their hash."""
+        digest, crc, offset = hashlib.blake2b(digest_size=16), 0, 0
+        path = self.place / COLUMNS
+        with path.open("wb") as stream:
+            for name, value in leaves(columns):
+                if isinstance(value, int):
+                    self._numbers[name] = value
+                    continue
+                content = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+                content += b"\0" * (-len(content) % _ALIGNMENT)
+                self._arrays[name] = ArrayEntry(offset, value.dtype.newbyteorder("<").str, value.shape)
+                stream.write(content)
+                digest.update(content)
+                crc, offset = zlib.crc32(content, crc), offset + len(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self._files[COLUMNS] = FileEntry(offset, crc)
+        digest.update(msgspec.json.encode((self._arrays, self._numbers)))
+        return digest.hexdigest()
+
+    def _found(self, digest: str) -> _Progress:
+        """Return how far an earlier build came, if it was of the same columns and encoder and its vectors are whole."""
+        fresh = _Progress(FORMAT, storable(self._encoder.fingerprint), self._encoder.dimension, digest, 0, 0)
+        try:
+            found = msgspec.json.decode((self.place / _RECORD).read_bytes(), type=_Progress)
+        except (OSError, ValueError, RecursionError):
+            return fresh
+        if msgspec.structs.replace(found, rows=0, checksum=0) != fresh or found.rows < 0:
+            return fresh
+        size = 4 * found.dimension * found.rows
+        whole = (self.place / VECTORS).exists() and checksum(self.place / VECTORS, size) == (found.checksum, size)
+        return found if whole else fresh
+
+    def _write_sketch(self) -> SketchEntry | None:
+        shape = (self._progress.rows, self._encoder.dimension)
+        sketch = make_sketch(np.asarray(np.memmap(self.place / VECTORS, dtype="<f4", mode="r", shape=shape)))
+        path = self.place / SKETCH
+        if sketch is None:
+            path.unlink(missing_ok=True)
+            return None
+        with path.open("wb") as stream:
+            crc = 0
+            for array in (sketch.rows.astype("<f2", copy=False), sketch.directions.astype("<f4", copy=False)):
+                content = np.ascontiguousarray(array).data.cast("B")
+                stream.write(content)
+                crc = zlib.crc32(content, crc)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self._files[SKETCH] = FileEntry(sketch.rows.nbytes + sketch.directions.nbytes, crc)
+        return SketchEntry(sketch.directions.shape[1], sketch.rounding, sketch.longest)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            message = (
+                f"{self.directory} cannot be built ({error.strerror or error}); nothing is there yet, and {self.place} keeps "
+                "what was encoded: free some room or correct the permissions, and build again"
+            )
+            raise StoreError(message) from None

@@ -1,0 +1,408 @@
+"""`SparqlEndpoint`: the triples of a server that speaks SPARQL 1.1, such as Wikidata's, asked as little as possible."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from pytrace.errors import InputError, ServerError
+from pytrace.kg import endpoint_queries
+from pytrace.kg.endpoint_answers import Written, forms_of, matches_of, solutions_of, statements
+from pytrace.kg.endpoint_queries import key_at
+from pytrace.kg.fact_store import EntityMatch, QueryLimits, Relation
+from pytrace.kg.lookups import NAMING, named_by
+from pytrace.kg.names import entity_name, relation_name
+from pytrace.kg.sparql import GraphQuery, written_out
+from pytrace.kg.sparql_client import SparqlClient
+from pytrace.kg.sparql_results import Row
+from pytrace.kg.sparql_store import Solutions
+from pytrace.kg.store_inputs import check_limits, check_search, read_pairs
+from pytrace.kg.terms import node_of
+from pytrace.records import Triple
+
+if TYPE_CHECKING:
+    from pytrace.kg.labels import LabelIndex
+
+_T = TypeVar("_T")
+
+_MOST_NAMESPACES = 8
+_LAST_PART = re.compile(r"[^/#:]*$")
+_COUNT = re.compile(r"[0-9]{1,18}")
+_PROPERTY = "http://www.wikidata.org/entity/P"
+# Keys, mentions and triples that one query asks for: texts of some 10 KB, which every server takes.
+_KEYS, _MENTIONS, _TRIPLES = 100, 20, 100
+
+
+class SparqlEndpoint:
+    r"""A `TripleStore` whose triples are on a server.
+
+    Only this server is ever asked: redirections are not followed. Busy servers (429, 502, 503, 504) are asked again after a
+    pause, as long as they say. Answers are kept, in memory and, if a directory is given, on disk, so that none is asked for
+    twice; nothing asks whether the server has changed since.
+
+    Parameters
+    ----------
+    url
+        Of the endpoint, as ``https://query.wikidata.org/sparql``.
+    user_agent
+        What the server is told of you beside pytrace's name and version, such as an address; Wikidata asks for one.
+    labels
+        A file of entities' names (key, tab and name a line; keys may come again). With it, mentions are looked up there and
+        may be misspelt; without, the server is asked for labels and aliases that are just as the mention, but for capitals.
+    predicates
+        A file of the relations to use (key, tab and name a line), for servers that cannot count theirs.
+    cache_directory
+        Where answers are kept on disk.
+    concurrency
+        How many requests are on their way at once.
+    timeout
+        Seconds for what the store itself asks; a user's query has its own limit.
+
+    Raises
+    ------
+    InputError
+        The address, `user_agent`, `concurrency` or `timeout` cannot be used, or a file has a fault.
+    StoreError
+        The cache cannot be used.
+    MissingDependencyError
+        httpx2 is not installed.
+
+    References
+    ----------
+    SPARQL 1.1 Protocol (W3C, 2013), section 2.1.3: query via POST with URL-encoded parameters.
+
+    Examples
+    --------
+    >>> with SparqlEndpoint("http://127.0.0.1:3030/towns/sparql", user_agent="me@towns.example") as store:
+    ...     store.name, store.iri("http://towns/Accra")
+    ('http://127.0.0.1:3030/towns/sparql', '<http://towns/Accra>')
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        user_agent: str | None = None,
+        labels: str | os.PathLike[str] | None = None,
+        predicates: str | os.PathLike[str] | None = None,
+        cache_directory: str | os.PathLike[str] | None = None,
+        concurrency: int = 4,
+        timeout: float = 60.0,
+    ) -> None:
+        if concurrency < 1 or not 0 < timeout < float("inf"):
+            message = f"concurrency is {concurrency} and timeout {timeout}; give at least 1, and seconds above 0"
+            raise InputError(message)
+        self._timeout = timeout
+        self._labels = None if labels is None else list(read_pairs(labels, what="entity"))
+        self._predicates: dict[str, str] | None = None
+        if predicates is not None:
+            self._predicates = {}
+            for key, name in read_pairs(predicates, what="relation"):
+                self._predicates.setdefault(key, name)
+        self._client = SparqlClient(
+            url, user_agent=user_agent, cache_directory=cache_directory, concurrency=concurrency
+        )
+        self._lock = threading.Lock()
+        self._relations: tuple[Relation, ...] | None = None
+        self._index: LabelIndex | None = None
+
+    def __enter__(self) -> Self:
+        """Return the store, which `__exit__` closes."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the store."""
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return self._client.name
+
+    @property
+    def fingerprint(self) -> str:
+        """The address: what a server holds, nobody can tell."""
+        return self._client.name
+
+    @property
+    def requests(self) -> int:
+        """How often the server was asked."""
+        return self._client.requests
+
+    # ----------------------------------------------------------------------------------------------- what it holds
+
+    def relations(self) -> tuple[Relation, ...]:
+        """Return the relations but for those to names, the most frequent first; those of the file, if one was given.
+
+        A relation is called by its English label; on Wikidata, by that of its property.
+
+        Raises
+        ------
+        ServerError
+            The server neither counts nor lists its relations in time, or fails.
+        """
+        with self._lock:
+            if self._relations is None:
+                if self._predicates is not None:
+                    self._relations = tuple(Relation(key, name) for key, name in self._predicates.items())
+                else:
+                    self._relations = self._asked_relations()
+            return self._relations
+
+    def _asked_relations(self) -> tuple[Relation, ...]:
+        rows: list[Row] = []
+        for query in (endpoint_queries.COUNTED_RELATIONS, endpoint_queries.RELATIONS):
+            [found] = self._client.rows([query], self._timeout)
+            if not isinstance(found, Exception) and any(_of_us(row) for row in found):
+                [found] = self._client.rows([endpoint_queries.without_provenance(query)], self._timeout)
+            if not isinstance(found, Exception):
+                rows = found
+                break
+            if not isinstance(found, TimeoutError) and getattr(found, "status", None) not in (500, 502, 503, 504):
+                raise found
+        else:
+            message = (
+                f"{self.name} neither counts nor lists its relations within {self._timeout:g} s; write those to use into a "
+                "file (key, tab and name a line), and give it as predicates (--kb-predicates)"
+            )
+            raise ServerError(message)
+        naming = {node.value for node in NAMING}
+        counts = {key: key_at(row, "n") for row in rows if (key := key_at(row, "p")).strip() and key not in naming}
+        keys = [named_by(key) for key in counts]
+        labels = self._labels_of([node_of(key, relation=True).value for key in keys])
+        relations = [
+            Relation(key, label or relation_name(key), int(count) if _COUNT.fullmatch(count) else 0)
+            for (key, count), label in zip(counts.items(), labels, strict=True)
+        ]
+        # Of equally frequent ones a server may name any first.
+        return tuple(sorted(relations, key=lambda relation: (-relation.count, relation.key)))
+
+    def names(self, keys: Sequence[str]) -> list[str]:
+        """Return what entities are called: their label, in English if they have one, or their key in words; all else as it is.
+
+        Raises
+        ------
+        ServerError
+            The server fails.
+        """
+        iris = [key for key in dict.fromkeys(keys) if node_of(key).value == key]
+        labels = dict(zip(iris, self._labels_of(iris), strict=True))
+        return [labels[key] or entity_name(key) if key in labels else key for key in keys]
+
+    def _labels_of(self, iris: Sequence[str]) -> list[str]:
+        """Return the first label of each IRI by the alphabet, in English if there is one; empty where there is none."""
+        labels: dict[str, str] = {}
+        for query in (endpoint_queries.labels_of, endpoint_queries.foreign_labels_of):
+            missing = [iri for iri in dict.fromkeys(iris) if iri not in labels]
+            queries = [query([f"<{iri}>" for iri in part]) for part in _parts(missing, _KEYS)]
+            for row in self._all_rows(queries):
+                node, label = row.get("node"), " ".join(key_at(row, "label").split())
+                if node is not None and (iri := node.text) is not None and label:
+                    labels[iri] = min(label, labels.get(iri, label))
+        return [labels.get(iri, "") for iri in iris]
+
+    def around(self, keys: Sequence[str], *, limit: int = 10) -> list[tuple[Triple, ...]]:
+        """Return for each entity some triples that it stands in: those that it is the head of, then others.
+
+        Where a file of relations was given, the triples' relations begin as one of those does up to its last part: what
+        servers such as Wikidata's keep beside their facts says little of an entity.
+
+        Raises
+        ------
+        InputError
+            `limit` is below 1.
+        ServerError
+            The server fails.
+        """
+        check_search(limit=limit)
+        spaces = _namespaces(self._predicates or ())
+        queries = {
+            key: endpoint_queries.around(self.iri(key), limit, spaces) for key in keys if not key.startswith("_:")
+        }
+        answers = dict(zip(queries, self._client.rows(list(queries.values()), self._timeout), strict=True))
+        found = []
+        for key in keys:
+            triples = []
+            for row in self._checked(answers.get(key, [])):
+                triple = Triple(key_at(row, "s"), key_at(row, "p"), key_at(row, "o"))
+                if (
+                    triple.head.strip()
+                    and triple.tail.strip()
+                    and node_of(triple.relation, relation=True) not in NAMING
+                ):
+                    triples.append(triple)
+            # Servers may begin with either half.
+            heads = [triple for triple in triples if triple.head == key]
+            found.append(tuple(dict.fromkeys(heads + triples))[:limit])
+        return found
+
+    def iri(self, key: str, *, relation: bool = False) -> str:
+        """Return the IRI, in angle brackets, that stands for a key in queries."""
+        return f"<{node_of(key, relation=relation).value}>"
+
+    # ------------------------------------------------------------------------------------------------ entities
+
+    def find_entities(
+        self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
+    ) -> list[list[EntityMatch]]:
+        """Return for each mention the entities with a label or alias like it, best first, each entity once.
+
+        Without a file of labels only the same words are found, as written, with a capital first or with capitals
+        throughout. Of entities with the same score, those with the label come before those with the alias, then those with
+        the shorter key, which on Wikidata came earlier and are better known.
+
+        Parameters
+        ----------
+        mentions
+            What entities may be called.
+        limit
+            How many a mention at most.
+        cutoff
+            The least score, 0 to 100.
+
+        Raises
+        ------
+        InputError
+            `limit` is below 1, or `cutoff` is not from 0 to 100.
+        ServerError
+            The server fails.
+        """
+        check_search(limit=limit, cutoff=cutoff)
+        if self._labels is not None:
+            index = self._label_index(self._labels)
+            return [index.find(mention, limit=limit, cutoff=cutoff) for mention in mentions]
+        forms = {mention: forms_of(mention) for mention in mentions}
+        parts = _parts([each for each in forms.values() if each], _MENTIONS)
+        queries = [endpoint_queries.entities_with([form for each in part for form in each]) for part in parts]
+        by_label: dict[str, dict[str, bool]] = {}
+        for row in self._all_rows(queries):
+            label, node = key_at(row, "label"), row.get("node")
+            # Wikidata's properties have labels as its entities have, "country" say, but nothing is asked of them.
+            if node is not None and node.type == "uri" and (key := node.key) and not key.startswith(_PROPERTY):
+                keys = by_label.setdefault(label, {})
+                keys[key] = keys.get(key, True) and key_at(row, "alias") == "1"
+        return [matches_of(mention, forms[mention], by_label, cutoff)[:limit] for mention in mentions]
+
+    def _label_index(self, labels: list[tuple[str, str]]) -> LabelIndex:
+        from pytrace.kg.labels import LabelIndex
+
+        with self._lock:
+            if self._index is None:
+                self._index = LabelIndex.of(labels)
+            return self._index
+
+    # ------------------------------------------------------------------------------------------------ queries
+
+    def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
+        """Run queries, `concurrency` at once.
+
+        Parameters
+        ----------
+        queries
+            What `rewrite` made.
+        limits
+            What each may use; memory is the server's affair. Of an answer that takes too long nothing is kept.
+
+        Returns
+        -------
+        list of Solutions or Exception
+            `InputError` for a query that must not be run, `ServerError` for one that the server refuses or fails at.
+
+        Raises
+        ------
+        InputError
+            A limit lets nothing through.
+        ServerError
+            The store is closed.
+        StoreError
+            The cache cannot be used.
+        """
+        check_limits(limits)
+        outcomes: dict[int, Solutions | Exception] = {}
+        texts: dict[int, str] = {}
+        for place, query in enumerate(queries):
+            try:
+                texts[place] = endpoint_queries.limited(written_out(query.rows), limits.rows + 1)
+            except InputError as error:
+                outcomes[place] = error
+        tables: dict[int, list[Row]] = {}
+        late = Solutions((), f"more than {limits.seconds:g} seconds")
+        for place, found in zip(texts, self._client.rows(list(texts.values()), limits.seconds), strict=True):
+            if isinstance(found, TimeoutError):
+                outcomes[place] = late
+            elif isinstance(found, Exception):
+                outcomes[place] = found
+            else:
+                tables[place] = found
+        # In a solution of one branch the values need not make a fact of what another branch says.
+        doubtful = [place for place in tables if endpoint_queries.states_alternatives(queries[place].rows)]
+        stated = {
+            written
+            for place in doubtful
+            for row in tables[place][: limits.rows]
+            for _, written in statements(row, queries[place])
+            if written is not None
+        }
+        facts: set[Written] = set()
+        try:
+            facts = self._facts(sorted(stated), limits.seconds)
+        except TimeoutError:
+            outcomes |= dict.fromkeys(doubtful, late)
+        except ServerError as error:
+            outcomes |= dict.fromkeys(doubtful, error)
+        for place in tables.keys() - outcomes.keys():
+            known = facts if place in doubtful else None
+            outcomes[place] = solutions_of(tables[place], queries[place], limits.rows, known)
+        return [outcomes[place] for place in range(len(queries))]
+
+    def _facts(self, triples: Sequence[Written], seconds: float) -> set[Written]:
+        """Return those of some triples that the server has; raise what went wrong."""
+        parts = list(_parts(triples, _TRIPLES))
+        answers = self._client.rows([endpoint_queries.which_are_facts(part) for part in parts], seconds)
+        facts: set[Written] = set()
+        for part, found in zip(parts, answers, strict=True):
+            if isinstance(found, Exception):
+                raise found
+            places = {key_at(row, "place") for row in found}
+            facts.update(triple for place, triple in enumerate(part) if str(place) in places)
+        return facts
+
+    # ------------------------------------------------------------------------------------------------ requests
+
+    def close(self) -> None:
+        """Close the connections and the cache; any later call fails."""
+        self._client.close()
+
+    def _all_rows(self, queries: Sequence[str]) -> Iterator[Row]:
+        for found in self._client.rows(queries, self._timeout):
+            yield from self._checked(found)
+
+    def _checked(self, found: list[Row] | Exception) -> list[Row]:
+        """Return an answer to what the store itself asked, or raise what went wrong."""
+        if isinstance(found, TimeoutError):
+            message = (
+                f"{self.name}: no answer within {self._timeout:g} s; raise timeout, or ask a server that is less busy"
+            )
+            raise ServerError(message) from found
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    """Cut a list into parts of so many at most."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _namespaces(keys: Iterable[str]) -> list[str]:
+    """Return what the IRIs of relations begin with, up to their last part; nothing if that is much or cannot be told."""
+    found = {_LAST_PART.sub("", node_of(key, relation=True).value) for key in keys}
+    return sorted(found) if len(found) <= _MOST_NAMESPACES else []
+
+
+def _of_us(row: Row) -> bool:
+    """Whether a relation is one by which pytrace says where the triples of a graph are from."""
+    return key_at(row, "p").startswith("urn:pytrace:vocabulary:")

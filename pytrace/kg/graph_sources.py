@@ -1,0 +1,251 @@
+"""Triples of any knowledge graph as a stream: TSV, JSON lines, N-Triples, Turtle, and pytrace's own store and exports.
+
+Keys are as the source has them. An RDF graph brings names along: an IRI's rdfs:label or skos:prefLabel (one without a
+language or in English before any other), and a literal's text. Graphs that pytrace wrote as RDF are read as what they
+were written from, so that all forms of one graph have the same keys. What has no relation is a sentence, no fact, and is
+left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+import pyoxigraph as ox
+
+from pytrace.errors import DataError, InputError
+from pytrace.kg.names import entity_name
+from pytrace.records import Triple
+from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph.database import canonical
+from pytrace.triples.graph.exchange import graph_format, input_errors, read_lines, read_tsv
+
+_STORE = "graph.db"
+_RDF = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
+_LABELS = ("http://www.w3.org/2000/01/rdf-schema#label", "http://www.w3.org/2004/02/skos/core#prefLabel")
+# The vocabulary of pytrace.triples.graph.rdf: facts have these subjects and predicates, and what it says of documents, sentences
+# and reified statements has the others.
+_ENTITY, _RELATION = "urn:pytrace:entity:", "urn:pytrace:relation:"
+_PROVENANCE = ("urn:pytrace:document:", "urn:pytrace:sentence:", "urn:pytrace:statement:")
+_PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The triples of a knowledge graph, to be read once, and how to word their keys.
+
+    `names` is complete when `triples` has come to its end; memory is linear in the labels, whatever the triples.
+    """
+
+    triples: Iterator[Triple]
+    names: dict[str, str]
+
+
+def read_source(path: str | os.PathLike[str], *, format: str | None = None) -> Source:
+    """Read the triples of a file, or of a graph that `pytrace kg build` made.
+
+    Parameters
+    ----------
+    path
+        A file, or the directory of a `pytrace.triples.graph.KnowledgeGraph`.
+    format
+        Of a file: ``"tsv"`` (head, relation, tail), ``"jsonl"`` (an object with `head`, `relation` and `tail` a line, or
+        what `pytrace kg export` writes), ``"ntriples"`` or ``"turtle"``; by default its suffix tells.
+
+    Returns
+    -------
+    Source
+        Errors in the file are raised while its triples are read: `DataError` with the line, in RDF also the column.
+
+    Raises
+    ------
+    InputError
+        Nothing tells the format, it is none of these, or the directory holds no graph.
+    StoreError
+        The directory's graph cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "towns.ttl"
+    >>> label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    >>> path.write_text(f'<urn:x:1> <urn:x:in> <urn:x:2> . <urn:x:2> {label} "Ghana" .') > 0
+    True
+    >>> source = read_source(path)
+    >>> [triple.text for triple in source.triples], source.names
+    (['<urn:x:1; urn:x:in; urn:x:2>'], {'urn:x:2': 'Ghana'})
+    """
+    path = Path(path)
+    names: dict[str, str] = {}
+    if path.is_dir():
+        return Source(_read_store(path, format), names)
+    kind = graph_format(path, format)
+    if kind == "tsv":
+        return Source(_read_tsv(path), names)
+    if kind == "jsonl":
+        return Source(_read_jsonl(path), names)
+    return Source(_RdfReader(path, names).read(_RDF[kind]), names)
+
+
+def _read_store(path: Path, name: str | None) -> Iterator[Triple]:
+    if name is not None:
+        message = f"{path} is a directory, which has no format {name!r}; name a file, or leave out the format"
+        raise InputError(message)
+    if not (path / _STORE).exists():
+        message = (
+            f"the directory {path} holds no {_STORE} of `pytrace kg build`; name a file of triples, or such a directory"
+        )
+        raise InputError(message)
+
+    def facts() -> Iterator[Triple]:
+        with KnowledgeGraph.open(path, mode="read") as graph:
+            for triple in graph.iterate_triples():
+                if triple.relation.strip():
+                    yield triple
+
+    return facts()
+
+
+def _read_tsv(path: Path) -> Iterator[Triple]:
+    with input_errors(path):
+        for line, triple in read_tsv(path):
+            yield from _facts([triple], path, line)
+
+
+def _facts(triples: Iterable[Triple], path: Path, line: int) -> Iterator[Triple]:
+    """Leave sentences out, and refuse triples without a head or a tail."""
+    for triple in triples:
+        if not triple.relation.strip():
+            continue
+        if not (triple.head.strip() and triple.tail.strip()):
+            message = (
+                f"the triple {triple.text[:200]!a} has an empty {'tail' if triple.head.strip() else 'head'}; fill it in"
+            )
+            raise DataError(message, path=path, line=line)
+        yield triple
+
+
+# ------------------------------------------------------------------------------------------------------ JSON lines
+
+
+class _TripleLine(msgspec.Struct):
+    head: str
+    relation: str
+    tail: str
+
+
+class _DocumentLine(msgspec.Struct):
+    """The triples of a line of `pytrace kg export`; null where they wait for their extraction."""
+
+    id: str
+    triples: tuple[_TripleLine, ...] | None
+
+
+def _read_jsonl(path: Path) -> Iterator[Triple]:
+    with input_errors(path):
+        for number, text in read_lines(path):
+            row = _object(text, path, number)
+            if number == 1 and "pytrace_graph" in row:
+                continue
+            try:
+                if "id" in row and "head" not in row:
+                    lines = msgspec.convert(row, _DocumentLine).triples or ()
+                else:
+                    lines = (msgspec.convert(row, _TripleLine),)
+            except msgspec.ValidationError as error:
+                message = (
+                    f"{error}; a line is an object with head, relation and tail, or one that `pytrace kg export` wrote"
+                )
+                raise DataError(message, path=path, line=number) from error
+            triples = (Triple(canonical(each.head), canonical(each.relation), canonical(each.tail)) for each in lines)
+            yield from _facts(triples, path, number)
+
+
+def _object(text: str, path: Path, line: int) -> dict[str, object]:
+    try:
+        row = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        try:  # the standard library takes escaped lone surrogates, which msgspec does not
+            row = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            message = f"not JSON: {error}; each line must be one JSON object"
+            raise DataError(message, path=path, line=line) from error
+    if not isinstance(row, dict):
+        message = f"a JSON {type(row).__name__} where an object is due; write head, relation and tail in braces"
+        raise DataError(message, path=path, line=line)
+    return row
+
+
+# ------------------------------------------------------------------------------------------------------------- RDF
+
+
+class _RdfReader:
+    """Makes triples of statements, and takes names down while it reads."""
+
+    def __init__(self, path: Path, names: dict[str, str]) -> None:
+        self._path = path
+        self._names = names
+        self._foreign: set[str] = set()  # keys whose name is in a language that another label may outdo
+
+    def read(self, kind: ox.RdfFormat) -> Iterator[Triple]:
+        """Iterate over the facts of a file."""
+        with input_errors(self._path), self._path.open("rb") as stream:
+            try:
+                for quad in ox.parse(stream, format=kind):
+                    triple = self._triple(quad)
+                    if triple is not None:
+                        yield triple
+            except SyntaxError as error:
+                reason = _PLACE.sub("", error.msg)
+                message = f"column {error.offset}: {reason}; repair the line"
+                raise DataError(message, path=self._path, line=error.lineno) from error
+
+    def _triple(self, quad: ox.Quad) -> Triple | None:
+        """Return a statement as a triple, or None where it is none of the graph's facts."""
+        subject, predicate, target = quad.subject, quad.predicate.value, quad.object
+        if isinstance(subject, ox.Triple) or isinstance(target, ox.Triple):
+            message = f"a triple within a triple cannot be read ({quad.triple}); state it alone"
+            raise DataError(message, path=self._path)
+        if subject.value.startswith(_PROVENANCE):
+            return None
+        if isinstance(target, ox.Literal):
+            if predicate in _LABELS:
+                self._name(self._key(subject), target)
+                return None
+            tail = target.value
+            worded = " ".join(tail.split())
+            if not worded:  # it says nothing
+                return None
+            if worded != entity_name(tail):
+                self._names.setdefault(tail, worded)
+        else:
+            tail = self._key(target)
+        relation = self._key(quad.predicate)
+        return Triple(self._key(subject), relation, tail) if relation.strip() else None
+
+    def _name(self, key: str, label: ox.Literal) -> None:
+        """Take a label down, unless the key has a better one or an earlier one as good."""
+        text = " ".join(label.value.split())
+        if not text or label.value == key:  # the latter in what pytrace wrote, where keys are names
+            return
+        foreign = label.language is not None and label.language.partition("-")[0] != "en"
+        if key not in self._names or (key in self._foreign and not foreign):
+            self._names[key] = text
+            (self._foreign.add if foreign else self._foreign.discard)(key)
+
+    def _key(self, term: ox.NamedNode | ox.BlankNode) -> str:
+        if isinstance(term, ox.BlankNode):
+            return f"_:{term.value}"
+        iri = term.value
+        prefix = _ENTITY if iri.startswith(_ENTITY) else _RELATION if iri.startswith(_RELATION) else None
+        if prefix is None:
+            return iri
+        try:
+            return unquote_to_bytes(iri.removeprefix(prefix)).decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            message = f"<{iri}> is not percent-encoded UTF-8; encode it anew"
+            raise DataError(message, path=self._path) from error

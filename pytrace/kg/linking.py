@@ -1,0 +1,243 @@
+"""Which entities mentions mean: by letters first, and those that letters leave open by what the question is about.
+
+Source: Li et al., "Chain of Knowledge" (2023), section 3.3, which links the mentions of a query by GENRE, a model that writes
+an entity's name out of the mention's context. Here any store's own labels are compared, so that no model has to be trained
+on its entities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from pytrace.errors import InputError
+from pytrace.kg.fact_store import EntityMatch, EntitySource
+from pytrace.kg.names import relation_name
+from pytrace.models.encoders.checked_vectors import encode
+from pytrace.models.encoders.encoder import Encoder
+
+# Entities of one name that are told apart at most: so many times as many as are wanted. Each has to be encoded.
+_TOLD_APART = 2
+# What the store says of an entity: so many triples, and of each name and of all of it so many characters. A small encoder
+# reads some 6 tokens a millisecond on two cores; five triples and whole names take longer and tell no more apart, and two
+# triples tell 7 % fewer (benches/entity_linking.py).
+_TRIPLES, _NAME, _TEXT = 3, 24, 90
+# Cosines depend in their last digits on what else is encoded with a text; so many digits do not.
+_DIGITS = 4
+
+
+class Link(msgspec.Struct, frozen=True):
+    """An entity that a mention may mean.
+
+    `label` is the name of the entity that is most like the mention, and `fuzzy` how like, from 0 to 1. `context` is the
+    cosine of what the store says of the entity and the mention's context, or None where none was needed or there is no
+    encoder. `score` sums up both, from 0 to 1.
+    """
+
+    key: str
+    label: str
+    fuzzy: float
+    context: float | None
+    score: float
+
+
+class EntityLinker:
+    """Links mentions to a store's entities.
+
+    Candidates are the entities with a label like the mention. Where a label is the mention itself, up to case and
+    punctuation, only such labels count; else those that are nearly as like it as the best. If that leaves several entities,
+    each is described by its label and a few of its triples, and scored by ``(1 - w) * fuzzy + w * max(cosine, 0)``, where
+    the cosine is that of the embeddings of the description and of the context.
+
+    Parameters
+    ----------
+    store
+        Has the entities.
+    encoder
+        Embeds contexts and descriptions; without one, candidates are ranked by letters, and then as the store has them.
+    limit
+        At most so many entities a mention.
+    cutoff
+        How like a label has to be at least, 0 to 100.
+    context_weight
+        w, from 0 to 1: how much the context counts beside the letters.
+    near
+        How much less than the best an entity may score, from 0 to 1, to be kept as an alternative.
+
+    Raises
+    ------
+    InputError
+        A number is out of its range.
+
+    Notes
+    -----
+    Li et al., "Chain of Knowledge" (2023), section 3.3.
+    """
+
+    def __init__(
+        self,
+        store: EntitySource,
+        encoder: Encoder | None,
+        *,
+        limit: int = 5,
+        cutoff: float = 70.0,
+        context_weight: float = 0.3,
+        near: float = 0.1,
+    ) -> None:
+        if limit < 1:
+            message = f"limit is {limit}; ask for at least 1 entity"
+            raise InputError(message)
+        if not 0 <= cutoff <= 100:
+            message = f"cutoff is {cutoff}; give a score from 0 to 100"
+            raise InputError(message)
+        for option, value in (("context_weight", context_weight), ("near", near)):
+            if not 0 <= value <= 1:
+                message = f"{option} is {value}; give a number from 0 to 1"
+                raise InputError(message)
+        self._store = store
+        self._encoder = encoder
+        self._limit = limit
+        self._cutoff = cutoff
+        self._context_weight = context_weight
+        self._near = near
+        self._relation_names: dict[str, str] | None = None
+
+    def link(self, mentions: Sequence[str], contexts: Sequence[str]) -> list[list[Link]]:
+        r"""Find the entities that mentions mean.
+
+        The store is asked once for the candidates of all mentions and once for what it says of those that letters leave open,
+        and each text is encoded once.
+
+        Parameters
+        ----------
+        mentions
+            What entities are called. An empty one means nothing.
+        contexts
+            For each mention the text that it is from, such as a question; an empty one tells nothing apart.
+
+        Returns
+        -------
+        list of list of Link
+            For each mention the entities, best first, each once; equal ones in the store's order. Empty if nothing is called
+            like the mention.
+
+        Raises
+        ------
+        InputError
+            There are not as many contexts as mentions.
+        ModelError
+            The encoder gives no usable vectors.
+        StoreError, ServerError
+            The store cannot be asked.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from pytrace.kg.local_store import LocalStore
+        >>> from pytrace.models.scripted import HashEncoder
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (folder / "facts.tsv").write_text("Q1\tcountry\tGhana\nQ2\tgenre\tjazz\n")
+        >>> _ = (folder / "names.tsv").write_text("Q1\tKeta\nQ2\tKeta\n")
+        >>> with LocalStore.open(folder / "facts.tsv", labels=folder / "names.tsv") as store:
+        ...     linker = EntityLinker(store, HashEncoder(), near=0.5)
+        ...     [found] = linker.link(["keta"], ["In which country is Keta?"])
+        >>> [(link.key, link.label, link.fuzzy, link.context) for link in found]
+        [('Q1', 'Keta', 1.0, 0.2582), ('Q2', 'Keta', 1.0, 0.0)]
+        """
+        if len(mentions) != len(contexts):
+            message = f"there are {len(mentions)} mentions but {len(contexts)} contexts; give one a mention"
+            raise InputError(message)
+        candidates = self._candidates(mentions)
+        pairs = list(dict.fromkeys(zip(mentions, contexts, strict=True)))
+        cosines = self._cosines(
+            [
+                (match.key, context)
+                for mention, context in pairs
+                if context.strip() and len(candidates[mention]) > 1
+                for match in candidates[mention]
+            ]
+        )
+        links = {
+            (mention, context): self._ranked(
+                [(match, cosines.get((match.key, context))) for match in candidates[mention]]
+            )
+            for mention, context in pairs
+        }
+        return [list(links[pair]) for pair in zip(mentions, contexts, strict=True)]
+
+    def _candidates(self, mentions: Sequence[str]) -> dict[str, list[EntityMatch]]:
+        """Return for each mention the entities between which letters leave it open."""
+        candidates: dict[str, list[EntityMatch]] = {mention: [] for mention in mentions}
+        asked = [mention for mention in candidates if mention.strip()]
+        if not asked:
+            return candidates
+        most = self._limit * (_TOLD_APART if self._encoder is not None else 1)
+        found = self._store.find_entities(asked, limit=most, cutoff=self._cutoff)
+        for mention, matches in zip(asked, found, strict=True):
+            once: dict[str, EntityMatch] = {}
+            for match in matches:
+                if match.score >= self._cutoff:
+                    once.setdefault(match.key, match)
+            best = max((match.score for match in once.values()), default=0.0)
+            # A mention that is a name means who is called so, and nobody who is called nearly so.
+            least = 100.0 if best >= 100.0 else best - 100.0 * self._near
+            candidates[mention] = [match for match in once.values() if match.score >= least]
+        return candidates
+
+    def _cosines(self, wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
+        """Return for pairs of a key and a context how much they have in common, by their embeddings."""
+        if self._encoder is None or not wanted or not self._context_weight:
+            return {}
+        keys = list(dict.fromkeys(key for key, _ in wanted))
+        contexts = list(dict.fromkeys(context for _, context in wanted))
+        texts = self._descriptions(keys)
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        described = _unit(encode(self._encoder, list(numbers), "passage"))
+        asked = _unit(encode(self._encoder, contexts, "query"))
+        row_of = {key: numbers[text] for key, text in zip(keys, texts, strict=True)}
+        column_of = {context: number for number, context in enumerate(contexts)}
+        rows = [row_of[key] for key, _ in wanted]
+        columns = [column_of[context] for _, context in wanted]
+        cosines = np.einsum("ij,ij->i", described[rows], asked[columns]).clip(-1.0, 1.0).round(_DIGITS)
+        return dict(zip(wanted, cosines.tolist(), strict=True))
+
+    def _descriptions(self, keys: Sequence[str]) -> list[str]:
+        """Return what the store says of entities: what they are called, and a few of their triples in words."""
+        around = self._store.around(keys, limit=_TRIPLES)
+        parts = dict.fromkeys(part for triples in around for each in triples for part in (each.head, each.tail))
+        asked = list(dict.fromkeys([*keys, *parts]))
+        names = {key: name[:_NAME] for key, name in zip(asked, self._store.names(asked), strict=True)}
+        if self._relation_names is None:
+            self._relation_names = {relation.key: relation.name for relation in self._store.relations()}
+        texts = []
+        for key, triples in zip(keys, around, strict=True):
+            facts = []
+            for each in triples:
+                relation = self._relation_names.get(each.relation) or relation_name(each.relation)
+                facts.append(f"{relation} {names[each.tail]}" if each.head == key else f"{names[each.head]} {relation}")
+            texts.append(f"{names[key]}: {', '.join(facts)}"[:_TEXT])
+        return texts
+
+    def _ranked(self, candidates: Sequence[tuple[EntityMatch, float | None]]) -> list[Link]:
+        """Return the candidates of one mention that score nearly as much as the best, best first."""
+        links = []
+        for match, cosine in candidates:
+            fuzzy = min(match.score, 100.0) / 100.0
+            score = fuzzy
+            if cosine is not None:
+                score = (1 - self._context_weight) * fuzzy + self._context_weight * max(cosine, 0.0)
+            links.append(Link(match.key, match.label, fuzzy, cosine, score))
+        links.sort(key=lambda link: -link.score)
+        return [link for link in links if link.score >= links[0].score - self._near][: self._limit]
+
+
+def _unit(
+    vectors: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Scale rows to length 1; one of length 0 stays as it is."""
+    exact = vectors.astype(np.float64)
+    lengths = np.linalg.norm(exact, axis=1, keepdims=True)
+    unit: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = np.divide(exact, lengths, out=exact, where=lengths > 0)
+    return unit

@@ -1,0 +1,203 @@
+"""A prompted language model as query generator: it is shown labelled questions and the store's relations.
+
+Source: Li et al., "Chain of Knowledge" (2023), section 4, whose generators are trained; this one needs no training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pytrace.errors import InputError
+from pytrace.kg.fact_store import Relation
+from pytrace.kg.queries.grammar import query_grammar
+from pytrace.kg.queries.notation import parse_query
+from pytrace.kg.queries.query_records import GeneratedQuery, Grammar, QueryForm
+from pytrace.kg.queries.relations import NearestRelations
+from pytrace.kg.queries.sampling import check_sampling, sample_queries
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.reader.prompts.query_demonstrations import QueryDemonstration, query_demonstrations
+
+INSTRUCTIONS: dict[QueryForm, str] = {
+    "triplet": (
+        "Turn the question or claim into a query <head; relation; tail> to a knowledge base. One of the three is ?, where the "
+        "answer is sought. Take the relation from the list, and copy names from the question."
+    ),
+    "sparql": (
+        "Turn the question or claim into a SPARQL query. Take each relation:/name/ from the list, and copy each entity:/name/ "
+        "from the question. What is sought is ?x. Use ?y and ?z for what lies between."
+    ),
+}
+_MOST_TOKENS: dict[QueryForm, int] = {"triplet": 64, "sparql": 192}
+# What a chat template adds around an instruction and an input.
+_TEMPLATE_TOKENS = 64
+_FREEDOM: dict[Grammar, str] = {"words": "", "relations": ", any name", "none": ", free"}
+_STOP = ("\n\n", "Question:", "Relations:")
+
+
+class FewShotGenerator:
+    """Lets a language model write queries after a few labelled ones, all questions in one batch.
+
+    Parameters
+    ----------
+    model
+        Any language model.
+    relations
+        Those of the store, the most frequent first.
+    form
+        "triplet" or "sparql".
+    encoder
+        Finds the relations nearest to a question where the store has more than are shown; without one, letters decide.
+    demonstrations
+        How many labelled questions to show; fewer where they do not fit the model.
+    shown_relations
+        At most so many relations are told to the model, and allowed by the grammar, for each question.
+    grammar
+        "words" holds the model to the store's relations and to names that the question has; "relations" lets it write any
+        name; "none" lets it write freely, for a server that takes no grammar, and repairs what it writes.
+    temperature
+        Of the candidates after the first.
+    seed
+        Of the candidates after the first.
+    max_tokens
+        The longest query, in tokens; 64 for triplets and 192 for SPARQL if not given.
+    labelled
+        Demonstrations of your own; ours if not given.
+
+    Raises
+    ------
+    InputError
+        No relation can stand in a query, a demonstration's query cannot be read, or a number is out of range.
+
+    References
+    ----------
+    Chain of Knowledge, section 4.1 for triplets and 4.2 for SPARQL.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> model = ScriptedModel(["<Ada Foah; country; ?>"])
+    >>> generator = FewShotGenerator(model, [Relation("urn:country", "country")])
+    >>> generator.generate(["In which country is Ada Foah?"])[0][0].query
+    TripletQuery(head='Ada Foah', relation='country', tail='?')
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        relations: Sequence[Relation],
+        *,
+        form: QueryForm = "triplet",
+        encoder: Encoder | None = None,
+        demonstrations: int = 5,
+        shown_relations: int = 40,
+        grammar: Grammar = "words",
+        temperature: float = 0.7,
+        seed: int = 0,
+        max_tokens: int | None = None,
+        labelled: Sequence[QueryDemonstration] | None = None,
+    ) -> None:
+        if demonstrations < 0 or (max_tokens is not None and max_tokens < 1):
+            message = (
+                f"demonstrations are {demonstrations} and max_tokens {max_tokens}; give at least 0 and at least 1 token"
+            )
+            raise InputError(message)
+        check_sampling(temperature, 1)
+        rows = query_demonstrations(form) if labelled is None else tuple(labelled)
+        for row in rows:
+            parse_query(row.query)
+        self._model = model
+        self._form: QueryForm = form
+        self._relations = NearestRelations(relations, form=form, most=shown_relations, encoder=encoder)
+        self._shown = tuple(
+            (_input(one.question, one.relations), one.query) for one in rows[max(len(rows) - demonstrations, 0) :]
+        )
+        self._grammar = grammar
+        self._temperature = temperature
+        self._seed = seed
+        self._max_tokens = max_tokens or _MOST_TOKENS[form]
+
+    @property
+    def name(self) -> str:
+        """A short name for reports."""
+        return f"few-shot {self._form}{_FREEDOM[self._grammar]}"
+
+    @property
+    def model(self) -> LanguageModel:
+        """The language model that writes, whose usage counts."""
+        return self._model
+
+    def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:
+        """Write queries for every question, all questions in one batch.
+
+        Parameters
+        ----------
+        questions
+            Questions or, for fact checking, claims.
+        candidates
+            At most so many a question: the likeliest one, and samples.
+
+        Returns
+        -------
+        list of list of GeneratedQuery
+            One list a question, the likeliest first, none twice; at least one entry, which may be a fault: a query that
+            cannot be read, or a question that does not fit the model.
+
+        Raises
+        ------
+        InputError
+            `candidates` is below 1.
+        ModelError
+            The model takes no grammar, and it is not "none".
+        """
+        check_sampling(self._temperature, candidates)
+        found: list[list[GeneratedQuery]] = [[] for _ in questions]
+        chosen = self._relations.find(questions)
+        places, prompts, grammars = [], [], []
+        for place, (question, relations) in enumerate(zip(questions, chosen, strict=True)):
+            prompt = self._prompt(question, relations)
+            if prompt is None:
+                fault = (
+                    f"the question has {len(question):,} characters, more than fit the {self._model.context_tokens:,} tokens of "
+                    f"{self._model.name} with its query; shorten it"
+                )
+                found[place] = [GeneratedQuery("", None, 0.0, fault)]
+                continue
+            places.append(place)
+            prompts.append(prompt)
+            if self._grammar != "none":
+                grammars.append(query_grammar(question, relations, form=self._form, spans=self._grammar == "words"))
+        written = sample_queries(
+            self._model,
+            prompts,
+            candidates=candidates,
+            max_tokens=[self._max_tokens] * len(prompts),
+            stop=_STOP if self._grammar == "none" else ("\n",),
+            temperature=self._temperature,
+            seed=self._seed,
+            grammars=grammars or None,
+        )
+        for place, queries in zip(places, written, strict=True):
+            found[place] = queries
+        return found
+
+    def _prompt(self, question: str, relations: Sequence[str]) -> Prompt | None:
+        """Return the prompt, which tells as many relations as fit; none if the question alone does not fit."""
+        told = list(relations)
+        while told:
+            prompt = Prompt(INSTRUCTIONS[self._form], self._shown, _input(question, told))
+            if self._fits(msgspec.structs.replace(prompt, demonstrations=()).plain()):
+                return prompt
+            told = told[: len(told) // 2]
+        return None
+
+    def _fits(self, text: str) -> bool:
+        room = self._model.context_tokens - self._max_tokens - _TEMPLATE_TOKENS
+        # A token has at least one byte; counting tokens may cost a request to a server.
+        return len(text.encode("utf-8", "replace")) <= room or self._model.count_tokens(text) <= room
+
+
+def _input(question: str, relations: Sequence[str]) -> str:
+    return f"Relations: {'; '.join(relations)}\nQuestion: {' '.join(question.split())}\nQuery:"

@@ -1,0 +1,204 @@
+r"""Grammars of queries: a model that is held to one can only write what parses and what the store can be asked.
+
+Relations are those of the store, and entities are words in a row of the question, so that neither is made up. Grammars are
+GBNF, llama.cpp's notation; a trained model may be held to the same ones as a prompted one.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+
+from pytrace.errors import InputError
+from pytrace.kg.queries.notation import parse_query, write_name
+from pytrace.kg.queries.query_records import SOUGHT, QueryForm
+from pytrace.models.grammars import escaped
+
+MOST_NAME_WORDS = 8
+# Longer names are seldom meant, and with these limits three patterns of them stay below what `parse_query` reads.
+_MOST_WORD_LETTERS = 40
+_MOST_RELATION_LETTERS = 100
+# A question that long is a text; names are looked for in its beginning.
+_MOST_WORDS = 200
+
+# The s of a possessive is a word of its own, that no name begins or ends with.
+_WORD = re.compile(r"\w+(?:['’](?![sS]\b)\w+|[.,-]\w+)*")
+_POSSESSIVE = re.compile(r"['’]$")
+# What stands between two words of one name: a space, a comma, a hyphen. Brackets, quotes and question marks end a name.
+_WITHIN_NAME = re.compile(r"[^\w;?!<>()\[\]{}\"“”„«»]{1,3}")
+# These scripts put no space between words, so that words do not tell where a name may begin.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+
+_ARTICLES = frozenset({"a", "an", "the"})
+_FUNCTION_WORD = re.compile(
+    "(?i:a|an|the|"
+    "about|after|all|also|among|and|any|are|as|at|be|been|before|being|between|both|but|by|can|could|did|do|does|"
+    "during|each|ever|for|from|give|had|has|have|he|her|him|his|how|if|in|into|is|it|its|list|many|me|more|most|"
+    "much|name|no|not|of|on|one|or|other|our|over|same|she|should|show|so|some|such|tell|than|that|their|them|"
+    "then|there|these|they|this|those|through|to|under|was|we|were|what|when|where|which|while|who|whom|whose|why|"
+    "will|with|would|you|your)"
+)
+
+# A first character that is no space in any script, and then what is no control character and no separator of lines.
+_FIRST = r"[a-zA-Z0-9\u00C0-\u167F\u1780-\u1FFF\u3041-\uD7FF]"
+_UNREADABLE = r"\x00-\x1F\x7F-\x9F\u2028\u2029"
+_ANY_NAME = {
+    "triplet": _FIRST + r" [^;<>?" + _UNREADABLE + r"]{0,59}",
+    "sparql": _FIRST + r" [^/\\" + _UNREADABLE + r"]{0,59}",
+}
+_TRIPLETS = (r'root ::= " "? "<" (name "; " relation "; ?" | "?; " relation "; " name | name "; ?; " name) ">" "\n"?',)
+# What is asked for, ?x, stands in at least one pattern, and never on both sides of one.
+_SPARQL = (
+    r'root ::= " "? (asked | stated) "\n"?',
+    'asked ::= ("select distinct ?x" | "select (count(distinct ?x) as ?count)") " where { " body " }"',
+    'stated ::= "ask { " pattern (" . " pattern (" . " pattern)?)? " }"',
+    'body ::= hit (" . " pattern (" . " pattern)?)? | miss " . " (hit (" . " pattern)? | miss " . " hit)',
+    "pattern ::= hit | miss",
+    'hit ::= "?x " relation " " place | place " " relation " ?x"',
+    'miss ::= place " " relation " " place',
+    'place ::= "?y" | "?z" | "entity:/" name "/"',
+)
+
+
+def writable_relations(names: Iterable[str], *, form: QueryForm) -> tuple[str, ...]:
+    """Return the names of relations that can stand in a query, each once.
+
+    Parameters
+    ----------
+    names
+        What a store calls its relations.
+    form
+        The form of the queries: a semicolon, for one, can stand in SPARQL but not in a triplet.
+
+    Examples
+    --------
+    >>> writable_relations(["capital", "a;b", " capital", ""], form="triplet")
+    ('capital',)
+    """
+    kept: dict[str, None] = {}
+    for given in names:
+        name = given.strip()
+        if len(name) <= _MOST_RELATION_LETTERS and name != SOUGHT:
+            try:
+                parse_query(f"<{SOUGHT}; {name}; a>" if form == "triplet" else f"ask {write_name('relation', name)}")
+            except InputError:
+                continue
+            kept[name] = None
+    return tuple(kept)
+
+
+def query_grammar(question: str, relations: Sequence[str], *, form: QueryForm, spans: bool = True) -> str:
+    r"""Return a GBNF grammar of the queries that a question may become, each with or without a space before it.
+
+    Triplets have a ``?`` in any one of the three places. SPARQL is SELECT DISTINCT, COUNT or ASK, with up to 3 patterns of
+    triples in ``?x``, ``?y`` and ``?z``.
+
+    Parameters
+    ----------
+    question
+        Its words are what names are made of.
+    relations
+        The relations that a query may name; those that cannot be written are left out.
+    form
+        Triplets or SPARQL.
+    spans
+        Accept as names only up to 8 words in a row of the question, without function words or a possessive at their ends.
+        Otherwise, and where the question has no such words or its script puts no space between them, any text of at most 60
+        characters.
+
+    Raises
+    ------
+    InputError
+        No relation can be written.
+
+    References
+    ----------
+    Chain of Knowledge, section 4: the two forms, with textual mentions where keys would stand.
+
+    Examples
+    --------
+    >>> print(query_grammar("Where is Ada Foah?", ["country", "river"], form="triplet"))
+    root ::= " "? "<" (name "; " relation "; ?" | "?; " relation "; " name | name "; ?; " name) ">" "\n"?
+    relation ::= "country" | "river"
+    name ::= w2-8 | w3-8
+    w2-8 ::= "Ada" (" " w3-7)?
+    w3-7 ::= "Foah"
+    w3-8 ::= "Foah"
+    """
+    written = writable_relations(relations, form=form)
+    if not written:
+        message = f"none of {len(relations)} relations can stand in a query; give at least one with a name of one line"
+        raise InputError(message)
+    if form == "sparql":
+        written = tuple(write_name("relation", name) for name in written)
+    literals = " | ".join(f'"{escaped(name)}"' for name in written)
+    names = _span_rules(question, form) if spans else []
+    rules = _TRIPLETS if form == "triplet" else _SPARQL
+    return "\n".join([*rules, f"relation ::= {literals}", *(names or [f"name ::= {_ANY_NAME[form]}"])])
+
+
+def _span_rules(question: str, form: QueryForm) -> list[str]:
+    """Return the rules of names that are words of the question; none if there are no such names.
+
+    Rule ``w2-7`` accepts word 2 and up to 6 more; names that share words share rules, so that n words need at most 8 n.
+    """
+    text = " ".join(question.split())
+    if _UNSPACED.search(text):
+        return []
+    words = list(_WORD.finditer(text))[:_MOST_WORDS]
+    betweens = [text[one.end() : two.start()] for one, two in itertools.pairwise(words)]
+    usable = [len(word.group()) <= _MOST_WORD_LETTERS for word in words]
+    joined = [
+        usable[at] and usable[at + 1] and between.isprintable() and bool(_WITHIN_NAME.fullmatch(between))
+        for at, between in enumerate(betweens)
+    ]
+    weak = [
+        bool(at and word.group() in {"s", "S"} and _POSSESSIVE.search(betweens[at - 1]))
+        for at, word in enumerate(words)
+    ]
+    function = [_is_function_word(word.group()) for word in words]
+
+    def begins(at: int) -> bool:
+        word = words[at].group()
+        # A capital makes a function word a part of a name, but every question begins with one.
+        proper = word[0].isupper() and (at > 0 or word.casefold() in _ARTICLES)
+        return usable[at] and not weak[at] and (proper or not function[at])
+
+    def ends(at: int, left: int) -> bool:
+        proper = words[at].group()[0].isupper() and left < MOST_NAME_WORDS
+        return not weak[at] and (proper or not function[at])
+
+    @functools.cache
+    def leads_on(at: int, left: int) -> bool:
+        """Say whether more words may follow, and one of them ends a name."""
+        if left == 1 or at + 1 == len(words) or not joined[at]:
+            return False
+        return ends(at + 1, left - 1) or leads_on(at + 1, left - 1)
+
+    starts = [
+        at for at in range(len(words)) if begins(at) and (ends(at, MOST_NAME_WORDS) or leads_on(at, MOST_NAME_WORDS))
+    ]
+    rules: dict[str, str] = {}
+    for start in starts:
+        for at in range(start, min(start + MOST_NAME_WORDS, len(words))):
+            left = MOST_NAME_WORDS - (at - start)
+            word = escaped(words[at].group())
+            if not leads_on(at, left):
+                rules[f"w{at}-{left}"] = f'"{word}"'
+                break
+            between = betweens[at]
+            if form == "sparql":
+                between = between.replace("\\", "\\\\").replace("/", "\\/")
+            more = f'"{escaped(between)}" w{at + 1}-{left - 1}'
+            rules[f"w{at}-{left}"] = f'"{word}" ({more})?' if ends(at, left) else f'"{word}" {more}'
+    if not starts:
+        return []
+    first = " | ".join(f"w{at}-{MOST_NAME_WORDS}" for at in starts)
+    return [f"name ::= {first}", *(f"{name} ::= {rule}" for name, rule in rules.items())]
+
+
+def _is_function_word(word: str) -> bool:
+    # In capitals throughout it is short for something: US, IT, WHO.
+    return bool(_FUNCTION_WORD.fullmatch(word)) and not (len(word) > 1 and word.isupper())

@@ -1,0 +1,205 @@
+r"""How queries are written as text, so that a model can write them and a program can read them.
+
+A triplet query is ``<Ada Foah; country; ?>``. A SPARQL query has names where IRIs would be: ``entity:/Ada Foah/`` is an entity
+or a class, ``relation:/country/`` a relation; a slash within a name is ``\/``, a backslash ``\\``. All else is SPARQL 1.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from pytrace.errors import InputError
+from pytrace.kg.queries.query_records import SOUGHT, Query, SparqlQuery, TripletQuery
+
+# Longer than any query that a person writes; what is longer is a model that does not stop.
+_LONGEST = 4_000
+_NAME = re.compile(r"\b(entity|relation):/((?:\\.|[^/\\\n])*)/")
+# Names count only outside of strings, IRIs and comments.
+_SCANNED = re.compile(
+    r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|<[^<>"{}|^`\\\s]*>|\#[^\n]*)|""" + _NAME.pattern, re.DOTALL
+)
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def write_name(kind: str, name: str) -> str:
+    r"""Write a name as it stands in a SPARQL query.
+
+    Parameters
+    ----------
+    kind
+        "entity" or "relation".
+    name
+        Any text of one line.
+
+    Raises
+    ------
+    InputError
+        The name is blank, or has a control character or half of a surrogate pair.
+
+    Examples
+    --------
+    >>> print(write_name("entity", "AC/DC"))
+    entity:/AC\/DC/
+    """
+    if not name.strip() or _FORBIDDEN.search(name):
+        message = f"the {kind} {name[:80]!a} cannot stand in a query; give it a name of one line"
+        raise InputError(message)
+    escaped = name.strip().replace("\\", "\\\\").replace("/", "\\/")
+    return f"{kind}:/{escaped}/"
+
+
+def parse_query(text: str) -> Query:
+    """Read a query of either form.
+
+    Parameters
+    ----------
+    text
+        What a model or a person wrote.
+
+    Returns
+    -------
+    Query
+        A SPARQL query is not parsed here, but each name in it is.
+
+    Raises
+    ------
+    InputError
+        It is neither, too long, or a name in it is blank.
+
+    Examples
+    --------
+    >>> parse_query("<?; capital; Accra>")
+    TripletQuery(head='?', relation='capital', tail='Accra')
+    >>> parse_query("select ?x where { entity:/Ghana/ relation:/capital/ ?x }")
+    SparqlQuery(text='select ?x where { entity:/Ghana/ relation:/capital/ ?x }')
+    """
+    text = text.strip()
+    if len(text) > _LONGEST:
+        message = f"the query has {len(text):,} characters, more than {_LONGEST:,}; make it shorter"
+        raise InputError(message)
+    if text.startswith("<"):
+        return parse_triplet(text)
+    if not re.match(r"(?i)(select|ask)\b", text):
+        message = f"the query {text[:80]!a} is neither a triplet like <Ghana; capital; ?> nor begins with SELECT or ASK"
+        raise InputError(message)
+    query = SparqlQuery(text)
+    query_names(query)
+    return query
+
+
+def parse_triplet(text: str) -> TripletQuery:
+    """Read a triplet query.
+
+    Raises
+    ------
+    InputError
+        It is no triplet, a part is blank, or not exactly one is asked for.
+
+    Examples
+    --------
+    >>> parse_triplet("<Ghana; ?; Accra>").text
+    '<Ghana; ?; Accra>'
+    """
+    text = text.strip()
+    parts = [part.strip() for part in text.removeprefix("<").removesuffix(">").split(";")]
+    if not (text.startswith("<") and text.endswith(">")) or len(parts) != 3:
+        message = f"the query {text[:80]!a} is no triplet; write it as <head; relation; tail>"
+        raise InputError(message)
+    if sum(part == SOUGHT for part in parts) != 1:
+        message = f"the triplet {text[:80]!a} must have a {SOUGHT} in one of its three places, and only there"
+        raise InputError(message)
+    if not all(parts) or _FORBIDDEN.search(text):
+        message = f"a part of the triplet {text[:80]!a} is blank or no name; fill it in"
+        raise InputError(message)
+    return TripletQuery(*parts)
+
+
+def write_query(query: Query) -> str:
+    """Return a query's text, which `parse_query` reads.
+
+    Examples
+    --------
+    >>> write_query(TripletQuery("Ghana", "capital", "?"))
+    '<Ghana; capital; ?>'
+    """
+    return query.text
+
+
+def sparql_form(query: Query) -> SparqlQuery:
+    """Return a query as SPARQL; what a triplet asks for is ``?x``.
+
+    Raises
+    ------
+    InputError
+        A name of the triplet cannot stand in a query.
+
+    Examples
+    --------
+    >>> sparql_form(TripletQuery("?", "capital", "Accra")).text
+    'select distinct ?x where { ?x relation:/capital/ entity:/Accra/ }'
+    """
+    if isinstance(query, SparqlQuery):
+        return query
+    kinds = ("entity", "relation", "entity")
+    parts = (
+        "?x" if part == SOUGHT else write_name(kind, part)
+        for kind, part in zip(kinds, (query.head, query.relation, query.tail), strict=True)
+    )
+    return SparqlQuery(f"select distinct ?x where {{ {' '.join(parts)} }}")
+
+
+def query_names(query: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the entities and the relations that a query names, each once, in order.
+
+    Raises
+    ------
+    InputError
+        A name is blank.
+
+    Examples
+    --------
+    >>> query_names(SparqlQuery("ask { entity:/Ghana/ relation:/capital/ entity:/Accra/ }"))
+    (('Ghana', 'Accra'), ('capital',))
+    """
+    names: dict[str, dict[str, None]] = {"entity": {}, "relation": {}}
+
+    def keep(kind: str) -> Callable[[str], str]:
+        return lambda name: names[kind].setdefault(name) or ""
+
+    replace_names(query, entity=keep("entity"), relation=keep("relation"))
+    return tuple(names["entity"]), tuple(names["relation"])
+
+
+def replace_names(query: Query, *, entity: Callable[[str], str], relation: Callable[[str], str]) -> str:
+    """Return the SPARQL of a query with something else in the place of its names.
+
+    Parameters
+    ----------
+    query
+        Of either form.
+    entity, relation
+        Given a name, return what stands for it, such as an IRI in angle brackets.
+
+    Raises
+    ------
+    InputError
+        A name is blank.
+
+    Examples
+    --------
+    >>> replace_names(TripletQuery("Ghana", "capital", "?"), entity=lambda name: f"<urn:{name}>", relation=lambda _: "?r")
+    'select distinct ?x where { <urn:Ghana> ?r ?x }'
+    """
+    text = sparql_form(query).text
+
+    def replaced(match: re.Match[str]) -> str:
+        if match[2] is None:
+            return match[0]
+        name = re.sub(r"\\(.)", r"\1", match[3], flags=re.DOTALL).strip()
+        if not name or _FORBIDDEN.search(name):
+            message = f"the query names a blank {match[2]} at character {match.start() + 1}; fill it in"
+            raise InputError(message)
+        return (entity if match[2] == "entity" else relation)(name)
+
+    return _SCANNED.sub(replaced, text)

@@ -1,0 +1,248 @@
+"""Queries by name become queries that a store can run: mentions are entities then, and names relations.
+
+Source: Li et al., "Chain of Knowledge" (2023), section 3.3: the mentions of a query are linked to entities before it is run.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import msgspec
+
+from pytrace.errors import InputError
+from pytrace.kg.fact_store import TripleStore
+from pytrace.kg.linking import EntityLinker, Link
+from pytrace.kg.names import normal_form, relation_name
+from pytrace.kg.queries.notation import query_names, replace_names
+from pytrace.kg.queries.query_records import Query, TripletQuery
+from pytrace.kg.queries.relation_names import RelationNames
+from pytrace.kg.sparql import GraphQuery, rewrite
+from pytrace.models.encoders.encoder import Encoder
+
+_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+
+
+class GroundedQuery(msgspec.Struct, frozen=True):
+    """A query as a store runs it.
+
+    `sparql` is what its names became, `graph` the same so that it returns the triples behind its answers. `links` are its
+    mentions, each with the entity's key and a score from 0 to 1; `score` is the sum of how well all its names fit.
+    """
+
+    sparql: str
+    graph: GraphQuery
+    links: tuple[tuple[str, str, float], ...]
+    score: float
+
+
+class Grounder:
+    r"""Grounds queries in a store.
+
+    Parameters
+    ----------
+    store
+        Where they are to be run.
+    linker
+        Finds the entities.
+    encoder
+        Finds relations whose names mean the same as one of a query; without one, only letters count.
+    alternatives
+        At most so many grounded queries for one.
+    either_direction
+        The last of a triplet's is the same with head and tail exchanged, if more than one is allowed. Off by default: what is
+        true of parents is not true of children, and a model that means the other direction can write it.
+
+    Raises
+    ------
+    InputError
+        `alternatives` is below 1.
+
+    References
+    ----------
+    Chain of Knowledge, section 3.3.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from pytrace.kg.connect import open_store
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.tsv"
+    >>> _ = path.write_text("Ada_Foah\tcountry\tGhana\n")
+    >>> with open_store(path) as store:
+    ...     grounder = Grounder(store, EntityLinker(store, None))
+    ...     [[found]] = grounder.ground([TripletQuery("ada foah", "Country", "?")], ["Where is Ada Foah?"])
+    >>> print(found.sparql)
+    select distinct ?x where { <urn:pytrace:entity:Ada_Foah> <urn:pytrace:relation:country> ?x }
+    >>> found.links, found.score
+    ((('ada foah', 'Ada_Foah', 1.0),), 2.0)
+    """
+
+    def __init__(
+        self,
+        store: TripleStore,
+        linker: EntityLinker,
+        *,
+        encoder: Encoder | None = None,
+        alternatives: int = 4,
+        either_direction: bool = False,
+    ) -> None:
+        if alternatives < 1:
+            message = f"alternatives is {alternatives}; allow at least 1 way to read a query"
+            raise InputError(message)
+        self._store = store
+        self._linker = linker
+        relations = store.relations()
+        self._names = {relation.key: relation.name for relation in relations}
+        self._relations = RelationNames(relations, encoder=encoder)
+        self._alternatives = alternatives
+        self._either_direction = either_direction
+
+    def relation_name(self, key: str) -> str:
+        """Return what a relation of the store is called."""
+        return self._names.get(key) or relation_name(key)
+
+    def ground(self, queries: Sequence[Query], contexts: Sequence[str]) -> list[list[GroundedQuery] | InputError]:
+        """Ground queries, all mentions of them together.
+
+        Parameters
+        ----------
+        queries
+            Of either form.
+        contexts
+            For each the question that it is of, by which entities of one name are told apart.
+
+        Returns
+        -------
+        list of list of GroundedQuery, or InputError
+            Best first. An error is returned in the place of a query that cannot be run: a name means nothing in the store,
+            or it is no SPARQL, states no triples, changes data or calls another server.
+
+        Raises
+        ------
+        InputError
+            There are not as many contexts as queries.
+        ModelError
+            An encoder gives no usable vectors.
+        StoreError, ServerError
+            The store cannot be asked.
+        """
+        if len(queries) != len(contexts):
+            message = f"there are {len(queries)} queries but {len(contexts)} contexts; give one a query"
+            raise InputError(message)
+        grounded: list[list[GroundedQuery] | InputError] = []
+        named: list[tuple[tuple[str, ...], tuple[str, ...]] | InputError] = []
+        for query in queries:
+            try:
+                named.append(query_names(query))
+            except InputError as error:
+                named.append(error)
+        mentions = [
+            (name, context)
+            for names, context in zip(named, contexts, strict=True)
+            if not isinstance(names, InputError)
+            for name in names[0]
+        ]
+        links = iter(self._linker.link([name for name, _ in mentions], [context for _, context in mentions]))
+        for query, names in zip(queries, named, strict=True):
+            if isinstance(names, InputError):
+                grounded.append(names)
+                continue
+            entities = {name: next(links) for name in names[0]}
+            try:
+                grounded.append(self._ground(query, entities, names[1]))
+            except InputError as error:
+                grounded.append(error)
+        return grounded
+
+    def _ground(self, query: Query, entities: dict[str, list[Link]], relations: Sequence[str]) -> list[GroundedQuery]:
+        for mention, found in entities.items():
+            if not found:
+                message = f"no entity of the knowledge base is called like {mention[:80]!a}; name one as the knowledge base does"
+                raise InputError(message)
+        choices: list[list[tuple[str, float]]] = [
+            [(link.key, link.score) for link in found] for found in entities.values()
+        ]
+        # What is asked for in the place of a relation is a variable already, and no name.
+        choices += [self._called(name) for name in relations]
+        names = [*(("entity", name) for name in entities), *(("relation", name) for name in relations)]
+        swapped = None
+        if self._either_direction and isinstance(query, TripletQuery) and self._alternatives > 1:
+            swapped = TripletQuery(query.tail, query.relation, query.head)
+        combinations = best_combinations(choices, self._alternatives - (swapped is not None))
+        forms = [(query, *one) for one in combinations]
+        if swapped is not None:
+            forms.append((swapped, *combinations[0]))
+        results: list[GroundedQuery] = []
+        for form, combination, total in forms:
+            chosen = {name: key for name, (key, _) in zip(names, combination, strict=True)}
+            results.append(self._written(form, chosen, combination, list(entities), total))
+        return results
+
+    def _called(self, name: str) -> list[tuple[str, float]]:
+        """Return the relations that a name means; "type" is also RDF's, which a list of chosen relations may lack."""
+        try:
+            found = self._relations.find(name)
+        except InputError:
+            if normal_form(name) != "type":
+                raise
+            return [(_TYPE, 1.0)]
+        if normal_form(name) == "type" and found[0][1] < 1.0:
+            return [*found, (_TYPE, found[-1][1])]
+        return found
+
+    def _written(
+        self,
+        query: Query,
+        chosen: dict[tuple[str, str], str],
+        combination: Sequence[tuple[str, float]],
+        mentions: Sequence[str],
+        score: float,
+    ) -> GroundedQuery:
+        sparql = replace_names(
+            query,
+            entity=lambda name: self._store.iri(chosen["entity", name]),
+            relation=lambda name: self._store.iri(chosen["relation", name], relation=True),
+        )
+        links = tuple((mention, key, fit) for mention, (key, fit) in zip(mentions, combination, strict=False))
+        return GroundedQuery(sparql, rewrite(sparql), links, score)
+
+
+def best_combinations(
+    choices: Sequence[Sequence[tuple[str, float]]], most: int
+) -> list[tuple[tuple[tuple[str, float], ...], float]]:
+    """Return the combinations of one choice each with the highest sums, without forming all of them.
+
+    Parameters
+    ----------
+    choices
+        Lists of (key, score), each best first and not empty.
+    most
+        At most so many.
+
+    Returns
+    -------
+    list of (combination, sum)
+        Best first; equal ones in the order of their choices.
+
+    Examples
+    --------
+    >>> best_combinations([[("a", 1.0), ("b", 0.5)], [("c", 1.0), ("d", 0.9)]], 3)
+    [((('a', 1.0), ('c', 1.0)), 2.0), ((('a', 1.0), ('d', 0.9)), 1.9), ((('b', 0.5), ('c', 1.0)), 1.5)]
+    """
+
+    def total(places: tuple[int, ...]) -> float:
+        return sum((row[place][1] for row, place in zip(choices, places, strict=True)), start=0.0)
+
+    start = (0,) * len(choices)
+    waiting = [(-total(start), start)]
+    seen = {start}
+    found: list[tuple[tuple[tuple[str, float], ...], float]] = []
+    while waiting and len(found) < most:
+        negative, places = heapq.heappop(waiting)
+        found.append((tuple(row[place] for row, place in zip(choices, places, strict=True)), -negative))
+        for at, place in enumerate(places):
+            following = (*places[:at], place + 1, *places[at + 1 :])
+            if place + 1 < len(choices[at]) and following not in seen:
+                seen.add(following)
+                heapq.heappush(waiting, (-total(following), following))
+    return found

@@ -1,0 +1,191 @@
+"""A model's texts become candidate queries: the likeliest and some samples, read, each kept once, in order."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from pytrace.errors import InputError
+from pytrace.kg.queries.notation import parse_query
+from pytrace.kg.queries.query_records import GeneratedQuery, Query, SparqlQuery
+from pytrace.models.language_model import Completion, LanguageModel, Prompt
+
+# Samples are often alike, so more are drawn than are wanted.
+_SAMPLES_A_CANDIDATE = 2
+_KEYWORD = r"\b(?:select|ask)\b"
+_BEGINNING = re.compile(rf"(?i){_KEYWORD}(?:(?!{_KEYWORD})[^{{]){{0,200}}\{{")
+_NAMES_AND_BRACES = re.compile(r"(?:entity|relation):/(?:\\.|[^/\\])*/|[{}]")
+
+
+def check_sampling(temperature: float, candidates: int) -> None:
+    """Refuse settings that nothing can be sampled with.
+
+    Raises
+    ------
+    InputError
+        The temperature is below 0 or no number, or `candidates` is below 1.
+
+    Examples
+    --------
+    >>> check_sampling(0.7, 5)
+    """
+    if not 0.0 <= temperature < math.inf:
+        message = f"the temperature is {temperature}; give 0 or a number above it"
+        raise InputError(message)
+    if candidates < 1:
+        message = f"{candidates} candidates were asked for; ask for at least 1"
+        raise InputError(message)
+
+
+def sample_queries(
+    model: LanguageModel,
+    prompts: Sequence[Prompt | str],
+    *,
+    candidates: int,
+    max_tokens: Sequence[int],
+    stop: Sequence[str],
+    temperature: float,
+    seed: int,
+    grammars: Sequence[str] | None = None,
+) -> list[list[GeneratedQuery]]:
+    """Write queries after every prompt, all prompts at once: the likeliest one, and samples where more are wanted.
+
+    Parameters
+    ----------
+    model
+        Who writes.
+    prompts
+        One a question.
+    candidates
+        At most so many queries a question.
+    max_tokens
+        The longest query of each prompt, in tokens.
+    stop
+        Texts that end a query.
+    temperature
+        Of the samples; at 0 there are none.
+    seed
+        Of the samples.
+    grammars
+        One a prompt, or none for a model that writes freely.
+
+    Returns
+    -------
+    list of list of GeneratedQuery
+        For each prompt the likeliest first, none twice, at least one. Where there are too many, those that are no query
+        go first.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> model = ScriptedModel(["<Ada Foah; country; ?>", "Ghana"])
+    >>> rows = sample_queries(
+    ...     model, ["Where is Ada Foah?"], candidates=2, max_tokens=[9], stop=(), temperature=0.7, seed=0
+    ... )
+    >>> [(one.written, one.query is not None) for one in rows[0]]
+    [('<Ada Foah; country; ?>', True), ('Ghana', False)]
+    """
+    if not prompts:
+        return []
+    rows = model.generate(prompts, max_tokens=max_tokens, stop=stop, grammar=grammars)
+    if candidates > 1 and temperature > 0.0:
+        samples = model.generate(
+            prompts,
+            max_tokens=max_tokens,
+            stop=stop,
+            temperature=temperature,
+            n=_SAMPLES_A_CANDIDATE * (candidates - 1),
+            seed=seed,
+            grammar=grammars,
+        )
+        rows = [[*first, *others] for first, others in zip(rows, samples, strict=True)]
+    return [_best([read_query(completion) for completion in row], candidates) for row in rows]
+
+
+def read_query(completion: Completion) -> GeneratedQuery:
+    """Read what a model wrote, and repair what a model without a grammar gets wrong.
+
+    Repaired are text, code fences and quotes around the query, line breaks in it, and brackets that are not closed.
+    A query that was cut off is none, even if its beginning can be read.
+
+    Parameters
+    ----------
+    completion
+        The text.
+
+    Returns
+    -------
+    GeneratedQuery
+        Whatever was written, nothing is raised: the fault says why it is no query.
+
+    Examples
+    --------
+    >>> read_query(Completion("Query: `<Ada Foah; country; ?>`.", 9, "end", -2.5)).query
+    TripletQuery(head='Ada Foah', relation='country', tail='?')
+    >>> read_query(Completion("<Ada", 1, "length", -2.5)).fault
+    'the query is cut off after 1 tokens; allow more'
+    """
+    written = completion.text.strip()
+    # A server that tells no probabilities must not upset the order.
+    probability = completion.log_probability if math.isfinite(completion.log_probability) else -math.inf
+    if completion.finish in {"length", "repetition"}:
+        reason = "is cut off" if completion.finish == "length" else "repeats itself and is broken off"
+        fault = f"the query {reason} after {completion.tokens} tokens; allow more"
+        return GeneratedQuery(written, None, probability, fault)
+    fault = "the model wrote nothing; give it more demonstrations or hold it to a grammar"
+    try:
+        query = parse_query(repaired(written)) if written else None
+    except InputError as error:
+        fault = str(error)
+    else:
+        if isinstance(query, SparqlQuery) and "{" not in query.text:
+            fault = f"the query {written[:80]!a} has no pattern in braces; write it as select ?x where {{ ... }} or ask {{ ... }}"
+        elif query is not None:
+            return GeneratedQuery(written, query, probability)
+    return GeneratedQuery(written, None, probability, fault)
+
+
+def repaired(text: str) -> str:
+    """Return the query within a text, its brackets closed; the text itself if there seems to be none.
+
+    Examples
+    --------
+    >>> repaired("Here it is: SELECT ?x WHERE { entity:/Ada Foah/ relation:/country/ ?x")
+    'SELECT ?x WHERE { entity:/Ada Foah/ relation:/country/ ?x }'
+    >>> repaired("<Ada Foah; country; ? It is a town.")
+    '<Ada Foah; country; ?>'
+    """
+    line = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
+    if line.startswith("<") and line.endswith(">") and line.count(";") == 2:
+        return line
+    asked = _BEGINNING.search(line)
+    if asked:
+        # Names, which may have brackets in them, are passed over.
+        depth = 0
+        for match in _NAMES_AND_BRACES.finditer(line, asked.start()):
+            depth += {"{": 1, "}": -1}.get(match.group(), 0)
+            if depth == 0 and match.group() == "}":
+                return line[asked.start() : match.end()]
+        return f"{line[asked.start() :].strip()} {'} ' * depth}".strip()
+    begin = line.find("<")
+    if begin < 0 or line.count(";", begin) < 2:
+        return line
+    end = line.find(">", begin)
+    if end >= 0:
+        return line[begin : end + 1]
+    head, relation, tail = line[begin:].split(";", 2)
+    # After a ? that nothing closes, a model goes on to talk.
+    tail = "?" if tail.strip().startswith("?") else tail.strip()
+    return f"{head};{relation}; {tail}>"
+
+
+def _best(found: Sequence[GeneratedQuery], most: int) -> list[GeneratedQuery]:
+    kept: dict[Query | str, GeneratedQuery] = {}
+    for one in found:
+        key = one.query or one.written
+        if key not in kept or kept[key].log_probability < one.log_probability:
+            kept[key] = one
+    by_probability = sorted(kept.values(), key=lambda one: -one.log_probability)
+    chosen = sorted(by_probability, key=lambda one: one.query is None)[:most]
+    return [one for one in by_probability if one in chosen]

@@ -1,0 +1,268 @@
+"""A model of its own as query generator: a GGUF that ``pytrace train query-generator`` made, run by the engine.
+
+Source: Li et al., "Chain of Knowledge" (2023), section 4.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from pytrace.errors import ModelFileError
+from pytrace.kg.fact_store import Relation
+from pytrace.kg.queries.grammar import query_grammar
+from pytrace.kg.queries.query_records import GeneratedQuery, Grammar, QueryForm
+from pytrace.kg.queries.relations import NearestRelations
+from pytrace.kg.queries.sampling import check_sampling, sample_queries
+from pytrace.kg.queries.template import METADATA_KEY, TEMPLATE_VERSION, question_prompt
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.models.llama.llama_cpp import LlamaCppModel
+
+# A query of three patterns is about as long; what is longer does not end.
+_MOST_TOKENS = 256
+# Hardly any query is shorter, so that a question which leaves less room has none.
+_LEAST_TOKENS = 16
+
+
+class _Recipe(msgspec.Struct, frozen=True):
+    """What must be known of how a model was trained in order to use it."""
+
+    form: QueryForm
+    template: int
+    grammar: Grammar = "none"
+
+
+class TrainedGenerator:
+    """Lets a model write queries that was trained to do nothing else, all questions in one batch.
+
+    Parameters
+    ----------
+    model
+        A language model that was trained on `pytrace.kg.queries.template`.
+    name
+        A short name for reports; the model's if not given.
+    form
+        The form of query that it was trained to write; matters only with a grammar.
+    relations
+        Those of the store, the most frequent first; needed only with a grammar.
+    encoder
+        Finds the relations nearest to a question where the store has more than are allowed; without one, letters decide.
+    allowed_relations
+        At most so many relations are allowed by the grammar for each question.
+    grammar
+        "words" holds the model to the store's relations and to names that the question has; "relations" lets it write any
+        name, which one needs that learned names as the store writes them; "none" trusts what it has learned.
+    temperature
+        Of the candidates after the first.
+    seed
+        Of the candidates after the first.
+
+    Raises
+    ------
+    InputError
+        There is a grammar, and no relation can stand in a query; or the temperature is out of range.
+
+    References
+    ----------
+    Chain of Knowledge, section 4.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> model = ScriptedModel([" <Ada Foah; country; ?>"])
+    >>> TrainedGenerator(model).generate(["In which country is Ada Foah?"])[0][0].query
+    TripletQuery(head='Ada Foah', relation='country', tail='?')
+    >>> print(model.prompts[0])
+    Question: In which country is Ada Foah?
+    Correct query:
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        name: str | None = None,
+        form: QueryForm = "sparql",
+        relations: Sequence[Relation] = (),
+        encoder: Encoder | None = None,
+        allowed_relations: int = 200,
+        grammar: Grammar = "none",
+        temperature: float = 0.7,
+        seed: int = 0,
+    ) -> None:
+        check_sampling(temperature, 1)
+        self._model = model
+        self._name = name or model.name
+        self._form: QueryForm = form
+        self._relations = None
+        if grammar != "none":
+            self._relations = NearestRelations(relations, form=form, most=allowed_relations, encoder=encoder)
+        self._spans = grammar == "words"
+        self._temperature = temperature
+        self._seed = seed
+        self._loaded: LlamaCppModel | None = None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        relations: Sequence[Relation] = (),
+        encoder: Encoder | None = None,
+        allowed_relations: int = 200,
+        grammar: Grammar | None = None,
+        temperature: float = 0.7,
+        seed: int = 0,
+        threads: int | None = None,
+        deterministic: bool = False,
+    ) -> Self:
+        """Load a GGUF that ``pytrace train query-generator`` made; the file says which form it writes.
+
+        Parameters
+        ----------
+        path
+            The file.
+        name
+            A short name for reports; the file's if not given.
+        relations, encoder, allowed_relations, temperature, seed
+            As for the class.
+        grammar
+            As for the class. If it is not given: with relations, what did best when the model had been trained, which the file
+            says; without them, none.
+        threads
+            Threads of the engine; the processors this process may use if not given.
+        deterministic
+            See `LlamaCppModel`.
+
+        Raises
+        ------
+        ModelFileError
+            The file is missing, no model, no query generator, or one of another version.
+        InputError
+            As for the class.
+        """
+        path = Path(path)
+        model = LlamaCppModel(path, name=name, style="plain", threads=threads, deterministic=deterministic)
+        try:
+            recipe = _recipe(model, path)
+            generator = cls(
+                model,
+                form=recipe.form,
+                relations=relations,
+                encoder=encoder,
+                allowed_relations=allowed_relations,
+                grammar=grammar or (recipe.grammar if relations else "none"),
+                temperature=temperature,
+                seed=seed,
+            )
+        except BaseException:
+            model.close()
+            raise
+        generator._loaded = model
+        return generator
+
+    def close(self) -> None:
+        """Free the model, if `load` loaded it."""
+        if self._loaded is not None:
+            self._loaded.close()
+
+    @property
+    def name(self) -> str:
+        """A short name for reports."""
+        return self._name
+
+    @property
+    def model(self) -> LanguageModel:
+        """The language model that writes, whose usage counts."""
+        return self._model
+
+    @property
+    def form(self) -> QueryForm:
+        """The form of query that it writes."""
+        return self._form
+
+    def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:
+        """Write queries for every question, all questions in one batch.
+
+        Parameters
+        ----------
+        questions
+            Questions or, for fact checking, claims.
+        candidates
+            At most so many a question: the likeliest one, and samples.
+
+        Returns
+        -------
+        list of list of GeneratedQuery
+            One list a question, the likeliest first, none twice; at least one entry, which may be a fault: a query that
+            cannot be read, or a question that leaves no room for one.
+
+        Raises
+        ------
+        InputError
+            `candidates` is below 1.
+        ModelError
+            There is a grammar, and the model takes none.
+        """
+        check_sampling(self._temperature, candidates)
+        prompts = [question_prompt(question) for question in questions]
+        # One more token may begin the sequence.
+        rooms = [self._model.context_tokens - self._model.count_tokens(prompt) - 1 for prompt in prompts]
+        places = [place for place, room in enumerate(rooms) if room >= _LEAST_TOKENS]
+        grammars = None
+        if self._relations is not None:
+            asked = [questions[place] for place in places]
+            grammars = [
+                query_grammar(question, relations, form=self._form, spans=self._spans)
+                for question, relations in zip(asked, self._relations.find(asked), strict=True)
+            ]
+        written = sample_queries(
+            self._model,
+            [prompts[place] for place in places],
+            candidates=candidates,
+            max_tokens=[min(rooms[place], _MOST_TOKENS) for place in places],
+            stop=("\n",),
+            temperature=self._temperature,
+            seed=self._seed,
+            grammars=grammars,
+        )
+        found = [
+            [
+                GeneratedQuery(
+                    "",
+                    None,
+                    0.0,
+                    f"the question has {self._model.context_tokens - room - 1:,} tokens and leaves no room for a query in the "
+                    f"{self._model.context_tokens:,} of {self._name}; shorten it",
+                )
+            ]
+            for room in rooms
+        ]
+        for place, queries in zip(places, written, strict=True):
+            found[place] = queries
+        return found
+
+
+def _recipe(model: LlamaCppModel, path: Path) -> _Recipe:
+    text = model.metadata(METADATA_KEY)
+    if text is None:
+        message = f"{path}: this model is no query generator; give a GGUF that 'pytrace train query-generator' made"
+        raise ModelFileError(message)
+    try:
+        recipe = msgspec.json.decode(text.encode("utf-8", "replace"), type=_Recipe)
+    except msgspec.DecodeError as error:
+        message = f"{path}: what the model says of its training cannot be read ({error}); train it again"
+        raise ModelFileError(message) from error
+    if recipe.template != TEMPLATE_VERSION:
+        message = (
+            f"{path}: the model was trained on version {recipe.template} of the prompt, and this is version {TEMPLATE_VERSION}; "
+            "train it again"
+        )
+        raise ModelFileError(message)
+    return recipe

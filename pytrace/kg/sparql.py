@@ -1,0 +1,506 @@
+"""From a SPARQL query that asks for answers to one that returns the triples that they follow from.
+
+`SELECT` becomes `CONSTRUCT` as appendix A of the paper on evaluating chain-of-thought has it. ``CONSTRUCT WHERE`` would
+forbid filters, so the triples are stated twice: as the template, and where they stood. What is found out by reading:
+
+- The template has the triples of the query's groups, also those within OPTIONAL, UNION, GRAPH and nested groups, and of
+  sub-queries where all that they name leaves the sub-query. It has none of MINUS and FILTER (NOT) EXISTS.
+- Blank nodes become variables, for a template would make new ones. So do the inner nodes of paths ``a/b`` and ``^a``;
+  ``a|b`` becomes a variable with two values. Other paths (``a*``, ``a+``, ``a?``, ``!a``) only filter: what lies on them
+  cannot be returned.
+- DISTINCT and ORDER BY alone change nothing about the triples and are dropped. Where LIMIT, OFFSET or HAVING choose among
+  the answers, the whole query stands in the new one as a sub-query, so that only triples of those answers come back.
+- FROM is dropped, for there is one graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, NoReturn
+
+import msgspec
+
+from pytrace.errors import InputError
+from pytrace.kg.sparql_syntax import check_syntax
+from pytrace.kg.sparql_tokens import END, OPENING, Token, read_prefixes, tokens_of, without_prologue
+
+# The time to plan a query grows with the cube of its patterns.
+_MOST_PATTERNS = 200
+
+_TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+_LIST = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#%s>"
+_ESCAPED = re.compile(r"\\(.)")
+_AGGREGATES = {"COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"}
+_MODIFIERS = {"GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET"}
+_NARROWING = {"LIMIT", "OFFSET", "HAVING"}
+
+
+class GraphQuery(msgspec.Struct, frozen=True):
+    """What a query became.
+
+    `construct` returns the triples of all solutions together. `rows` is a SELECT that returns them solution by solution:
+    of each pattern, `patterns` names the variables that have its subject, predicate and object; unbound ones are of an
+    OPTIONAL or another branch. `constants` are those of its names that are entities which the query names, as subject or
+    object but not as a class. `answers` are the variables that the query itself returned, without ``?``. `left_out` are
+    the property paths whose triples cannot be returned.
+    """
+
+    construct: str
+    rows: str
+    patterns: tuple[tuple[str, str, str], ...]
+    constants: tuple[str, ...]
+    answers: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def rewrite(query: str) -> GraphQuery:
+    """Turn a SELECT or ASK query into one that returns the triples behind its answers.
+
+    Parameters
+    ----------
+    query
+        SPARQL 1.1. A COUNT without a name is taken too, as public endpoints do.
+
+    Returns
+    -------
+    GraphQuery
+        Both of its queries are valid SPARQL.
+
+    Raises
+    ------
+    InputError
+        It is no SPARQL, no SELECT or ASK, changes data, calls another server, states no triples, or is longer or nested
+        more deeply than any person writes.
+
+    References
+    ----------
+    Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024), appendix A.
+
+    Examples
+    --------
+    >>> rewrite("SELECT ?x WHERE { ?c <urn:capital> ?x ; <urn:in> <urn:Africa> FILTER(?x != ?c) } ORDER BY ?x").construct
+    'CONSTRUCT { ?c <urn:capital> ?x . ?c <urn:in> <urn:Africa> . } WHERE { ?c <urn:capital> ?x . \
+?c <urn:in> <urn:Africa> . FILTER ( ?x != ?c ) }'
+    """
+    parser = _Parser(tokens_of(query))
+    found = parser.query()
+    check_syntax(found.construct)
+    check_syntax(found.rows)
+    return found
+
+
+def written_out(query: str) -> str:
+    """Return a query that only reads without comments and prefixes.
+
+    Raises
+    ------
+    InputError
+        It is no valid SPARQL, changes data, calls another server, or is too long.
+
+    Examples
+    --------
+    >>> written_out("PREFIX x: <urn:> ASK { ?s x:a.b.c ?o } # yes")
+    'ASK { ?s <urn:a.b.c> ?o }'
+    """
+    plain = _Parser(tokens_of(query)).all()
+    check_syntax(plain)
+    return plain
+
+
+class _Path(NamedTuple):
+    """A property path: "iri" with its text, "sequence", "alternative" and "inverse" of others, or "other" with its text."""
+
+    kind: str
+    text: str
+    parts: tuple[_Path, ...] = ()
+
+
+class _Select(NamedTuple):
+    """A SELECT taken apart; `variables` is None for ``*``."""
+
+    clause: str
+    variables: tuple[str, ...] | None
+    where: str
+    modifiers: str
+    values: str
+    narrowed: bool
+
+
+_Pattern = tuple[str, str, str]
+
+
+class _Parser:
+    """Reads a query by recursive descent and writes it anew, with flat triples and without blank nodes."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        start = len(tokens) - len(without_prologue(tokens))
+        self._prefixes, self.base = read_prefixes(tokens[:start])
+        self._tokens = tokens[start:]
+        self._at = 0
+        self._used = {token.text[1:] for token in tokens if token.kind == "variable"}
+        self._blank: dict[str, str] = {}
+        self._left_out: list[str] = []
+
+    # ------------------------------------------------------------------------------------------------- tokens
+
+    def _peek(self) -> Token:
+        return self._tokens[self._at] if self._at < len(self._tokens) else END
+
+    def _next(self) -> Token:
+        token = self._peek()
+        if token.kind == "end":
+            message = "the SPARQL query ends too early; complete it"
+            raise InputError(message)
+        self._at += 1
+        return token
+
+    def _expect(self, text: str) -> Token:
+        token = self._next()
+        if token.text != text:
+            self._refuse(token, f"{text!r} is due")
+        return token
+
+    @staticmethod
+    def _refuse(token: Token, reason: str) -> NoReturn:
+        if token.kind == "end":
+            message = f"the SPARQL query ends too early: {reason}; complete it"
+            raise InputError(message)
+        message = f"the SPARQL query has {token.text[:40]!a} at character {token.place + 1}, where {reason}; correct the query"
+        raise InputError(message)
+
+    def _fresh(self) -> str:
+        number = len(self._used)
+        while f"node{number}" in self._used:
+            number += 1
+        self._used.add(f"node{number}")
+        return f"?node{number}"
+
+    def _balanced(self) -> list[Token]:
+        """Take all from an opening bracket to its end."""
+        taken = [self._next()]
+        depth = 1
+        while depth:
+            token = self._next()
+            depth += (token.text in OPENING) - (token.text in OPENING.values())
+            taken.append(token)
+        return taken
+
+    def _written(self, tokens: Sequence[Token], *, labels: bool = False) -> str:
+        """Write tokens as they are, but for prefixed names and the labels of blank nodes."""
+        text = before = ""
+        for token in tokens:
+            # The parser below us takes no space between these two functions and their arguments.
+            called = token.text == "(" and before in ("CONCAT", "COALESCE")
+            joined = called or token.kind == "language" or token.text == "^^" or text.endswith("^^")
+            before = token.word
+            written = token.text if labels and token.kind == "blank" else self._plain(token)
+            text += ("" if joined or not text else " ") + written
+        return text
+
+    def _plain(self, token: Token) -> str:
+        if token.kind == "prefixed":
+            # Written out, because the parser below us does not take names of three parts, such as Freebase's.
+            prefix, _, local = token.text.partition(":")
+            if f"{prefix}:" not in self._prefixes:
+                self._refuse(token, f"the prefix {prefix}: is not declared")
+            local = _ESCAPED.sub(lambda found: found[1], local)
+            return f"<{self._prefixes[prefix + ':']}{local}>"
+        if token.kind != "blank":
+            return token.text
+        if token.text not in self._blank:
+            self._blank[token.text] = self._fresh()
+        return self._blank[token.text]
+
+    # ------------------------------------------------------------------------------------------------- the query
+
+    def all(self) -> str:
+        """Write all of it as it is."""
+        return self.base + self._written(self._tokens, labels=True)
+
+    def query(self) -> GraphQuery:
+        """Read all of it."""
+        form = self._peek()
+        patterns: list[_Pattern] = []
+        if form.word == "SELECT":
+            select = self._select(patterns)
+        elif form.word == "ASK":
+            self._next()
+            self._skip_dataset()
+            where = self._where(patterns)
+            self._modifiers()
+            select = _Select("", (), where, "", "", narrowed=False)
+        else:
+            self._refuse(form, "SELECT or ASK is due")
+        if self._peek().kind != "end":
+            self._refuse(self._peek(), "the query should end")
+        patterns = list(dict.fromkeys(patterns))
+        if not patterns:
+            message = "the SPARQL query states no triples that could be returned; give it a pattern of triples"
+            raise InputError(message)
+        where = select.where
+        if select.narrowed:
+            chosen = " ".join(filter(None, (select.clause, "WHERE", where, select.modifiers, select.values)))
+            where = f"{{ {{ {chosen} }} {where} }}"
+        values = f" {select.values}" if select.values else ""
+        template = " ".join(f"{' '.join(pattern)} ." for pattern in patterns)
+        columns, names = self._columns(patterns)
+        return GraphQuery(
+            construct=f"{self.base}CONSTRUCT {{ {template} }} WHERE {where}{values}",
+            rows=f"{self.base}SELECT {columns} WHERE {where}{values}",
+            patterns=names,
+            constants=tuple(dict.fromkeys(self._constants(patterns, names))),
+            answers=self._variables_of(patterns) if select.variables is None else select.variables,
+            left_out=tuple(dict.fromkeys(self._left_out)),
+        )
+
+    def _columns(self, patterns: list[_Pattern]) -> tuple[str, tuple[_Pattern, ...]]:
+        """Return what to select for the terms of patterns, and its names."""
+        names: dict[str, str] = {}
+        selected: list[str] = []
+        for term in dict.fromkeys(term for pattern in patterns for term in pattern):
+            if term[0] in "?$":
+                names[term] = term[1:]
+                selected.append(f"?{term[1:]}")
+            else:
+                variable = self._fresh()
+                names[term] = variable[1:]
+                selected.append(f"({term} AS {variable})")
+        return " ".join(dict.fromkeys(selected)), tuple((names[s], names[p], names[o]) for s, p, o in patterns)
+
+    @staticmethod
+    def _constants(patterns: list[_Pattern], names: tuple[_Pattern, ...]) -> Iterator[str]:
+        for (subject, predicate, target), (subject_name, _, target_name) in zip(patterns, names, strict=True):
+            if subject[0] == "<":
+                yield subject_name
+            if target[0] == "<" and predicate != _TYPE:
+                yield target_name
+
+    @staticmethod
+    def _variables_of(patterns: list[_Pattern]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(term[1:] for pattern in patterns for term in pattern if term[0] in "?$"))
+
+    def _select(self, patterns: list[_Pattern]) -> _Select:
+        start = self._at
+        self._next()
+        star, single = False, False
+        variables: list[str] = []
+        while (token := self._peek()).text != "{" and token.word not in ("WHERE", "FROM"):
+            if token.text == "(":
+                inner = self._balanced()
+                single = single or any(each.word in _AGGREGATES for each in inner)
+                if len(inner) > 2 and inner[-3].word == "AS":
+                    variables.append(inner[-2].text[1:])
+                continue
+            single = single or token.word in _AGGREGATES
+            star = star or token.text == "*"
+            if token.kind == "variable":
+                variables.append(token.text[1:])
+            self._next()
+        clause = self._written(self._tokens[start : self._at])
+        self._skip_dataset()
+        where = self._where(patterns)
+        modifiers, words = self._modifiers()
+        values = ""
+        if self._peek().word == "VALUES":
+            values = self._values()
+        # An aggregate over all solutions is one row: there is nothing that could be left out.
+        narrowed = bool(words & _NARROWING) and not (single and "GROUP" not in words)
+        return _Select(clause, None if star else tuple(variables), where, modifiers, values, narrowed)
+
+    def _skip_dataset(self) -> None:
+        while self._peek().word == "FROM":
+            self._next()
+            if self._peek().word == "NAMED":
+                self._next()
+            self._next()
+
+    def _where(self, patterns: list[_Pattern]) -> str:
+        if self._peek().word == "WHERE":
+            self._next()
+        return self._group(patterns)
+
+    def _modifiers(self) -> tuple[str, set[str]]:
+        start = self._at
+        words: set[str] = set()
+        while (token := self._peek()).kind != "end" and token.text != "}" and token.word != "VALUES":
+            if token.text == "(":
+                self._balanced()
+                continue
+            begun = bool(words & _MODIFIERS)
+            words.add(self._next().word)
+            strange = token.text in (*OPENING, ";", ".") or token.word in ("SELECT", "ASK", "WHERE", "CONSTRUCT")
+            if strange or not (begun or token.word in _MODIFIERS):
+                self._refuse(token, "the query should end")
+        return self._written(self._tokens[start : self._at]), words
+
+    # ------------------------------------------------------------------------------------------------- groups
+
+    def _group(self, patterns: list[_Pattern]) -> str:
+        """Read a group and return it written anew; its triples go to `patterns`."""
+        self._expect("{")
+        parts: list[str] = []
+        if self._peek().word == "SELECT":
+            inner: list[_Pattern] = []
+            select = self._select(inner)
+            seen = set(self._variables_of(inner) if select.variables is None else select.variables)
+            patterns += [pattern for pattern in inner if seen.issuperset(self._variables_of([pattern]))]
+            parts += [select.clause, "WHERE", select.where, select.modifiers, select.values]
+        else:
+            while self._peek().text != "}":
+                parts.append(self._part(patterns))
+        self._expect("}")
+        return " ".join(filter(None, ("{", *parts, "}")))
+
+    def _part(self, patterns: list[_Pattern]) -> str:
+        token = self._peek()
+        if token.text == ".":
+            self._next()
+            return ""
+        if token.text == "{":
+            branches = [self._group(patterns)]
+            while self._peek().word == "UNION":
+                self._next()
+                branches.append(self._group(patterns))
+            return " UNION ".join(branches)
+        if token.word in ("OPTIONAL", "MINUS"):
+            self._next()
+            return f"{token.word} {self._group(patterns if token.word == 'OPTIONAL' else [])}"
+        if token.word == "GRAPH":
+            return f"{self._written([self._next(), self._next()])} {self._group(patterns)}"
+        if token.word == "VALUES":
+            return self._values()
+        if token.word in ("FILTER", "BIND"):
+            taken = [self._next()]
+            while self._peek().text not in ("(", "{"):
+                taken.append(self._next())
+            return self._written(taken + self._balanced())
+        return self._triples(patterns)
+
+    def _values(self) -> str:
+        taken = [self._next()]
+        taken += self._balanced() if self._peek().text == "(" else [self._next()]
+        if self._peek().text != "{":
+            self._refuse(self._peek(), "'{' is due")
+        return self._written(taken + self._balanced())
+
+    # ------------------------------------------------------------------------------------------------- triples
+
+    def _triples(self, patterns: list[_Pattern]) -> str:
+        lines: list[str] = []
+        own = self._peek().text == "["
+        subject = self._node(patterns, lines)
+        if not own or self._peek().text not in (".", "}"):
+            self._properties(subject, patterns, lines)
+        if len(patterns) > _MOST_PATTERNS:
+            message = f"the SPARQL query states more than {_MOST_PATTERNS} triples; make it shorter"
+            raise InputError(message)
+        return " ".join(lines)
+
+    def _properties(self, subject: str, patterns: list[_Pattern], lines: list[str]) -> None:
+        while True:
+            token = self._peek()
+            path = _Path("iri", self._next().text) if token.kind == "variable" else self._path()
+            while True:
+                self._state(subject, path, self._node(patterns, lines), patterns, lines)
+                if self._peek().text != ",":
+                    break
+                self._next()
+            if self._peek().text != ";":
+                return
+            while self._peek().text == ";":
+                self._next()
+            if self._peek().text in (".", "}", "]"):
+                return
+
+    def _node(self, patterns: list[_Pattern], lines: list[str]) -> str:
+        token = self._next()
+        if token.kind in ("variable", "iri", "prefixed", "number", "blank"):
+            return self._plain(token)
+        if token.kind == "string":
+            taken = [token]
+            if self._peek().kind == "language":
+                taken.append(self._next())
+            elif self._peek().text == "^^":
+                taken += [self._next(), self._next()]
+            return self._written(taken)
+        if token.word in ("TRUE", "FALSE"):
+            return token.text
+        if token.text == "[":
+            node = self._fresh()
+            if self._peek().text != "]":
+                self._properties(node, patterns, lines)
+            self._expect("]")
+            return node
+        if token.text != "(":
+            self._refuse(token, "an entity, a variable or a value is due")
+        return self._list(patterns, lines)
+
+    def _list(self, patterns: list[_Pattern], lines: list[str]) -> str:
+        if self._peek().text == ")":
+            self._next()
+            return _LIST % "nil"
+        first = node = self._fresh()
+        while True:
+            self._state(node, _Path("iri", _LIST % "first"), self._node(patterns, lines), patterns, lines)
+            last = self._peek().text == ")"
+            rest = _LIST % "nil" if last else self._fresh()
+            self._state(node, _Path("iri", _LIST % "rest"), rest, patterns, lines)
+            if last:
+                self._next()
+                return first
+            node = rest
+
+    def _state(self, subject: str, path: _Path, target: str, patterns: list[_Pattern], lines: list[str]) -> None:
+        """Write a pattern down, a path by its steps where they can be told."""
+        if path.kind == "iri":
+            patterns.append((subject, path.text, target))
+            lines.append(f"{subject} {path.text} {target} .")
+        elif path.kind == "inverse":
+            self._state(target, path.parts[0], subject, patterns, lines)
+        elif path.kind == "sequence":
+            nodes = [subject, *(self._fresh() for _ in path.parts[1:]), target]
+            for step, start, end in zip(path.parts, nodes, nodes[1:], strict=False):
+                self._state(start, step, end, patterns, lines)
+        elif path.kind == "alternative" and all(part.kind == "iri" for part in path.parts):
+            relation = self._fresh()
+            lines.append(f"VALUES {relation} {{ {' '.join(part.text for part in path.parts)} }}")
+            self._state(subject, _Path("iri", relation), target, patterns, lines)
+        else:
+            self._left_out.append(path.text)
+            lines.append(f"{subject} {path.text} {target} .")
+
+    # ------------------------------------------------------------------------------------------------- paths
+
+    def _path(self) -> _Path:
+        return self._joined("alternative", "|", lambda: self._joined("sequence", "/", self._step))
+
+    def _joined(self, kind: str, mark: str, part: Callable[[], _Path]) -> _Path:
+        parts = [part()]
+        while self._peek().text == mark:
+            self._next()
+            parts.append(part())
+        if len(parts) == 1:
+            return parts[0]
+        return _Path(kind, f"({mark.join(each.text for each in parts)})", tuple(parts))
+
+    def _step(self) -> _Path:
+        token = self._next()
+        if token.text == "^":
+            inner = self._step()
+            return _Path("inverse", f"(^{inner.text})", (inner,))
+        if token.text == "!":
+            negated = self._balanced() if self._peek().text == "(" else [self._next()]
+            return _Path("other", f"!{self._written(negated)}")
+        if token.text == "(":
+            path = self._path()
+            self._expect(")")
+        elif token.text == "a":
+            path = _Path("iri", _TYPE)
+        elif token.kind in ("iri", "prefixed"):
+            path = _Path("iri", self._plain(token))
+        else:
+            self._refuse(token, "a relation is due")
+        if self._peek().text in ("*", "+", "?"):
+            path = _Path("other", f"({path.text}){self._next().text}")
+        return path

@@ -1,0 +1,336 @@
+"""An RDF store within the process that answers SPARQL: triples of a file, or of any knowledge graph, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pyoxigraph as ox
+
+from pytrace.errors import DataError, InputError
+from pytrace.kg.graph_sources import read_source
+from pytrace.kg.names import entity_name
+from pytrace.kg.sparql import GraphQuery, rewrite, written_out
+from pytrace.kg.terms import LABELS, key_of, node_of
+from pytrace.records import Triple
+from pytrace.triples.graph.exchange import input_errors
+
+_Item = TypeVar("_Item")
+
+_FORMATS = {".nt": ox.RdfFormat.N_TRIPLES, ".ttl": ox.RdfFormat.TURTLE}
+_PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Solutions of a query: for each its variables' values as keys, unbound ones left out.
+
+    `stopped` says which limit ended it early; empty where these are all.
+    """
+
+    rows: tuple[dict[str, str], ...]
+    stopped: str
+
+
+class Solution(msgspec.Struct, frozen=True):
+    """The triples that one solution of a query rests on, and its variables' values as keys, unbound ones left out."""
+
+    triples: tuple[Triple, ...]
+    values: dict[str, str]
+
+
+class Solutions(msgspec.Struct, frozen=True):
+    """Solutions in the order of the query; `stopped` says which limit ended it early, empty where these are all."""
+
+    solutions: tuple[Solution, ...]
+    stopped: str
+
+
+class Statements(msgspec.Struct, frozen=True):
+    """Triples that a query returned, each once; `stopped` says which limit ended it early, empty where these are all."""
+
+    triples: tuple[Triple, ...]
+    stopped: str
+
+
+class KnowledgeStore:
+    """Triples that SPARQL queries are asked of, in memory.
+
+    Keys are those of `pytrace.kg.graph_sources`: an IRI as it is, a literal's text, ``_:`` and the label of a blank
+    node. Keys that are no IRIs stand in the store as ``urn:pytrace:entity:`` or ``urn:pytrace:relation:`` and the key,
+    percent-encoded.
+
+    Parameters
+    ----------
+    store
+        An RDF store; only its default graph is looked at.
+
+    Examples
+    --------
+    >>> store = KnowledgeStore.of_triples([Triple("Ghana", "capital", "Accra")])
+    >>> store.select("SELECT ?x { <urn:pytrace:entity:Ghana> <urn:pytrace:relation:capital> ?x }").rows
+    ({'x': 'Accra'},)
+    """
+
+    def __init__(self, store: ox.Store) -> None:
+        self._store = store
+
+    @property
+    def store(self) -> ox.Store:
+        """The RDF store."""
+        return self._store
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, format: str | None = None) -> KnowledgeStore:
+        """Load a file, all of it or nothing.
+
+        Parameters
+        ----------
+        path
+            N-Triples (.nt) or Turtle (.ttl), which queries see as it is; or anything that `read_source` reads.
+        format
+            As `read_source` takes it; by default the suffix tells.
+
+        Raises
+        ------
+        DataError
+            The file cannot be read or is malformed (says line and column), or there is no triple in it.
+        InputError
+            Nothing tells the format.
+        """
+        path = Path(path)
+        suffix = {"ntriples": ".nt", "turtle": ".ttl", None: path.suffix.lower()}.get(format, "")
+        if suffix not in _FORMATS or path.is_dir():
+            return cls.of_triples(read_source(path, format=format).triples, path=path)
+        store = ox.Store()
+        with input_errors(path):
+            with path.open("rb"):  # so that a missing file is told as all others are
+                pass
+            try:
+                store.bulk_load(path=str(path), format=_FORMATS[suffix])
+            except SyntaxError as error:
+                message = f"column {error.offset}: {_PLACE.sub('', error.msg)}; repair the line"
+                raise DataError(message, path=path, line=error.lineno) from error
+        return cls._filled(store, path)
+
+    @classmethod
+    def of_triples(cls, triples: Iterable[Triple], *, path: object = None) -> KnowledgeStore:
+        """Take the triples of a knowledge graph.
+
+        Parameters
+        ----------
+        triples
+            By their keys.
+        path
+            Where they are from, for errors.
+
+        Raises
+        ------
+        DataError
+            There is no triple.
+        """
+        store = ox.Store()
+        store.bulk_extend(
+            ox.Quad(node_of(triple.head), node_of(triple.relation, relation=True), node_of(triple.tail))
+            for triple in triples
+        )
+        return cls._filled(store, path)
+
+    @classmethod
+    def _filled(cls, store: ox.Store, path: object) -> KnowledgeStore:
+        if not len(store):
+            message = "there is no triple in the knowledge graph; nothing can be asked of an empty graph"
+            raise DataError(message, path=path)
+        return cls(store)
+
+    def __len__(self) -> int:
+        """Count the triples."""
+        return len(self._store)
+
+    def triples(self) -> Iterator[Triple]:
+        """Iterate over the triples, but for labels and empty values, in no order."""
+        for quad in self._store:
+            if quad.predicate in LABELS and isinstance(quad.object, ox.Literal):
+                continue
+            triple = Triple(key_of(quad.subject), key_of(quad.predicate), key_of(quad.object))
+            if triple.head.strip() and triple.relation.strip() and triple.tail.strip():
+                yield triple
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """Return what an entity is called: its labels in the store, then its key in words."""
+        node = node_of(key)
+        labels = [key_of(quad.object) for label in LABELS for quad in self._store.quads_for_pattern(node, label, None)]
+        return (*sorted(labels), entity_name(key))
+
+    def select(self, query: str, *, limit: int = 100_000, seconds: float = 10.0) -> Rows:
+        """Run a SELECT query.
+
+        Parameters
+        ----------
+        query
+            SPARQL 1.1; nothing that changes data or asks another server is run.
+        limit
+            The most solutions.
+        seconds
+            Time after which no further solution is waited for. It is looked at between solutions, so a query that finds
+            none, or sorts them all first, can take longer.
+
+        Returns
+        -------
+        Rows
+            In the order that the query gives them.
+
+        Raises
+        ------
+        InputError
+            It is no SELECT query, or cannot be run.
+        """
+        found = self._run(written_out(query))
+        if not isinstance(found, ox.QuerySolutions):
+            message = "the SPARQL query returns no table of solutions; begin it with SELECT"
+            raise InputError(message)
+        names = [variable.value for variable in found.variables]
+        rows, stopped = _taken(found, limit, seconds)
+        return Rows(
+            tuple(
+                {name: key_of(value) for name, value in zip(names, row, strict=True) if value is not None}
+                for row in rows
+            ),
+            stopped,
+        )
+
+    def construct(self, query: str | GraphQuery, *, limit: int = 100_000, seconds: float = 10.0) -> Statements:
+        """Return the triples that the answers of a SELECT or ASK query follow from.
+
+        Parameters
+        ----------
+        query
+            SPARQL, or what `rewrite` made of it.
+        limit
+            The most triples.
+        seconds
+            As in `select`.
+
+        Returns
+        -------
+        Statements
+            In the order that they are found; facts of the graph all. (A template alone would also make a triple of what
+            one branch of a UNION says with the values of another.)
+
+        Raises
+        ------
+        InputError
+            See `rewrite`.
+
+        References
+        ----------
+        Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
+        appendix A.
+
+        Examples
+        --------
+        >>> store = KnowledgeStore.of_triples([Triple("urn:Ghana", "urn:capital", "urn:Accra")])
+        >>> [triple.text for triple in store.construct("SELECT ?x { <urn:Ghana> <urn:capital> ?x }").triples]
+        ['<urn:Ghana; urn:capital; urn:Accra>']
+        """
+        rewritten = rewrite(query) if isinstance(query, str) else query
+        found = self._run(rewritten.construct)
+        assert isinstance(found, ox.QueryTriples)
+        taken, stopped = _taken(found, limit, seconds)
+        triples = (self._fact(each.subject, each.predicate, each.object) for each in taken)
+        return Statements(tuple(dict.fromkeys(filter(None, triples))), stopped)
+
+    def solutions(self, query: GraphQuery, *, limit: int = 100_000, seconds: float = 10.0) -> Solutions:
+        """Return the triples that the answers of a query follow from, solution by solution.
+
+        Parameters
+        ----------
+        query
+            What `rewrite` made of one.
+        limit
+            The most solutions.
+        seconds
+            As in `select`.
+
+        Raises
+        ------
+        InputError
+            The query cannot be run.
+
+        Examples
+        --------
+        >>> store = KnowledgeStore.of_triples([Triple("urn:Ghana", "urn:capital", "urn:Accra")])
+        >>> [found] = store.solutions(rewrite("SELECT ?x { <urn:Ghana> <urn:capital> ?x }")).solutions
+        >>> found.triples[0].text, found.values["x"]
+        ('<urn:Ghana; urn:capital; urn:Accra>', 'urn:Accra')
+        """
+        solutions, stopped = _taken(self.each_solution(query), limit, seconds)
+        return Solutions(tuple(solutions), stopped)
+
+    def each_solution(self, query: GraphQuery) -> Iterator[Solution]:
+        """Iterate over what `solutions` returns, without limits.
+
+        Raises
+        ------
+        InputError
+            The query cannot be run.
+        """
+        found = self._run(query.rows)
+        assert isinstance(found, ox.QuerySolutions)
+        places = {variable.value: place for place, variable in enumerate(found.variables)}
+        patterns = [(places[subject], places[relation], places[target]) for subject, relation, target in query.patterns]
+        with _query_errors():
+            for row in found:
+                triples = (
+                    self._fact(row[subject], row[relation], row[target]) for subject, relation, target in patterns
+                )
+                values = {name: key_of(row[place]) for name, place in places.items() if row[place] is not None}
+                yield Solution(tuple(dict.fromkeys(filter(None, triples))), values)
+
+    def _fact(self, subject: object, relation: object, target: object) -> Triple | None:
+        """Return a statement by its keys if the graph has it."""
+        if not isinstance(subject, ox.NamedNode | ox.BlankNode) or not isinstance(relation, ox.NamedNode):
+            return None
+        if not isinstance(target, ox.NamedNode | ox.BlankNode | ox.Literal):
+            return None
+        if ox.Quad(subject, relation, target) not in self._store:
+            return None
+        return Triple(key_of(subject), key_of(relation), key_of(target))
+
+    def _run(self, query: str) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
+        with _query_errors():
+            return self._store.query(query)
+
+
+@contextmanager
+def _query_errors() -> Iterator[None]:
+    """Say of a query that it cannot be run."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (SyntaxError, ValueError, OSError) as error:
+        message = f"the SPARQL query cannot be run ({str(error)[:120]}); correct it"
+        raise InputError(message) from error
+
+
+def _taken(found: Iterable[_Item], limit: int, seconds: float) -> tuple[list[_Item], str]:
+    """Take what comes until a limit, and say which."""
+    if limit < 1 or not seconds > 0:
+        message = f"limit is {limit} and seconds {seconds}; both must be above 0"
+        raise InputError(message)
+    deadline = time.monotonic() + seconds
+    taken: list[_Item] = []
+    with _query_errors():
+        for item in found:
+            if len(taken) == limit:
+                return taken, f"more than {limit} solutions"
+            taken.append(item)
+            if time.monotonic() > deadline:
+                return taken, f"more than {seconds:g} seconds"
+    return taken, ""

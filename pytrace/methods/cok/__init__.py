@@ -1,0 +1,1 @@
+"""Chain of Knowledge and fact checking."""

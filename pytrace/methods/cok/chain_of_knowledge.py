@@ -1,0 +1,416 @@
+"""Chain of Knowledge: where thoughts disagree, a knowledge base is asked, and the facts that it gives put the thoughts right.
+
+Source: Li et al., "Chain of Knowledge: A Framework for Grounding Large Language Models with Structured Knowledge Bases" (2023).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+
+from pytrace.kg.fact_store import QueryLimits, TripleStore
+from pytrace.kg.linking import EntityLinker
+from pytrace.kg.queries import QueryGenerator
+from pytrace.kg.queries.running import Asked, QueryRunner
+from pytrace.methods.cok.fact_checking import make_claim_answers
+from pytrace.methods.cot.rationales import Thought
+from pytrace.methods.cot.thinking import NO_CONTEXT, Thoughtful, ThoughtSettings
+from pytrace.methods.cot.verification import Verifier
+from pytrace.methods.ranking import Rank
+from pytrace.methods.stages import Stages
+from pytrace.methods.trace.trace import Count, Positive, check_questions
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.reader.claims import ClaimJudge, ClaimScoring, votes
+from pytrace.records import Answer, Document, Evidence, KnowledgeQuery
+
+WHOLE = -1
+"""The place of the question itself beside those of its thoughts."""
+
+
+class Knowledge(NamedTuple):
+    """A knowledge base and what it takes to ask it: who writes queries, and who finds the entities that they mention."""
+
+    store: TripleStore
+    linker: EntityLinker
+    generator: QueryGenerator
+
+
+class KnowledgeSettings(ThoughtSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of the method, beside those of the thoughts; the defaults are the paper's where it names one.
+
+    Attributes
+    ----------
+    trigger
+        For which questions the knowledge base is asked: those whose thoughts have no majority (section 3.3), or all.
+    ask
+        What becomes queries: the verifying questions of thoughts, the question itself, or both (section 3.1).
+    candidates
+        Queries that the generator offers for each; the next one is tried where one is invalid or gives nothing.
+    alternatives
+        Ways to read the entities and relations of one query that are tried.
+    either_direction
+        Whether the last of them is a triplet with head and tail exchanged, for models that confuse the two.
+    facts
+        Facts that the model sees of a question at most, those of the question itself first.
+    unverified
+        Whether sentences of the rationale for which no fact was found stay in it ("keep", as in the paper) or go where there
+        is a fact at all ("drop").
+    conclude
+        Who gives the answer: the model, from the facts and the rationale (section 3.2), or the query of the question itself
+        where it gave a value, else the model.
+    rows, seconds, megabytes
+        What one query may use.
+    claim_demonstrations, claim_scoring, calibrated
+        How claims are judged: see `pytrace.reader.claims.ClaimJudge`.
+    """
+
+    trigger: Literal["uncertain", "always"] = "uncertain"
+    ask: Literal["thoughts", "question", "both"] = "both"
+    candidates: Positive = 3
+    alternatives: Positive = 4
+    either_direction: bool = False
+    facts: Positive = 10
+    unverified: Literal["keep", "drop"] = "keep"
+    conclude: Literal["model", "query"] = "model"
+    rows: Positive = 1_000
+    seconds: Annotated[float, msgspec.Meta(gt=0)] = 5.0
+    megabytes: Positive = 2_048
+    claim_demonstrations: Count = 3
+    claim_scoring: ClaimScoring = "letters"
+    calibrated: bool = True
+
+    @property
+    def limits(self) -> QueryLimits:
+        """What one query may use."""
+        return QueryLimits(rows=self.rows, seconds=self.seconds, megabytes=self.megabytes)
+
+
+class _Step(msgspec.Struct):
+    """A thought of a chain, or the question itself: what is asked about it, what was found, and how it reads then."""
+
+    place: int
+    sentence: str
+    question: str
+    found: KnowledgeQuery | None = None
+    edited: str = ""
+
+
+class _Doubt(msgspec.Struct):
+    """A question that the knowledge base is asked about: its place among all, and its chain."""
+
+    place: int
+    thought: Thought
+    steps: list[_Step]
+
+    @property
+    def queries(self) -> tuple[KnowledgeQuery, ...]:
+        return tuple(step.found for step in self.steps if step.found is not None)
+
+    def facts(self, most: int) -> tuple[str, ...]:
+        """Return the facts of all steps, each once."""
+        return tuple(dict.fromkeys(fact.text for query in self.queries for fact in query.facts))[:most]
+
+    def rationale(self, unverified: str) -> tuple[str, ...]:
+        """Return the facts of the question itself and the sentences of the chain, as far as they are to be kept."""
+        own = [fact.text for step in self.steps[:1] if step.place == WHOLE and step.found for fact in step.found.facts]
+        asked = {step.place: step for step in self.steps if step.place != WHOLE}
+        some = bool(self.facts(1))
+        sentences = []
+        for place, sentence in enumerate(self.thought.sentences):
+            step = asked.get(place)
+            if step is not None and step.edited:
+                sentences.append(step.edited)
+            elif unverified == "keep" or not some:
+                sentences.append(sentence)
+        return tuple(dict.fromkeys([*own, *sentences]))
+
+
+class ChainOfKnowledge(Thoughtful):
+    r"""Lets thoughts vote, and where that is no majority, answers from what a knowledge base says.
+
+    Parameters
+    ----------
+    model
+        Thinks, asks, edits and answers.
+    encoder
+        Finds relations of another name that mean the same, and documents where thoughts see any; None without either.
+    settings
+        Every choice.
+    knowledge
+        The knowledge base, the generator of queries and the linker of entities.
+    name
+        The method's name in answers.
+    rank
+        Ranks documents in place of the settings' retriever, where thoughts see any.
+
+    Notes
+    -----
+    Section 3: a question is uncertain if fewer than half of its samples (rounded up) agree (3.3). Its thoughts become
+    verifying questions, each a query to the knowledge base, as does the question itself (3.1); mentions are linked to
+    entities (3.3). The facts that come back take the place of what the model had thought, and it answers anew from them
+    (3.2). Certain questions ask nothing of the knowledge base.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from pytrace.kg.connect import open_store
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> from pytrace.kg.queries.few_shot import FewShotGenerator
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.tsv"
+    >>> _ = path.write_text("Ada Foah\tcountry\tGhana\n")
+    >>> said = ["So the answer is Togo.", "So the answer is Mali.", "So the answer is Benin."]
+    >>> model = ScriptedModel([*said, "<Ada Foah; country; ?>", "Ghana."])
+    >>> with open_store(path) as store:
+    ...     knowledge = Knowledge(store, EntityLinker(store, None), FewShotGenerator(model, store.relations()))
+    ...     settings = KnowledgeSettings(samples=3, candidates=1)
+    ...     method = ChainOfKnowledge(model, None, settings, knowledge=knowledge)
+    ...     answer = method.answer(["In which country is Ada Foah?"], [[]])[0]
+    >>> answer.text, answer.evidence.context
+    ('Ghana', ('Ada Foah country Ghana.',))
+    """
+
+    known_as = "cok"
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder | None,
+        settings: KnowledgeSettings | None = None,
+        *,
+        knowledge: Knowledge,
+        name: str = "",
+        rank: Rank | None = None,
+    ) -> None:
+        chosen = settings or KnowledgeSettings()
+        super().__init__(model, encoder, chosen, name=name, rank=rank)
+        self.knowledge = knowledge
+        self._choices = chosen
+        self._verifier = Verifier(model, demonstrations=chosen.demonstrations)
+        self._runner = QueryRunner(
+            knowledge.store,
+            knowledge.linker,
+            encoder=encoder,
+            limits=chosen.limits,
+            alternatives=chosen.alternatives,
+            facts=chosen.facts,
+            either_direction=chosen.either_direction,
+        )
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions; all uncertain ones go through every step together.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question; not looked at unless thoughts are to see them.
+
+        Returns
+        -------
+        list of Answer
+            The notes tell the vote, and what became of the queries; `evidence.queries` has each with its facts. What asking
+            costs is divided among the questions that needed it.
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        ServerError
+            The knowledge base is a server that cannot be reached.
+        """
+        check_questions(questions, documents)
+        evidence, votes, chosen, answers = self._vote(questions, documents)
+        doubts = [
+            _Doubt(place, thought, [])
+            for place, (vote, thought) in enumerate(zip(votes, chosen, strict=True))
+            if self._choices.trigger == "always" or not vote.certain
+        ]
+        asking = Stages(self._model, self.knowledge.generator.model)
+        self._decompose(questions, doubts, asking)
+        self._query(doubts, asking)
+        self._edit(doubts, asking)
+        concluded = self._conclude(questions, evidence, doubts, asking)
+        for doubt, text in zip(doubts, concluded, strict=True):
+            answers[doubt.place] = self._edited(answers[doubt.place], doubt, text, asking, len(doubts))
+        return answers
+
+    def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Judge claims, the uncertain ones by what the knowledge base says of them.
+
+        Parameters
+        ----------
+        claims
+            The claims' texts.
+        documents
+            One list of documents a claim; they are not looked at.
+
+        Returns
+        -------
+        list of Answer
+            With a label of `pytrace.reader.claims.LABELS` as text; the notes tell how the samples would have voted, and what became
+            of the query.
+
+        Raises
+        ------
+        InputError
+            If a claim is empty.
+        LogitsUnavailableError
+            If the model gives no log-probabilities.
+        ServerError
+            The knowledge base is a server that cannot be reached.
+
+        Notes
+        -----
+        Section 6.1: a claim is one statement, so it goes to the generator of queries as it is.
+        """
+        check_questions(claims, documents)
+        choices = self._choices
+        judge = ClaimJudge(
+            self._model,
+            demonstrations=choices.claim_demonstrations,
+            scoring=choices.claim_scoring,
+            calibrated=choices.calibrated,
+        )
+        stages = Stages(self._model)
+        with stages.stage("judge"):
+            judged = judge.judge(claims, [()] * len(claims))
+        answers = make_claim_answers(claims, [NO_CONTEXT] * len(claims), judged, stages, self.name)
+        ballots = [votes(one.probabilities, temperature=choices.temperature, samples=choices.samples) for one in judged]
+        answers = [
+            _noted(answer, f"{ballot.share:.0%} of samples would agree")
+            for answer, ballot in zip(answers, ballots, strict=True)
+        ]
+        doubts = [
+            _Doubt(place, Thought((), ""), [_Step(WHOLE, "", claims[place])])
+            for place, ballot in enumerate(ballots)
+            if choices.trigger == "always" or not ballot.certain
+        ]
+        asking = Stages(self._model, self.knowledge.generator.model)
+        self._query(doubts, asking)
+        told = [doubt for doubt in doubts if doubt.facts(1)]
+        with asking.stage("judge"):
+            again = judge.judge([claims[doubt.place] for doubt in told], [doubt.facts(choices.facts) for doubt in told])
+        labels = dict(zip((doubt.place for doubt in told), again, strict=True))
+        for doubt in doubts:
+            found = labels.get(doubt.place)
+            answers[doubt.place] = self._edited(
+                answers[doubt.place], doubt, "" if found is None else found.label, asking, len(doubts)
+            )
+        return answers
+
+    def _decompose(self, questions: Sequence[str], doubts: Sequence[_Doubt], stages: Stages) -> None:
+        """Give every doubt its chain: the question itself, and a verifying question for each thought."""
+        if self._choices.ask != "thoughts":
+            for doubt in doubts:
+                doubt.steps.append(_Step(WHOLE, "", questions[doubt.place]))
+        if self._choices.ask == "question":
+            return
+        owners = [doubt for doubt in doubts for _ in doubt.thought.sentences]
+        sentences = [sentence for doubt in doubts for sentence in doubt.thought.sentences]
+        places = [place for doubt in doubts for place in range(len(doubt.thought.sentences))]
+        with stages.stage("ask"):
+            asked = self._verifier.ask([questions[doubt.place] for doubt in owners], sentences)
+        for doubt, place, sentence, question in zip(owners, places, sentences, asked, strict=True):
+            doubt.steps.append(_Step(place, sentence, question))
+
+    def _query(self, doubts: Sequence[_Doubt], stages: Stages) -> None:
+        """Write the queries of all steps, and run them."""
+        steps = [step for doubt in doubts for step in doubt.steps]
+        if not steps:
+            return
+        with stages.stage("write queries"):
+            written = self.knowledge.generator.generate(
+                [step.question for step in steps], candidates=self._choices.candidates
+            )
+        with stages.stage("query"):
+            found = self._runner.run(
+                [Asked(step.place, step.question, own) for step, own in zip(steps, written, strict=True)]
+            )
+        for step, one in zip(steps, found, strict=True):
+            step.found = one
+
+    def _edit(self, doubts: Sequence[_Doubt], stages: Stages) -> None:
+        """Rewrite the thoughts for which facts were found."""
+        steps = [
+            step for doubt in doubts for step in doubt.steps if step.place != WHOLE and step.found and step.found.facts
+        ]
+        if not steps:
+            return
+        with stages.stage("edit"):
+            edited = self._verifier.answer(
+                [step.question for step in steps],
+                [_texts(step.found, self._choices.facts) for step in steps],
+            )
+        for step, sentence in zip(steps, edited, strict=True):
+            step.edited = sentence
+
+    def _conclude(
+        self, questions: Sequence[str], evidence: Sequence[Evidence], doubts: Sequence[_Doubt], stages: Stages
+    ) -> list[str]:
+        """Answer every doubt anew; empty where nothing was found that the model had not thought of."""
+        texts = [self._queried(doubt) for doubt in doubts]
+        left = [
+            place for place, (doubt, text) in enumerate(zip(doubts, texts, strict=True)) if not text and doubt.facts(1)
+        ]
+        with stages.stage("conclude"):
+            concluded = self._thinker.conclude(
+                [questions[doubts[place].place] for place in left],
+                [[*doubts[place].facts(self._choices.facts), *evidence[doubts[place].place].context] for place in left],
+                [doubts[place].rationale(self._choices.unverified) for place in left],
+            )
+        for place, text in zip(left, concluded, strict=True):
+            texts[place] = text
+        return texts
+
+    def _queried(self, doubt: _Doubt) -> str:
+        """Return what the query of the question itself gave, if that is to be the answer."""
+        if self._choices.conclude != "query":
+            return ""
+        whole = next((step.found for step in doubt.steps if step.place == WHOLE), None)
+        return whole.values[0] if whole is not None and whole.values else ""
+
+    def _edited(self, answer: Answer, doubt: _Doubt, text: str, stages: Stages, among: int) -> Answer:
+        """Return an answer with what the knowledge base said, and its share of what that cost."""
+        before = answer.evidence
+        facts = doubt.facts(self._choices.facts)
+        evidence = msgspec.structs.replace(before, queries=doubt.queries)
+        if facts:
+            evidence = msgspec.structs.replace(
+                evidence,
+                kind="facts" if before.kind == "none" else "mixed",
+                context=(*facts, *before.context),
+                rationale=doubt.rationale(self._choices.unverified),
+            )
+        edited = msgspec.structs.replace(
+            answer,
+            text=text or answer.text,
+            evidence=evidence,
+            context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(facts)),
+        )
+        return _noted(stages.added_to(edited, among), _query_note(doubt.queries, bool(facts)))
+
+
+def _texts(query: KnowledgeQuery | None, most: int) -> list[str]:
+    return [] if query is None else [fact.text for fact in query.facts][:most]
+
+
+def _noted(answer: Answer, note: str) -> Answer:
+    return msgspec.structs.replace(answer, notes=(*answer.notes, note))
+
+
+def _query_note(queries: Sequence[KnowledgeQuery], found: bool) -> str:
+    """Say what became of the queries of a question."""
+    if not queries:
+        return "there was nothing to ask the knowledge base"
+    counts = Counter(query.outcome for query in queries)
+    told = ", ".join(
+        f"{counts[outcome]} {outcome}" for outcome in ("answered", "empty", "stopped", "refused") if counts[outcome]
+    )
+    return f"asked the knowledge base {len(queries)} times: {told}" + (
+        "" if found else "; no fact came back, so the vote stands"
+    )

@@ -1,0 +1,1 @@
+"""Chain of thought: rationales, their vote, and the methods that verify or interleave them."""

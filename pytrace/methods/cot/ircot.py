@@ -1,0 +1,173 @@
+"""IRCoT: each sentence of a chain of thought retrieves, and what it finds is there for the next sentence.
+
+Source: Trivedi et al., "Interleaving Retrieval with Chain-of-Thought Reasoning for Knowledge-Intensive Multi-Step Questions" (ACL
+2023), section 3. TRACE compares itself with it on the documents of each question (appendix C.2 there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pytrace.methods.cot.rationales import Thinker
+from pytrace.methods.ranking import Rank, rank_by
+from pytrace.methods.stages import Stages
+from pytrace.methods.trace.trace import Count, Positive, check_questions, make_answers
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.reader.answers import Reader
+from pytrace.reader.evidence import all_documents
+from pytrace.records import Answer, Document
+from pytrace.retrieval import RetrieverName
+
+
+class IrcotSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of the method; steps and the most documents are the paper's.
+
+    Attributes
+    ----------
+    retriever
+        What ranks documents; the paper's is BM25 over a corpus.
+    top
+        Documents that each query adds.
+    most
+        Documents that are collected at most.
+    steps
+        Sentences that are thought at most.
+    demonstrations
+        Labelled rationales shown to the model.
+    max_tokens
+        The longest sentence, in tokens.
+    reader_demonstrations
+        Short answers shown to the reader.
+    """
+
+    retriever: RetrieverName = "dense"
+    top: Positive = 2
+    most: Positive = 15
+    steps: Positive = 8
+    demonstrations: Count = 3
+    max_tokens: Positive = 64
+    reader_demonstrations: Count = 0
+
+
+class _Search(msgspec.Struct):
+    """What one question has collected and thought so far."""
+
+    question: str
+    documents: Sequence[Document]
+    query: str
+    collected: list[Document] = []
+    sentences: list[str] = []
+    done: bool = False
+
+
+class Ircot:
+    """Thinks and retrieves in turn, and answers from all that was retrieved; all questions take each step together.
+
+    Parameters
+    ----------
+    model
+        Thinks and reads.
+    encoder
+        Retrieves; "bm25" needs none.
+    settings
+        Every choice.
+    name
+        The method's name in answers.
+    rank
+        Ranks in place of the settings' retriever.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
+    >>> town = Document("1", "Ada Foah", ("Ada Foah lies in Ghana.",))
+    >>> capital = Document("2", "Accra", ("Accra is the capital of Ghana.",))
+    >>> bread = Document("3", "Bread", ("It is baked.",))
+    >>> model = ScriptedModel(["Ada Foah lies in Ghana. And then", "So the answer is Accra.", "Accra"])
+    >>> method = Ircot(model, HashEncoder(), IrcotSettings(top=1))
+    >>> answer = method.answer(["What is the capital of Ada Foah's country?"], [[bread, capital, town]])[0]
+    >>> answer.text, answer.evidence.document_ids, answer.evidence.rationale
+    ('Accra', ('2', '1'), ('Ada Foah lies in Ghana.',))
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder | None,
+        settings: IrcotSettings | None = None,
+        *,
+        name: str = "ircot",
+        rank: Rank | None = None,
+    ) -> None:
+        self.settings = settings or IrcotSettings()
+        self.name = name
+        self._model = model
+        self._rank = rank or rank_by(self.settings.retriever, encoder)
+        self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
+        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions, each from the documents that its thoughts led to.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question.
+
+        Returns
+        -------
+        list of Answer
+            With the documents in the order in which they were found, and the thoughts as the rationale.
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        ContextOverflowError
+            If a question with its thoughts does not fit the model.
+        """
+        check_questions(questions, documents)
+        stages = Stages(self._model)
+        searches = [_Search(question, own, question) for question, own in zip(questions, documents, strict=True)]
+        self._retrieve(searches, stages)
+        for _ in range(self.settings.steps):
+            thinking = [search for search in searches if not search.done]
+            if not thinking:
+                break
+            self._think(thinking, stages)
+            self._retrieve([search for search in thinking if not search.done], stages)
+        evidence = [
+            msgspec.structs.replace(all_documents(search.collected), rationale=tuple(search.sentences))
+            for search in searches
+        ]
+        with stages.stage("read"):
+            readings = self._reader.read(questions, evidence)
+        return make_answers(questions, evidence, readings, stages, self.name)
+
+    def _think(self, searches: Sequence[_Search], stages: Stages) -> None:
+        """Let every search go on by a sentence; one that says the answer, nothing or the same again is done."""
+        with stages.stage("think"):
+            thoughts = self._thinker.go_on(
+                [search.question for search in searches],
+                [all_documents(search.collected).context for search in searches],
+                [search.sentences for search in searches],
+            )
+        for search, thought in zip(searches, thoughts, strict=True):
+            new = [sentence for sentence in thought.sentences[:1] if sentence not in search.sentences]
+            search.sentences += new
+            search.done = bool(thought.answer) or not new
+            search.query = new[0] if new else search.query
+
+    def _retrieve(self, searches: Sequence[_Search], stages: Stages) -> None:
+        """Add to every search the documents that its query finds among those that it does not have."""
+        with stages.stage("retrieve"):
+            left = [[one for one in search.documents if one not in search.collected] for search in searches]
+            found = self._rank([search.query for search in searches], left, self.settings.top)
+        for search, documents in zip(searches, found, strict=True):
+            search.collected += documents[: self.settings.most - len(search.collected)]
+            # More sentences would find nothing more.
+            search.done = search.done or len(search.collected) >= min(self.settings.most, len(search.documents))

@@ -1,0 +1,354 @@
+"""Chain of thought: a model thinks in sentences before it answers, and several thoughts vote.
+
+Sources: Wei et al., "Chain-of-Thought Prompting Elicits Reasoning in Large Language Models" (NeurIPS 2022); Wang et al.,
+"Self-Consistency Improves Chain of Thought Reasoning in Language Models" (ICLR 2023).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from pytrace.documents import split_sentences
+from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.reader.answers import FittedContext, clean_answer, fit_context, normalise_answer
+from pytrace.reader.prompts.thought_demonstrations import RationaleDemonstration, rationale_demonstrations
+
+INSTRUCTION = (
+    "Think about the question in a few short sentences, each of which states one fact, and then answer it as short as "
+    'possible. End with the words "So the answer is" and the answer.'
+)
+WITH_CONTEXT = f"{INSTRUCTION} Take the facts from the context."
+CONCLUSION = "So the answer is"
+_ANSWER_TOKENS = 32
+
+
+class Thought(msgspec.Struct, frozen=True):
+    """The sentences of a rationale and the answer that it ends in, perhaps empty."""
+
+    sentences: tuple[str, ...]
+    answer: str
+
+
+class Vote(msgspec.Struct, frozen=True):
+    """The answer that most thoughts give, how many of how many, and the place of the first that does (-1: no thought)."""
+
+    answer: str
+    count: int
+    of: int
+    first: int = -1
+
+    @property
+    def agreement(self) -> float:
+        """The share of the thoughts that give the answer, from 0 to 1."""
+        return self.count / self.of if self.of else 0.0
+
+    @property
+    def certain(self) -> bool:
+        """Whether at least half of the thoughts, rounded up, give the answer (Chain of Knowledge, section 3.3)."""
+        return 2 * self.count >= self.of > 0
+
+
+class Thinker:
+    """Lets a language model think about questions, all of them and all samples in one call.
+
+    Parameters
+    ----------
+    model
+        Any language model.
+    demonstrations
+        How many labelled rationales to show (0: the model is only told what to do, zero-shot).
+    max_tokens
+        The longest thought, in tokens.
+    labelled
+        Rationales of your own; ours if not given. Questions without a context are shown them without theirs.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> thinker = Thinker(ScriptedModel(["Ada Foah is in Ghana. So the answer is Ghana."]))
+    >>> thinker.think(["In which country is Ada Foah?"], [[]])
+    [[Thought(sentences=('Ada Foah is in Ghana.',), answer='Ghana')]]
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        demonstrations: int = 3,
+        max_tokens: int = 160,
+        labelled: Sequence[RationaleDemonstration] | None = None,
+    ) -> None:
+        self._model = model
+        rows = rationale_demonstrations() if labelled is None else tuple(labelled)
+        self._shown = last_of(rows, demonstrations)
+        self._max_tokens = max_tokens
+
+    def fit(self, questions: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[FittedContext]:
+        """Return what the model sees of each context: see `pytrace.reader.answers.fit_context`.
+
+        Raises
+        ------
+        ContextOverflowError
+            If not even one sentence of a context fits.
+        """
+        return [
+            fit_context(self._model, WITH_CONTEXT, question, context, max_tokens=self._max_tokens)
+            for question, context in zip(questions, contexts, strict=True)
+        ]
+
+    def think(
+        self,
+        questions: Sequence[str],
+        contexts: Sequence[Sequence[str]],
+        *,
+        n: int = 1,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> list[list[Thought]]:
+        """Think about every question, with its context or with none.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        contexts
+            One list of entries a question, empty to think from memory; the last are left out where they do not fit.
+        n
+            Thoughts a question; they share the evaluation of its prompt.
+        temperature
+            0 takes the likeliest words; above 0 samples, which needs more than one thought to be worth it.
+        seed
+            Of the sampling; where the model is deterministic, the same call gives the same thoughts.
+
+        Returns
+        -------
+        list of list of Thought
+            `n` a question.
+
+        Raises
+        ------
+        ContextOverflowError
+            If a question, or the first sentence of its context, does not fit the model.
+        ValueError
+            If `n` is below 1, or there are more questions or more contexts.
+
+        Notes
+        -----
+        Wei et al., section 2, for one thought; Wang et al., section 2, for several.
+        """
+        if n < 1:
+            message = f"n must be at least 1, not {n}"
+            raise ValueError(message)
+        if not questions:
+            return []
+        prompts = [
+            self._prompt(question, fitted.entries)
+            for question, fitted in zip(questions, self.fit(questions, contexts), strict=True)
+        ]
+        # Without a demonstration a model may part its thoughts by blank lines; with some these end what it has to say.
+        stop = ("\nQuestion:", "\nContext:", "\nThoughts:", *(("\n\n",) if self._shown else ()))
+        rows = self._model.generate(
+            prompts, max_tokens=self._max_tokens, stop=stop, temperature=temperature, n=n, seed=seed
+        )
+        return [[parse_thought(completion.text) for completion in row] for row in rows]
+
+    def go_on(
+        self, questions: Sequence[str], contexts: Sequence[Sequence[str]], rationales: Sequence[Sequence[str]]
+    ) -> list[Thought]:
+        """Think one more sentence about every question.
+
+        Parameters
+        ----------
+        questions, contexts
+            As for `think`.
+        rationales
+            The sentences so far, perhaps none.
+
+        Returns
+        -------
+        list of Thought
+            One a question: the next sentence, or the answer where it says that; neither where the model says nothing.
+
+        Raises
+        ------
+        ContextOverflowError
+            If a question with its rationale, or the first sentence of its context, does not fit the model.
+
+        Notes
+        -----
+        IRCoT (Trivedi et al., 2023), section 3: only the first sentence that is generated counts.
+        """
+        prompts = self._begun(questions, contexts, [" ".join(sentences) for sentences in rationales], self._max_tokens)
+        rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
+        thoughts = []
+        for (completion,) in rows:
+            first = next(iter(split_sentences(completion.text)), "")
+            said = _CONCLUDED.search(first) is not None
+            thoughts.append(parse_thought(first) if said else Thought((first,) if first else (), ""))
+        return thoughts
+
+    def conclude(
+        self, questions: Sequence[str], contexts: Sequence[Sequence[str]], rationales: Sequence[Sequence[str]]
+    ) -> list[str]:
+        """Answer every question from a rationale that is already there.
+
+        Parameters
+        ----------
+        questions, contexts
+            As for `think`.
+        rationales
+            The sentences that lead to each answer.
+
+        Returns
+        -------
+        list of str
+            One answer a question, greedy; empty where the model says nothing.
+
+        Raises
+        ------
+        ContextOverflowError
+            If a question with its rationale, or the first sentence of its context, does not fit the model.
+
+        Notes
+        -----
+        Verify-and-Edit, section 3.4: the edited rationale stands in the place of the model's own.
+        """
+        if not questions:
+            return []
+        starts = [" ".join([*sentences, CONCLUSION]) for sentences in rationales]
+        prompts = self._begun(questions, contexts, starts, _ANSWER_TOKENS)
+        rows = self._model.generate(prompts, max_tokens=_ANSWER_TOKENS, stop=("\n",))
+        return [_short_answer(row[0].text) for row in rows]
+
+    def _begun(
+        self, questions: Sequence[str], contexts: Sequence[Sequence[str]], starts: Sequence[str], max_tokens: int
+    ) -> list[Prompt]:
+        """Return prompts whose answers have begun, and leave room for so many more tokens."""
+        prompts = []
+        for question, context, start in zip(questions, contexts, starts, strict=True):
+            room = self._model.count_tokens(start) + max_tokens
+            fitted = fit_context(self._model, WITH_CONTEXT, question, context, max_tokens=room)
+            prompts.append(msgspec.structs.replace(self._prompt(question, fitted.entries), answer_start=start))
+        return prompts
+
+    def _prompt(self, question: str, entries: Sequence[str]) -> Prompt:
+        shown = tuple(
+            (
+                question_input(one.context if entries else (), one.question, "Thoughts:"),
+                " ".join([*one.rationale, f"{CONCLUSION} {one.answer}."]),
+            )
+            for one in self._shown
+        )
+        return Prompt(WITH_CONTEXT if entries else INSTRUCTION, shown, question_input(entries, question, "Thoughts:"))
+
+
+def majority(thoughts: Sequence[Thought]) -> Vote:
+    """Let thoughts vote on their normalised answers.
+
+    Parameters
+    ----------
+    thoughts
+        Any number of them.
+
+    Returns
+    -------
+    Vote
+        The answer as its first thought wrote it. Among answers with as many votes the one met first wins; an empty answer
+        loses to any other and counts for nobody.
+
+    Notes
+    -----
+    Wang et al., section 2: the unweighted majority, which did best in their Table 1.
+
+    Examples
+    --------
+    >>> vote = majority([Thought((), "Accra"), Thought((), "Ghana"), Thought((), "the Ghana"), Thought((), "")])
+    >>> vote.answer, vote.count, vote.of, vote.agreement
+    ('Ghana', 2, 4, 0.5)
+    """
+    places: dict[str, list[int]] = {}
+    for place, thought in enumerate(thoughts):
+        # An answer of articles or punctuation alone has no normal form, and is still an answer.
+        form = normalise_answer(thought.answer) or thought.answer.strip()
+        if form:
+            places.setdefault(form, []).append(place)
+    if not places:
+        return Vote("", 0, len(thoughts), 0 if thoughts else -1)
+    best = max(places.values(), key=len)
+    return Vote(thoughts[best[0]].answer, len(best), len(thoughts), best[0])
+
+
+_CONCLUDED = re.compile(
+    r"\b(?:so|thus|hence|therefore),?\s+(?:the|my)\s+(?:(?:final|correct)\s+)?answer(?:\s+is\b|:):?", re.IGNORECASE
+)
+_NAMED = re.compile(
+    r"\b(?:the|my)\s+(?:(?:final|correct)\s+)?answer(?:\s+is\b|:):?|^answer:", re.IGNORECASE | re.MULTILINE
+)
+
+
+def parse_thought(text: str) -> Thought:
+    """Read what a model wrote as a rationale and its answer, however it wrote it.
+
+    Parameters
+    ----------
+    text
+        The model's output.
+
+    Returns
+    -------
+    Thought
+        The answer is what follows the first "So the answer is", else the last "the answer is"; where nothing is said to be
+        the answer, it is the last sentence. What follows the answer is passed over.
+
+    Examples
+    --------
+    >>> parse_thought("Rome is in Italy. So the answer is Italy. Question: and now?")
+    Thought(sentences=('Rome is in Italy.',), answer='Italy')
+    >>> parse_thought("Rome is in Italy. It is large.").answer
+    'It is large'
+    """
+    found = _CONCLUDED.search(text) or next(reversed(list(_NAMED.finditer(text))), None)
+    if found is None:
+        sentences = split_sentences(text)
+        return Thought(tuple(sentences), _short_answer(sentences[-1]) if sentences else "")
+    before = text[: found.start()].rstrip().rstrip(",;:")
+    return Thought(tuple(split_sentences(before)), _short_answer(text[found.end() :]))
+
+
+_PAIRS = {"(": ")", "[": "]", "{": "}", "*": "*", '"': '"', "“": "”"}
+
+
+def _short_answer(text: str) -> str:
+    """Return the first sentence of a text without what is said and set around an answer."""
+    sentences = split_sentences(text.strip().partition("\n")[0])
+    answer = clean_answer(sentences[0]) if sentences else ""
+    while len(answer) > 1 and _PAIRS.get(answer[0]) == answer[-1]:
+        answer = clean_answer(answer[1:-1])
+    return answer.strip()
+
+
+_Shown = TypeVar("_Shown")
+
+
+def last_of(rows: tuple[_Shown, ...], count: int) -> tuple[_Shown, ...]:
+    """Return the last demonstrations of a file, so that the one next to the question stays whatever their number.
+
+    Raises
+    ------
+    ValueError
+        If `count` is negative.
+    """
+    if count < 0:
+        message = f"demonstrations must be 0 or more, not {count}"
+        raise ValueError(message)
+    return rows[len(rows) - min(count, len(rows)) :]
+
+
+def question_input(context: Sequence[str], question: str, asked: str) -> str:
+    """Return a context, if there is one, a question, and what the model is to write next."""
+    lines = ["Context:", *context] if context else []
+    return "\n".join([*lines, f"Question: {question}", asked])

@@ -1,0 +1,277 @@
+"""Baselines that think before they answer: chain of thought, and the vote of several.
+
+Sources: Wei et al., "Chain-of-Thought Prompting Elicits Reasoning in Large Language Models" (NeurIPS 2022); Wang et al.,
+"Self-Consistency Improves Chain of Thought Reasoning in Language Models" (ICLR 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+
+from pytrace.methods.cot.rationales import Thinker, Thought, Vote, majority
+from pytrace.methods.ranking import Rank, rank_by
+from pytrace.methods.stages import Stages
+from pytrace.methods.trace.trace import Count, Positive, check_questions, make_answers
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.reader.answers import Reading
+from pytrace.reader.evidence import all_documents
+from pytrace.records import Answer, Document, Evidence
+from pytrace.retrieval import RetrieverName
+
+NO_CONTEXT = Evidence("none", (), ())
+
+
+class ThoughtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of the methods that think; samples and temperature are those of Chain-of-Knowledge, section 4.
+
+    Attributes
+    ----------
+    samples, temperature, seed
+        For the vote: how many thoughts, how freely they are sampled, and from which random numbers.
+    context
+        What thoughts see: nothing but the question, or the documents that a retriever puts first.
+    retriever, top
+        Which documents these are, and how many.
+    demonstrations
+        Labelled rationales shown to the model.
+    max_tokens
+        The longest thought.
+    sentences
+        For Verify-and-Edit: the sentences from which a verifying question is answered.
+    """
+
+    samples: Positive = 5
+    temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.7
+    seed: Count = 0
+    context: Literal["none", "documents"] = "none"
+    retriever: RetrieverName = "dense"
+    top: Positive = 5
+    demonstrations: Count = 3
+    max_tokens: Positive = 160
+    sentences: Positive = 3
+
+
+class Thoughtful:
+    """What the methods that think have in common: settings, thoughts, and the documents that these may see.
+
+    Parameters
+    ----------
+    model
+        Thinks.
+    encoder
+        Retrieves documents where thoughts see any.
+    settings
+        Every choice.
+    name
+        The method's name in answers; the one in the catalog if not given.
+    rank
+        Ranks documents in place of the settings' retriever.
+    """
+
+    known_as: ClassVar[str]
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder | None,
+        settings: ThoughtSettings | None = None,
+        *,
+        name: str = "",
+        rank: Rank | None = None,
+    ) -> None:
+        self.settings = settings or ThoughtSettings()
+        self.name = name or self.known_as
+        self._model = model
+        self._rank = rank
+        if rank is None and self.settings.context == "documents":
+            self._rank = rank_by(self.settings.retriever, encoder)
+        self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
+
+    def _evidence(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
+    ) -> list[Evidence]:
+        """Return what the thoughts of each question see."""
+        if self.settings.context == "none" or self._rank is None:
+            return [NO_CONTEXT] * len(questions)
+        with stages.stage("retrieve"):
+            return [all_documents(own) for own in self._rank(questions, documents, self.settings.top)]
+
+    def _think(
+        self, questions: Sequence[str], evidence: Sequence[Evidence], stages: Stages, *, samples: int
+    ) -> list[list[Thought]]:
+        """Let the model think, greedily where one thought is asked for."""
+        with stages.stage("think"):
+            return self._thinker.think(
+                questions,
+                [one.context for one in evidence],
+                n=samples,
+                temperature=self.settings.temperature if samples > 1 else 0.0,
+                seed=self.settings.seed,
+            )
+
+    def _answers(
+        self, questions: Sequence[str], evidence: Sequence[Evidence], thoughts: Sequence[Thought], stages: Stages
+    ) -> list[Answer]:
+        """Put together each question's answer with the thought that led to it."""
+        fitted = self._thinker.fit(questions, [one.context for one in evidence])
+        return make_thoughtful_answers(
+            questions,
+            [
+                msgspec.structs.replace(one, rationale=thought.sentences)
+                for one, thought in zip(evidence, thoughts, strict=True)
+            ],
+            [
+                Reading(thought.answer, self._model.count_tokens("\n".join(own.entries)), own.left_out)
+                for thought, own in zip(thoughts, fitted, strict=True)
+            ],
+            stages,
+            self.name,
+        )
+
+    def _vote(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]]
+    ) -> tuple[list[Evidence], list[Vote], list[Thought], list[Answer]]:
+        """Think several times; return what was seen, the votes, the first thought of each majority, and its answer."""
+        stages = Stages(self._model)
+        evidence = self._evidence(questions, documents, stages)
+        samples = self._think(questions, evidence, stages, samples=self.settings.samples)
+        votes = [majority(thoughts) for thoughts in samples]
+        chosen = [thoughts[vote.first] for thoughts, vote in zip(samples, votes, strict=True)]
+        answers = [
+            msgspec.structs.replace(answer, notes=(*answer.notes, vote_note(vote)))
+            for answer, vote in zip(self._answers(questions, evidence, chosen, stages), votes, strict=True)
+        ]
+        return evidence, votes, chosen, answers
+
+
+class ChainOfThought(Thoughtful):
+    """Thinks once, with the likeliest words, and answers.
+
+    Parameters
+    ----------
+    model
+        Thinks.
+    encoder
+        Retrieves documents where thoughts see any; None otherwise.
+    settings
+        Every choice; of those for a vote none matters.
+    name
+        The method's name in answers; the one in the catalog if not given.
+    rank
+        Ranks documents in place of the settings' retriever.
+
+    Notes
+    -----
+    Wei et al. (NeurIPS 2022), section 2.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> method = ChainOfThought(ScriptedModel(["Ada Foah is in Ghana. So the answer is Ghana."]), None)
+    >>> answer = method.answer(["In which country is Ada Foah?"], [[]])[0]
+    >>> answer.text, answer.evidence.rationale
+    ('Ghana', ('Ada Foah is in Ghana.',))
+    """
+
+    known_as = "cot"
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions after one thought each.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question; not looked at unless thoughts are to see them.
+
+        Returns
+        -------
+        list of Answer
+            With the thought as the evidence's rationale.
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        """
+        check_questions(questions, documents)
+        stages = Stages(self._model)
+        evidence = self._evidence(questions, documents, stages)
+        thoughts = [row[0] for row in self._think(questions, evidence, stages, samples=1)]
+        return self._answers(questions, evidence, thoughts, stages)
+
+
+class SelfConsistency(Thoughtful):
+    """Thinks several times, sampled, and gives the answer of the most thoughts.
+
+    Parameters
+    ----------
+    model
+        Thinks.
+    encoder
+        Retrieves documents where thoughts see any; None otherwise.
+    settings
+        Every choice.
+    name
+        The method's name in answers; the one in the catalog if not given.
+    rank
+        Ranks documents in place of the settings' retriever.
+
+    Notes
+    -----
+    Wang et al. (ICLR 2023), section 2. The samples of a question share the evaluation of its prompt.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> model = ScriptedModel(["So the answer is Togo.", "It is in Ghana. So the answer is Ghana.", "The answer is Ghana."])
+    >>> method = SelfConsistency(model, None, ThoughtSettings(samples=3))
+    >>> answer = method.answer(["In which country is Ada Foah?"], [[]])[0]
+    >>> answer.text, answer.notes
+    ('Ghana', ('2 of 3 samples agreed',))
+    """
+
+    known_as = "cot-sc"
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions by the vote of several thoughts each.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question; not looked at unless thoughts are to see them.
+
+        Returns
+        -------
+        list of Answer
+            With the first thought of the majority as the evidence's rationale, and the vote in the notes.
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        """
+        check_questions(questions, documents)
+        return self._vote(questions, documents)[-1]
+
+
+def vote_note(vote: Vote) -> str:
+    """Say how a vote ended."""
+    return f"{vote.count} of {vote.of} samples agreed"
+
+
+def make_thoughtful_answers(
+    questions: Sequence[str], evidence: Sequence[Evidence], readings: Sequence[Reading], stages: Stages, name: str
+) -> list[Answer]:
+    """Put together what a method found; where there was to be no context, its absence is no news."""
+    return [
+        answer if answer.evidence.kind != "none" else msgspec.structs.replace(answer, notes=())
+        for answer in make_answers(questions, evidence, readings, stages, name)
+    ]

@@ -1,0 +1,182 @@
+"""Verify-and-Edit: where thoughts disagree, the sentences of one are checked against the documents and put right.
+
+Source: Zhao et al., "Verify-and-Edit: A Knowledge-Enhanced Chain-of-Thought Framework" (ACL 2023), section 3 and algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pytrace.methods.cot.rationales import Thought
+from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
+from pytrace.methods.cot.verification import Verifier
+from pytrace.methods.ranking import Rank
+from pytrace.methods.stages import Stages
+from pytrace.methods.trace.trace import check_questions
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.records import Answer, Document, Evidence, Triple
+from pytrace.retrieval.nearest_sentences import nearest_sentences
+from pytrace.triples.extraction import sentence_units
+
+
+class _Edit(msgspec.Struct):
+    """A doubtful question: its place, the units of its documents, the thought to verify and what comes of it."""
+
+    place: int
+    units: list[Triple]
+    thought: Thought
+    rationale: tuple[str, ...] = ()
+    found: tuple[Triple, ...] = ()
+    changed: int = 0
+
+
+class VerifyAndEdit(Thoughtful):
+    """Lets thoughts vote, and edits the rationale of the majority where that is none.
+
+    Parameters
+    ----------
+    model
+        Thinks, asks and verifies.
+    encoder
+        Finds the sentences that verify.
+    settings
+        Every choice.
+    name
+        The method's name in answers.
+    rank
+        Ranks documents in place of the settings' retriever, where thoughts see any.
+
+    Notes
+    -----
+    Zhao et al. (ACL 2023): a question is uncertain if fewer than half of its samples (rounded up) agree (section 3.1); each
+    sentence of the majority's rationale then becomes a verifying question (3.2), which is answered from the sentences
+    nearest to it (3.3), and the answers take the place of the sentences before the model concludes anew (3.4). The paper
+    retrieves from the web and from Wikipedia; here the question's own documents are the source.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
+    >>> said = ["It is in Togo. So the answer is Togo.", "So the answer is Mali.", "So the answer is Benin."]
+    >>> model = ScriptedModel([*said, "Where is Ada Foah?", "Ada Foah is in Ghana.", "Ghana."])
+    >>> document = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
+    >>> method = VerifyAndEdit(model, HashEncoder(), ThoughtSettings(samples=3))
+    >>> answer = method.answer(["In which country is Ada Foah?"], [[document]])[0]
+    >>> answer.text, answer.evidence.rationale
+    ('Ghana', ('Ada Foah is in Ghana.',))
+    """
+
+    known_as = "verify-and-edit"
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder,
+        settings: ThoughtSettings | None = None,
+        *,
+        name: str = "",
+        rank: Rank | None = None,
+    ) -> None:
+        super().__init__(model, encoder, settings, name=name, rank=rank)
+        self._encoder = encoder
+        self._verifier = Verifier(model, demonstrations=self.settings.demonstrations)
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions; all uncertain ones go through every step of verification together.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question, from which thoughts are verified.
+
+        Returns
+        -------
+        list of Answer
+            The notes tell the vote, and whether the rationale was edited; an edited answer's context has the sentences that
+            its verification rests on, after the documents if thoughts saw them. What verification costs is divided among
+            the questions that needed it.
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        """
+        check_questions(questions, documents)
+        evidence, votes, chosen, answers = self._vote(questions, documents)
+        notes = [list(answer.notes) for answer in answers]
+        edits: list[_Edit] = []
+        for place, (vote, thought, own) in enumerate(zip(votes, chosen, documents, strict=True)):
+            if vote.certain:
+                continue
+            units = [unit for document in own for unit in sentence_units(document)]
+            if units and thought.sentences:
+                edits.append(_Edit(place, units, thought))
+            else:
+                notes[place].append(
+                    "the rationale has no sentence to verify"
+                    if units
+                    else "there is no document to verify the rationale from"
+                )
+        checking = Stages(self._model)
+        concluded = self._edit(questions, evidence, edits, checking)
+        for edit, text in zip(edits, concluded, strict=True):
+            answer = answers[edit.place]
+            notes[edit.place].append(f"{edit.changed} of {len(edit.rationale)} sentences of the rationale were edited")
+            answers[edit.place] = self._edited(answer, edit, text, checking, len(edits))
+        return [msgspec.structs.replace(answer, notes=tuple(own)) for answer, own in zip(answers, notes, strict=True)]
+
+    def _edit(
+        self, questions: Sequence[str], evidence: Sequence[Evidence], edits: Sequence[_Edit], stages: Stages
+    ) -> list[str]:
+        """Verify and edit rationales, and answer from them."""
+        if not edits:
+            return []
+        owners = [number for number, edit in enumerate(edits) for _ in edit.thought.sentences]
+        sentences = [sentence for edit in edits for sentence in edit.thought.sentences]
+        with stages.stage("ask"):
+            asked = self._verifier.ask([questions[edits[owner].place] for owner in owners], sentences)
+        with stages.stage("find"):
+            places = nearest_sentences(
+                asked,
+                [[unit.text for unit in edit.units] for edit in edits],
+                self._encoder,
+                self.settings.sentences,
+                owners=owners,
+            )
+        found = [[edits[owner].units[at] for at in row] for owner, row in zip(owners, places, strict=True)]
+        with stages.stage("verify"):
+            verified = self._verifier.answer(asked, [[unit.text for unit in row] for row in found])
+        for number, edit in enumerate(edits):
+            mine = [at for at, owner in enumerate(owners) if owner == number]
+            edit.rationale = tuple(verified[at] or sentences[at] for at in mine)
+            edit.changed = sum(one != other for one, other in zip(edit.rationale, edit.thought.sentences, strict=True))
+            edit.found = tuple(dict.fromkeys(unit for at in mine for unit in found[at]))
+        with stages.stage("conclude"):
+            return self._thinker.conclude(
+                [questions[edit.place] for edit in edits],
+                [evidence[edit.place].context for edit in edits],
+                [edit.rationale for edit in edits],
+            )
+
+    def _edited(self, answer: Answer, edit: _Edit, text: str, stages: Stages, among: int) -> Answer:
+        """Return an answer with its edited rationale, and its share of what that cost."""
+        before = answer.evidence
+        found = tuple(unit.text for unit in edit.found)
+        evidence = msgspec.structs.replace(
+            before,
+            kind="sentences" if before.kind == "none" else before.kind,
+            context=(*before.context, *found),
+            document_ids=tuple(dict.fromkeys((*before.document_ids, *(unit.document_id for unit in edit.found)))),
+            rationale=edit.rationale,
+        )
+        edited = msgspec.structs.replace(
+            answer,
+            text=text or answer.text,
+            evidence=evidence,
+            context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(found)),
+        )
+        return stages.added_to(edited, among)

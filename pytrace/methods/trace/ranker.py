@@ -1,0 +1,225 @@
+"""A question and its chain become ranked candidates: TRACE's triple ranker.
+
+Source: TRACE, section 3.3, equation 4: the question and the triples chosen so far, in that order, are one query, and inner
+products with the encoded triples rank them. Ours beyond it: a triple whose head the query names may count for more, as the
+edges of a knowledge graph do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain as concatenate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.kernels.device_vectors import KeptVectors
+from pytrace.kernels.fuzzy import cdist, partial_ratio
+from pytrace.models.encoders.encoder import Encoder, device_of
+from pytrace.records import Candidate, Triple
+
+# A name found less surely than this (partial ratio, 0 to 1) is not found at all.
+NAMED = 0.9
+_IN_BRACKETS = re.compile(r"\([^()]*\)")
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+class TripleIndex:
+    """The triples of several questions with their embeddings, one matrix for all.
+
+    Parameters
+    ----------
+    triples
+        One list a question; a question without documents has an empty one.
+    encoder
+        Encodes the triples' texts, when their embeddings are first asked for; a text that several questions share is encoded
+        once.
+    """
+
+    def __init__(self, triples: Sequence[Sequence[Triple]], encoder: Encoder) -> None:
+        self.triples = [tuple(question) for question in triples]
+        self.offsets = np.cumsum([0, *map(len, self.triples)], dtype=np.int64)
+        self._encoder = encoder
+        self._heads: dict[int, tuple[list[str], NDArray[np.int64]]] = {}
+
+    @cached_property
+    def embeddings(self) -> NDArray[np.float32]:
+        """The triples' vectors, float32 [n_triples of all questions, dimension]."""
+        return self._encoder.encode([triple.text for triple in concatenate(*self.triples)], kind="passage")
+
+    @cached_property
+    def kept(self) -> KeptVectors:
+        """The same vectors, kept where the encoder's device is: each step of each chain searches them."""
+        return KeptVectors(self.embeddings, device_of(self._encoder))
+
+    def triple(self, question: int, position: int) -> Triple:
+        """Return the triple at a position of a question's list."""
+        return self.triples[question][position]
+
+    def named(self, question: int, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Say how surely texts name the heads of a question's triples.
+
+        Parameters
+        ----------
+        question
+            The question's place.
+        texts
+            Any texts.
+
+        Returns
+        -------
+        ndarray
+            float32 [n_texts, n_triples] from 0 to 1: how far the partial ratio of the head's words, without what stands in
+            brackets, lies above 0.9. Words are whole, and an empty head is never named.
+        """
+        if question not in self._heads:
+            heads = [_words(_IN_BRACKETS.sub(" ", triple.head)) for triple in self.triples[question]]
+            distinct = list(dict.fromkeys(heads))
+            place = {head: number for number, head in enumerate(distinct)}
+            self._heads[question] = distinct, np.array([place[head] for head in heads], dtype=np.int64)
+        distinct, places = self._heads[question]
+        if not distinct or not texts:
+            return np.zeros((len(texts), len(places)), dtype=np.float32)
+        ratios = cdist([_words(text) for text in texts], distinct, scorer=partial_ratio) / 100
+        # A text shorter than a head is found within the head, which does not name it.
+        longer = np.array([[len(_words(text)) >= len(head) > 2 for head in distinct] for text in texts])
+        sure = np.where(longer, np.clip((ratios - NAMED) / (1 - NAMED), 0, 1), 0)
+        found: NDArray[np.float32] = sure[:, places].astype(np.float32)
+        return found
+
+
+class Ranker:
+    """Offers each chain the triples nearest to its question and what it has said so far.
+
+    Parameters
+    ----------
+    encoder
+        A bi-encoder; queries and triples are encoded by kind. None leaves the ranker out (the paper's ablation "w/o triple
+        ranker"): every triple of a question is a candidate, in the order of its documents, with score 0.
+    candidates
+        K, how many triples to offer. The paper tunes it in {15, 20, 25, 30}. Without an encoder it has no say.
+    link_weight
+        Added to the similarity of a triple whose head the question or the chain names: 0, the paper's, leaves it out.
+    new_documents
+        Offer a chain no further triple of a document that it already has one of.
+    """
+
+    def __init__(
+        self, encoder: Encoder | None, *, candidates: int = 20, link_weight: float = 0.0, new_documents: bool = False
+    ) -> None:
+        if candidates < 1:
+            message = f"candidates must be at least 1, not {candidates}"
+            raise ValueError(message)
+        self.encoder = encoder
+        if not link_weight >= 0:
+            message = f"link_weight must be 0 or more, not {link_weight}"
+            raise ValueError(message)
+        self.candidates = candidates
+        self.link_weight = link_weight
+        self.new_documents = new_documents
+
+    def rank(
+        self, index: TripleIndex, questions: Sequence[str], which: Sequence[int], chains: Sequence[Sequence[int]]
+    ) -> list[list[Candidate]]:
+        """Rank the triples of each chain's question, all chains of all questions in one call.
+
+        Parameters
+        ----------
+        index
+            The questions' triples.
+        questions
+            The questions' texts, one an entry of the index.
+        which
+            Which question each chain belongs to, never decreasing.
+        chains
+            The positions of each chain's triples in its question's list.
+
+        Returns
+        -------
+        list of list of Candidate
+            At most K a chain, best first, ties by position; triples of the chain are left out.
+        """
+        if not chains:
+            return []
+        if self.encoder is None:
+            return [
+                self._all(index, question, self._taken(index, question, chain))
+                for question, chain in zip(which, chains, strict=True)
+            ]
+        queries = [
+            " ".join([questions[question], *(index.triple(question, position).text for position in chain)])
+            for question, chain in zip(which, chains, strict=True)
+        ]
+        taken = [self._taken(index, question, chain) for question, chain in zip(which, chains, strict=True)]
+        vectors = self.encoder.encode(queries, kind="query")
+        if self.link_weight:
+            return self._linked(index, which, taken, queries, vectors)
+        scores, rows = index.kept.top_k(
+            vectors,
+            self.candidates,
+            offsets=index.offsets,
+            query_offsets=np.searchsorted(which, np.arange(len(questions) + 1)).astype(np.int64),
+            exclude=[
+                np.asarray(own, dtype=np.int64) + index.offsets[question]
+                for question, own in zip(which, taken, strict=True)
+            ],
+        )
+        return [
+            [
+                Candidate(index.triple(question, position), position, score)
+                for position, score in zip((row - index.offsets[question]).tolist(), row_scores.tolist(), strict=True)
+                if position >= 0
+            ]
+            for question, row, row_scores in zip(which, rows, scores, strict=True)
+        ]
+
+    def _all(self, index: TripleIndex, question: int, taken: Sequence[int]) -> list[Candidate]:
+        gone = set(taken)
+        return [
+            Candidate(triple, place, 0.0) for place, triple in enumerate(index.triples[question]) if place not in gone
+        ]
+
+    def _taken(self, index: TripleIndex, question: int, chain: Sequence[int]) -> Sequence[int]:
+        """Return the positions that a chain is not offered (again)."""
+        if not self.new_documents or not chain:
+            return chain
+        documents = {index.triple(question, position).document_id for position in chain}
+        return [place for place, triple in enumerate(index.triples[question]) if triple.document_id in documents]
+
+    def _linked(
+        self,
+        index: TripleIndex,
+        which: Sequence[int],
+        taken: Sequence[Sequence[int]],
+        queries: Sequence[str],
+        vectors: NDArray[np.float32],
+    ) -> list[list[Candidate]]:
+        """Rank by similarity and by whether the query names a triple's head; every triple of a question must be scored."""
+        ranked: list[list[Candidate]] = []
+        start = 0
+        while start < len(which):
+            question = which[start]
+            stop = start + 1
+            while stop < len(which) and which[stop] == question:
+                stop += 1
+            own = index.embeddings[index.offsets[question] : index.offsets[question + 1]]
+            scores = vectors[start:stop] @ own.T
+            scores += np.float32(self.link_weight) * index.named(question, queries[start:stop])
+            for row, own_taken in zip(scores, taken[start:stop], strict=True):
+                gone = set(own_taken)
+                order = [place for place in np.argsort(-row, kind="stable").tolist() if place not in gone]
+                ranked.append(
+                    [
+                        Candidate(index.triple(question, place), place, float(row[place]))
+                        for place in order[: self.candidates]
+                    ]
+                )
+            start = stop
+        return ranked
+
+
+def _words(text: str) -> str:
+    """Return a text's words between single spaces, one before the first and one behind the last."""
+    return f" {_NO_WORD.sub(' ', text.casefold()).strip()} "

@@ -1,0 +1,151 @@
+"""Top-T triples: TRACE without its chains, the triples nearest to the question as they are.
+
+Source: TRACE, section 4.2 (RQ3, "w. Top-T Triples" in tables 2 and 6): the chain constructor is left out, the bi-encoder that
+ranks candidates retrieves the T triples most relevant to the question, and these are used as reasoning chains are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from pytrace.methods.stages import Stages
+from pytrace.methods.trace.ranker import Ranker, TripleIndex
+from pytrace.methods.trace.trace import (
+    Positive,
+    UnitSettings,
+    check_questions,
+    extract_missing,
+    make_answers,
+    make_extractor,
+    with_graph,
+)
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.reader.answers import Reader
+from pytrace.reader.evidence import document_evidence, triple_evidence
+from pytrace.records import Answer, Candidate, Chain, Document
+from pytrace.triples.extraction import Extraction
+from pytrace.triples.graph import KnowledgeGraph
+
+
+class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of the method; all but `top` are TRACE's own, with its defaults.
+
+    Attributes
+    ----------
+    top
+        T, the triples that are taken (the paper: 10, 20 and 25).
+    unit, extraction, triple_demonstrations, adaptive_triple_demonstrations, grounding, spans
+        Where triples come from: see `pytrace.methods.trace.trace.TraceSettings`.
+    reader
+        What the reader sees: the triples (table 2) or the documents they vote for (table 6).
+    reader_demonstrations, reader_documents
+        Short answers shown to the reader, and the most documents that it sees, all voted ones if None.
+    """
+
+    top: Positive = 10
+
+
+class TopTriples:
+    """Answers from the triples nearest to the question, or from the documents that these come from.
+
+    Parameters
+    ----------
+    model
+        Extracts triples and reads.
+    encoder
+        Ranks triples and chooses demonstrations.
+    settings
+        Every choice of the method; the paper's if not given.
+    graph, extracted
+        As for `pytrace.methods.trace.trace.Trace`; a graph may serve both.
+    name
+        The method's name in answers.
+
+    Raises
+    ------
+    InputError
+        If more demonstrations are asked for than there are.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
+    >>> document = Document("1", "Ada Foah", ("Bread is baked there.", "Ada Foah is a town in Ghana."))
+    >>> method = TopTriples(ScriptedModel(["Ghana"]), HashEncoder(), TopTriplesSettings(unit="sentence", top=1))
+    >>> answer = method.answer(["In which country is Ada Foah?"], [[document]])[0]
+    >>> answer.text, answer.evidence.context
+    ('Ghana', ('[Ada Foah] Ada Foah is a town in Ghana.',))
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder,
+        settings: TopTriplesSettings | None = None,
+        *,
+        graph: KnowledgeGraph | None = None,
+        name: str = "top-triples",
+        extracted: Callable[[Extraction], object] | None = None,
+    ) -> None:
+        self.settings = settings or TopTriplesSettings()
+        self.name = name
+        self._model = model
+        self._encoder = encoder
+        self._extracted = extracted
+        self.extractor = make_extractor(model, encoder, self.settings)
+        self.graph = graph if graph is not None else KnowledgeGraph(recipe=self.extractor.recipe)
+        self._ranker = Ranker(encoder, candidates=self.settings.top)
+        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions, each from its own documents; all of them go through every stage together.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question.
+
+        Returns
+        -------
+        list of Answer
+            With each triple as a chain of its own, nearest first, whose score is the logarithm of its share among the T by the
+            softmax of their similarities.
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        StoreError
+            If a graph opened for reading lacks a document.
+        """
+        check_questions(questions, documents)
+        stages = Stages(self._model)
+        with stages.stage("triples"):
+            read = [document for own in documents for document in own]
+            extract_missing(self.graph, self.extractor, read, done=self._extracted)
+            triples = [self.graph.triples(own) for own in documents]
+        with stages.stage("rank"):
+            index = TripleIndex(triples, self._encoder)
+            found = self._ranker.rank(index, questions, range(len(questions)), [()] * len(questions))
+        evidence = []
+        for nearest, searched, own in zip(found, triples, documents, strict=True):
+            chains = _chains(nearest)
+            if self.settings.reader == "triple":
+                chosen = triple_evidence(chains)
+            else:
+                by_id = {document.id: document for document in own}
+                chosen = document_evidence(chains, by_id, most=self.settings.reader_documents)
+            evidence.append(with_graph(chosen, searched))
+        with stages.stage("read"):
+            readings = self._reader.read(questions, evidence)
+        return make_answers(questions, evidence, readings, stages, self.name)
+
+
+def _chains(nearest: Sequence[Candidate]) -> list[Chain]:
+    scores = np.array([one.score for one in nearest], dtype=np.float64)
+    shares = (scores - np.logaddexp.reduce(scores)).tolist() if nearest else []
+    return [Chain((one.triple,), (share,), share, False) for one, share in zip(nearest, shares, strict=True)]

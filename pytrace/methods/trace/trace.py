@@ -1,0 +1,399 @@
+"""TRACE: reasoning chains of knowledge triples pick the evidence for a multi-hop question.
+
+Source: "TRACE the Evidence: Constructing Knowledge-Grounded Reasoning Chains for Retrieval-Augmented Generation". A
+question's documents become triples (section 3.2), a beam search over ranked and selected triples becomes chains (3.3), and
+a reader answers from the chains' triples (TRACE-Triple) or from the documents they vote for (TRACE-Doc, 3.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from pytrace.errors import InputError, StoreError
+from pytrace.methods.stages import Stages
+from pytrace.methods.trace.beam_search import SearchSettings, build_chains
+from pytrace.methods.trace.ranker import Ranker, TripleIndex
+from pytrace.methods.trace.selector import (
+    BlackBoxSelector,
+    Demonstrations,
+    Layout,
+    LetterSelector,
+    RankerSelector,
+    Selector,
+    SelectorInParts,
+    TextSelector,
+)
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import OPTION_LABELS, LanguageModel
+from pytrace.reader.answers import Reader, Reading
+from pytrace.reader.evidence import document_evidence, triple_evidence
+from pytrace.reader.prompts import chain_demonstrations, triple_demonstrations
+from pytrace.records import Answer, Document, Evidence, GraphCounts, Triple
+from pytrace.triples.extraction import (
+    DocumentExtractor,
+    Extraction,
+    Extractor,
+    LanguageModelExtractor,
+    PhraseExtractor,
+    SentenceExtractor,
+    build_graph,
+)
+from pytrace.triples.graph import KnowledgeGraph, describe_triples
+
+Unit = Literal["triple", "sentence", "document"]
+Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where a method's units come from and how they are read; `TraceSettings` says what each means."""
+
+    unit: Unit = "triple"
+    reader: Literal["triple", "document"] = "triple"
+    extraction: Literal["written", "phrases"] = "written"
+    triple_demonstrations: Count = 3
+    adaptive_triple_demonstrations: bool = True
+    grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
+    spans: bool = False
+    reader_demonstrations: Count = 0
+    reader_documents: Positive | None = None
+
+
+class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every choice of the method; the defaults are the paper's.
+
+    Attributes
+    ----------
+    unit
+        What chains are made of; sentences and documents are the paper's ablations and need no extraction.
+    reader
+        What the reader sees: the chains' triples (TRACE-Triple) or the documents they vote for (TRACE-Doc).
+    scoring
+        How the selector scores candidates; "ranker" leaves the language model out (the ablation "w/o selector"),
+        "black-box" generates one letter a step where a back end gives no logits.
+    layout, calibrated
+        For letters: the order of the prompt's parts, and contextual calibration.
+    ranker_weight, stop_bias
+        For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
+    ranker
+        What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
+        triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are more
+        than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
+    link_weight
+        For the ranker: what is added to the similarity of a triple whose head the question or the chain names (0: the
+        paper's).
+    new_documents
+        Offer a chain no further triple of a document that it already has one of.
+    candidates
+        K, the triples offered at each step.
+    length, beams, chains
+        L, b and R.
+    width
+        Chains kept while searching, R of which are read (the authors' program keeps 20 and reads 5); R if None.
+    adaptive
+        Whether the selector may end a chain.
+    demonstrations, adaptive_demonstrations
+        For the selector: how many, and whether they are chosen by similarity to the question.
+    extraction
+        Who makes triples: the language model ("written", the paper's KG generator), or rules that take the names, dates,
+        numbers and other content phrases of a document ("phrases", English), which costs no model and invents nothing.
+    triple_demonstrations, adaptive_triple_demonstrations
+        As `demonstrations`, for the KG generator.
+    grounding
+        Triples whose tail the document does not support this well are dropped (partial ratio, 0 to 100).
+    spans
+        Let the model write only tails that are spans of the text.
+    reader_demonstrations
+        Short answers shown to the reader (the paper's reader is zero-shot).
+    reader_documents
+        For TRACE-Doc: the most documents, all voted ones if None.
+    """
+
+    scoring: Scoring = "letters"
+    layout: Layout = "paper"
+    calibrated: bool = False
+    ranker_weight: float = 0.0
+    stop_bias: float = 0.0
+    ranker: Literal["dense", "none"] = "dense"
+    link_weight: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    new_documents: bool = False
+    candidates: Positive = 20
+    length: Positive = 4
+    beams: Positive = 5
+    chains: Positive = 5
+    width: Positive | None = None
+    adaptive: bool = True
+    demonstrations: Count = 3
+    adaptive_demonstrations: bool = True
+
+
+class Trace:
+    """Answers multi-hop questions with TRACE.
+
+    Parameters
+    ----------
+    model
+        Extracts triples, selects among candidates and reads.
+    encoder
+        Ranks candidates and chooses demonstrations.
+    settings
+        Every choice of the method; the paper's if not given.
+    graph
+        Where triples are looked up before a document is read, and kept; one in memory if not given. Its recipe must be
+        this method's (`extractor.recipe`), unless it was opened for reading and has all that is asked for.
+    name
+        The method's name in answers.
+    extracted
+        Called for every document whose triples were extracted now, for progress.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
+    >>> from pytrace.records import Document
+    >>> document = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
+    >>> method = Trace(ScriptedModel(["Ghana"]), HashEncoder(), TraceSettings(unit="sentence", scoring="ranker"))
+    >>> method.answer(["In which country is Ada Foah?"], [[document]])[0].text
+    'Ghana'
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder,
+        settings: TraceSettings | None = None,
+        *,
+        graph: KnowledgeGraph | None = None,
+        name: str = "trace",
+        extracted: Callable[[Extraction], object] | None = None,
+    ) -> None:
+        self.settings = settings or TraceSettings()
+        self.name = name
+        self._model = model
+        self._encoder = encoder
+        self._extracted = extracted
+        self.extractor = make_extractor(model, encoder, self.settings)
+        self.graph = graph if graph is not None else KnowledgeGraph(recipe=self.extractor.recipe)
+        self._ranker = Ranker(
+            encoder if self.settings.ranker == "dense" else None,
+            candidates=self.settings.candidates,
+            link_weight=self.settings.link_weight,
+            new_documents=self.settings.new_documents,
+        )
+        self._selector = make_selector(model, encoder, self.settings)
+        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions, each from its own documents; all of them go through every stage together.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question.
+
+        Returns
+        -------
+        list of Answer
+            With chains, evidence, and seconds and usage by stage (what a batch shares is divided evenly).
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        StoreError
+            If a graph opened for reading lacks a document.
+        """
+        check_questions(questions, documents)
+        stages = Stages(self._model)
+        with stages.stage("triples"):
+            read = [document for own in documents for document in own]
+            extract_missing(self.graph, self.extractor, read, done=self._extracted)
+            triples = [self.graph.triples(own) for own in documents]
+        with stages.stage("rank"):
+            index = TripleIndex(triples, self._encoder)
+        settings = self.settings
+        chains = build_chains(
+            questions,
+            index,
+            self._ranker,
+            self._selector,
+            SearchSettings(
+                settings.length, settings.beams, settings.chains, width=settings.width, adaptive=settings.adaptive
+            ),
+            stage=stages.stage,
+        )
+        by_id = [{document.id: document for document in own} for own in documents]
+        evidence: list[Evidence] = [
+            with_graph(
+                triple_evidence(some)
+                if settings.reader == "triple"
+                else document_evidence(some, own, most=settings.reader_documents),
+                searched,
+            )
+            for some, own, searched in zip(chains, by_id, triples, strict=True)
+        ]
+        with stages.stage("read"):
+            readings = self._reader.read(questions, evidence)
+        return make_answers(questions, evidence, readings, stages, self.name)
+
+
+def extract_missing(
+    graph: KnowledgeGraph,
+    extractor: Extractor,
+    documents: Sequence[Document],
+    *,
+    done: Callable[[Extraction], object] | None = None,
+) -> None:
+    """Extract what a graph lacks of documents, those of all questions in shared batches.
+
+    Raises
+    ------
+    StoreError
+        If the graph was opened for reading and lacks a document.
+    """
+    if graph.writable:
+        build_graph(graph, extractor, documents, done=done)
+    elif missing := graph.missing(documents):
+        message = (
+            f"{graph.place} has no triples of {len(missing)} of the {len(documents)} documents, first of "
+            f"{missing[0].title!r}; extract them with 'pytrace kg build', which goes on with --resume"
+        )
+        raise StoreError(message)
+
+
+def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSettings) -> Extractor:
+    """Make the extractor that the settings ask for.
+
+    Raises
+    ------
+    InputError
+        If more demonstrations are asked for than there are.
+    """
+    if settings.unit == "sentence":
+        return SentenceExtractor()
+    if settings.unit == "document":
+        return DocumentExtractor()
+    if settings.extraction == "phrases":
+        return PhraseExtractor()
+    _check_count("triple_demonstrations", settings.triple_demonstrations, len(triple_demonstrations()))
+    return LanguageModelExtractor(
+        model,
+        encoder=encoder if settings.adaptive_triple_demonstrations else None,
+        demonstrations=settings.triple_demonstrations,
+        grounding=settings.grounding,
+        spans=settings.spans,
+    )
+
+
+def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Selector:
+    """Make the selector that the settings ask for.
+
+    Raises
+    ------
+    InputError
+        If there are more candidates than letters to choose them by, more demonstrations are asked for than there are, or nobody
+        is left to choose.
+    """
+    if settings.ranker == "none":
+        if settings.scoring in {"ranker", "black-box"} or (settings.scoring, settings.layout) == ("letters", "shared"):
+            message = (
+                f"ranker=none offers every triple, among which scoring={settings.scoring} with layout={settings.layout} cannot "
+                "choose; use scoring=letters with layout=paper, likelihood or pmi"
+            )
+            raise InputError(message)
+    elif settings.scoring in {"letters", "black-box"} and settings.candidates >= len(OPTION_LABELS):
+        message = (
+            f"candidates is {settings.candidates}, but letters can tell only {len(OPTION_LABELS) - 1} apart; "
+            "use fewer candidates or another scoring"
+        )
+        raise InputError(message)
+    _check_count("demonstrations", settings.demonstrations, len(chain_demonstrations()))
+    shown = Demonstrations(settings.demonstrations, encoder=encoder if settings.adaptive_demonstrations else None)
+    if settings.scoring == "letters":
+        letters = LetterSelector(model, shown, layout=settings.layout, calibrated=settings.calibrated)
+        return SelectorInParts(letters) if settings.ranker == "none" else letters
+    if settings.scoring == "black-box":
+        return BlackBoxSelector(model, shown, layout=settings.layout)
+    if settings.scoring == "ranker":
+        return RankerSelector()
+    return TextSelector(
+        model,
+        shown,
+        scoring=settings.scoring,
+        ranker_weight=settings.ranker_weight,
+        stop_bias=settings.stop_bias,
+    )
+
+
+def _check_count(name: str, asked: int, there: int) -> None:
+    if asked > there:
+        message = f"{name} is {asked}, but there are only {there} labelled ones to show; ask for at most {there}"
+        raise InputError(message)
+
+
+def check_questions(questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> None:
+    """Refuse lists that do not belong together, and empty questions.
+
+    Raises
+    ------
+    ValueError
+        If the counts differ.
+    InputError
+        If a question has no words.
+    """
+    if len(questions) != len(documents):
+        message = f"there are {len(questions)} questions but {len(documents)} lists of documents"
+        raise ValueError(message)
+    for number, question in enumerate(questions, 1):
+        if not question.strip():
+            message = f"question {number} of {len(questions)} is empty; ask something"
+            raise InputError(message)
+
+
+def make_answers(
+    questions: Sequence[str], evidence: Sequence[Evidence], readings: Sequence[Reading], stages: Stages, name: str
+) -> list[Answer]:
+    """Put together what a method found; what a batch spent is divided evenly among its questions."""
+    share = 1 / max(len(questions), 1)
+    return [
+        Answer(
+            question=question,
+            text=reading.text,
+            method=name,
+            evidence=one,
+            usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
+            seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
+            notes=notes_of(one, reading.left_out),
+            context_tokens=reading.context_tokens,
+            deterministic=stages.deterministic,
+        )
+        for question, one, reading in zip(questions, evidence, readings, strict=True)
+    ]
+
+
+def notes_of(evidence: Evidence, left_out: int) -> tuple[str, ...]:
+    """Say what a reader of the answer should know: no evidence, or a context that did not fit."""
+    notes = []
+    if not evidence.context:
+        notes.append("no evidence was found; the answer is the model's own")
+    if left_out:
+        notes.append(f"{left_out} of {len(evidence.context)} context entries did not fit the model's context whole")
+    return tuple(notes)
+
+
+def with_graph(evidence: Evidence, triples: Iterable[Triple]) -> Evidence:
+    """Return the evidence with the counts of the graph that its chains were searched in (TRACE, Table 5).
+
+    Examples
+    --------
+    >>> triples = [Triple("Ada Foah", "country", "Ghana"), Triple("Ghana", "capital", "Accra")]
+    >>> with_graph(triple_evidence([]), triples).graph
+    GraphCounts(entities=3, triples=2, density=0.3333333333333333)
+    """
+    counted = describe_triples(triples)
+    return msgspec.structs.replace(evidence, graph=GraphCounts(counted.entities, counted.triples, counted.density))

@@ -1,0 +1,1 @@
+"""Encoders and cross-encoders on onnxruntime, and their vectors on disk."""

@@ -1,0 +1,139 @@
+"""What encoders and cross-encoders on onnxruntime have in common: a graph, threads for it, and texts in batches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+from pytrace import _core
+from pytrace.models.encoders.length_buckets import plan
+from pytrace.models.encoders.onnx_files import OnnxFiles
+from pytrace.models.encoders.onnx_graph import Device, Gives, OnnxGraph, weight_files
+
+# Padded tokens a batch. On a CPU the activations of some hundred tokens of a small model still fit the second-level cache,
+# and bigger batches measured slower; a GPU wants enough rows to fill its multiprocessors.
+_BATCH_TOKENS = {"cpu": 512, "cuda": 16384}
+# Up to this size of its files a model runs a batch on each thread, which measured faster than all threads on one batch:
+# nobody waits for another between operators. A larger one would read its weights from memory once a thread, and is slow
+# enough for a single text to want all threads.
+_SMALL = 512 << 20
+
+_Files = TypeVar("_Files", bound=OnnxFiles)
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class OnnxTextModel(Generic[_Files]):
+    """A graph that is run on tokenised texts in batches of about the same length.
+
+    Parameters
+    ----------
+    files
+        The model's files, read.
+    gives
+        What the graph gives for a text.
+    device
+        ``"cpu"`` or ``"cuda"``.
+    providers
+        onnxruntime's execution providers in order of preference, instead of those of `device`.
+    threads
+        Threads; by default as many as the kernels use (``PYTRACE_NUM_THREADS``).
+    batch_tokens
+        Padded tokens in a batch; by default 512 on a CPU and 16384 on a GPU.
+
+    Raises
+    ------
+    ValueError
+        An option is out of range.
+    ModelFileError
+        The file is no graph, or takes or gives something unknown.
+    DeviceUnavailableError
+        A provider was asked for and is not there.
+    MissingDependencyError
+        onnxruntime is not installed.
+    """
+
+    def __init__(
+        self,
+        files: _Files,
+        *,
+        gives: Gives,
+        device: Device,
+        providers: Sequence[str] | None,
+        threads: int | None,
+        batch_tokens: int | None,
+    ) -> None:
+        if device not in _BATCH_TOKENS:
+            message = f"device must be 'cpu' or 'cuda', not {device!r}"
+            raise ValueError(message)
+        for option, value in (("threads", threads), ("batch_tokens", batch_tokens)):
+            if value is not None and value < 1:
+                message = f"{option} must be at least 1, not {value}"
+                raise ValueError(message)
+        self._files = files
+        threads = threads or _core.num_threads()
+        size = sum(file.stat().st_size for file in weight_files(files.graph))
+        apart = (providers is None and device == "cpu") and size <= _SMALL
+        self._workers = threads if apart else 1
+        self._graph = OnnxGraph(
+            files.graph, gives=gives, device=device, providers=providers, threads=1 if apart else threads
+        )
+        self._batch_tokens = batch_tokens or _BATCH_TOKENS[device]
+
+    @property
+    def name(self) -> str:
+        """The name of the model's directory."""
+        return self._files.directory.name
+
+    @property
+    def max_tokens(self) -> int:
+        """The length in tokens, special ones included, that inputs are cut to."""
+        return self._files.max_tokens
+
+    def _hash(self, *rules: object) -> str:
+        """Return SHA-256 over the graph, its weights, the tokenizer, and the rules by which they are used."""
+        digest = hashlib.sha256()
+        for path in (*weight_files(self._files.graph), self._files.tokenizer):
+            with path.open("rb") as stream:
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
+        digest.update(repr(rules).encode())
+        return digest.hexdigest()
+
+    def _in_batches(
+        self, run: Callable[[list[_Item]], _Result], items: Sequence[_Item], lengths: Sequence[int]
+    ) -> Iterator[tuple[list[int], _Result]]:
+        """Run items of some token lengths in batches, several at once; give each batch's places and what `run` returned."""
+        batches = plan(
+            [self._graph.columns or length for length in lengths],
+            batch_tokens=self._batch_tokens,
+            most_rows=1 if self._graph.dynamically_quantized else self._graph.rows,
+            threads=self._workers,
+        )
+        inputs = ([items[place] for place in batch] for batch in batches)
+        with _mapping(min(self._workers, len(batches))) as mapping:
+            yield from zip(batches, mapping(run, inputs), strict=True)
+
+
+@contextmanager
+def _mapping(threads: int) -> Iterator[Callable[[Callable[[_Item], _Result], Iterable[_Item]], Iterable[_Result]]]:
+    """Give a `map` that keeps order and runs on so many threads; what has not begun when it is left never will."""
+    if threads <= 1:
+        yield map
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
+    try:
+        yield pool.map
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def whole_text(text: str) -> str:
+    """Replace lone surrogates, which no tokenizer takes, and join those that are pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -1,0 +1,71 @@
+"""Beginnings that left llama.cpp's cells but not the machine: their keys and values, in the process's own memory.
+
+Cells are few; copying a beginning out and back costs far less than evaluating it (`python -m benches.engine_cells` measures
+both). So what has to leave its cells is put here, and comes back when a prompt begins with it again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.models.llama.prefix_trie import Tokens, common_prefix
+
+State = NDArray[np.uint8]
+
+
+class PrefixStash:
+    """Saved keys and values by the tokens they stand for, the least recently used first to go.
+
+    Parameters
+    ----------
+    budget
+        Bytes; 0 keeps nothing.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.bytes = 0
+        self._kept: OrderedDict[bytes, tuple[Tokens, State]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many beginnings there are."""
+        return len(self._kept)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+        self.bytes = 0
+
+    def put(self, tokens: Tokens, state: State) -> None:
+        """Keep the state of a beginning, in place of those that it continues."""
+        if state.nbytes > self.budget:
+            return
+        for key, (known, _) in list(self._kept.items()):
+            if common_prefix(known, tokens) == len(known):
+                self._remove(key)
+        self._kept[tokens.tobytes()] = (tokens, state)
+        self.bytes += state.nbytes
+        while self.bytes > self.budget:
+            self._remove(next(iter(self._kept)))
+
+    def knows(self, tokens: Tokens) -> bool:
+        """Whether a beginning is kept, by itself or as a part of a longer one."""
+        return any(common_prefix(known, tokens) == len(tokens) for known, _ in self._kept.values())
+
+    def longest(self, tokens: Tokens) -> tuple[int, Tokens, State] | None:
+        """Return what is kept that shares most with the beginning of `tokens`, and how much; None if nothing does."""
+        best, size = None, 0
+        for key, (known, _) in self._kept.items():
+            shared = common_prefix(known, tokens)
+            if shared > size:
+                best, size = key, shared
+        if best is None:
+            return None
+        self._kept.move_to_end(best)
+        return (size, *self._kept[best])
+
+    def _remove(self, key: bytes) -> None:
+        self.bytes -= self._kept.pop(key)[1].nbytes

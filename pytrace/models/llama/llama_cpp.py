@@ -1,0 +1,505 @@
+"""The in-process engine: llama.cpp driven so that many prompts share one decode and every common beginning is paid once."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import ContextOverflowError, ModelError
+from pytrace.models.argument_checks import check_list, check_pairs, generation_lists
+from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
+from pytrace.models.llama.generation import Generation, Row, log_normalizer
+from pytrace.models.llama.prefix_batch import Work, sort_key
+from pytrace.models.llama.prefix_trie import Tokens, common_prefix
+from pytrace.models.llama.runtime import LlamaRuntime
+from pytrace.models.llama.scheduler import PARALLEL, Scheduler, Task
+from pytrace.records import Usage
+
+
+class LlamaCppModel:
+    """A GGUF model run inside this process by llama.cpp.
+
+    Prompts of one call are evaluated together; beginnings that they share with each other, or with prompts of earlier
+    calls that are still in memory, are evaluated once. Results equal those of prompts evaluated alone up to rounding.
+
+    Parameters
+    ----------
+    path
+        A GGUF file.
+    name
+        A short name for reports; the file's name if not given.
+    context
+        The longest sequence in tokens; the model's trained context, at most 8192, if not given.
+    cache_tokens
+        Key-value cells for all sequences in memory together; at least `context`.
+    max_parallel
+        How many sequences are generated at once.
+    batch
+        Tokens a decode call.
+    threads
+        Threads; the processors this process may use if not given.
+    gpu_layers
+        Layers on a GPU (-1: all). Asked for and not there raises.
+    style
+        How a `Prompt` becomes text: "chat" by the model's own chat template, "plain" without, "auto" chat if there is a
+        template.
+    reuse_tokens
+        How many cells of finished prompts to keep for later calls, least recently used first to go; 0 keeps none. More is
+        seldom better: what leaves its cells is put aside in memory.
+    stash_bytes
+        Memory for beginnings that had to leave their cells, from which they are copied back when a prompt begins with them
+        again; 0 keeps none. A token takes 23 kB with SmolLM2-135M and 131 kB with Llama-3-8B.
+    flash_attention
+        llama.cpp's flash attention. Not given: on with a CPU, as llama.cpp thinks best with a GPU, off with `float32_cache`.
+    float32_cache
+        Keys and values in float32 without flash attention: slower, and closer to unbatched results.
+    deterministic
+        Fix the shape and the order of batches: every call begins with an empty memory and goes alone, so that the same call
+        gives the same numbers to the last bit whatever was asked before it. Without it results differ by rounding. Costs what
+        calls would have shared.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is missing or no model.
+    DeviceUnavailableError
+        If a GPU was asked for and none can be used.
+    MissingDependencyError
+        If llama-cpp-python is not installed.
+
+    Examples
+    --------
+    >>> model = LlamaCppModel("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
+    >>> model.generate(["The capital of France is"], max_tokens=3)[0][0].text  # doctest: +SKIP
+    ' Paris.'
+    """
+
+    gives_logits = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        context: int | None = None,
+        cache_tokens: int | None = None,
+        max_parallel: int = PARALLEL,
+        batch: int = 1024,
+        threads: int | None = None,
+        gpu_layers: int = 0,
+        style: Style = "auto",
+        reuse_tokens: int = 128,
+        stash_bytes: int = 256 << 20,
+        flash_attention: bool | None = None,
+        float32_cache: bool = False,
+        deterministic: bool = False,
+    ) -> None:
+        for option, value, least in (
+            ("context", context, 1),
+            ("cache_tokens", cache_tokens, 1),
+            ("max_parallel", max_parallel, 1),
+            ("batch", batch, 1),
+            ("threads", threads, 1),
+            ("reuse_tokens", reuse_tokens, 0),
+        ):
+            if value is not None and not least <= value < 2**30:
+                message = f"{option} must be at least {least} and below 2**30, not {value}"
+                raise ValueError(message)
+        if stash_bytes < 0:
+            message = f"stash_bytes must be at least 0, not {stash_bytes}"
+            raise ValueError(message)
+        self._path = Path(path)
+        self._name = name or self._path.stem
+        wanted_context = context or 8192
+        self._runtime = LlamaRuntime(
+            self._path,
+            cells=max(cache_tokens or 2 * wanted_context, wanted_context),
+            sequences=256,
+            batch=batch,
+            threads=threads or len(os.sched_getaffinity(0)),
+            gpu_layers=gpu_layers,
+            float32_cache=float32_cache,
+            flash_attention=flash_attention,
+        )
+        self.context_tokens = min(wanted_context, self._runtime.trained_context, self._runtime.cells)
+        self.deterministic = deterministic
+        self._scheduler = Scheduler(
+            self._runtime,
+            max_parallel=max_parallel,
+            reuse_tokens=reuse_tokens,
+            stash_bytes=stash_bytes,
+            deterministic=deterministic,
+        )
+        template = self._runtime.chat_template
+        if style == "chat" and template is None:
+            message = f"{self._name} has no chat template; use style='plain'"
+            raise ModelError(message)
+        self.style: Literal["chat", "plain"] = "plain" if style == "plain" or template is None else "chat"
+        self._template = None
+        if self.style == "chat" and template is not None:
+            texts = {"bos_token": self._runtime.bos, "eos_token": self._runtime.eos}
+            self._template = _compile_template(
+                template, {key: self._runtime.token_text(token) for key, token in texts.items()}
+            )
+        self._fingerprint: str | None = None
+        self._token_cache: dict[str, Tokens] = {}
+        self.demonstrations_dropped = 0
+
+    @property
+    def name(self) -> str:
+        """A short name for reports."""
+        return self._name
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the model file, with the prompt style."""
+        if self._fingerprint is None:
+            with self._path.open("rb") as file:
+                self._fingerprint = f"{hashlib.file_digest(file, 'sha256').hexdigest()}-{self.style}"
+        return self._fingerprint
+
+    @property
+    def usage(self) -> Usage:
+        """What has been spent since the model was loaded."""
+        return self._scheduler.usage
+
+    def close(self) -> None:
+        """Free the model; any later call fails."""
+        self._scheduler.close()
+
+    def __enter__(self) -> Self:
+        """Use the model in a with block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Free the model."""
+        self.close()
+
+    def metadata(self, key: str) -> str | None:
+        """Return what the model's file says under a key, such as "general.name"; None if it says nothing.
+
+        Raises
+        ------
+        ModelError
+            If the model was closed.
+        """
+        return self._runtime.metadata(key)
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text, control tokens taken as plain text."""
+        return len(self._tokenize(text))
+
+    def _tokenize(self, text: str) -> Tokens:
+        self._runtime.check_open()
+        known = self._token_cache.get(text)
+        if known is None:
+            if len(self._token_cache) > 20_000:
+                self._token_cache.clear()
+            known = self._token_cache[text] = np.array(self._runtime.tokenize(text), dtype=np.int32)
+        return known
+
+    def _bos(self) -> list[int]:
+        return [self._runtime.bos] if self._runtime.adds_bos and self._runtime.bos >= 0 else []
+
+    def render(self, prompt: Prompt | str) -> Tokens:
+        """Turn a prompt into tokens as the model will see it.
+
+        Only the template's own words may be control tokens: a document that contains `<|im_end|>` stays plain text.
+        """
+        if isinstance(prompt, str) or self.style == "plain":
+            text = prompt if isinstance(prompt, str) else prompt.plain()
+            return np.concatenate([np.array(self._bos(), dtype=np.int32), self._tokenize(text)])
+        contents: list[str] = []
+        messages: list[dict[str, str]] = []
+
+        def say(role: str, content: str) -> None:
+            messages.append({"role": role, "content": f"\x00{len(contents)}\x00"})
+            contents.append(content)
+
+        if prompt.instruction:
+            say("system", prompt.instruction)
+        for given, output in prompt.demonstrations:
+            say("user", given)
+            say("assistant", output)
+        say("user", prompt.input)
+        assert self._template is not None
+        parts = self._template(messages).split("\x00")
+        if sorted(set(parts[1::2])) != sorted(map(str, range(len(contents)))):
+            message = f"the chat template of {self._name} leaves a message out; use style='plain'"
+            raise ModelError(message)
+        if prompt.answer_start:
+            parts += [str(len(contents)), ""]
+            contents.append(prompt.answer_start)
+        tokens: list[Tokens] = []
+        for index, part in enumerate(parts):
+            if index % 2:
+                tokens.append(self._tokenize(contents[int(part)]))
+            elif part:
+                tokens.append(np.array(self._runtime.tokenize(part, special=True), dtype=np.int32))
+        if self._bos() and (not len(tokens[0]) or tokens[0][0] != self._runtime.bos):
+            tokens.insert(0, np.array(self._bos(), dtype=np.int32))
+        return np.concatenate(tokens)
+
+    def _fit(self, prompt: Prompt | str, reserve: int) -> Tokens:
+        """Render a prompt so that `reserve` tokens may follow, with fewer demonstrations if need be."""
+        tokens = self.render(prompt)
+        while len(tokens) + reserve > self.context_tokens and isinstance(prompt, Prompt) and prompt.demonstrations:
+            shorter = prompt.demonstrations[1:]
+            prompt = Prompt(prompt.instruction, shorter, prompt.input, prompt.answer_start, prompt.separator)
+            self.demonstrations_dropped += 1
+            tokens = self.render(prompt)
+        if len(tokens) + reserve > self.context_tokens:
+            message = (
+                f"a prompt of {len(tokens)} tokens and {reserve} for the answer do not fit the {self.context_tokens} tokens "
+                f"of {self._name}, even without demonstrations; split the document or use a model with a longer context"
+            )
+            raise ContextOverflowError(message)
+        if not len(tokens):
+            tokens = np.array([max(self._runtime.bos, self._runtime.eos, 0)], dtype=np.int32)
+        return tokens
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt | str],
+        *,
+        max_tokens: int | Sequence[int],
+        stop: Sequence[str] = (),
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        n: int = 1,
+        seed: int = 0,
+        grammar: str | Sequence[str] | None = None,
+        done: Callable[[int, list[Completion]], None] | None = None,
+    ) -> list[list[Completion]]:
+        """Write `n` completions of every prompt, many at once.
+
+        Parameters
+        ----------
+        prompts
+            Prompts in parts, or texts taken as they stand.
+        max_tokens
+            The most tokens a completion may have: one number, or one a prompt.
+        stop
+            Texts that end a completion; they are not part of it.
+        temperature
+            0 takes the likeliest token; above 0 samples.
+        top_p
+            Sample from the likeliest tokens that hold this much probability.
+        n
+            Completions a prompt.
+        seed
+            Seeds the sampling; completion j of prompt i has its own stream, whatever stands beside it.
+        grammar
+            GBNF with start symbol `root` that every completion obeys, or one a prompt.
+        done
+            Called with a prompt's index and its completions once they are finished; it must not call the model.
+
+        Returns
+        -------
+        list of list of Completion
+            `n` a prompt, in the prompts' order.
+
+        Raises
+        ------
+        ContextOverflowError
+            If a prompt does not fit, even with no demonstrations.
+        ModelError
+            If the grammar cannot be parsed, or the model was closed.
+        ValueError
+            If an option is out of range.
+        """
+        limits, grammars = generation_lists(
+            prompts,
+            max_tokens=max_tokens,
+            stop=stop,
+            temperature=temperature,
+            top_p=top_p,
+            n=n,
+            seed=seed,
+            grammar=grammar,
+        )
+        compiled = {text: self._runtime.grammar(text) for text in set(grammars) if text is not None}
+        stops = tuple(text.encode("utf-8", "surrogatepass") for text in stop if text)
+        fitted = [self._fit(prompt, limit) for prompt, limit in zip(prompts, limits, strict=True)]
+        kept = _shared_with_neighbours(fitted)
+        groups: list[list[Generation]] = []
+        tasks: list[Task] = []
+        for index, (tokens, limit, rules) in enumerate(zip(fitted, limits, grammars, strict=True)):
+            group = [
+                Generation(
+                    limit, stops, temperature, top_p, np.random.default_rng([seed, index, copy]),
+                    compiled[rules].clone() if rules is not None else None,
+                )
+                for copy in range(n)
+            ]  # fmt: skip
+            groups.append(group)
+            unfinished = iter(range(n - 1, -1, -1))
+
+            def finish(i: int = index, of: list[Generation] = group, left: Iterator[int] = unfinished) -> None:
+                if next(left) == 0 and done is not None:
+                    done(i, [one.completion() for one in of])
+
+            for generation in group:
+
+                def write(_: int, row: Row, one: Generation = generation) -> None:
+                    one.advance(row, self._runtime)
+
+                work = Work(tokens, len(tokens) - 1, room=limit, keep=kept[index])
+                tasks.append(Task(work, write, generation, finish))
+        self._scheduler.run(tasks)
+        return [[generation.completion() for generation in group] for group in groups]
+
+    def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
+        """Score the option labels of every prompt as its next token.
+
+        Parameters
+        ----------
+        prompts
+            Prompts in parts, or texts taken as they stand.
+        options
+            The labels of each prompt. Every single-token form of a label ("A", " A") is summed.
+
+        Returns
+        -------
+        list of OptionScores
+            One a prompt.
+
+        Raises
+        ------
+        ValueError
+            If a label has no single-token form.
+        """
+        check_list(prompts, "prompts")
+        check_pairs(len(prompts), len(options), "options")
+        results: list[OptionScores | None] = [None] * len(prompts)
+        tasks = []
+        fitted = [self._fit(prompt, 1) for prompt in prompts]
+        kept = _shared_with_neighbours(fitted)
+        for index, (tokens, keep, labels) in enumerate(zip(fitted, kept, options, strict=True)):
+            forms = [self._label_tokens(label) for label in labels]
+
+            def finish(_: int, row: Row, i: int = index, token_forms: list[list[int]] = forms) -> None:
+                total = log_normalizer(row)
+                scores = np.array(
+                    [np.logaddexp.reduce(row[tokens].astype(np.float64) - total) for tokens in token_forms],
+                    dtype=np.float64,
+                )
+                results[i] = OptionScores(scores, max(0.0, 1.0 - float(np.exp(scores).sum())))
+
+            work = Work(tokens, len(tokens) - 1, keep=keep)
+            tasks.append(Task(work, finish))
+        self._scheduler.run(tasks)
+        return [result for result in results if result is not None]
+
+    def score_continuations(
+        self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
+    ) -> list[list[ContinuationScore]]:
+        """Score whole texts as what follows every prompt.
+
+        Parameters
+        ----------
+        prompts
+            Prompts in parts, or texts taken as they stand.
+        continuations
+            The texts of each prompt, tokenised by themselves (begin them with a space where the prompt does not end in
+            one).
+
+        Returns
+        -------
+        list of list of ContinuationScore
+            Token log-probabilities, in the order given; an empty text has none.
+        """
+        check_list(prompts, "prompts")
+        check_pairs(len(prompts), len(continuations), "continuations")
+        results: list[list[ContinuationScore]] = []
+        tasks = []
+        for prompt, texts in zip(prompts, continuations, strict=True):
+            endings = [self._tokenize(text) for text in texts]
+            beginning = self._fit(prompt, max((len(ending) for ending in endings), default=1))
+            results.append([])
+            for ending in endings:
+                scores = np.zeros(len(ending), dtype=np.float64)
+                results[-1].append(ContinuationScore(scores))
+                if len(ending):
+                    first = len(beginning) - 1
+
+                    def record(
+                        position: int, row: Row, at: int = first, out: NDArray[np.float64] = scores, of: Tokens = ending
+                    ) -> None:
+                        out[position - at] = float(row[of[position - at]]) - log_normalizer(row)
+
+                    work = Work(np.concatenate([beginning, ending[:-1]]), first, keep=len(beginning))
+                    tasks.append(Task(work, record))
+        self._scheduler.run(tasks)
+        return results
+
+    def _label_tokens(self, label: str) -> list[int]:
+        forms = [self._tokenize(form) for form in dict.fromkeys((label, f" {label.strip()}", label.strip()))]
+        tokens = sorted({int(form[0]) for form in forms if len(form) == 1})
+        if not tokens or not label.strip():
+            message = f"the option label {label!r} is no single token of {self._name}; use one letter or a short word"
+            raise ValueError(message)
+        return tokens
+
+
+def _shared_with_neighbours(prompts: list[Tokens]) -> list[int]:
+    """Return how much of each prompt is worth keeping once it is answered: what it shares with another one.
+
+    The rest is seldom the beginning of a later prompt. A prompt that comes alone may have been asked for the sake of a later
+    one, so it is kept whole.
+    """
+    if len(prompts) < 2:
+        return [len(tokens) for tokens in prompts]
+    order = sorted(range(len(prompts)), key=lambda index: sort_key(prompts[index]))
+    kept = [0] * len(prompts)
+    for before, after in itertools.pairwise(order):
+        shared = common_prefix(prompts[before], prompts[after])
+        kept[before], kept[after] = max(kept[before], shared), max(kept[after], shared)
+    return kept
+
+
+def _compile_template(template: str, special: dict[str, str]) -> Callable[[list[dict[str, str]]], str]:
+    """Compile a model's chat template, in the sandbox: it comes out of a file that somebody else made."""
+    import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def refuse(message: str) -> None:
+        raise jinja2.TemplateError(message)
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.globals["raise_exception"] = refuse
+
+    def render(messages: list[dict[str, str]]) -> str:
+        try:
+            return compiled.render(messages=messages, add_generation_prompt=True, **special)
+        except jinja2.TemplateError:
+            # Some templates know no system role: its words then open the first user message.
+            if len(messages) < 2 or messages[0]["role"] != "system":
+                raise
+            first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
+            return compiled.render(messages=[first, *messages[2:]], add_generation_prompt=True, **special)
+
+    def explained(messages: list[dict[str, str]]) -> str:
+        try:
+            return render(messages)
+        except Exception as error:  # whatever the code in a file may raise
+            raise _unusable_template(error) from error
+
+    try:
+        compiled = environment.from_string(template)
+    except jinja2.TemplateError as error:
+        raise _unusable_template(error) from error
+    return explained
+
+
+def _unusable_template(error: Exception) -> ModelError:
+    return ModelError(f"the model's chat template cannot be used ({error}); use style='plain'")

@@ -1,0 +1,454 @@
+"""A typed layer over the C functions of llama.cpp that llama-cpp-python exposes: load, tokenise, decode, forget.
+
+Nothing here knows of prompts or methods. The high-level class of llama-cpp-python decodes one sequence at a time; the
+functions below decode tokens of many sequences in one call, and let sequences share the cells of one key-value cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import DeviceUnavailableError, MissingDependencyError, ModelError, ModelFileError
+from pytrace.models.llama import extra_buffers as llama_buffers
+
+GGUF_MAGIC = b"GGUF"
+GGML_LOG_LEVEL_ERROR = 4
+_errors: list[str] = []
+
+
+@functools.cache
+def library() -> Any:
+    """Import llama-cpp-python once, with the errors that it logs kept in memory instead of printed.
+
+    Raises
+    ------
+    MissingDependencyError
+        If it is not installed.
+    """
+    try:
+        import llama_cpp
+    except ImportError as error:
+        message = "llama-cpp-python is not installed; install pytrace's extra for it: pip install 'pytrace-rag[cpu]'"
+        raise MissingDependencyError(message) from error
+
+    @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+    def remember(level: int, text: bytes, _: object) -> None:
+        if level == GGML_LOG_LEVEL_ERROR:
+            _errors.append(text.decode("utf-8", "replace").strip())
+            del _errors[8:]
+
+    llama_cpp.llama_log_set(remember, ctypes.c_void_p(0))
+    library.callback = remember  # type: ignore[attr-defined]  # the C side keeps only a pointer
+    llama_cpp.llama_backend_init()
+    return llama_cpp
+
+
+def supports_gpu_offload() -> bool:
+    """Whether this build of llama.cpp can put layers on a GPU that is there."""
+    return bool(library().llama_supports_gpu_offload())
+
+
+def require_offload(gpu_layers: int) -> None:
+    """Refuse layers on a GPU where this llama.cpp can put none.
+
+    Raises
+    ------
+    DeviceUnavailableError
+        It has no GPU back end, or finds no GPU.
+    MissingDependencyError
+        llama-cpp-python is not installed.
+    """
+    if gpu_layers != 0 and not supports_gpu_offload():
+        wanted = "all" if gpu_layers < 0 else gpu_layers
+        message = (
+            f"{wanted} layers were asked for on a GPU, but this llama.cpp has no GPU back end or finds no GPU; install "
+            "llama-cpp-python built with CMAKE_ARGS='-DGGML_CUDA=on', or leave the option out"
+        )
+        raise DeviceUnavailableError(message)
+
+
+def why() -> str:
+    """Return what llama.cpp said went wrong last: the first error names the cause, later ones the functions that gave up."""
+    return next(filter(None, _errors), "it gives no reason")
+
+
+def check_gguf(path: Path) -> None:
+    """Refuse what is no GGUF file before the native loader sees it.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is missing, unreadable or does not begin as a GGUF file does.
+    """
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        message = f"{path}: the model file cannot be read ({error.strerror}); see 'pytrace models list'"
+        raise ModelFileError(message) from error
+    if magic != GGUF_MAGIC:
+        message = (
+            f"{path}: this is no GGUF model (it begins with {magic!r}, not {GGUF_MAGIC!r}); "
+            "give a .gguf file or a name from 'pytrace models list'"
+        )
+        raise ModelFileError(message)
+
+
+class LlamaRuntime:
+    """One loaded model with one context whose key-value cells all sequences share.
+
+    Parameters
+    ----------
+    path
+        A GGUF file.
+    cells
+        Key-value cells: the sum over all sequences in memory, shared prefixes counted once.
+    sequences
+        How many sequences may be in memory at once (llama.cpp allows 256).
+    batch
+        Tokens that one decode call takes.
+    threads
+        Threads, for prompts and for generation.
+    gpu_layers
+        Layers to put on a GPU (-1: all).
+    float32_cache
+        Keep keys and values in float32 instead of float16, and attend without flash attention.
+    flash_attention
+        llama.cpp's flash attention. Not given: as llama.cpp thinks best with layers on a GPU; on a CPU yes, where it passes over
+        cells that a token does not attend to, so that those of other sequences cost next to nothing
+        (`python -m benches.engine_cells` measures both).
+    repack
+        Let llama.cpp rearrange weights for this processor as it loads them, in the ways that `llama_buffers` found to be
+        safe here.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not a model that llama.cpp can load.
+    DeviceUnavailableError
+        If GPU layers were asked for and this build has no GPU.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        cells: int,
+        sequences: int,
+        batch: int,
+        threads: int,
+        gpu_layers: int = 0,
+        float32_cache: bool = False,
+        flash_attention: bool | None = None,
+        repack: bool = True,
+    ) -> None:
+        self._context: Any = None
+        self._model: Any = None
+        self._gate = threading.Lock()
+        self._c = c = library()
+        check_gguf(path)
+        require_offload(gpu_layers)
+        model_parameters = c.llama_model_default_params()
+        model_parameters.n_gpu_layers = gpu_layers
+        model_parameters.use_extra_bufts = repack and bool(llama_buffers.prepare(c))
+        _errors.clear()
+        self._model = c.llama_model_load_from_file(os.fsencode(path), model_parameters)
+        if not self._model:
+            message = f"{path}: llama.cpp cannot load this model: {why()}; pull it again or choose another"
+            raise ModelFileError(message)
+        self._vocabulary = c.llama_model_get_vocab(self._model)
+        unsuitable = {
+            "an encoder-decoder": c.llama_model_has_encoder(self._model),
+            "a recurrent": c.llama_model_is_recurrent(self._model),
+            "a hybrid recurrent": c.llama_model_is_hybrid(self._model),
+            "a diffusion": c.llama_model_is_diffusion(self._model),
+        }
+        for kind, is_so in unsuitable.items():
+            if is_so:
+                message = f"{path}: {kind} model cannot share prefixes between prompts; choose a causal transformer"
+                raise ModelFileError(message)
+        self.trained_context = int(c.llama_model_n_ctx_train(self._model))
+        self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocabulary))
+        context_parameters = c.llama_context_default_params()
+        context_parameters.n_ctx = max(cells, sequences)
+        # llama.cpp reserves an output for every sequence; a batch or context smaller than that aborts the process.
+        context_parameters.n_batch = max(batch, sequences)
+        context_parameters.n_ubatch = min(max(batch, sequences), 512)
+        context_parameters.n_seq_max = sequences
+        context_parameters.n_threads = threads
+        context_parameters.n_threads_batch = threads
+        context_parameters.kv_unified = True
+        context_parameters.no_perf = True
+        if float32_cache:
+            context_parameters.type_k = context_parameters.type_v = 0  # GGML_TYPE_F32
+            # Flash attention on a CPU rounds large batches and small ones differently: 3e-3 in a log-probability.
+            flash_attention = False
+        if flash_attention is None and gpu_layers == 0:
+            flash_attention = True
+        if flash_attention is not None:
+            context_parameters.flash_attn_type = (
+                c.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash_attention else c.LLAMA_FLASH_ATTN_TYPE_DISABLED
+            )
+        _errors.clear()
+        self._context = c.llama_init_from_model(self._model, context_parameters)
+        if not self._context:
+            message = f"{path}: llama.cpp cannot make a context of {cells} cells: {why()}; ask for a smaller one"
+            raise ModelError(message)
+        self._memory = c.llama_get_memory(self._context)
+        self.cells = min(cells, int(c.llama_n_ctx(self._context)))
+        self.sequences = sequences
+        # llama.cpp takes no more than its context in one batch, and aborts the process at one token more.
+        self.batch = min(batch, int(c.llama_n_batch(self._context)))
+        self._pieces: dict[int, bytes] = {}
+
+    def close(self) -> None:
+        """Free the context and the weights."""
+        with self._gate:
+            if self._context:
+                self._c.llama_free(self._context)
+                self._context = None
+            if self._model:
+                self._c.llama_model_free(self._model)
+                self._model = None
+
+    def check_open(self) -> None:
+        """Refuse to touch native memory that is freed.
+
+        Raises
+        ------
+        ModelError
+            If the model was closed.
+        """
+        if not self._context:
+            message = "this model was closed; load it again"
+            raise ModelError(message)
+
+    def __del__(self) -> None:
+        """Free native memory that nobody freed."""
+        if getattr(self, "_c", None) is not None:
+            self.close()
+
+    @property
+    def chat_template(self) -> str | None:
+        """The model's own chat template in Jinja, if it has one."""
+        template = self._c.llama_model_chat_template(self._model, None)
+        return template.decode("utf-8", "replace") if template else None
+
+    def metadata(self, key: str) -> str | None:
+        """Return what the model's file says under a key, as text; None if it says nothing.
+
+        Raises
+        ------
+        ModelError
+            If the model was closed.
+        """
+        name = key.encode("utf-8", "replace")
+        if b"\0" in name:
+            return None
+        with self._gate:
+            self.check_open()
+            length = self._c.llama_model_meta_val_str(self._model, name, None, 0)
+            if length < 0:
+                return None
+            buffer = ctypes.create_string_buffer(length + 1)
+            self._c.llama_model_meta_val_str(self._model, name, buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace")
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether the model wants its beginning-of-sequence token before a text."""
+        return bool(self._c.llama_vocab_get_add_bos(self._vocabulary))
+
+    @property
+    def bos(self) -> int:
+        """The beginning-of-sequence token, -1 if the model has none."""
+        return int(self._c.llama_vocab_bos(self._vocabulary))
+
+    @property
+    def eos(self) -> int:
+        """The end-of-sequence token, -1 if the model has none."""
+        return int(self._c.llama_vocab_eos(self._vocabulary))
+
+    def token_text(self, token: int) -> str:
+        """Return a token as the vocabulary spells it, control tokens too; nothing for -1."""
+        if token < 0:
+            return ""
+        return bytes(self._c.llama_vocab_get_text(self._vocabulary, token)).decode("utf-8", "replace")
+
+    def ends(self, token: int) -> bool:
+        """Whether a token ends generation."""
+        return bool(self._c.llama_vocab_is_eog(self._vocabulary, token))
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Turn a text into tokens; control tokens are recognised in it only if `special`."""
+        data = text.encode("utf-8", "replace")
+        size = len(data) + 8
+        with self._gate:
+            self.check_open()
+            for _ in range(2):
+                buffer = (ctypes.c_int32 * size)()
+                count = self._c.llama_tokenize(self._vocabulary, data, len(data), buffer, size, False, special)
+                if count >= 0:
+                    return buffer[:count]
+                size = -count  # a vocabulary without a token for the space spells it in three
+        message = f"llama.cpp cannot tokenise a text of {len(data)} bytes"
+        raise ModelError(message)
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token; a control token has none."""
+        known = self._pieces.get(token)
+        if known is None:
+            size = 256
+            buffer = ctypes.create_string_buffer(size)
+            count = self._c.llama_token_to_piece(self._vocabulary, token, buffer, size, 0, False)
+            if count < 0:
+                size = -count
+                buffer = ctypes.create_string_buffer(size)
+                count = self._c.llama_token_to_piece(self._vocabulary, token, buffer, size, 0, False)
+            known = self._pieces[token] = buffer.raw[: max(count, 0)]
+        return known
+
+    def decode(
+        self,
+        tokens: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        sequence_counts: NDArray[np.int32],
+        sequence_addresses: NDArray[np.uint64],
+        wanted: NDArray[np.int8],
+    ) -> bool:
+        """Evaluate tokens, each for all the sequences it belongs to, and keep their keys and values.
+
+        Parameters
+        ----------
+        tokens, positions, sequence_counts, sequence_addresses, wanted
+            One entry a token: its id, its position, how many sequences it belongs to, the address of their int32 ids,
+            and whether its logits are wanted. Contiguous.
+
+        Returns
+        -------
+        bool
+            False if there is no room; nothing has changed then.
+
+        Raises
+        ------
+        ModelError
+            If llama.cpp fails.
+        """
+        c = self._c
+        self.check_open()
+
+        def pointer(array: NDArray[Any], kind: Any) -> Any:
+            return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+        batch = c.llama_batch(
+            n_tokens=len(tokens),
+            token=pointer(tokens, ctypes.c_int32),
+            embd=None,
+            pos=pointer(positions, ctypes.c_int32),
+            n_seq_id=pointer(sequence_counts, ctypes.c_int32),
+            seq_id=pointer(sequence_addresses, ctypes.POINTER(ctypes.c_int32)),
+            logits=pointer(wanted, ctypes.c_int8),
+        )
+        _errors.clear()
+        status = c.llama_decode(self._context, batch)
+        if status == 1:
+            return False
+        if status != 0:
+            message = f"llama.cpp failed to decode {len(tokens)} tokens (status {status}): {why()}"
+            raise ModelError(message)
+        return True
+
+    def logits(self, index: int) -> NDArray[np.float32]:
+        """Return the logits of the batch's entry `index`, float32 [vocabulary]; valid until the next decode."""
+        row = self._c.llama_get_logits_ith(self._context, index)
+        return np.ctypeslib.as_array(row, shape=(self.vocabulary_size,))
+
+    def share(self, source: int, target: int, end: int) -> None:
+        """Let sequence `target` use the first `end` cells of sequence `source`."""
+        self._c.llama_memory_seq_cp(self._memory, source, target, 0, end)
+
+    def forget(self, sequence: int, start: int = 0) -> None:
+        """Remove a sequence's positions from `start` on; cells that nobody uses become free."""
+        self._c.llama_memory_seq_rm(self._memory, sequence, start, -1)
+
+    def save(self, sequence: int) -> NDArray[np.uint8]:
+        """Copy the keys and values of a sequence out of its cells."""
+        state = np.empty(self._c.llama_state_seq_get_size(self._context, sequence), dtype=np.uint8)
+        written = self._c.llama_state_seq_get_data(self._context, _bytes_at(state), state.nbytes, sequence)
+        return state[:written]
+
+    def restore(self, sequence: int, state: NDArray[np.uint8]) -> bool:
+        """Put saved keys and values into cells of an empty sequence; false if there is no room, and nothing has changed."""
+        return bool(self._c.llama_state_seq_set_data(self._context, _bytes_at(state), state.nbytes, sequence))
+
+    def clear(self) -> None:
+        """Remove everything from memory."""
+        self._c.llama_memory_clear(self._memory, False)
+
+    def grammar(self, text: str) -> Grammar:
+        """Compile a grammar in GBNF whose start symbol is `root`.
+
+        Raises
+        ------
+        ModelError
+            If llama.cpp cannot parse it.
+        """
+        data = text.encode("utf-8", "replace")
+        if not data.strip() or b"\0" in data:
+            message = "the grammar is empty or has a zero byte in it; give GBNF rules with a start symbol 'root'"
+            raise ModelError(message)
+        with self._gate:
+            self.check_open()
+            _errors.clear()
+            sampler = self._c.llama_sampler_init_grammar(self._vocabulary, data, b"root")
+        if not sampler:
+            message = f"llama.cpp cannot parse the grammar: {why()}; give GBNF rules with a start symbol 'root'"
+            raise ModelError(message)
+        return Grammar(self._c, sampler)
+
+
+def _bytes_at(array: NDArray[np.uint8]) -> Any:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(ctypes.c_uint8))
+
+
+class Grammar:
+    """The state of one sequence in a grammar."""
+
+    def __init__(self, c: Any, sampler: Any) -> None:
+        self._c = c
+        self._sampler = sampler
+
+    def __del__(self) -> None:
+        """Free the native sampler."""
+        self._c.llama_sampler_free(self._sampler)
+
+    def clone(self) -> Grammar:
+        """Return a copy that goes its own way."""
+        return Grammar(self._c, self._c.llama_sampler_clone(self._sampler))
+
+    def filter(self, tokens: NDArray[np.int32], logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the logits of `tokens` with -inf where the grammar forbids one."""
+        c = self._c
+        data = np.zeros(len(tokens), dtype=[("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+        data["id"] = tokens
+        data["logit"] = logits
+        array = c.llama_token_data_array(
+            data=ctypes.cast(data.ctypes.data, ctypes.POINTER(c.llama_token_data)),
+            size=len(data),
+            selected=-1,
+            sorted=False,
+        )
+        c.llama_sampler_apply(self._sampler, ctypes.byref(array))
+        return np.ascontiguousarray(data["logit"][: array.size])
+
+    def accept(self, token: int) -> None:
+        """Advance by a token that the grammar allows."""
+        self._c.llama_sampler_accept(self._sampler, token)

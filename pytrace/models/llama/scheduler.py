@@ -1,0 +1,430 @@
+"""Runs many sequences through one llama.cpp context: rounds of what fits, shared beginnings decoded once.
+
+Calls of several threads go through together: whoever comes first drives the rounds, and what the others bring enters at
+the next one, so that one decode carries the scoring of one call and the generation of another.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import ContextOverflowError, ModelError
+from pytrace.models.llama.evicted_prefixes import PrefixStash
+from pytrace.models.llama.generation import Generation, Row
+from pytrace.models.llama.prefix_batch import Plan, Work, plan_round, sort_key
+from pytrace.models.llama.prefix_trie import Node, PrefixTrie, common_prefix
+from pytrace.models.llama.runtime import LlamaRuntime
+from pytrace.records import Usage
+
+# Texts written at once, if nothing else is said: more of them were no faster (`python -m benches.engine --only triples
+# --parallel N`).
+PARALLEL = 16
+# What is put aside is the whole path; for fewer new tokens than these the copy is not worth its memory.
+STASHED_TOKENS = 64
+# New tokens that one round takes in, at most, unless one prompt has more: what llama.cpp computes at once. A larger round would
+# only hold its cells longer, for prompts that are scored give theirs back at its end.
+ROUND_TOKENS = 512
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A work with what to do with its logits, its generation if it has one, and what to call when it is finished."""
+
+    work: Work
+    on_logits: Callable[[int, Row], None]
+    generation: Generation | None = None
+    on_finish: Callable[[], None] | None = None
+    job: Job | None = None
+    source: Node | None = None
+    kept: Node | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """The tasks of one call: how many are not finished, what went wrong with all of them, and what its own caller raised."""
+
+    unfinished: int
+    error: BaseException | None = None
+    raised: BaseException | None = None
+    abandoned: bool = False
+
+
+class Scheduler:
+    """Keeps the sequences of one context: those in progress, and beginnings that later prompts may share.
+
+    Parameters
+    ----------
+    runtime
+        The context.
+    max_parallel
+        How many sequences are generated at once.
+    reuse_tokens
+        Cells of finished prompts to keep.
+    stash_bytes
+        Memory for beginnings that had to leave their cells.
+    deterministic
+        Every call begins with an empty memory and is decoded without those of other threads, so that the shape and the order
+        of its batches depend on its own prompts alone.
+    """
+
+    def __init__(
+        self,
+        runtime: LlamaRuntime,
+        *,
+        max_parallel: int,
+        reuse_tokens: int,
+        stash_bytes: int = 0,
+        deterministic: bool = False,
+    ) -> None:
+        self._runtime = runtime
+        self._max_parallel = min(max_parallel, runtime.sequences - 8)
+        self._deterministic = deterministic
+        self._stash = PrefixStash(stash_bytes)
+        self._trie = PrefixTrie(
+            sequences=runtime.sequences, budget=reuse_tokens, forget=runtime.forget, leaving=self._put_aside
+        )
+        self._turn = threading.Condition()
+        self._driver: int | None = None
+        self._inbox: list[Task] = []
+        self._waiting: list[Task] = []
+        self._entering: list[Task] = []
+        self._writing: list[Task] = []
+        self._finished: list[Task] = []
+        self.usage = Usage()
+
+    def run(self, tasks: list[Task]) -> None:
+        """Evaluate all tasks: rounds of what fits, new sequences entering as finished ones leave.
+
+        Raises
+        ------
+        ContextOverflowError
+            If a sequence does not fit the cache.
+        ModelError
+            If llama.cpp fails, or failed for the call of another thread that was decoded together with this one.
+        """
+        self._runtime.check_open()
+        if self._driver == threading.get_ident():
+            message = "the model was called from a function that it had called itself; let that function return first"
+            raise ModelError(message)
+        job = Job(len(tasks))
+        for task in tasks:
+            task.job = job
+        self._spend(Usage(calls=len(tasks), prompt_tokens=sum(len(task.work.tokens) for task in tasks)))
+        if not self._deterministic:
+            with self._turn:
+                self._inbox += tasks
+        try:
+            while job.unfinished and job.error is None and job.raised is None:
+                with self._turn:
+                    if self._driver is not None:
+                        self._turn.wait()
+                        continue
+                    self._driver = threading.get_ident()
+                try:
+                    if self._deterministic:
+                        self._reset()
+                        self._inbox = tasks
+                    self._drive(job)
+                finally:
+                    with self._turn:
+                        self._driver = None
+                        self._turn.notify_all()
+            if job.raised is not None:
+                raise job.raised
+        except BaseException:
+            job.abandoned = True
+            raise
+        if job.error is not None:
+            message = f"a call of another thread failed while this one was decoded with it ({job.error}); ask again"
+            raise ModelError(message) from job.error
+
+    def close(self) -> None:
+        """Wait for the round in progress, then free the model."""
+        with self._turn:
+            self._turn.wait_for(lambda: self._driver is None)
+            self._runtime.close()
+
+    def _spend(self, usage: Usage) -> None:
+        with self._turn:
+            self.usage += usage
+
+    def _drive(self, job: Job) -> None:
+        """Run rounds until a job is finished; what others asked for in the meantime stays in progress."""
+        started = time.perf_counter()
+        try:
+            while job.unfinished:
+                self._take_in()
+                self._admit()
+                if not self._entering and not self._writing:
+                    longest = max(len(task.work.tokens) + task.work.room for task in self._waiting)
+                    message = (
+                        f"a sequence of {longest} tokens does not fit the cache of {self._runtime.cells} cells; "
+                        "ask for a larger cache_tokens"
+                    )
+                    raise ContextOverflowError(message)
+                self._round()
+                self._retire(job)
+        except BaseException as error:
+            self._fail(error, job)
+            raise
+        finally:
+            self._spend(Usage(seconds=time.perf_counter() - started))
+
+    def _take_in(self) -> None:
+        """Let in what threads have brought since the last round, in an order in which neighbours share most.
+
+        Of texts that begin alike the ones that may grow longest come first, so that none is left to be written alone.
+        """
+        with self._turn:
+            new, self._inbox = self._inbox, []
+        if new:
+            self._waiting = sorted([*self._waiting, *new], key=_turn_of)
+        if any(_job(task).abandoned for task in (*self._waiting, *self._writing)):
+            self._waiting = [task for task in self._waiting if not _job(task).abandoned]
+            for task in [task for task in self._writing if _job(task).abandoned]:
+                self._writing.remove(task)
+                self._let_go(task)
+
+    def _fail(self, error: BaseException, job: Job) -> None:
+        """Empty the memory, of which nothing is known any more, and tell the other jobs in progress."""
+        with self._turn:
+            for task in (*self._inbox, *self._waiting, *self._entering, *self._writing, *self._finished):
+                if task.job is not job:
+                    _job(task).error = error
+            for tasks in (self._waiting, self._entering, self._writing, self._finished):
+                tasks.clear()
+            self._inbox = []
+            self._reset()
+
+    def _reset(self) -> None:
+        self._runtime.clear()
+        self._trie.reset()
+        self._stash.clear()
+
+    def _admit(self) -> None:
+        """Take tasks that fit now: sequences, cells, and for generation the limit of parallel writers."""
+        reserved = sum(_outstanding(task) for task in self._writing)
+        evaluated = cells = 0
+        previous: Task | None = None
+        for task in self._waiting:
+            work = task.work
+            active = len(self._writing) + len(self._entering)
+            if task.generation is not None and active >= self._max_parallel:
+                continue  # prompts that are only scored may pass by
+            self._bring_back(work, reserved + cells)
+            source = self._trie.match(work.tokens, work.first_wanted)
+            shared = common_prefix(previous.work.tokens, work.tokens) if previous is not None else 0
+            # Cells are counted without what is taken over: the plan of a round may take over less.
+            more_cells = len(work.tokens) - shared + work.room
+            more_evaluated = len(work.tokens) - max(shared, source.end)
+            if previous is not None and evaluated + more_evaluated > ROUND_TOKENS:
+                break
+            room = self._runtime.cells - reserved - cells - more_cells
+            source.pins += 1
+            if not self._make_room(room):
+                source.pins -= 1
+                if active or not self._make_room(room):
+                    break
+                source = self._trie.root
+                source.pins += 1
+            task.source = source
+            work.sequence = self._trie.take()
+            evaluated += more_evaluated
+            cells += more_cells
+            previous = task
+            self._entering.append(task)
+        if self._entering:
+            entered = set(map(id, self._entering))
+            self._waiting = [task for task in self._waiting if id(task) not in entered]
+
+    def _put_aside(self, leaf: Node) -> None:
+        """Save what a later prompt may begin with before it leaves its cells."""
+        if len(leaf.tokens) >= STASHED_TOKENS and self._stash.budget:
+            tokens = leaf.path()
+            if not self._stash.knows(tokens):
+                self._stash.put(tokens, self._runtime.save(leaf.sequence))
+
+    def _bring_back(self, work: Work, cells: int) -> None:
+        """Put a saved beginning into cells again if it is longer than what the trie has; `cells` are spoken for."""
+        saved = self._stash.longest(work.tokens[: work.first_wanted]) if len(self._stash) else None
+        if saved is None:
+            return
+        size, tokens, state = saved
+        if size - self._trie.match(work.tokens, work.first_wanted).end < STASHED_TOKENS:
+            return
+        fresh = len(tokens) + len(work.tokens) + work.room
+        if not self._make_room(self._runtime.cells - cells - fresh):
+            return
+        sequence = self._trie.take()
+        if self._runtime.restore(sequence, state):
+            self._trie.add_copy(tokens[:size], sequence)
+        else:
+            self._trie.give_back(sequence)
+
+    def _make_room(self, cells: int) -> bool:
+        """Evict until the trie takes no more than so many cells and a sequence is free; nothing if that cannot be."""
+        if self._trie.cells > cells and self._trie.pinned_cells() > cells:
+            return False
+        while self._trie.cells > cells or not self._trie.free_sequences:
+            if not self._trie.evict():
+                return False
+        return True
+
+    def _round(self) -> None:
+        """Decode the prompts of those entering together with the next token of those writing."""
+        entries = _Entries()
+        for task in self._writing:
+            generation = task.generation
+            assert generation is not None
+            position = len(task.work.tokens) + len(generation.tokens) - 1
+            entries.add([generation.tokens[-1]], position, [task.work.sequence], [[(task, position)]])
+        entering = sorted(self._entering, key=lambda task: task.work.key)
+        works = [task.work for task in entering]
+        plan = plan_round(works, [_take_over(task) for task in entering]) if works else Plan()
+        for work, (source, end) in zip(works, plan.sources, strict=True):
+            if source >= 0:
+                self._runtime.share(source, work.sequence, end)
+        for segment in plan.segments:
+            owner = works[segment.owner]
+            members = [entering[index] for index in segment.members]
+            first = min(member.work.first_wanted for member in members)
+            wanted: list[list[tuple[Task, int]]] = [
+                [(member, position) for member in members if position >= member.work.first_wanted]
+                if position >= first
+                else []
+                for position in range(segment.start, segment.end)
+            ]
+            tokens = owner.tokens[segment.start : segment.end].tolist()
+            entries.add(tokens, segment.start, [member.work.sequence for member in members], wanted)
+        self._decode(entries)
+        for task in entering:
+            assert task.source is not None
+            task.source.pins -= 1
+            task.kept = self._trie.insert(task.work.tokens[: task.work.keep], task.work.sequence)
+
+    def _decode(self, entries: _Entries) -> None:
+        size = self._runtime.batch
+        for start in range(0, len(entries.tokens), size):
+            arrays, asked = entries.chunk(start, start + size)
+            while not self._runtime.decode(*arrays):
+                if not self._trie.evict():
+                    message = (
+                        f"the cache of {self._runtime.cells} cells is full with {self._trie.cells} of them in beginnings; "
+                        "ask for a larger cache_tokens"
+                    )
+                    raise ModelError(message)
+            self._spend(Usage(evaluated_tokens=len(arrays[0]), batches=1))
+            for index, requests in asked:
+                row = self._runtime.logits(index)
+                for task, position in requests:
+                    task.on_logits(position, row)
+
+    def _retire(self, job: Job) -> None:
+        """Let finished tasks go, keeping in memory what a later prompt may begin with; `job` is the driver's own."""
+        active, self._writing, self._entering = [*self._writing, *self._entering], [], []
+        for task in active:
+            if task.generation is not None and task.generation.finish is None:
+                self._writing.append(task)
+            else:
+                self._let_go(task)
+                self._finished.append(task)
+        if not self._finished:
+            return
+        self._settle()
+        for task in self._finished:
+            if task.generation is not None:
+                self._spend(Usage(generated_tokens=len(task.generation.tokens)))
+            if task.on_finish is not None and _job(task).raised is None:
+                try:
+                    task.on_finish()
+                except BaseException as error:
+                    if task.job is job:
+                        raise
+                    # Its own caller's fault, to be raised in its own thread.
+                    _job(task).raised = error
+                    _job(task).abandoned = True
+        with self._turn:
+            for task in self._finished:
+                _job(task).unfinished -= 1
+            self._finished.clear()
+            self._turn.notify_all()
+
+    def _settle(self) -> None:
+        """Evict what is over the budget, but not what the next task in line begins with."""
+        work = self._waiting[0].work if self._waiting else None
+        needed = self._trie.root if work is None else self._trie.match(work.tokens, work.first_wanted)
+        needed.pins += 1
+        self._trie.settle()
+        needed.pins -= 1
+
+    def _let_go(self, task: Task) -> None:
+        assert task.kept is not None
+        self._trie.release(task.kept, task.work.sequence)
+
+
+class _Entries:
+    """The tokens of a round in the arrays that llama.cpp reads."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self._positions: list[int] = []
+        self._counts: list[int] = []
+        self._addresses: list[int] = []
+        self._asked: list[list[tuple[Task, int]]] = []
+        self._keep_alive: list[NDArray[np.int32]] = []
+
+    def add(self, tokens: list[int], position: int, sequences: list[int], wanted: list[list[tuple[Task, int]]]) -> None:
+        """Add consecutive tokens that belong to the same sequences; `wanted` has who asks for each one's logits."""
+        ids = np.array(sequences, dtype=np.int32)
+        self._keep_alive.append(ids)
+        self.tokens += tokens
+        self._positions += range(position, position + len(tokens))
+        self._counts += [len(sequences)] * len(tokens)
+        self._addresses += [ids.ctypes.data] * len(tokens)
+        self._asked += wanted
+
+    def chunk(
+        self, start: int, end: int
+    ) -> tuple[
+        tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint64], NDArray[np.int8]],
+        list[tuple[int, list[tuple[Task, int]]]],
+    ]:
+        """Return the arrays of entries `start` to `end`, and who asks for which entry's logits."""
+        asked = [(index, requests) for index, requests in enumerate(self._asked[start:end]) if requests]
+        wanted = np.zeros(len(self.tokens[start:end]), dtype=np.int8)
+        wanted[[index for index, _ in asked]] = 1
+        arrays = (
+            np.array(self.tokens[start:end], dtype=np.int32),
+            np.array(self._positions[start:end], dtype=np.int32),
+            np.array(self._counts[start:end], dtype=np.int32),
+            np.array(self._addresses[start:end], dtype=np.uint64),
+            wanted,
+        )
+        return arrays, asked
+
+
+def _turn_of(task: Task) -> tuple[bytes, int, bytes]:
+    work = task.work
+    return sort_key(work.tokens[: work.keep]), -work.room, work.key
+
+
+def _outstanding(task: Task) -> int:
+    """Cells that a writing task takes beside those in the trie: of its prompt's end, and of what it may still write."""
+    return len(task.work.tokens) - task.work.keep + task.work.room
+
+
+def _take_over(task: Task) -> tuple[int, int]:
+    """Return the sequence that holds the beginning of a task's prompt, and how much of it."""
+    assert task.source is not None
+    return (task.source.holder(), task.source.end) if task.source.end else (-1, 0)
+
+
+def _job(task: Task) -> Job:
+    assert task.job is not None
+    return task.job

@@ -1,0 +1,338 @@
+"""Named models on this machine: which there are, where they lie, how they get here, and whether they are intact.
+
+A model is a directory below ``PYTRACE_HOME/models``, in which only finished, checked files bear their names (`store`).
+So `resolve` need not hash gigabytes and never touches the network. Several processes may pull at once: each model has a
+lock, and whoever comes second finds the work done.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from pytrace.errors import DownloadError, InputError, ModelFileError
+from pytrace.models.registry import downloads as sources
+from pytrace.models.registry import model_files as store
+from pytrace.models.registry import rewritten
+from pytrace.models.registry.catalog import Catalog, Model, Role, load
+from pytrace.models.registry.progress import PullProgress
+
+
+class ModelStatus(msgspec.Struct, frozen=True):
+    """A named model on this machine; `state` is ``pulled`` only if every file is there in its full size.
+
+    `rewritten` is the choice of a weight format that was made for it, if one was.
+    """
+
+    name: str
+    role: Role
+    description: str
+    license: str
+    profiles: tuple[str, ...]
+    state: Literal["pulled", "partial", "missing", "damaged"]
+    pinned: bool
+    size: int | None
+    directory: str
+    files: tuple[store.FileStatus, ...]
+    rewritten: rewritten.RewrittenStatus | None = None
+
+
+class Original(msgspec.Struct, frozen=True):
+    """A language model's own file, the directory for what it is rewritten into, and its hash where that is known."""
+
+    path: Path
+    place: Path
+    sha256: str | None
+
+
+def home() -> Path:
+    """Return the directory that holds pytrace's models: ``PYTRACE_HOME``, or ``pytrace`` in the user's cache directory.
+
+    Raises
+    ------
+    InputError
+        ``PYTRACE_HOME`` is not set and the user has no home directory.
+    """
+    own = os.environ.get("PYTRACE_HOME")
+    try:
+        if own:
+            return Path(own).expanduser().absolute()
+        cache = os.environ.get("XDG_CACHE_HOME", "")
+        # The XDG specification: a relative path is invalid and must be ignored.
+        return (Path(cache) if cache.startswith("/") else Path.home() / ".cache") / "pytrace"
+    except RuntimeError as error:
+        message = "the user has no home directory; set PYTRACE_HOME to a directory for models"
+        raise InputError(message) from error
+
+
+def catalog() -> Catalog:
+    """Return the models and profiles that can be asked for by name: the built-in ones and the user's own."""
+    return load(home())
+
+
+def directory(model: Model) -> Path:
+    """Return the directory of a model, whether or not it was pulled."""
+    return home() / "models" / model.name
+
+
+def select(names: tuple[str, ...] | list[str]) -> tuple[Model, ...]:
+    """Return the models that names of models and profiles stand for, each once, in order.
+
+    Raises
+    ------
+    ModelFileError
+        There is no such name.
+    """
+    known = catalog()
+    chosen: dict[str, Model] = {}
+    for name in names:
+        profile = known.profile(name)
+        for member in (name,) if profile is None else profile.models:
+            model = known.model(member)
+            if model is None:
+                message = f"there is no model or profile named {name!r}; the names are {', '.join(known.names)}"
+                raise ModelFileError(message)
+            chosen[model.name] = model
+    return tuple(chosen.values())
+
+
+def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) -> ModelStatus:
+    """Look at a model's files: at their sizes, and with `hashed` at every byte."""
+    place = directory(model)
+    files = store.inspect(model, place, hashed=hashed)
+    states = {file.state for file in files}
+    if states <= {"ok", "present"}:
+        state: Literal["pulled", "partial", "missing", "damaged"] = "pulled"
+    elif states & {"wrong size", "wrong hash"}:
+        state = "damaged"
+    else:
+        state = "missing" if states == {"missing"} else "partial"
+    sizes = [file.size for file in files]
+    original = _original(model, files)
+    return ModelStatus(
+        name=model.name,
+        role=model.role,
+        description=model.description,
+        license=model.license,
+        profiles=tuple(item.name for item in (known or catalog()).profiles if model.name in item.models),
+        state=state,
+        pinned=model.pinned,
+        size=None if None in sizes else sum(size for size in sizes if size is not None),
+        directory=str(place),
+        files=files,
+        rewritten=rewritten.status(original.place, original.path, original.sha256, hashed=hashed)
+        if model.role == "language-model"
+        else None,
+    )
+
+
+def rewritten_files(*, hashed: bool = False) -> tuple[rewritten.RewrittenStatus, ...]:
+    """Return the choices of a weight format for files that are not known by name."""
+    found = []
+    for path in sorted((home() / "rewritten").glob(f"*/{rewritten.RECORD}")):
+        record = rewritten.read_or_none(path.parent)
+        source = path.parent if record is None else Path(record.source.path)
+        item = rewritten.status(path.parent, source, None, hashed=hashed)
+        found += [] if item is None else [item]
+    return tuple(found)
+
+
+def _original(model: Model, files: tuple[store.FileStatus, ...]) -> Original:
+    place = directory(model)
+    return Original(place / files[0].path, place / ".rewritten", files[0].sha256)
+
+
+def verify(name: str) -> tuple[ModelStatus, ...]:
+    """Read every byte of a model's or a profile's files and compare their SHA-256 with what it must be.
+
+    Parameters
+    ----------
+    name
+        A model or a profile.
+
+    Returns
+    -------
+    tuple of ModelStatus
+        One a model; nothing is raised for a missing or damaged file, the states say it.
+    """
+    known = catalog()
+    return tuple(status(model, hashed=True, known=known) for model in select([name]))
+
+
+def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
+    """Return what to load for a name or a path; never touches the network.
+
+    Parameters
+    ----------
+    name_or_path
+        A profile (``tiny``), a model (``smollm2-135m``), or one's own file or directory. Names win over paths; write
+        ``./tiny`` for a file of that name.
+    role
+        ``"language-model"`` gives a GGUF file, ``"encoder"`` a directory with a graph and a tokenizer or, if that is
+        what was given, an ``.onnx`` file.
+
+    Returns
+    -------
+    Path
+        An existing file or directory; for a language model the rewritten file, if one is in use (``pytrace models
+        fastest``).
+
+    Raises
+    ------
+    ModelFileError
+        There is nothing of that name, it is for the other role, it was not pulled, or it is no GGUF file; or a rewritten
+        file in use is not whole.
+
+    Examples
+    --------
+    >>> from pytrace.models import registry
+    >>> registry.resolve("tiny", "language-model").name  # after: pytrace models pull tiny
+    'SmolLM2-135M-Instruct.Q4_1.gguf'
+    """
+    name = os.fspath(name_or_path)
+    if role == "encoder":
+        model = _named(name, role)
+        if model is not None:
+            _require_pulled(model, name)
+            return directory(model)
+        return _existing(Path(name).expanduser())
+    original = resolve_original(name)
+    return _gguf(rewritten.instead_of(original.place, original.path, original.sha256))
+
+
+def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
+    """Return a language model's own file for a name or a path, whether or not another is in use for it.
+
+    Raises
+    ------
+    ModelFileError
+        As `resolve`.
+    """
+    name = os.fspath(name_or_path)
+    model = _named(name, "language-model")
+    if model is not None:
+        files = _require_pulled(model, name)
+        original = _original(model, files)
+        _gguf(original.path)
+        return original
+    path = _existing(Path(name).expanduser())
+    if path.is_dir():
+        inside = sorted(path.glob("*.gguf"))
+        if len(inside) != 1:
+            message = f"directory {str(path)!r} has {len(inside)} GGUF files; name the one to use"
+            raise ModelFileError(message)
+        path = inside[0]
+    return Original(_gguf(path), rewritten.place_of_file(home(), path), None)
+
+
+def place_of_rewritten(name_or_path: str | os.PathLike[str]) -> Path:
+    """Return the directory for what a language model is rewritten into, whether or not the model is still there.
+
+    Raises
+    ------
+    ModelFileError
+        The name is that of an encoder.
+    """
+    name = os.fspath(name_or_path)
+    model = _named(name, "language-model")
+    path = Path(name).expanduser()
+    if model is None and path.is_dir():
+        return resolve_original(path).place
+    return rewritten.place_of_file(home(), path) if model is None else directory(model) / ".rewritten"
+
+
+def _named(name: str, role: Role) -> Model | None:
+    """Return the model that a name stands for in a role, or None if it is no name."""
+    known = catalog()
+    profile = known.profile(name)
+    model = known.model(name)
+    if profile is not None:
+        member = profile.model(role)
+        if member is None:
+            message = f"profile {name!r} has no {role.replace('-', ' ')}; {profile.notes or 'name one yourself'}"
+            raise ModelFileError(message)
+        model = known.model(member)
+    if model is not None and model.role != role:
+        others = ", ".join(item.name for item in known.models if item.role == role)
+        message = f"{name!r} is no {role.replace('-', ' ')} but the other kind of model; known ones are {others}"
+        raise ModelFileError(message)
+    return model
+
+
+def _require_pulled(model: Model, name: str) -> tuple[store.FileStatus, ...]:
+    files = store.inspect(model, directory(model), hashed=False)
+    lacking = ", ".join(f"{file.path} is {file.state}" for file in files if file.state != "present")
+    if lacking:
+        message = f"model {model.name!r} is not here ({lacking}); fetch it with 'pytrace models pull {name}'"
+        raise ModelFileError(message)
+    return files
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        message = f"{str(path)!r} is neither a file nor a known model; the names are {', '.join(catalog().names)}"
+        raise ModelFileError(message)
+    return path
+
+
+def _gguf(path: Path) -> Path:
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(4)
+    except OSError as error:
+        message = f"the model file {path} cannot be read ({error.strerror}); correct its path or permissions"
+        raise ModelFileError(message) from error
+    if magic != b"GGUF":
+        message = f"{path} is no GGUF file (it starts with {magic!r}); give a GGUF file or run 'pytrace models list'"
+        raise ModelFileError(message)
+    return path
+
+
+def pull(name: str, *, progress: PullProgress | None = None, repair: bool = False) -> tuple[ModelStatus, ...]:
+    """Bring a model's or a profile's files here; what is here already is left alone.
+
+    Parameters
+    ----------
+    name
+        A model or a profile.
+    progress
+        Where to report; to nobody by default.
+    repair
+        Hash the files that are here too, and fetch those that are damaged again.
+
+    Returns
+    -------
+    tuple of ModelStatus
+        One a model.
+
+    Raises
+    ------
+    ModelFileError
+        There is no such name, or what was fetched has the wrong hash (it is then removed).
+    DownloadError
+        A source cannot be reached, or the disk is full.
+    MissingDependencyError
+        A source needs a package that is not installed.
+    """
+    known = catalog()
+    profile = known.profile(name)
+    shown = progress or PullProgress()
+    models = select([name])
+    for model in models:
+        try:
+            store.pull(model, directory(model), shown, repair=repair)
+        except OSError as error:
+            place = directory(model)
+            if sources.is_no_room(error):
+                message = (
+                    f"there is no room for {model.name!r} in {place} ({error.strerror}); free some or set PYTRACE_HOME"
+                )
+            else:
+                message = f"{model.name!r} cannot be stored in {place} ({error.strerror}); set PYTRACE_HOME to another directory"
+            raise DownloadError(message) from error
+    if profile is not None and profile.notes:
+        shown.note(profile.notes)
+    return tuple(status(model, known=known) for model in models)

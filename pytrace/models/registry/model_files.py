@@ -1,0 +1,317 @@
+"""One model's directory: whether its files are whole, and how they get there.
+
+A file appears under its own name only when it is complete and its SHA-256 is right: it is written under another name,
+checked, flushed to disk, then renamed. So a file that is there is finished and is never fetched again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Literal
+
+import msgspec
+
+from pytrace.errors import DownloadError, ModelFileError
+from pytrace.models.registry import downloads as sources
+from pytrace.models.registry.catalog import EncoderSettings, Model, ModelFile
+from pytrace.models.registry.progress import PullProgress
+
+_BLOCK = 1 << 20
+_RECORD = ".pulled.json"
+
+FileState = Literal["ok", "present", "missing", "wrong size", "wrong hash"]
+
+
+class FileStatus(msgspec.Struct, frozen=True):
+    """One file of a model on this machine.
+
+    `state` is ``present`` where the size is right and the hash was not looked at, ``ok`` where it was and is right.
+    `pinned` is false where the expected hash is the one recorded at the first pull instead of one in the catalog.
+    """
+
+    path: str
+    state: FileState
+    pinned: bool
+    sha256: str | None
+    size: int | None
+    sources: tuple[str, ...]
+
+
+class _Pin(msgspec.Struct, frozen=True):
+    sha256: str
+    size: int
+
+
+def inspect(model: Model, place: Path, *, hashed: bool) -> tuple[FileStatus, ...]:
+    """Look at a model's files in `place`: at their sizes, and with `hashed` at every byte."""
+    record = _read_record(place)
+    found: list[FileStatus] = []
+    for file in model.files:
+        sha256, size = _expected(file, record)
+        state, size = _state(place / file.path, sha256, size, hashed=hashed)
+        uris = tuple(source.uri for source in file.sources)
+        found.append(FileStatus(file.path, state, file.sha256 is not None, sha256, size, uris))
+    for path, content in _settings_files(model.settings).items():
+        sha256 = hashlib.sha256(content).hexdigest()
+        state, size = _state(place / path, sha256, len(content), hashed=hashed)
+        found.append(FileStatus(path, state, pinned=True, sha256=sha256, size=size, sources=("catalog",)))
+    return tuple(found)
+
+
+def pull(model: Model, place: Path, progress: PullProgress, *, repair: bool) -> None:
+    """Fetch into `place` what a model lacks there; with `repair`, also what has the wrong hash."""
+    place.mkdir(parents=True, exist_ok=True)
+    with locked(place / ".lock", lambda: progress.note(f"another process is pulling {model.name}; waiting for it")):
+        for leftover in place.glob(".work-*"):  # of a process that was killed: nobody else can hold the lock
+            shutil.rmtree(leftover, ignore_errors=True)
+        for file in model.files:
+            sha256, size = _expected(file, _read_record(place))
+            state, _ = _state(place / file.path, sha256, size, hashed=repair)
+            if state not in {"ok", "present"}:
+                _pull_file(model, file, place, progress)
+        for path, content in _settings_files(model.settings).items():
+            target = place / path
+            if not target.exists() or target.read_bytes() != content:
+                target.parent.mkdir(exist_ok=True)
+                write(target, content)
+
+
+def _pull_file(model: Model, file: ModelFile, place: Path, progress: PullProgress) -> None:
+    target = place / file.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.partial")
+    _check_room(model, file, place, partial)
+    label = f"{model.name}/{file.path}"
+    bring = _from_hub if _is_one_hub_file(file) else _joined
+    try:
+        _accept(file, place, label, bring(file, place, partial, label, progress))
+    except BaseException as error:
+        # A wrong hash must not be taken for a good start, and a full disk wants its room back; of anything else, whole
+        # chunks are kept for the next pull.
+        if isinstance(error, ModelFileError | OSError) or (partial.exists() and partial.stat().st_size == 0):
+            partial.unlink(missing_ok=True)
+        raise
+    partial.replace(target)
+    sync(target.parent)
+
+
+def _is_one_hub_file(file: ModelFile) -> bool:
+    return len(file.sources) == 1 and sources.parse(file.sources[0].uri).kind == "hf"
+
+
+def _from_hub(file: ModelFile, place: Path, partial: Path, label: str, progress: PullProgress) -> _Pin:
+    """Fetch a whole file from the hub straight into `partial`, so that a large one is neither stored nor begun twice."""
+    del place
+    with progress.file(label, file.size) as report:
+        sources.hub_file(sources.parse(file.sources[0].uri), partial, report)
+    with partial.open("rb") as stream:
+        os.fsync(stream.fileno())
+        return _pin(stream)
+
+
+def _joined(file: ModelFile, place: Path, partial: Path, label: str, progress: PullProgress) -> _Pin:
+    """Append the sources to `partial`, each checked as it arrives, and go on after those that it holds already."""
+    workspace = Path(tempfile.mkdtemp(prefix=".work-", dir=place))
+    several = len(file.sources) > 1
+    try:
+        partial.touch()
+        with partial.open("rb+") as out:
+            done, whole = _kept(file, out)
+            for number, source in enumerate(file.sources[done:], start=done + 1):
+                which = f"{label} ({number} of {len(file.sources)})" if several else label
+                limit = source.size if several else file.size
+                piece, length = hashlib.sha256(), 0
+                with (
+                    progress.file(which, source.download) as report,
+                    sources.opened(source.uri, workspace, report) as stream,
+                ):
+                    # One byte more than there may be shows a file that is too long without storing all of it.
+                    for block in _blocks(stream, None if limit is None else limit + 1):
+                        out.write(block)
+                        whole.update(block)
+                        piece.update(block)
+                        length += len(block)
+                if source.sha256 is not None and piece.hexdigest() != source.sha256:
+                    _refuse(which, _Pin(piece.hexdigest(), length), source.sha256, source.size)
+                out.flush()
+                os.fsync(out.fileno())
+            return _Pin(whole.hexdigest(), out.tell())
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _kept(file: ModelFile, out: IO[bytes]) -> tuple[int, hashlib._Hash]:
+    """Count the whole chunks that an earlier pull left in `out`, cut off what follows them, and hash what is kept."""
+    done, size, whole = 0, 0, hashlib.sha256()
+    for source in file.sources if len(file.sources) > 1 else ():
+        if source.sha256 is None or source.size is None:
+            break
+        piece, both = hashlib.sha256(), whole.copy()
+        for block in _blocks(out, source.size):
+            piece.update(block)
+            both.update(block)
+        if piece.hexdigest() != source.sha256:
+            break
+        done, size, whole = done + 1, size + source.size, both
+    out.seek(size)
+    out.truncate()
+    return done, whole
+
+
+def _accept(file: ModelFile, place: Path, label: str, found: _Pin) -> None:
+    """Compare with the catalog's hash, or with the one recorded at the first pull; without either, record it."""
+    record = _read_record(place)
+    if file.sha256 is not None:
+        if found.sha256 != file.sha256:
+            _refuse(label, found, file.sha256, file.size)
+    elif file.path in record:
+        if found != record[file.path]:
+            _refuse(label, found, record[file.path].sha256, record[file.path].size)
+    else:
+        # Before the rename: a kill in between leaves a hash without its file, never a file without its hash.
+        write(place / _RECORD, msgspec.json.format(msgspec.json.encode({**record, file.path: found})))
+
+
+def _refuse(label: str, found: _Pin, sha256: str, size: int | None) -> None:
+    expected = f"{sha256[:16]}…" + ("" if size is None else f" of {size:,} bytes")
+    message = (
+        f"{label} was refused and removed: its SHA-256 is {found.sha256[:16]}… of {found.size:,} bytes, not {expected}; "
+        "pull again, and if it repeats the source was changed or tampered with"
+    )
+    raise ModelFileError(message)
+
+
+def _check_room(model: Model, file: ModelFile, place: Path, partial: Path) -> None:
+    one_at_a_time = max((source.download or 0) for source in file.sources)
+    there = partial.stat().st_size if partial.exists() else 0
+    needed = (file.size or 0) + one_at_a_time - there
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        message = (
+            f"there is no room for {model.name!r} in {place} ({needed / 1e6:.0f} MB needed, {free / 1e6:.0f} MB free); "
+            "free some or set PYTRACE_HOME"
+        )
+        raise DownloadError(message)
+
+
+def _state(path: Path, sha256: str | None, size: int | None, *, hashed: bool) -> tuple[FileState, int | None]:
+    try:
+        actual = path.stat().st_size
+    except OSError:
+        return "missing", size
+    if sha256 is None:  # unpinned and not put there by a pull: nothing vouches for it
+        return "missing", size
+    if size is not None and actual != size:
+        return "wrong size", size
+    if not hashed:
+        return "present", actual
+    try:
+        with path.open("rb") as stream:
+            return ("ok" if _pin(stream).sha256 == sha256 else "wrong hash"), actual
+    except OSError as error:
+        message = f"the model file {path} cannot be read ({error.strerror}); correct its permissions"
+        raise ModelFileError(message) from error
+
+
+def _expected(file: ModelFile, record: dict[str, _Pin]) -> tuple[str | None, int | None]:
+    known = record.get(file.path)
+    return (file.sha256, file.size) if file.sha256 is not None or known is None else (known.sha256, known.size)
+
+
+def _read_record(place: Path) -> dict[str, _Pin]:
+    try:
+        return msgspec.json.decode((place / _RECORD).read_bytes(), type=dict[str, _Pin])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = (
+            f"the record of pulled files {place / _RECORD} cannot be read ({error}); remove {place} and pull again"
+        )
+        raise ModelFileError(message) from error
+
+
+def _settings_files(settings: EncoderSettings | None) -> dict[str, bytes]:
+    """Word an encoder's settings as sentence-transformers does, so that every encoder is read in one way."""
+    if settings is None:
+        return {}
+    prefix = "sentence_transformers.models"
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling")] + ([("2_Normalize", "Normalize")] * settings.normalize)
+    documents: dict[str, object] = {
+        "modules.json": [
+            {"idx": index, "name": str(index), "path": path, "type": f"{prefix}.{kind}"}
+            for index, (path, kind) in enumerate(modules)
+        ],
+        "sentence_bert_config.json": {"max_seq_length": settings.max_tokens, "do_lower_case": False},
+        "config_sentence_transformers.json": {"prompts": settings.prompts},
+        "1_Pooling/config.json": {
+            f"pooling_mode_{key}": settings.pooling == mode
+            for key, mode in (
+                ("cls_token", "cls"),
+                ("mean_tokens", "mean"),
+                ("max_tokens", "max"),
+                ("lasttoken", "lasttoken"),
+            )
+        },
+    }
+    return {name: msgspec.json.format(msgspec.json.encode(item)) + b"\n" for name, item in documents.items()}
+
+
+@contextmanager
+def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock that the operating system gives back when the process ends, however it ends."""
+    with path.open("ab") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _blocks(stream: IO[bytes], limit: int | None) -> Iterator[bytes]:
+    left = limit
+    while left is None or left > 0:
+        block = stream.read(_BLOCK if left is None else min(_BLOCK, left))
+        if not block:
+            return
+        if left is not None:
+            left -= len(block)
+        yield block
+
+
+def _pin(stream: IO[bytes]) -> _Pin:
+    digest = hashlib.file_digest(stream, "sha256")  # type: ignore[arg-type]
+    return _Pin(digest.hexdigest(), stream.tell())
+
+
+def write(path: Path, content: bytes) -> None:
+    """Put a small file in place at once: it is there whole, also after a power cut, or as it was before."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    partial.replace(path)
+    sync(path.parent)
+
+
+def sha256_of(path: Path) -> str:
+    """Return a file's SHA-256."""
+    with path.open("rb") as stream:
+        return _pin(stream).sha256
+
+
+def sync(place: Path) -> None:
+    """Flush a file, or a directory, so that a rename in it survives a power cut."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,229 @@
+"""Where a language model rewritten into another weight format lies, and whether it still stands for its source.
+
+Beside a named model, or below ``PYTRACE_HOME/rewritten`` for a file of the user's own, a directory holds at most one
+rewritten file and ``record.json``: which source it was made of, and the figures that chose it (`Record`). A record may
+also say that the original is best; then there is no file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from pytrace.errors import ModelFileError
+from pytrace.models.registry import model_files as store
+
+RECORD = "record.json"
+
+State = Literal["in use", "original kept", "outdated", "missing", "wrong size", "wrong hash", "damaged record"]
+# An outdated choice is of a source that has changed: it is not used, and no harm.
+HARMLESS = ("in use", "original kept", "outdated")
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The file that was rewritten, as it was then."""
+
+    path: str
+    size: int
+    modified_ns: int
+    sha256: str
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What was measured of one format; None stands for what was not.
+
+    Speeds are tokens a second, generation by the number of sequences at once; `seconds` is the time of the work that
+    formats are compared by. `correct` of `steps` labelled choices were right, `agreement` is the share of choices,
+    `first_tokens` that of greedy first tokens equal to the reference's, `difference` the mean absolute difference of
+    token log-probabilities from it.
+    """
+
+    format: str
+    size: int | None = None
+    prompt: float | None = None
+    generation: dict[int, float] = {}
+    seconds: float | None = None
+    correct: int | None = None
+    steps: int | None = None
+    agreement: float | None = None
+    first_tokens: float | None = None
+    difference: float | None = None
+    verdict: str = ""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A choice of weight format: of which source, made where and when, and why. No `file`: the original was best."""
+
+    source: Source
+    format: str
+    reason: str
+    figures: tuple[Figures, ...]
+    reference: str
+    scoring: str
+    processor: str
+    threads: int
+    llama_cpp: str
+    libraries: str
+    date: str
+    file: str | None = None
+    size: int | None = None
+    sha256: str | None = None
+
+
+class RewrittenStatus(msgspec.Struct, frozen=True):
+    """A choice of weight format as it is now: ``in use``, or why it is not."""
+
+    source: str
+    format: str
+    state: State
+    path: str | None
+    size: int | None
+    sha256: str | None
+    record: Record | None
+
+
+def place_of_file(home: Path, path: Path) -> Path:
+    """Return the directory for a file of the user's own: its name, and a hash of where it lies."""
+    whole = path.resolve()
+    return home / "rewritten" / f"{whole.stem}-{hashlib.sha256(bytes(whole)).hexdigest()[:12]}"
+
+
+def read(place: Path) -> Record | None:
+    """Return a directory's record, or None if nothing was chosen there.
+
+    Raises
+    ------
+    ModelFileError
+        The record cannot be read.
+    """
+    path = place / RECORD
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Record)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = (
+            f"the record of a rewritten model {path} cannot be read ({error}); run 'pytrace models fastest' for that model "
+            "again, with --undo to go back to the original"
+        )
+        raise ModelFileError(message) from error
+
+
+def read_or_none(place: Path) -> Record | None:
+    """Return a directory's record; None also if it cannot be read, where it is about to be replaced."""
+    try:
+        return read(place)
+    except ModelFileError:
+        return None
+
+
+def status(place: Path, source: Path, sha256: str | None, *, hashed: bool = False) -> RewrittenStatus | None:
+    """Say whether a directory's choice stands for `source` as it is now, and whether its file is whole.
+
+    Parameters
+    ----------
+    place
+        The directory.
+    source
+        The original file.
+    sha256
+        Its hash if that is known without reading it; else its size and time of change are compared.
+    hashed
+        Read every byte of the rewritten file.
+    """
+    try:
+        record = read(place)
+    except ModelFileError:
+        return RewrittenStatus(str(source), "?", "damaged record", str(place / RECORD), None, None, None)
+    if record is None:
+        return None
+    path = None if record.file is None else place / record.file
+    state: State = "in use" if path is not None else "original kept"
+    if not _is_of(record.source, source, sha256):
+        state = "outdated"
+    elif path is not None:
+        try:
+            if path.stat().st_size != record.size:
+                state = "wrong size"
+            elif hashed and store.sha256_of(path) != record.sha256:
+                state = "wrong hash"
+        except OSError:
+            state = "missing"
+    return RewrittenStatus(
+        source=str(source),
+        format=record.format,
+        state=state,
+        path=None if path is None else str(path),
+        size=record.size,
+        sha256=record.sha256,
+        record=record,
+    )
+
+
+def _is_of(then: Source, source: Path, sha256: str | None) -> bool:
+    if sha256 is not None:
+        return sha256 == then.sha256
+    try:
+        now = source.stat()
+    except OSError:
+        return False
+    return (now.st_size, now.st_mtime_ns) == (then.size, then.modified_ns)
+
+
+def instead_of(place: Path, source: Path, sha256: str | None) -> Path:
+    """Return the rewritten file if one is in use for `source`, else `source`.
+
+    Raises
+    ------
+    ModelFileError
+        The rewritten file is gone or has another size, or the record cannot be read.
+    """
+    read(place)
+    found = status(place, source, sha256)
+    if found is None or found.path is None or found.state == "outdated":
+        return source
+    if found.state != "in use":
+        what = "is not there" if found.state == "missing" else "has the wrong size"
+        message = (
+            f"the rewritten model {found.path} {what}; run 'pytrace models fastest' for that model again, with --undo to go "
+            "back to the original"
+        )
+        raise ModelFileError(message)
+    return Path(found.path)
+
+
+def keep(place: Path, record: Record, file: Path | None) -> None:
+    """Put a choice in place: first the file under a name of its own, then the record that names it, then the rest goes.
+
+    A kill in between leaves the earlier choice in force, or the new one.
+    """
+    if file is not None and record.file is not None:
+        store.sync(file)
+        file.replace(place / record.file)
+        store.sync(place)
+    store.write(place / RECORD, msgspec.json.format(msgspec.json.encode(record)))
+    sweep(place, record)
+
+
+def sweep(place: Path, record: Record | None) -> None:
+    """Remove what a killed rewriting left, and what no record names; call it under the directory's lock."""
+    for path in place.glob("*.gguf"):
+        if record is None or path.name != record.file:
+            path.unlink()
+    for path in place.glob(".*.gguf"):
+        path.unlink()
+
+
+def undo(place: Path) -> bool:
+    """Forget a choice and remove its file; return whether there was one."""
+    if not (place / RECORD).exists():
+        return False
+    with store.locked(place / ".lock", lambda: None):
+        (place / RECORD).unlink(
+            missing_ok=True
+        )  # first: a record without its file is an error, a file without one is not
+        sweep(place, None)
+    return True

@@ -1,0 +1,329 @@
+"""Servers that speak OpenAI's completions: llama-cpp-python's, and any other with less to offer.
+
+Run in the tests: llama-cpp-python 0.3.36. Other servers only by the shape of the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import LogitsUnavailableError, ModelError, ServerError
+from pytrace.models.language_model import OptionScores, Prompt
+from pytrace.models.servers.dialects import (
+    KEPT_TEXTS,
+    PROBE,
+    Rendered,
+    Sampling,
+    ServerDialect,
+    Written,
+    cut_runaway,
+    field,
+    label_forms,
+    log_probability,
+    option_scores,
+    unanswerable,
+)
+from pytrace.models.servers.vllm_server import chat_messages, finish_of
+from pytrace.records import Usage
+
+# A token of any language's usual text has at least about three bytes: an estimate on the safe side.
+_BYTES_A_TOKEN = 3
+_MESSAGE_TOKENS = 8
+# Batches of other shapes round otherwise, a quantised model by a few tenths at worst.
+_AGREEMENT = 0.5
+# Added to a logit it makes a token the likeliest; the log-probabilities told are those before it.
+_FORCED = 1e4
+_PIECE = re.compile(r"\s*(?:\w+|[^\w\s]|$)")
+
+
+class CompletionsDialect(ServerDialect):
+    """A server with OpenAI's `/v1/completions`, or with `/v1/chat/completions` alone.
+
+    Prompts are sent as text, so control tokens in documents are the server's to guard against. Tokens are counted by an
+    estimate, three bytes each, because nothing says how they are cut. Options are found in the list of the likeliest tokens
+    by their spelling; texts are scored where the server echoes a prompt with its log-probabilities. A `finish` of "end" may
+    have been a stop text, which these servers do not tell apart; log-probabilities of written texts are NaN.
+    """
+
+    name = "openai"
+
+    async def describe(self, listed: Mapping[str, Any]) -> None:
+        """Read the model's entry, and see which of the two interfaces is there."""
+        await super().describe(listed)
+        self.has_chat = True
+        self._echoes: bool | None = None
+        self._echo_probing = asyncio.Lock()
+        try:
+            body = self._body({"prompt": PROBE, "max_tokens": 1, "temperature": 0.0})
+            self.has_completions = await self.client.post("/v1/completions", body, missing=True) is not None
+        except ServerError as error:
+            if error.status != 400:
+                raise
+            self.has_completions = False
+
+    def _body(self, settings: dict[str, Any]) -> dict[str, Any]:
+        return {"model": self.model, **settings}
+
+    def _sampling(self, how: Sampling) -> dict[str, Any]:
+        settings: dict[str, Any] = {
+            "max_tokens": how.max_tokens,
+            "temperature": how.temperature,
+            "top_p": how.top_p,
+            "seed": how.seed,
+        }
+        if how.stop:
+            settings["stop"] = how.stop
+        return settings
+
+    async def _probe(self) -> bool:
+        content: Any = PROBE if self.has_completions else [{"role": "user", "content": PROBE}]
+        for top in dict.fromkeys((self.top_tokens, 5)):
+            try:
+                told, _ = await self._next(Rendered(content, 1), top)
+            except ServerError as error:
+                if error.status not in {400, 422} and not (error.status == 500 and "logprobs" in str(error)):
+                    raise
+                continue
+            if told:
+                self.top_tokens = top
+                return True
+        return False
+
+    async def _next(self, prompt: Rendered, top: int) -> tuple[dict[str, float], Usage]:
+        """Return the log-probabilities of the likeliest next tokens by their spelling."""
+        told: dict[str, float] = {}
+        if isinstance(prompt.content, str):
+            body = self._body({"prompt": prompt.content, "max_tokens": 1, "temperature": 0.0, "logprobs": top})
+            answer = await self.client.post("/v1/completions", body)
+            logprobs = field(answer, "/v1/completions", "choices", 0).get("logprobs") or {}
+            for token, value in ((logprobs.get("top_logprobs") or [None])[0] or {}).items():
+                told[token] = log_probability(value, "/v1/completions")
+            return told, _usage(answer, prompt.count)
+        body = self._body({"messages": prompt.content, "max_tokens": 1, "temperature": 0.0, "logprobs": True})
+        body["top_logprobs"] = min(top, 20)
+        answer = await self.client.post("/v1/chat/completions", body)
+        logprobs = field(answer, "/v1/chat/completions", "choices", 0).get("logprobs") or {}
+        for one in (logprobs.get("content") or [{}])[0].get("top_logprobs") or ():
+            value = log_probability(one.get("logprob"), "/v1/chat/completions")
+            # Two tokens may be spelled alike where bytes make no character.
+            told[one["token"]] = float(np.logaddexp(told.get(one["token"], -math.inf), value))
+        return told, _usage(answer, prompt.count)
+
+    async def count(self, text: str) -> int:
+        """Estimate the tokens of a text."""
+        return -(-len(text.encode("utf-8", "replace")) // _BYTES_A_TOKEN)
+
+    async def render(self, prompt: Prompt | str, style: Literal["chat", "plain"]) -> Rendered:
+        """Return a prompt as text, or as messages."""
+        if isinstance(prompt, Prompt) and style == "chat":
+            if prompt.answer_start:
+                raise unanswerable(self.model)
+            messages = chat_messages(prompt)
+            counts = [await self.count(message["content"]) + _MESSAGE_TOKENS for message in messages]
+            return Rendered(messages, sum(counts))
+        if not self.has_completions:
+            message = (
+                f"the server of {self.model} has a chat interface alone (/v1/chat/completions) and takes no plain text; "
+                "use style='chat', and scoring='black-box' for chains"
+            )
+            raise ModelError(message)
+        text = prompt if isinstance(prompt, str) else prompt.plain()
+        return Rendered(text, await self.count(text) + 1)
+
+    async def write(self, prompt: Rendered, how: Sampling) -> Written:
+        """Write one text, cut afterwards where it only repeats itself."""
+        settings = self._sampling(how)
+        if isinstance(prompt.content, str):
+            answer = await self.client.post("/v1/completions", self._body({"prompt": prompt.content, **settings}))
+            choice = field(answer, "/v1/completions", "choices", 0)
+            text = choice.get("text")
+        else:
+            answer = await self.client.post(
+                "/v1/chat/completions", self._body({"messages": prompt.content, **settings})
+            )
+            choice = field(answer, "/v1/chat/completions", "choices", 0)
+            text = field(choice, "/v1/chat/completions", "message", "content")
+        if text is not None and not isinstance(text, str):
+            message = f"the server of {self.model} writes {text!r} in place of a text; is it a language model server?"
+            raise ServerError(message)
+        usage = _usage(answer, prompt.count)
+        finish = finish_of(choice)
+        pieces = _PIECE.findall(text or "")
+        if (end := cut_runaway(pieces)) is not None:
+            return Written("".join(pieces[:end]), usage.generated_tokens, "repetition", math.nan, usage)
+        return Written(text or "", usage.generated_tokens, finish, math.nan, usage)
+
+    async def label_scores(self, prompt: Rendered, labels: Sequence[str]) -> tuple[OptionScores, Usage]:
+        """Score labels by the spelling of the likeliest tokens."""
+        await self.require_logits()
+        forms = [await self._label_spellings(label) for label in labels]
+        told, usage = await self._next(prompt, self.top_tokens)
+        return option_scores(told, list(told.values()), forms), usage
+
+    async def _label_spellings(self, label: str) -> list[str]:
+        return label_forms(label)
+
+    async def text_scores(self, prompt: Rendered, text: str) -> tuple[NDArray[np.float64], Usage]:
+        """Score a text as the end of an echoed prompt; a token across the seam counts as the text's."""
+        if not text:
+            return np.zeros(0), Usage()
+        await self._require_echo()
+        assert isinstance(prompt.content, str)
+        answer = await self._echoed(prompt.content + text)
+        offsets, scores = _echoed_tokens(answer, len(prompt.content) + len(text))
+        first = next((index for index, end in enumerate([*offsets[1:], math.inf]) if end > len(prompt.content)), 0)
+        usage = msgspec.structs.replace(_usage(answer, prompt.count), generated_tokens=0)
+        wanted = scores[first:]
+        if not wanted or any(score is None for score in wanted):
+            message = f"the server of {self.model} tells no log-probability for the first token; begin with a prompt"
+            raise ServerError(message)
+        return np.array([log_probability(score, "/v1/completions") for score in wanted]), usage
+
+    async def _echoed(self, text: str) -> Any:
+        body = {"prompt": text, "max_tokens": 1, "temperature": 0.0, "logprobs": 1, "echo": True}
+        return await self.client.post("/v1/completions", self._body(body))
+
+    async def _require_echo(self) -> None:
+        await self.require_logits()
+        async with self._echo_probing:
+            if self._echoes is None:
+                self._echoes = await self._probe_echo()
+        if not self._echoes:
+            message = (
+                f"{self.model} at {self.client.origin} tells no log-probabilities of given texts (echo); use "
+                "scoring='letters' or scoring='black-box' (--set scoring=black-box)"
+            )
+            raise LogitsUnavailableError(message)
+
+    async def _probe_echo(self) -> bool:
+        """Whether echoed log-probabilities are there, and agree with the list of the likeliest next tokens.
+
+        llama-cpp-python's server shifts them by one token for models that begin no sequence with a token of its own.
+        """
+        if not self.has_completions:
+            return False
+        try:
+            answer = await self._echoed(PROBE)
+            offsets, scores = _echoed_tokens(answer, len(PROBE))
+            if len(offsets) < 2 or scores[-1] is None:
+                return False
+            told, _ = await self._next(Rendered(PROBE[: offsets[-1]], 1), self.top_tokens)
+        except ServerError as error:
+            if error.status is None or error.status in {400, 404, 422, 500}:
+                return False
+            raise
+        expected = told.get(PROBE[offsets[-1] :])
+        if expected is None:
+            return scores[-1] <= min(told.values(), default=0.0) + _AGREEMENT
+        return abs(scores[-1] - expected) <= _AGREEMENT
+
+
+class LlamaCppPythonDialect(CompletionsDialect):
+    """llama-cpp-python's server: OpenAI's completions with grammars, any length of list, and a tokenizer to ask.
+
+    It works at one request at a time, tells no context length (2,048 tokens are assumed, its default), and reads control
+    tokens inside of documents as such.
+    """
+
+    name = "llama-cpp-python"
+    assumed_context = 2048
+    default_top_tokens = 1000
+    writes_grammar = True
+
+    async def describe(self, listed: Mapping[str, Any]) -> None:
+        """Learn how many tokens an empty text has: one where the model begins every sequence with a token."""
+        self._known: dict[str, list[int]] = {}
+        self._begin = 0
+        self._begin = len(await self._tokens(""))
+        self._known.clear()
+        await super().describe(listed)
+
+    def _sampling(self, how: Sampling) -> dict[str, Any]:
+        settings = super()._sampling(how)
+        settings |= {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
+        if how.grammar is not None:
+            settings["grammar"] = how.grammar
+        return settings
+
+    async def _tokens(self, text: str) -> list[int]:
+        known = self._known.get(text)
+        if known is None:
+            answer = await self.client.post("/extras/tokenize", {"model": self.model, "input": text})
+            known = msgspec.convert(field(answer, "/extras/tokenize", "tokens"), list[int])[self._begin :]
+            if len(self._known) >= KEPT_TEXTS:
+                self._known.clear()
+            self._known[text] = known
+        return known
+
+    async def count(self, text: str) -> int:
+        """Count the tokens of a text."""
+        return len(await self._tokens(text))
+
+    async def text_scores(self, prompt: Rendered, text: str) -> tuple[NDArray[np.float64], Usage]:
+        """Score a text token by token, each written by force: one request a token."""
+        await self.require_logits()
+        if not isinstance(prompt.content, str):
+            message = f"the chat interface of {self.model}'s server scores no texts; use style='plain'"
+            raise LogitsUnavailableError(message)
+        tokens = await self._tokens(text)
+        length = len(await self._tokens(prompt.content)) + self._begin
+        scores = np.empty(len(tokens))
+        evaluated = 0
+        for index, token in enumerate(tokens):
+            before = prompt.content
+            if index:
+                asked = {"model": self.model, "tokens": tokens[:index]}
+                before += str(field(await self.client.post("/extras/detokenize", asked), "/extras/detokenize", "text"))
+            body = {
+                "prompt": before,
+                "max_tokens": 1,
+                "temperature": 0.0,
+                "logprobs": 1,
+                "logit_bias": {str(token): _FORCED},
+            }
+            answer = await self.client.post("/v1/completions", self._body(body))
+            told = field(answer, "/v1/completions", "choices", 0, "logprobs", "token_logprobs", 0)
+            usage = _usage(answer, length + index)
+            if usage.prompt_tokens != length + index:
+                message = (
+                    f"{text!r} cannot be scored after its prompt: the server of {self.model} takes text alone and cuts it into "
+                    f"{usage.prompt_tokens} tokens where {length + index} were meant; use llama-server"
+                )
+                raise ModelError(message)
+            scores[index] = log_probability(told, "/v1/completions")
+            evaluated += 1 if index else usage.evaluated_tokens
+        return scores, Usage(1, length + max(len(tokens) - 1, 0), evaluated, 0, len(tokens)) if tokens else Usage()
+
+    async def _label_spellings(self, label: str) -> list[str]:
+        single = [form for form in label_forms(label) if await self.count(form) == 1]
+        if not single:
+            message = f"the option label {label!r} is no single token of {self.model}; use one letter or a short word"
+            raise ValueError(message)
+        return single
+
+
+def _echoed_tokens(answer: Any, length: int) -> tuple[list[int], list[float | None]]:
+    """Return where the tokens of an echoed text begin and their log-probabilities, without what was written after it."""
+    logprobs = field(answer, "/v1/completions", "choices", 0).get("logprobs") or {}
+    offsets = logprobs.get("text_offset") or []
+    scores = logprobs.get("token_logprobs") or []
+    if len(offsets) != len(scores) or not all(isinstance(offset, int) for offset in offsets):
+        message = "/v1/completions: the echoed prompt's tokens and offsets do not fit together"
+        raise ServerError(message)
+    inside = [index for index, offset in enumerate(offsets) if offset < length]
+    return [offsets[index] for index in inside], [scores[index] for index in inside]
+
+
+def _usage(answer: Any, prompt_tokens: int) -> Usage:
+    counts = (answer.get("usage") if isinstance(answer, dict) else None) or {}
+    asked = int(counts.get("prompt_tokens") or prompt_tokens)
+    generated = int(counts.get("completion_tokens") or 0)
+    return Usage(1, asked, asked + max(generated - 1, 0), generated, 1)

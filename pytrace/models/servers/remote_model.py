@@ -1,0 +1,456 @@
+"""Language models behind a server: llama-server, vLLM, llama-cpp-python's, and others that speak OpenAI's completions."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Self, TypeVar
+
+import msgspec
+
+from pytrace.errors import ContextOverflowError, InputError, ModelError, ServerError
+from pytrace.models.argument_checks import check_list, check_pairs, generation_lists
+from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
+from pytrace.models.servers.completions_server import CompletionsDialect, LlamaCppPythonDialect
+from pytrace.models.servers.dialects import Rendered, Sampling, ServerDialect
+from pytrace.models.servers.http_client import HttpClient, read_key
+from pytrace.models.servers.llama_server import LlamaServerDialect
+from pytrace.models.servers.vllm_server import VllmDialect
+from pytrace.records import Usage
+
+T = TypeVar("T")
+
+Dialect = Literal["auto", "llama-server", "vllm", "llama-cpp-python", "openai"]
+KEY_VARIABLE = "PYTRACE_API_KEY"
+_DIALECTS: dict[str, type[ServerDialect]] = {
+    one.name: one for one in (LlamaServerDialect, VllmDialect, LlamaCppPythonDialect, CompletionsDialect)
+}
+
+
+class RemoteModel:
+    """A language model that a server runs, with the same three verbs as one inside this process.
+
+    The server is asked what it is and what it can do; nothing but its address is contacted, and no redirect followed.
+
+    Parameters
+    ----------
+    url
+        The server's address, for instance ``http://127.0.0.1:8080``; a closing ``/v1`` may be left out.
+    model
+        Which of the server's models, where it has several.
+    dialect
+        What the server is; "auto" asks it.
+    style
+        How a `Prompt` becomes text: "chat" by the server's chat template, "plain" without, "auto" chat where the server
+        renders the template and lets the answer be begun, or has nothing else.
+    context
+        The longest sequence in tokens, if it should be less than the server's, or the server does not tell.
+    concurrency
+        How many requests are on their way at once.
+    top_tokens
+        How many of the likeliest tokens to ask for where options are scored and the server cannot be asked for them by
+        name; 1,000 of llama-server and llama-cpp-python, 20 of others, if not given.
+    api_key_env
+        The environment variable that holds the server's API key, if it wants one. The key is sent to this server alone, and
+        kept nowhere.
+    connect_timeout, read_timeout
+        Seconds to wait for a connection, and for the next piece of an answer.
+    attempts
+        How often a request is tried at most, when the server is busy (429, 502, 503, 504), or the connection breaks.
+
+    Raises
+    ------
+    InputError
+        If the address, the key or the model's name cannot be used.
+    MissingDependencyError
+        If httpx2 is not installed.
+    ServerError
+        If no server answers, or one that makes no sense.
+
+    Notes
+    -----
+    Tested against running servers: llama-server b11549 and llama-cpp-python 0.3.36 in every test run, vLLM 0.32.0 on a CPU by
+    hand (`tests/test_remote_vllm.py`). Other servers and other versions were tested by the shape of their protocol alone, against
+    a double.
+
+    What a server leaves out of its list of the likeliest tokens is bounded and flagged (`OptionScores.bounded`); `outside` is
+    then the largest that it can be.
+
+    A name and a few figures are all that a server tells of its model, so `fingerprint` cannot prove that two runs had the
+    same weights.
+
+    Usage counts prompts as tokens asked for, and as evaluated what the server says that it evaluated; where it does not tell
+    what its cache spared, all. `batches` counts requests.
+
+    Examples
+    --------
+    >>> model = RemoteModel("http://127.0.0.1:8080")  # doctest: +SKIP
+    >>> model.generate(["The capital of France is"], max_tokens=3)[0][0].text  # doctest: +SKIP
+    ' Paris.'
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str | None = None,
+        dialect: Dialect = "auto",
+        style: Style = "auto",
+        context: int | None = None,
+        concurrency: int = 8,
+        top_tokens: int | None = None,
+        api_key_env: str = KEY_VARIABLE,
+        connect_timeout: float = 10.0,
+        read_timeout: float = 300.0,
+        attempts: int = 5,
+    ) -> None:
+        for option, value, least in (
+            ("context", context, 1),
+            ("concurrency", concurrency, 1),
+            ("top_tokens", top_tokens, 1),
+            ("attempts", attempts, 1),
+            ("connect_timeout", connect_timeout, 0.001),
+            ("read_timeout", read_timeout, 0.001),
+        ):
+            if value is not None and not least <= value < 2**30:
+                message = f"{option} must be at least {least} and below 2**30, not {value}"
+                raise ValueError(message)
+        if dialect != "auto" and dialect not in _DIALECTS:
+            message = f"the dialect {dialect!r} is none of: auto, {', '.join(_DIALECTS)}"
+            raise InputError(message)
+        self._client = HttpClient(
+            url,
+            api_key=read_key(api_key_env),
+            api_key_env=api_key_env,
+            concurrency=concurrency,
+            connect_timeout=connect_timeout,
+            read_timeout=read_timeout,
+            attempts=attempts,
+        )
+        try:
+            self._server = self._client.run(_meet(self._client, model, dialect, top_tokens))
+            self.style = self._style(style)
+        except BaseException:
+            self._client.close()
+            raise
+        told = self._server.context
+        self.context_tokens: int = (
+            min(context, told) if context and told else context or told or self._server.assumed_context
+        )
+        self._usage = Usage()
+        self._lock = threading.Lock()
+        self._logits: bool | None = None
+        self.demonstrations_dropped = 0
+
+    def _style(self, style: Style) -> Literal["chat", "plain"]:
+        server = self._server
+        if style == "chat" and not server.has_chat:
+            message = f"the server's model {server.model} has no chat template; use style='plain'"
+            raise ModelError(message)
+        if style != "auto":
+            return style
+        if isinstance(server, CompletionsDialect):
+            # Its chat interface cannot begin an answer.
+            return "plain" if server.has_completions else "chat"
+        return "chat" if server.has_chat else "plain"
+
+    @property
+    def name(self) -> str:
+        """The model's name, as the server has it, without folders."""
+        return self._server.model.replace("\\", "/").rstrip("/").rpartition("/")[2] or self._server.model
+
+    @property
+    def dialect(self) -> str:
+        """What the server was found to be."""
+        return self._server.name
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that the server says of its model, with the prompt style; it cannot prove the weights."""
+        known = {"dialect": self._server.name, "model": self.name, **self._server.identity}
+        digest = hashlib.sha256(msgspec.json.encode(known, order="sorted")).hexdigest()
+        return f"remote-{self._server.name}-{digest[:32]}-{self.style}"
+
+    @property
+    def gives_logits(self) -> bool:
+        """Whether the server gives log-probabilities: asked once, by a request for one token."""
+        if self._logits is None:
+            self._logits = self._client.run(self._server.gives_logits())
+        return self._logits
+
+    @property
+    def deterministic(self) -> bool:
+        """False: what a server answers beside other requests is rounded otherwise, and nobody here can forbid it that."""
+        return False
+
+    @property
+    def usage(self) -> Usage:
+        """What has been spent since the model was made."""
+        return self._usage
+
+    def close(self) -> None:
+        """Close the connections; any later call fails."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        """Use the model in a with block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connections."""
+        self.close()
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text: the server is asked once a text; a plain OpenAI server gets an estimate."""
+        return self._client.run(self._server.count(text))
+
+    async def _fit(self, prompt: Prompt | str, reserve: int) -> Rendered:
+        """Render a prompt so that `reserve` tokens may follow, with fewer demonstrations if need be."""
+        rendered = await self._server.render(prompt, self.style)
+        while rendered.count + reserve > self.context_tokens and isinstance(prompt, Prompt) and prompt.demonstrations:
+            prompt = msgspec.structs.replace(prompt, demonstrations=prompt.demonstrations[1:])
+            self.demonstrations_dropped += 1
+            rendered = await self._server.render(prompt, self.style)
+        if rendered.count + reserve > self.context_tokens:
+            message = (
+                f"a prompt of {rendered.count} tokens and {reserve} for the answer do not fit the {self.context_tokens} tokens "
+                f"of {self.name}, even without demonstrations; split the document, or start the server with a longer context"
+            )
+            raise ContextOverflowError(message)
+        if not rendered.count:
+            message = (
+                f"an empty prompt cannot be sent to {self.name}: it begins no sequence with a token; give it a text"
+            )
+            raise ModelError(message)
+        return rendered
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt | str],
+        *,
+        max_tokens: int | Sequence[int],
+        stop: Sequence[str] = (),
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        n: int = 1,
+        seed: int = 0,
+        grammar: str | Sequence[str] | None = None,
+        done: Callable[[int, list[Completion]], None] | None = None,
+    ) -> list[list[Completion]]:
+        """Write `n` completions of every prompt, `concurrency` at once.
+
+        Parameters
+        ----------
+        prompts
+            Prompts in parts, or texts taken as they stand.
+        max_tokens
+            The most tokens a completion may have: one number, or one a prompt.
+        stop
+            Texts that end a completion; they are not part of it.
+        temperature
+            0 takes the likeliest token; above 0 samples.
+        top_p
+            Sample from the likeliest tokens that hold this much probability.
+        n
+            Completions a prompt. At temperature 0 they are alike, and one is asked for.
+        seed
+            Seeds the sampling; completion j of prompt i is asked for by itself, with a seed of its own.
+        grammar
+            GBNF with start symbol `root` that every completion obeys, or one a prompt.
+        done
+            Called with a prompt's index and its completions once they are finished, in the caller's thread; it must not
+            call the model.
+
+        Returns
+        -------
+        list of list of Completion
+            `n` a prompt, in the prompts' order.
+
+        Raises
+        ------
+        ContextOverflowError
+            If a prompt does not fit, even with no demonstrations.
+        ModelError
+            If the server takes no grammar and there is one, or fails.
+        ValueError
+            If an option is out of range.
+        """
+        limits, grammars = generation_lists(
+            prompts,
+            max_tokens=max_tokens,
+            stop=stop,
+            temperature=temperature,
+            top_p=top_p,
+            n=n,
+            seed=seed,
+            grammar=grammar,
+        )
+        if any(grammars) and not self._server.writes_grammar:
+            message = (
+                f"the server of {self.name} takes no grammar; use llama-server or vLLM, or leave the grammar out "
+                "(for triples: --set spans=false)"
+            )
+            raise ModelError(message)
+        stops = tuple(text for text in stop if text)
+        copies = n if temperature > 0.0 else 1
+
+        async def write(task: int) -> tuple[Completion, Usage]:
+            index, copy = divmod(task, copies)
+            prompt = await self._fit(prompts[index], limits[index])
+            how = Sampling(limits[index], stops, temperature, top_p, _seed(seed, index, copy), grammars[index])
+            written = await self._server.write(prompt, how)
+            return Completion(written.text, written.tokens, written.finish, written.log_probability), written.usage
+
+        rows: list[list[Completion | None]] = [[None] * copies for _ in prompts]
+
+        def take(task: int, completion: Completion) -> None:
+            index, copy = divmod(task, copies)
+            rows[index][copy] = completion
+            if done is not None and None not in rows[index]:
+                done(index, [one for one in rows[index] * (n // copies) if one is not None])
+
+        self._each(write, len(prompts) * copies, take)
+        return [[one for one in row * (n // copies) if one is not None] for row in rows]
+
+    def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
+        """Score the option labels of every prompt as its next token, one request a prompt.
+
+        Parameters
+        ----------
+        prompts
+            Prompts in parts, or texts taken as they stand.
+        options
+            The labels of each prompt. Every single-token form of a label ("A", " A") is summed.
+
+        Returns
+        -------
+        list of OptionScores
+            One a prompt; what the server left out is bounded and flagged.
+
+        Raises
+        ------
+        LogitsUnavailableError
+            If the server gives no log-probabilities.
+        ValueError
+            If a label has no single-token form.
+        """
+        check_list(prompts, "prompts")
+        check_pairs(len(prompts), len(options), "options")
+
+        async def score(index: int) -> tuple[OptionScores, Usage]:
+            await self._server.require_logits()
+            return await self._server.label_scores(await self._fit(prompts[index], 1), list(options[index]))
+
+        return self._each(score, len(prompts))
+
+    def score_continuations(
+        self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
+    ) -> list[list[ContinuationScore]]:
+        """Score whole texts as what follows every prompt, one request a text where the server can.
+
+        Parameters
+        ----------
+        prompts
+            Prompts in parts, or texts taken as they stand.
+        continuations
+            The texts of each prompt, tokenised by themselves where the server lets us (begin them with a space where the
+            prompt does not end in one).
+
+        Returns
+        -------
+        list of list of ContinuationScore
+            Token log-probabilities, in the order given; an empty text has none.
+
+        Raises
+        ------
+        LogitsUnavailableError
+            If the server gives no log-probabilities, or none of given texts.
+        """
+        check_list(prompts, "prompts")
+        check_pairs(len(prompts), len(continuations), "continuations")
+        places = [(row, text) for row, texts in enumerate(continuations) for text in texts]
+
+        fitted: dict[int, asyncio.Task[Rendered]] = {}
+
+        async def fit(row: int) -> Rendered:
+            lengths = [await self._server.count(text) for text in continuations[row]]
+            return await self._fit(prompts[row], max(1, *lengths))
+
+        async def score(task: int) -> tuple[ContinuationScore, Usage]:
+            await self._server.require_logits()
+            row, text = places[task]
+            if row not in fitted:
+                fitted[row] = asyncio.get_running_loop().create_task(fit(row))
+            scores, usage = await self._server.text_scores(await fitted[row], text)
+            return ContinuationScore(scores), usage
+
+        scored = iter(self._each(score, len(places)))
+        return [[next(scored) for _ in texts] for texts in continuations]
+
+    def _each(self, work: Any, count: int, take: Callable[[int, Any], None] | None = None) -> list[Any]:
+        """Do pieces of work, count what they cost, and return their results in order."""
+        results: list[Any] = [None] * count
+        started = time.monotonic()
+        try:
+            for index, (result, usage) in self._client.each(work, count):
+                self._spend(usage)
+                results[index] = result
+                if take is not None:
+                    take(index, result)
+        finally:
+            self._spend(Usage(seconds=time.monotonic() - started))
+        return results
+
+    def _spend(self, usage: Usage) -> None:
+        with self._lock:
+            self._usage += usage
+
+
+async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tokens: int | None) -> ServerDialect:
+    """Find out what a server is, and which model it has."""
+    listing = await client.get("/v1/models", patient=False)
+    entries = listing.get("data") if isinstance(listing, dict) else None
+    models = [one for one in entries or () if isinstance(one, dict) and isinstance(one.get("id"), str)]
+    if listing is None and model is None:
+        message = (
+            f"{client.origin} has no list of models (/v1/models); check the address, or name the model (--llm-model) if this is "
+            "a model server"
+        )
+        raise ServerError(message)
+    names = [str(one["id"]) for one in models]
+    if model is None:
+        if len(names) != 1:
+            message = f"the server at {client.origin} has {len(names)} models ({', '.join(names[:8])}); name one (--llm-model)"
+            raise InputError(message)
+        model = names[0]
+    elif names and model not in names:
+        message = f"the server at {client.origin} has no model {model!r}, but: {', '.join(names[:8])}"
+        raise InputError(message)
+    listed: Mapping[str, Any] = next((one for one in models if one["id"] == model), {})
+    kind = dialect if dialect != "auto" else await _recognise(client, listed)
+    server = _DIALECTS[kind](client, model, top_tokens)
+    await server.describe(listed)
+    return server
+
+
+async def _recognise(client: HttpClient, listed: Mapping[str, Any]) -> str:
+    owner = listed.get("owned_by")
+    if owner == "llamacpp":
+        return LlamaServerDialect.name
+    if owner == "vllm":
+        return VllmDialect.name
+    if owner == "me":
+        schema = await client.get("/openapi.json")
+        title = schema.get("info", {}).get("title", "") if isinstance(schema, dict) else ""
+        if "llama.cpp Python" in str(title):
+            return LlamaCppPythonDialect.name
+    return CompletionsDialect.name
+
+
+def _seed(seed: int, index: int, copy: int) -> int:
+    """Return the seed of one completion, alike however prompts are batched; 31 bits, which every server takes."""
+    digest = hashlib.blake2b(f"{seed}/{index}/{copy}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % 2**31

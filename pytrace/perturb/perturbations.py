@@ -1,0 +1,369 @@
+"""The data of the study: questions whose chains of evidence are broken, beside irrelevant text or misinformation.
+
+Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect Context",
+sections 4 to 7 and appendix A.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from pytrace.chain_of_evidence.discriminator import Discriminator
+from pytrace.chain_of_evidence.feature_extraction import Extractor
+from pytrace.documents.mentions import holds_any, rng_of
+from pytrace.errors import InputError
+from pytrace.models.language_model import LanguageModel
+from pytrace.perturb.answer_types import Swap, swap_all
+from pytrace.perturb.breaking import KINDS, Broken, Kind, break_chains
+from pytrace.perturb.noise import Retrieve, fill, irrelevant, misinformation, swapped
+from pytrace.perturb.perturbed_rows import NOISES, Noise, check_row, make_row
+from pytrace.perturb.pieces import Piece, Sample, characters, knowledge, make_sample
+from pytrace.perturb.rewriting import misstated
+from pytrace.records import Perturbation, Question
+
+__all__ = ["KINDS", "NOISES", "RATIOS", "Kind", "Noise", "PerturbReport", "Refusal", "Settings", "check_row", "perturb"]
+
+RATIOS = (0.0, 0.25, 0.5, 0.75)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is made of each question: one row for every kind, noise and ratio.
+
+    `tries` bounds how often a judge is asked about one chain, and `threshold` is the partial ratio (0 to 100) from which on a
+    sentence mentions a node.
+    """
+
+    kinds: tuple[Kind, ...] = KINDS
+    noises: tuple[Noise, ...] = NOISES
+    ratios: tuple[float, ...] = RATIOS
+    seed: int = 0
+    tries: int = 8
+    threshold: float = 85.0
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Rows that were not made, and why; `kind` and `noise` are empty where it holds for all of them."""
+
+    question_id: str
+    reason: str
+    kind: str = ""
+    noise: str = ""
+
+
+class PerturbReport(msgspec.Struct):
+    """What `perturb` met on its way; it grows while rows are made.
+
+    `chains` counts the questions whose supporting sentences are a chain of evidence, `unsound` the rows that did not keep what
+    they claim and were not given out, with what was wrong in `faults`.
+    """
+
+    questions: int = 0
+    chains: int = 0
+    rows: int = 0
+    unsound: int = 0
+    refusals: list[Refusal] = []
+    faults: list[str] = []
+
+
+def perturb(
+    questions: Sequence[Question],
+    *,
+    extractor: Extractor,
+    discriminator: Discriminator,
+    retrieve: Retrieve,
+    model: LanguageModel | None = None,
+    settings: Settings | None = None,
+    pool: Sequence[str] | None = None,
+    report: PerturbReport | None = None,
+    settled: Callable[[], None] = lambda: None,
+) -> Iterator[Question]:
+    """Make the rows of the study of some questions.
+
+    Only questions whose supporting sentences are a chain of evidence to the discriminator are used. Each chain is broken in
+    every wanted way, and noise is injected at every ratio. A row that cannot be made is refused with a reason, and one that does
+    not keep what it claims is not given out.
+
+    Parameters
+    ----------
+    questions
+        With documents, answers and supporting documents.
+    extractor
+        Finds the features of questions.
+    discriminator
+        Tells whether a text is a chain of evidence.
+    retrieve
+        Finds documents of the data set for queries.
+    model
+        Writes expressions, sentences, phrases and statements; without one, rules do as far as they can.
+    settings
+        Which rows to make; the defaults if not given.
+    pool
+        Answers from which wrong ones are taken; those of all questions if not given.
+    report
+        Is filled while rows are made.
+    settled
+        Is called once for every question and kind, as it is clear what becomes of it.
+
+    Returns
+    -------
+    iterator of Question
+        The rows in the order of the questions, each with its `perturbation`. The same input and seed give the same rows, as far
+        as the model does.
+
+    Raises
+    ------
+    InputError
+        A ratio is not from 0 to below 1, `tries` is below 1, nothing is asked for, or two questions have one id.
+
+    Examples
+    --------
+    >>> from pytrace.chain_of_evidence.feature_extraction import Extraction
+    >>> from pytrace.chain_of_evidence.features import Features
+    >>> from pytrace.records import Document
+    >>> class Nodes:
+    ...     def extract(self, questions): return [Extraction(Features(nodes=("Kongenstein",))) for _ in questions]
+    >>> class Mentions:
+    ...     def judge(self, inquiries):
+    ...         return [[[float(f.text in t) for f in one.features] for t in one.texts] for one in inquiries]
+    >>> fort = Document("f", "Coast", ("Kongenstein is a fort.", "It was built in 1784."))
+    >>> question = Question("q", "When was Kongenstein built?", ("1784",), (fort,), ("f",))
+    >>> rows = perturb([question], extractor=Nodes(), discriminator=Discriminator(Mentions()),
+    ...     retrieve=lambda queries, count: [[] for _ in queries],
+    ...     settings=Settings(kinds=("senp",), noises=("swapped",), ratios=(0.0,)))
+    >>> [row.documents[0].text.replace(row.perturbation.wrong_answer, "another year") for row in rows]
+    ['It was built in another year.']
+    """
+    chosen = settings if settings is not None else Settings()
+    _check(chosen, questions)
+    told = report if report is not None else PerturbReport()
+    told.questions += len(questions)
+    return _Study(extractor, discriminator, retrieve, model, chosen, told, settled).rows(
+        questions, [answer for one in questions for answer in one.answers] if pool is None else pool
+    )
+
+
+def _check(settings: Settings, questions: Sequence[Question]) -> None:
+    ids = Counter(question.id for question in questions)
+    repeated = next((name for name, count in ids.items() if count > 1), None)
+    if repeated is not None:
+        message = f"question id {repeated!r} occurs {ids[repeated]} times; give each question an id of its own"
+        raise InputError(message)
+    for ratio in settings.ratios:
+        if not 0 <= ratio < 1:
+            message = f"ratio is {ratio}; the injected share of the characters lies from 0 to below 1, for instance 0.5"
+            raise InputError(message)
+    if settings.tries < 1:
+        message = f"tries is {settings.tries}; a judge has to be asked at least once"
+        raise InputError(message)
+    if not (settings.kinds and settings.noises and settings.ratios):
+        message = (
+            f"{len(settings.kinds)} kinds, {len(settings.noises)} noises and {len(settings.ratios)} ratios were given; "
+            "a row needs one of each"
+        )
+        raise InputError(message)
+
+
+class _Noises(msgspec.Struct):
+    """What may stand beside a question's chain: irrelevant sentences, a wrong answer, a model's statements of it."""
+
+    sentences: list[Piece]
+    wrong: Swap | None
+    statements: list[str]
+
+
+class _Study:
+    """Holds what all parts of making the rows need."""
+
+    def __init__(
+        self,
+        extractor: Extractor,
+        discriminator: Discriminator,
+        retrieve: Retrieve,
+        model: LanguageModel | None,
+        settings: Settings,
+        report: PerturbReport,
+        settled: Callable[[], None],
+    ) -> None:
+        self.extractor = extractor
+        self.discriminator = discriminator
+        self.retrieve = retrieve
+        self.model = model
+        self.settings = settings
+        self.report = report
+        self.settled = settled
+
+    def rows(self, questions: Sequence[Question], pool: Sequence[str]) -> Iterator[Question]:
+        samples = self.samples(questions)
+        if not samples:
+            return
+        outcomes = {
+            kind: break_chains(
+                kind, samples, self.discriminator, model=self.model, seed=self.settings.seed, tries=self.settings.tries,
+                threshold=self.settings.threshold, settled=self.settled,
+            )
+            for kind in dict.fromkeys(self.settings.kinds)
+        }  # fmt: skip
+        noises = self.noises(samples, pool)
+        for place, sample in enumerate(samples):
+            for kind, broken in ((kind, own[place]) for kind, own in outcomes.items()):
+                if isinstance(broken, str):
+                    self.report.refusals.append(Refusal(sample.question.id, broken, kind))
+                    continue
+                for row in self.rows_of(sample, kind, broken, noises[place]):
+                    faults = check_row(row)
+                    if faults:
+                        self.report.unsound += 1
+                        self.report.faults += [f"{row.id}: {fault}" for fault in faults]
+                        continue
+                    self.report.rows += 1
+                    yield row
+
+    def samples(self, questions: Sequence[Question]) -> list[Sample]:
+        """Return the questions whose supporting sentences are a chain of evidence."""
+        extractions = self.extractor.extract([question.question for question in questions])
+        made = [
+            make_sample(question, extraction.features)
+            for question, extraction in zip(questions, extractions, strict=True)
+        ]
+        able = [sample for sample in made if sample.question.answers and sample.pieces and sample.features.all]
+        verdicts = self.discriminator.discriminate(
+            [(sample.question.question, sample.features, [knowledge(sample.pieces)]) for sample in able]
+        )
+        missing = {
+            sample.question.id: verdict.missing
+            for sample, (verdict,) in zip(able, verdicts, strict=True)
+            if verdict.missing
+        }
+        chains = []
+        for sample in made:
+            reason = ""
+            if not sample.question.answers:
+                reason = "it has no answer"
+            elif not sample.pieces:
+                reason = f"none of {len(sample.question.documents)} documents supports it"
+            elif not sample.features.all:
+                reason = "no feature was found in it"
+            elif sample.question.id in missing:
+                lacking = missing[sample.question.id]
+                shown = "; ".join(feature.statement for feature in lacking)
+                reason = f"its {len(sample.pieces)} sentences are no chain of evidence: {len(lacking)} features lack ({shown})"
+            if not reason:
+                chains.append(sample)
+                continue
+            self.report.refusals.append(Refusal(sample.question.id, reason))
+            for _ in dict.fromkeys(self.settings.kinds):
+                self.settled()
+        self.report.chains += len(chains)
+        return chains
+
+    def noises(self, samples: Sequence[Sample], pool: Sequence[str]) -> list[_Noises]:
+        """Find what may stand beside each chain: one call of the retriever and few of the model for all of them."""
+        wanted, seed = set(self.settings.noises), self.settings.seed
+        largest = max(self.settings.ratios)
+        sentences: list[list[Piece]] = [[] for _ in samples]
+        if wanted & {"irrelevant", "swapped"} and largest > 0:
+            needed = [round(characters(sample.pieces) * largest / (1 - largest)) for sample in samples]
+            sentences = irrelevant(samples, self.retrieve, needed=needed)
+        wrong: list[Swap | None] = [None] * len(samples)
+        if wanted & {"misinformation", "swapped"}:
+            answers = [sample.question.answers[0] for sample in samples]
+            rngs = [rng_of(seed, sample.question.id, "wrong") for sample in samples]
+            wrong = [
+                # An alias of the right answer would be no wrong one.
+                one if one is not None and not _is_right(one.text, sample) else None
+                for one, sample in zip(swap_all(answers, rngs, pool=pool, model=self.model), samples, strict=True)
+            ]
+        statements: list[list[str]] = [[] for _ in samples]
+        if "misinformation" in wanted and largest > 0:
+            asked = [
+                (place, (sample.question.question, one.text, sample.question.answers))
+                for place, (sample, one) in enumerate(zip(samples, wrong, strict=True))
+                if one is not None
+            ]
+            written = misstated([one for _, one in asked], self.model, seed=seed)
+            for (place, _), own in zip(asked, written, strict=True):
+                statements[place] = own
+        return [_Noises(*one) for one in zip(sentences, wrong, statements, strict=True)]
+
+    def rows_of(self, sample: Sample, kind: Kind, broken: Broken, noises: _Noises) -> Iterator[Question]:
+        for noise in dict.fromkeys(self.settings.noises):
+            made = self.beside(sample, kind, broken, noise, noises)
+            if isinstance(made, str):
+                self.report.refusals.append(Refusal(sample.question.id, made, kind, noise))
+                continue
+            chain, others = made
+            wrong = noises.wrong if noise != "irrelevant" else None
+            for ratio in dict.fromkeys(self.settings.ratios):
+                holding = wrong.text if wrong is not None and noise == "misinformation" else ""
+                injected = fill(characters(chain.pieces), others, ratio, holding=holding)
+                if injected is None:
+                    reason = (
+                        f"{len(others)} texts to inject, with {characters(others):,} characters, give no share of "
+                        f"{100 * ratio:g} % (within 2 points) beside the {characters(chain.pieces):,} characters of the chain"
+                    )
+                    self.report.refusals.append(Refusal(sample.question.id, reason, kind, noise))
+                    continue
+                yield make_row(
+                    sample.question, chain.pieces, injected, self.claims(sample, kind, chain, noise, ratio, wrong)
+                )
+
+    def beside(
+        self, sample: Sample, kind: Kind, broken: Broken, noise: Noise, noises: _Noises
+    ) -> tuple[Broken, list[Piece]] | str:
+        """Return the chain as this noise wants it, and what may be injected; or why there can be no such row."""
+        others = [
+            piece
+            for piece in noises.sentences
+            if not (kind == "senp" and any(one.casefold() in piece.shown.casefold() for one in broken.removed))
+        ]
+        if noise == "irrelevant":
+            return broken, others
+        if noises.wrong is None:
+            return f"no wrong answer of the type and form of {sample.question.answers[0]!r} was found"
+        wrong = noises.wrong.text
+        if noise == "misinformation":
+            rng = rng_of(self.settings.seed, sample.question.id, kind, "templates")
+            return broken, misinformation(broken.pieces, sample, wrong, noises.statements, rng)
+        if not any(holds_any(piece.shown, sample.stated) for piece in sample.pieces):
+            return f"the answer {sample.question.answers[0]!r} stands in none of {len(sample.pieces)} sentences, so it cannot be swapped"
+        return _swap_chain(sample, broken, wrong), [piece for piece in others if not holds_any(piece.shown, [wrong])]
+
+    def claims(
+        self, sample: Sample, kind: Kind, broken: Broken, noise: Noise, ratio: float, wrong: Swap | None
+    ) -> Perturbation:
+        question = sample.question
+        supporting = {*question.supporting_documents, *(document_id for document_id, _ in question.supporting_facts)}
+        return Perturbation(
+            source=question.id,
+            kind=kind,
+            noise=noise,
+            ratio=ratio,
+            measured=0.0,
+            seed=self.settings.seed,
+            hops=len(supporting),
+            features=sample.features.all,
+            missing=broken.missing,
+            removed=broken.removed,
+            replaced=broken.replaced,
+            kept=broken.kept,
+            wrong_answer="" if wrong is None else wrong.text,
+            wrong_answer_by="" if wrong is None else wrong.by,
+        )
+
+
+def _is_right(text: str, sample: Sample) -> bool:
+    return any(holds_any(text, [answer]) or holds_any(answer, [text]) for answer in sample.question.answers)
+
+
+def _swap_chain(sample: Sample, broken: Broken, wrong: str) -> Broken:
+    """Swap the answer in a broken chain, and in what is told of its rewritten sentences."""
+    told = [Piece("", after, "") for _, after, _ in broken.replaced]
+    after = [piece.text for piece in swapped(told, sample.stated, wrong)]
+    return msgspec.structs.replace(
+        broken,
+        pieces=swapped(broken.pieces, sample.stated, wrong),
+        replaced=tuple((before, text, by) for (before, _, by), text in zip(broken.replaced, after, strict=True)),
+    )

@@ -1,0 +1,248 @@
+"""Rows of a perturbed data set: made, checked against their own claims without any model, and written as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from pytrace.documents.mentions import holds, holds_any, rng_of
+from pytrace.perturb.answer_types import same_type
+from pytrace.perturb.noise import TOLERANCE, weave
+from pytrace.perturb.pieces import Piece, stated_answers
+from pytrace.reader.answers import normalise_answer
+from pytrace.reader.evidence import document_text
+from pytrace.records import Document, Perturbation, Question
+
+Noise = Literal["irrelevant", "misinformation", "swapped"]
+NOISES: tuple[Noise, ...] = ("irrelevant", "misinformation", "swapped")
+
+_ORIGINS = {
+    "irrelevant": ("retrieved:",),
+    "swapped": ("retrieved:",),
+    "misinformation": ("swapped:", "model", "template"),
+}
+
+
+def make_row(
+    question: Question, chain: Sequence[Piece], injected: Sequence[Piece], perturbation: Perturbation
+) -> Question:
+    """Make a question whose documents are a chain's pieces with injected ones between them.
+
+    Parameters
+    ----------
+    question
+        The question before.
+    chain, injected
+        The pieces. Injected ones go to places that the perturbation's seed decides on.
+    perturbation
+        What was done; the share of injected characters and where each piece came from are filled in.
+
+    Returns
+    -------
+    Question
+        With one document a piece; the chain's are the supporting ones.
+
+    Examples
+    --------
+    >>> question = Question("q", "Where is Ada Foah?", ("Ghana",))
+    >>> chain = [Piece("Ada Foah", "It is in Ghana.", "chain:a#0")]
+    >>> row = make_row(question, chain, [], Perturbation("q", "coe", "irrelevant", 0.0, 0.0, 7))
+    >>> row.id, row.documents[0].id, row.perturbation.pieces
+    ('q/coe/irrelevant/0/7', 'q/coe/irrelevant/0/7#0', {'q/coe/irrelevant/0/7#0': 'chain:a#0'})
+    """
+    done = perturbation
+    ratio = f"{done.ratio:g}"
+    ratio = ratio if float(ratio) == done.ratio else repr(done.ratio)
+    row_id = f"{question.id}/{done.kind}/{done.noise}/{ratio}/{done.seed}"
+    woven = weave(chain, injected, rng_of(done.seed, row_id))
+    documents: list[Document] = []
+    pieces: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for number, (piece, is_injected) in enumerate(woven):
+        document = Document(f"{row_id}#{number}", piece.title, (piece.text,))
+        documents.append(document)
+        (others if is_injected else pieces)[document.id] = piece.origin
+    return Question(
+        id=row_id,
+        question=question.question,
+        answers=question.answers,
+        documents=tuple(documents),
+        supporting_documents=tuple(pieces),
+        kind=question.kind,
+        perturbation=msgspec.structs.replace(
+            done, pieces=pieces, injected=others, measured=measured_ratio(documents, others)
+        ),
+    )
+
+
+def measured_ratio(documents: Sequence[Document], injected: dict[str, str]) -> float:
+    """Return the share of the characters that injected documents have, as the reader sees them; 0 of nothing."""
+    sizes = {document.id: len(document_text(document)) for document in documents}
+    total = sum(sizes.values())
+    return sum(size for one, size in sizes.items() if one in injected) / total if total else 0.0
+
+
+def check_row(row: Question) -> list[str]:
+    """Check a perturbed question against what it claims of itself, without any model.
+
+    A removed sentence must stand nowhere in the context, a replaced node nowhere in the chain (text that is injected about a
+    node may name it), and nodes that must stay have to be in the chain. The share of injected characters must be within two
+    points of the claimed one. A wrong answer must have the type and form of the right one, and where it was swapped in, no
+    right one may be left; injected text never holds a right answer, and misinformation always the wrong one. Every document
+    must say where it came from.
+
+    Parameters
+    ----------
+    row
+        A perturbed question.
+
+    Returns
+    -------
+    list of str
+        What is wrong, one sentence each; empty if the row is sound.
+
+    Examples
+    --------
+    >>> chain = [Piece("Ada Foah", "It is in Ghana.", "chain:a#0")]
+    >>> done = Perturbation("q", "senp", "irrelevant", 0.0, 0.0, 7, removed=("It is in Ghana.",))
+    >>> check_row(make_row(Question("q", "Where is Ada Foah?", ("Ghana",)), chain, [], done))
+    ["the removed sentence 'It is in Ghana.' is still there"]
+    """
+    if row.perturbation is None:
+        return ["the question has no perturbation, so it claims nothing that could be checked"]
+    return [*_origins(row, row.perturbation), *_removal(row, row.perturbation), *_answers(row, row.perturbation)]
+
+
+def _origins(row: Question, done: Perturbation) -> Iterator[str]:
+    ids = [document.id for document in row.documents]
+    if not done.source:
+        yield "the question that it was made of is not named"
+    if len(set(ids)) < len(ids):
+        yield f"{len(ids)} documents have {len(set(ids))} ids"
+    told = [*done.pieces, *done.injected]
+    if sorted(told) != sorted(ids):
+        yield f"{len(told)} origins are told for {len(ids)} documents, or for others"
+    if set(row.supporting_documents) != set(done.pieces):
+        yield "the supporting documents are not the pieces of the chain"
+    if not done.pieces:
+        yield "no piece of the chain is left"
+    if not all(origin.startswith("chain:") for origin in done.pieces.values()):
+        yield "a piece of the chain does not come from the question's documents"
+    if not all(origin.startswith(_ORIGINS[done.noise]) for origin in done.injected.values()):
+        yield f"an injected text is none of {done.noise} noise"
+    measured = measured_ratio(row.documents, done.injected)
+    if not (math.isfinite(done.measured) and math.isclose(measured, done.measured, abs_tol=1e-9)):
+        yield f"{100 * measured:.1f} % of the characters are injected, not {100 * done.measured:.1f} % as measured"
+    if not abs(measured - done.ratio) <= TOLERANCE:
+        yield f"{100 * measured:.1f} % of the characters are injected, not {100 * done.ratio:.1f} % as claimed"
+
+
+def _removal(row: Question, done: Perturbation) -> Iterator[str]:
+    context = [document_text(document) for document in row.documents]
+    chain = [document_text(document) for document in row.documents if document.id in done.pieces]
+    if done.kind == "coe" and (done.removed or done.replaced):
+        yield "the chain is said to be whole, but something was removed"
+    if done.kind != "coe" and not done.removed:
+        yield "nothing is said to be removed"
+    if done.kind == "senp":
+        yield from (
+            f"the removed sentence {sentence!r} is still there"
+            for sentence in done.removed
+            if any(sentence.casefold() in text.casefold() for text in context)
+        )
+    elif done.kind == "wordp":
+        yield from (
+            f"the replaced node {node!r} is still there"
+            for node in done.removed
+            if any(holds(text, node) for text in chain)
+        )
+        if {before for before, _, _ in done.replaced} != set(done.removed):
+            yield "the replaced nodes are not the removed ones"
+    elif done.kind != "coe":
+        yield from _rewritings(row, done, chain)
+    for node in done.kept:
+        if not any(holds(text, node) for text in chain):
+            yield f"the node {node!r} is no longer there"
+
+
+def _rewritings(row: Question, done: Perturbation, chain: Sequence[str]) -> Iterator[str]:
+    if not done.replaced:
+        yield "no sentence is said to be rewritten"
+    sentences = {sentence.casefold() for document in row.documents for sentence in document.sentences}
+    for before, after, _ in done.replaced:
+        if before.casefold() in sentences:
+            yield f"the sentence {before!r} still stands as it was"
+        if not any(text.endswith(f"] {after}") for text in chain):
+            yield f"the sentence {after!r} does not stand in the chain"
+
+
+def _answers(row: Question, done: Perturbation) -> Iterator[str]:
+    right = stated_answers(row)
+    injected = [document for document in row.documents if document.id in done.injected]
+    for document in injected:
+        text = document_text(document)
+        if holds_any(text, row.answers):
+            yield f"the injected text {text!r} holds a right answer"
+        if done.noise == "misinformation" and not holds(text, done.wrong_answer):
+            yield f"the injected text {text!r} does not hold the wrong answer {done.wrong_answer!r}"
+    if done.noise == "irrelevant":
+        return
+    wrong = done.wrong_answer
+    if not wrong or not any(same_type(answer, wrong) for answer in row.answers):
+        yield f"the wrong answer {wrong!r} is not of the type and form of {row.answers[0]!r}"
+    if normalise_answer(wrong) in {normalise_answer(answer) for answer in row.answers}:
+        yield f"the wrong answer {wrong!r} is a right one"
+    if done.noise == "swapped":
+        for document in row.documents:
+            if holds_any(document_text(document), right):
+                yield f"the text {document_text(document)!r} still holds the right answer"
+
+
+def row_object(row: Question) -> dict[str, Any]:
+    """Return a perturbed question as a row of our own format, which `read_questions` reads back.
+
+    Examples
+    --------
+    >>> chain = [Piece("Ada Foah", "It is in Ghana.", "chain:a#0")]
+    >>> done = Perturbation("q", "coe", "irrelevant", 0.0, 0.0, 7)
+    >>> row = row_object(make_row(Question("q", "Where is Ada Foah?", ("Ghana",)), chain, [], done))
+    >>> row["documents"]
+    [{'id': 'q/coe/irrelevant/0/7#0', 'title': 'Ada Foah', 'sentences': ['It is in Ghana.'], 'supporting': True}]
+    """
+    documents = [
+        {
+            "id": document.id,
+            "title": document.title,
+            "sentences": list(document.sentences),
+            "supporting": document.id in row.supporting_documents,
+        }
+        for document in row.documents
+    ]
+    made: dict[str, Any] = {
+        "id": row.id,
+        "question": row.question,
+        "answers": list(row.answers),
+        "documents": documents,
+        "perturbation": msgspec.to_builtins(row.perturbation),
+    }
+    return {**made, "type": row.kind} if row.kind else made
+
+
+def row_line(row: Question) -> bytes:
+    r"""Return a row as a line of JSON Lines, with its line feed.
+
+    Examples
+    --------
+    >>> line = row_line(make_row(Question("q", "Where?", ("x",)), [], [], Perturbation("q", "coe", "swapped", 0.0, 0.0, 7)))
+    >>> line.startswith(b'{"id":"q/coe/swapped/0/7"'), line.endswith(b"\n")
+    (True, True)
+    """
+    try:
+        return msgspec.json.encode(row_object(row)) + b"\n"
+    except UnicodeEncodeError:
+        # Half a surrogate pair has no place in UTF-8; escaped it has one in JSON, and reading cleans it away.
+        return json.dumps(row_object(row)).encode() + b"\n"

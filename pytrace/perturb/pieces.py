@@ -1,0 +1,122 @@
+"""The pieces of knowledge of a question: its supporting sentences, and how they look to a judge and a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from pytrace.chain_of_evidence.features import Features
+from pytrace.documents.mentions import holds_any, surface
+from pytrace.records import Question
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """One sentence with its document's title; `origin` says where it came from: see `records.Perturbation`."""
+
+    title: str
+    text: str
+    origin: str
+
+    @property
+    def shown(self) -> str:
+        """`[title] sentence`, as the reader sees it; its characters are those that ratios count."""
+        return f"[{self.title}] {self.text}"
+
+
+Pieces = tuple[Piece, ...]
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """A question with its features and the pieces that are its chain of evidence.
+
+    `surfaces` are the evidence nodes as they stand in the pieces; a node that is (part of) the answer is none.
+    """
+
+    question: Question
+    features: Features
+    pieces: Pieces
+    surfaces: tuple[str, ...]
+
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """The right answers that can stand in a text: a yes or no does not."""
+        return stated_answers(self.question)
+
+
+def stated_answers(question: Question) -> tuple[str, ...]:
+    """Return the right answers that can stand in a text: a yes or no does not.
+
+    Examples
+    --------
+    >>> stated_answers(Question("q", "Is it?", ("yes", "Ada Foah")))
+    ('Ada Foah',)
+    """
+    return tuple(answer for answer in question.answers if answer.casefold().strip(" .") not in {"yes", "no"})
+
+
+def make_sample(question: Question, features: Features) -> Sample:
+    """Gather a question's pieces and the nodes that they mention.
+
+    The pieces are the supporting sentences in the order of the documents; of a supporting document without a supporting
+    fact they are all sentences.
+
+    Parameters
+    ----------
+    question
+        The question, with documents.
+    features
+        Its features.
+
+    Returns
+    -------
+    Sample
+        Without pieces if no document supports the question.
+
+    Examples
+    --------
+    >>> from pytrace.records import Document
+    >>> fort = Document("f", "Fort", ("It was built in 1784.", "It fell."))
+    >>> question = Question("q", "When was the fort built?", ("1784",), (fort,), ("f",), (("f", 0),))
+    >>> sample = make_sample(question, Features(nodes=("the fort",)))
+    >>> [piece.shown for piece in sample.pieces], sample.surfaces
+    (['[Fort] It was built in 1784.'], ('fort',))
+    """
+    facts = set(question.supporting_facts)
+    with_facts = {document_id for document_id, _ in facts}
+    pieces = tuple(
+        Piece(document.title, sentence, f"chain:{document.id}#{index}")
+        for document in question.documents
+        if document.id in question.supporting_documents or document.id in with_facts
+        for index, sentence in enumerate(document.sentences)
+        if sentence.strip() and (document.id not in with_facts or (document.id, index) in facts)
+    )
+    texts = [piece.shown for piece in pieces]
+    answers = stated_answers(question)
+    found = dict.fromkeys(
+        surface(node, texts)
+        for node in features.nodes
+        if not holds_any(node, answers) and not any(holds_any(answer, [node]) for answer in answers)
+    )
+    return Sample(question, features, pieces, tuple(one for one in found if one))
+
+
+def knowledge(pieces: Sequence[Piece]) -> str:
+    """Join pieces to the text that a judge reads; a title is told once for the sentences in a row that have it.
+
+    Examples
+    --------
+    >>> knowledge([Piece("A", "One.", ""), Piece("A", "Two.", ""), Piece("B", "Three.", "")])
+    '[A] One. Two. [B] Three.'
+    """
+    shown: list[str] = []
+    title = None
+    for piece in pieces:
+        shown.append(piece.text if piece.title == title else piece.shown)
+        title = piece.title
+    return " ".join(shown)
+
+
+def characters(pieces: Sequence[Piece]) -> int:
+    """Count the characters of pieces as the reader sees them."""
+    return sum(len(piece.shown) for piece in pieces)

@@ -1,0 +1,1 @@
+"""The reader: evidence to answer, and the prompts."""

@@ -1,0 +1,242 @@
+"""Evidence becomes an answer: the reader.
+
+Source: TRACE, section 3.4 and Appendix B.3: the context stands before the question, decoding is greedy, and only the
+answer is asked for. KS-LLM, section 3.3, gives the reader triples and sentences together. The papers' readers are zero-shot;
+a small model needs to see a few short answers first.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Sequence
+from typing import get_args
+
+import msgspec
+
+from pytrace.documents import split_sentences
+from pytrace.errors import ContextOverflowError
+from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.reader.prompts import ReaderDemonstration, ReaderKind, reader_demonstrations
+from pytrace.records import Evidence
+
+INSTRUCTION = "Answer the question from the context. Write only the answer, as short as possible."
+WITHOUT_CONTEXT = "Answer the question. Write only the answer, as short as possible."
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """An answer's text, the tokens of the context that the reader saw, and how many entries it did not see whole."""
+
+    text: str
+    context_tokens: int
+    left_out: int = 0
+
+
+class FittedContext(msgspec.Struct, frozen=True):
+    """What a model has room for of a context, and how many of its entries are not there whole."""
+
+    entries: tuple[str, ...]
+    left_out: int = 0
+
+
+class Reader:
+    """Answers questions from evidence, many in one call.
+
+    Sentences are shown as documents are. Where there is to be no context ("none"), the instruction speaks of none, and the
+    demonstrations are the questions and answers of all kinds without their contexts.
+
+    Parameters
+    ----------
+    model
+        Any language model.
+    demonstrations
+        How many short answers to show before the question (0: the paper's zero-shot reader).
+    max_tokens
+        The longest answer.
+    labelled
+        Demonstrations of your own, for all kinds of evidence; ours if not given.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> evidence = Evidence("mixed", ("<Ada Foah; type; town>", "[Ada Foah] It lies in Ghana."), ("1",))
+    >>> Reader(ScriptedModel(["Ghana."])).read(["In which country is Ada Foah?"], [evidence])[0].text
+    'Ghana'
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        demonstrations: int = 2,
+        max_tokens: int = 32,
+        labelled: Sequence[ReaderDemonstration] | None = None,
+    ) -> None:
+        self._model = model
+        self._count = demonstrations
+        self._max_tokens = max_tokens
+        self._labelled = labelled
+
+    def read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> list[Reading]:
+        """Answer every question from its evidence.
+
+        Where a context does not fit the model, demonstrations go first; then its last entries are left out, the first that
+        does not fit keeping as many of its sentences as do. Entries not shown whole are counted.
+
+        Raises
+        ------
+        ContextOverflowError
+            If not even one sentence of a context fits.
+        """
+        kept = [
+            fit_context(self._model, _instruction(one.kind), question, one.context, max_tokens=self._max_tokens)
+            for question, one in zip(questions, evidence, strict=True)
+        ]
+        prompts = [
+            self._prompt(question, one.kind, fitted.entries)
+            for question, one, fitted in zip(questions, evidence, kept, strict=True)
+        ]
+        completions = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
+        return [
+            Reading(
+                clean_answer(completion[0].text),
+                self._model.count_tokens("\n".join(fitted.entries)),
+                fitted.left_out,
+            )
+            for completion, fitted in zip(completions, kept, strict=True)
+        ]
+
+    def _prompt(self, question: str, kind: str, entries: Sequence[str]) -> Prompt:
+        # The last ones of the file, so that the one next to the question stays whatever their number.
+        shown = self._labelled_for(kind)[-self._count :] if self._count else []
+        return Prompt(
+            _instruction(kind),
+            tuple((_input(() if kind == "none" else one.context, one.question), one.answer) for one in shown),
+            _input(entries, question),
+        )
+
+    def _labelled_for(self, kind: str) -> list[ReaderDemonstration]:
+        """Return the demonstrations that serve a kind of evidence, in their order."""
+        wanted = "documents" if kind == "sentences" else kind
+        if self._labelled is not None:
+            return [one for one in self._labelled if wanted in (one.kind, "none")]
+        return [one for own in get_args(ReaderKind) if wanted in (own, "none") for one in reader_demonstrations(own)]
+
+
+def _instruction(kind: str) -> str:
+    return WITHOUT_CONTEXT if kind == "none" else INSTRUCTION
+
+
+def fit_context(
+    model: LanguageModel, instruction: str, question: str, context: Sequence[str], *, max_tokens: int
+) -> FittedContext:
+    """Return what a model has room for of a context when no demonstration is shown; the engine drops these as it must.
+
+    Parameters
+    ----------
+    model
+        Counts tokens and says how many it takes.
+    instruction, question
+        What else stands in the prompt.
+    context
+        Entries, the most important first: the last are left out, and the first that does not fit keeps as many of its
+        sentences as do.
+    max_tokens
+        The longest answer, in tokens.
+
+    Returns
+    -------
+    FittedContext
+        The entries that fit.
+
+    Raises
+    ------
+    ContextOverflowError
+        If not even one sentence of a context fits.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> model = ScriptedModel(context_tokens=90)
+    >>> fit_context(model, "Answer.", "Where?", ["One two. Three four five.", "Six."], max_tokens=18)
+    FittedContext(entries=('One two.',), left_out=2)
+    """
+    room = model.context_tokens - max_tokens - 64
+    room -= model.count_tokens(instruction) + model.count_tokens(question)
+    entries: list[str] = []
+    whole = 0
+    for entry in context:
+        tokens = model.count_tokens(entry) + 2
+        if tokens > room:
+            beginning = _beginning(model, entry, room)
+            if beginning:
+                entries.append(beginning)
+            break
+        room -= tokens
+        entries.append(entry)
+        whole += 1
+    if context and not entries:
+        message = (
+            f"the first of {len(context)} context entries has {model.count_tokens(context[0])} tokens, and with a question "
+            f"of {model.count_tokens(question)} and an answer of up to {max_tokens} not one sentence of it fits the "
+            f"{model.context_tokens} tokens of {model.name}; use a model with a longer context, or a shorter question or "
+            "document"
+        )
+        raise ContextOverflowError(message)
+    return FittedContext(tuple(entries), len(context) - whole)
+
+
+def _beginning(model: LanguageModel, entry: str, room: int) -> str:
+    """Return as many whole sentences of an entry as fit."""
+    kept: list[str] = []
+    for sentence in split_sentences(entry):
+        room -= model.count_tokens(sentence) + 2
+        if room < 0:
+            break
+        kept.append(sentence)
+    return " ".join(kept)
+
+
+def _input(context: Sequence[str], question: str) -> str:
+    lines = ["Context:", *context] if context else []
+    return "\n".join([*lines, f"Question: {question}", "Answer:"])
+
+
+_PREAMBLE = re.compile(r"^(?:the (?:correct )?answer is:?|answer:)\s*", re.IGNORECASE)
+
+
+def clean_answer(text: str) -> str:
+    """Return an answer without a preamble, surrounding quotes or a final full stop."""
+    line = text.strip().splitlines()[0].strip() if text.strip() else ""
+    line = _PREAMBLE.sub("", line).strip()
+    if len(line) > 1 and line[0] == line[-1] and line[0] in "\"'":
+        line = line[1:-1]
+    # An abbreviation keeps its full stop: "Washington, D.C.", "J. R. R."
+    return line[:-1] if line.endswith(".") and not re.search(r"\b\w\.$", line) else line
+
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalise_answer(text: str) -> str:
+    """Normalise an answer as HotpotQA's and SQuAD's scripts do.
+
+    Lower case; ASCII punctuation removed; the words a, an and the removed; white space made single.
+
+    Parameters
+    ----------
+    text
+        An answer.
+
+    Returns
+    -------
+    str
+        Its normal form, perhaps empty.
+
+    Examples
+    --------
+    >>> normalise_answer("The  Greater-Accra Region.")
+    'greateraccra region'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())

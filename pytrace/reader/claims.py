@@ -1,0 +1,274 @@
+"""Fact checking: a language model says what it makes of a claim, by the log-probabilities of three verdicts.
+
+Source: Li et al., "Chain of Knowledge: A Framework for Grounding Large Language Models with Structured Knowledge Bases"
+(2023), section 6.1: a claim is a single sentence, so it is judged without a chain of thought. The paper reads the label from
+generated text; here it is the log-probabilities of the verdicts, so that the share of samples that would agree (section 3.3) is
+known without a sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import InputError, LogitsUnavailableError
+from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.reader.answers import fit_context
+from pytrace.reader.prompts.claim_demonstrations import LABELS, ClaimDemonstration, ClaimLabel, claim_demonstrations
+
+__all__ = ["LABELS", "ClaimJudge", "ClaimJudgement", "ClaimLabel", "ClaimScoring", "LabelVote", "votes"]
+
+ClaimScoring = Literal["words", "letters"]
+
+INSTRUCTION = "Say whether the claim is true or false, or whether there is not enough information to tell."
+WITH_FACTS = f"{INSTRUCTION} Go by the facts."
+VERDICT = "Verdict:"
+WORDS: dict[ClaimLabel, str] = {"SUPPORTS": "true", "REFUTES": "false", "NOT ENOUGH INFO": "unknown"}
+"""How a verdict is written in a prompt: a model has met these words after a claim far more often than FEVER's labels."""
+
+_LETTERS = ("A", "B", "C")
+_OPTIONS = "\n".join(f"{letter}. {word}" for letter, word in zip(_LETTERS, WORDS.values(), strict=True))
+# What stands for claim and facts where a model is asked how much it likes each verdict before it has read anything.
+CONTENT_FREE = "N/A"
+_UNIFORM = (1 / 3, 1 / 3, 1 / 3)
+# A verdict is one word, and a letter one token.
+_VERDICT_TOKENS = 8
+# Three of five in shares that were rounded on their way are still three of five.
+_ROUNDING = 1e-12
+
+
+class ClaimJudgement(msgspec.Struct, frozen=True):
+    """What a model makes of a claim: a label, and the probability of each, in the order of `LABELS`.
+
+    `read` counts the tokens of the facts that it saw, `left_out` the facts that it did not see whole.
+    """
+
+    label: ClaimLabel
+    probabilities: tuple[float, float, float]
+    read: int = 0
+    left_out: int = 0
+
+
+class LabelVote(msgspec.Struct, frozen=True):
+    """The label that most samples would give, the share of them that would, and whether that is enough to be certain."""
+
+    label: ClaimLabel
+    share: float
+    certain: bool
+
+
+class ClaimJudge:
+    """Judges claims by themselves or by facts, all of them in one call.
+
+    Parameters
+    ----------
+    model
+        A language model that gives log-probabilities.
+    demonstrations
+        How many labelled claims to show; of each label as many, or one less where they do not come out even.
+    scoring
+        Whether a verdict is scored as the letter of an option, which any back end with log-probabilities can, or as a word that
+        follows the claim, which small models understand sooner.
+    calibrated
+        Divide by the probabilities of a claim without content, which takes away how much the model likes each verdict
+        ("contextual calibration", Zhao et al., ICML 2021).
+    labelled
+        Demonstrations of your own, in an order in which any last few have all labels; ours if not given. Claims without facts
+        are shown them without theirs.
+
+    Raises
+    ------
+    LogitsUnavailableError
+        If the model gives no log-probabilities.
+    InputError
+        If `scoring` is neither.
+
+    Notes
+    -----
+    Chain of Knowledge, section 6.1.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import ScriptedModel
+    >>> judge = ClaimJudge(ScriptedModel(), scoring="words", calibrated=False)
+    >>> judgement = judge.judge(["It is false that Ada Foah is in Togo."], [["Ada Foah is in Ghana."]])[0]
+    >>> judgement.label, round(sum(judgement.probabilities), 6)
+    ('REFUTES', 1.0)
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        demonstrations: int = 3,
+        scoring: ClaimScoring = "letters",
+        calibrated: bool = True,
+        labelled: Sequence[ClaimDemonstration] | None = None,
+    ) -> None:
+        if not model.gives_logits:
+            message = f"{model.name} gives no log-probabilities, by which claims are judged; use a model that does"
+            raise LogitsUnavailableError(message)
+        if scoring not in ("words", "letters"):
+            message = f"the scoring of claims is {scoring!r}; choose 'words' or 'letters'"
+            raise InputError(message)
+        rows = claim_demonstrations() if labelled is None else tuple(labelled)
+        self._model = model
+        self._scoring = scoring
+        self._calibrated = calibrated
+        self._shown = rows[max(0, len(rows) - max(0, demonstrations)) :]
+
+    def judge(self, claims: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[ClaimJudgement]:
+        """Judge claims, each by its facts, or by what the model knows where it has none.
+
+        Parameters
+        ----------
+        claims
+            The claims' texts.
+        contexts
+            One list of sentences a claim, the most important first: the last are left out where they do not fit.
+
+        Returns
+        -------
+        list of ClaimJudgement
+            One a claim. Where the model gives no verdict any probability, each has a third; of equal ones the last in
+            `LABELS` wins, so that a model that cannot tell says "NOT ENOUGH INFO".
+
+        Raises
+        ------
+        ContextOverflowError
+            If a claim, or the first sentence of its facts, does not fit the model.
+        InputError
+            If a claim is empty.
+        ValueError
+            If there are more claims or more contexts.
+        """
+        if len(claims) != len(contexts):
+            message = f"there are {len(claims)} claims but {len(contexts)} lists of facts"
+            raise ValueError(message)
+        for number, claim in enumerate(claims, 1):
+            if not claim.strip():
+                message = f"claim {number} of {len(claims)} is empty; give it words"
+                raise InputError(message)
+        instruction = f"{WITH_FACTS}\n{_OPTIONS}"  # the longest that there is
+        fitted = [
+            fit_context(
+                self._model, instruction, claim, [fact for fact in facts if fact.strip()], max_tokens=_VERDICT_TOKENS
+            )
+            for claim, facts in zip(claims, contexts, strict=True)
+        ]
+        prompts = [self._prompt(claim, own.entries) for claim, own in zip(claims, fitted, strict=True)]
+        forms = list(dict.fromkeys(bool(own.entries) for own in fitted)) if self._calibrated else []
+        free = [self._prompt(CONTENT_FREE, (CONTENT_FREE,) if form else ()) for form in forms]
+        scores = self._scores([*prompts, *free])
+        liked = dict(zip(forms, scores[len(prompts) :], strict=True))
+        judgements = []
+        for own, score in zip(fitted, scores, strict=False):
+            probabilities = _probabilities(score, liked.get(bool(own.entries)))
+            best = max(range(len(LABELS)), key=lambda place: (probabilities[place], place))
+            read = self._model.count_tokens("\n".join(own.entries)) if own.entries else 0
+            judgements.append(ClaimJudgement(LABELS[best], probabilities, read, own.left_out))
+        return judgements
+
+    def _scores(self, prompts: Sequence[Prompt]) -> list[NDArray[np.float64]]:
+        """Return the log-probabilities of the verdicts after each prompt: float64 [3]."""
+        if not prompts:
+            return []
+        if self._scoring == "letters":
+            options = self._model.score_options(prompts, [_LETTERS] * len(prompts))
+            # A server that told none of the letters has told nothing.
+            return [
+                np.full(len(LABELS), -math.inf) if one.bounded and all(one.bounded) else one.log_probabilities
+                for one in options
+            ]
+        words = [f" {word}" for word in WORDS.values()]
+        return [
+            np.array([one.log_probability for one in row])
+            for row in self._model.score_continuations(prompts, [words] * len(prompts))
+        ]
+
+    def _prompt(self, claim: str, facts: Sequence[str]) -> Prompt:
+        pairs = tuple(
+            (self._asked(one.claim, one.facts if facts else ()), f"{VERDICT} {self._verdict(one.label)}")
+            for one in self._shown
+        )
+        return Prompt(WITH_FACTS if facts else INSTRUCTION, pairs, self._asked(claim, facts), VERDICT, "\n")
+
+    def _asked(self, claim: str, facts: Sequence[str]) -> str:
+        lines = ["Facts:", *(" ".join(fact.split()) for fact in facts)] if facts else []
+        lines.append(f"Claim: {' '.join(claim.split())}")
+        return "\n".join([*lines, _OPTIONS] if self._scoring == "letters" else lines)
+
+    def _verdict(self, label: ClaimLabel) -> str:
+        return WORDS[label] if self._scoring == "words" else _LETTERS[LABELS.index(label)]
+
+
+def _probabilities(score: NDArray[np.float64], liked: NDArray[np.float64] | None) -> tuple[float, float, float]:
+    """Normalise the verdicts' log-probabilities, less those that they have without a claim."""
+    if not np.isfinite(score).any():
+        return _UNIFORM
+    values = np.where(np.isfinite(score), score, -math.inf)
+    if liked is not None and np.isfinite(liked).all():
+        values = values - liked
+    shares = np.exp(values - values.max())
+    first, second, third = (float(share) for share in shares / shares.sum())
+    return first, second, third
+
+
+def votes(probabilities: Sequence[float], *, temperature: float = 0.7, samples: int = 5) -> LabelVote:
+    """Tell how a vote of samples would end, without taking any: a sample's label has a known distribution.
+
+    Sampling at a temperature gives a label with a probability in proportion to the label's own to the power of one over the
+    temperature. The share of the samples that give the likeliest label is that probability in the mean; it takes the place of
+    a count of `samples`, which would only scatter around it.
+
+    Parameters
+    ----------
+    probabilities
+        Of each label, in the order of `LABELS`; they need not add up to 1.
+    temperature
+        Of the sampling (section 5.2: 0.7); at 0 all samples are the likeliest label.
+    samples
+        How many samples the paper would take; a share of at least half of them, rounded up, is certain.
+
+    Returns
+    -------
+    LabelVote
+        Of equal labels the last in `LABELS` wins.
+
+    Raises
+    ------
+    InputError
+        There are not as many probabilities as labels, one is negative or not finite, all are 0, `temperature` is negative or
+        not finite, or `samples` is below 1.
+
+    Notes
+    -----
+    Chain of Knowledge, sections 3.3 (the threshold) and 5 (the sampling).
+
+    Examples
+    --------
+    >>> votes((0.5, 0.3, 0.2)).certain
+    False
+    >>> vote = votes((0.7, 0.2, 0.1))
+    >>> vote.label, round(vote.share, 3), vote.certain
+    ('SUPPORTS', 0.814, True)
+    """
+    values = np.array(probabilities, dtype=np.float64)
+    if values.shape != (len(LABELS),) or not np.isfinite(values).all() or (values < 0).any() or not values.any():
+        message = f"the probabilities {[float(one) for one in values.ravel()[:4]]} are not those of {len(LABELS)} labels; give one of at least 0 for each"
+        raise InputError(message)
+    if not (math.isfinite(temperature) and temperature >= 0) or samples < 1:
+        message = f"the temperature is {temperature} and there are {samples} samples; give a temperature of at least 0 and 1 sample"
+        raise InputError(message)
+    best = max(range(len(LABELS)), key=lambda place: (values[place], place))
+    if temperature == 0:
+        return LabelVote(LABELS[best], 1.0, certain=True)
+    with np.errstate(divide="ignore"):
+        sharpened = np.exp((np.log(values) - math.log(values[best])) / temperature)
+    share = float(sharpened[best] / sharpened.sum())
+    return LabelVote(LABELS[best], share, certain=share >= math.ceil(samples / 2) / samples - _ROUNDING)

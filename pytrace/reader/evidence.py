@@ -1,0 +1,87 @@
+"""Chains become evidence: the triples themselves, or the documents that they vote for.
+
+Source: TRACE, section 3.4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pytrace.records import Chain, Document, Evidence, Triple
+
+
+def triple_evidence(chains: Sequence[Chain]) -> Evidence:
+    """Return the chains' triples in the order of their first appearance, none twice (TRACE-Triple)."""
+    triples = list(dict.fromkeys(triple for chain in chains for triple in chain.triples))
+    votes = count_votes(chains)
+    # Sentences and documents in the shape of triples are read as what they are.
+    whole = bool(triples) and not any(triple.relation for triple in triples)
+    kind: Literal["triples", "sentences", "documents"] = "triples"
+    if whole:
+        kind = "documents" if all(triple.sentence < 0 for triple in triples) else "sentences"
+    return Evidence(
+        kind=kind,
+        context=tuple(dict.fromkeys(triple.text for triple in triples)),
+        document_ids=tuple(dict.fromkeys(triple.document_id for triple in triples)),
+        votes=votes,
+        chains=tuple(chains),
+    )
+
+
+def document_evidence(
+    chains: Sequence[Chain], documents: Mapping[str, Document], *, most: int | None = None
+) -> Evidence:
+    """Return the documents that the chains' triples come from, by votes; those without a vote are left out (TRACE-Doc).
+
+    Parameters
+    ----------
+    chains
+        Reasoning chains, best first.
+    documents
+        The question's documents by id.
+    most
+        Keep this many at most.
+
+    Returns
+    -------
+    Evidence
+        Documents with more votes first; among equals the one whose triple appears first.
+    """
+    votes = count_votes(chains)
+    ranked = sorted(votes, key=lambda document_id: -votes[document_id])[:most]
+    return Evidence(
+        kind="documents",
+        context=tuple(document_text(documents[document_id]) for document_id in ranked),
+        document_ids=tuple(ranked),
+        votes=votes,
+        chains=tuple(chains),
+    )
+
+
+def all_documents(documents: Sequence[Document]) -> Evidence:
+    """Return all documents in their given order (the baseline "w. all documents")."""
+    return Evidence(
+        kind="documents",
+        context=tuple(document_text(document) for document in documents),
+        document_ids=tuple(document.id for document in documents),
+    )
+
+
+def count_votes(chains: Sequence[Chain]) -> dict[str, int]:
+    """Count one vote for a document for every triple of every chain, in the order of first appearance."""
+    return dict(Counter(triple.document_id for chain in chains for triple in chain.triples))
+
+
+def document_text(document: Document) -> str:
+    """`[title] text`, as the reader sees a document."""
+    return f"[{document.title}] {document.text}"
+
+
+def supporting_sentence(triple: Triple, documents: Mapping[str, Document]) -> str:
+    """Return the sentence that supports a triple; the document's text if it supports it as a whole, "" if unknown."""
+    document = documents.get(triple.document_id)
+    if document is None:
+        return ""
+    return document.sentences[triple.sentence] if 0 <= triple.sentence < len(document.sentences) else document.text

@@ -1,0 +1,82 @@
+"""What a model that checks claims is shown: claims of each label, with the facts that settle them or do not.
+
+==================  ========================  =================================================
+file                loaded by                 shows
+==================  ========================  =================================================
+``claims.jsonl``    `claim_demonstrations`    facts, a claim, and what they make of the claim
+==================  ========================  =================================================
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, get_args
+
+import msgspec
+
+from pytrace.reader.prompts import load_demonstrations, require_text
+
+ClaimLabel = Literal["SUPPORTS", "REFUTES", "NOT ENOUGH INFO"]
+LABELS: tuple[ClaimLabel, ...] = get_args(ClaimLabel)
+"""The labels of FEVER, in the order in which probabilities stand."""
+
+
+class ClaimDemonstration(msgspec.Struct, frozen=True):
+    """A claim, sentences that say something about it, and its label."""
+
+    claim: str
+    facts: tuple[str, ...]
+    label: ClaimLabel
+
+
+def claim_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[ClaimDemonstration, ...]:
+    """Labelled claims, in ours as many of each label, one after the other.
+
+    Parameters
+    ----------
+    path
+        A JSONL file of your own, one ``{"claim": …, "facts": [sentence, …], "label": "SUPPORTS", "REFUTES" or "NOT ENOUGH
+        INFO"}`` a line; ours if None.
+
+    Returns
+    -------
+    tuple of ClaimDemonstration
+        In the order of the file, so that the last three of ours show each label once.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, holds no row, or a row is malformed; the message names file and line.
+
+    Notes
+    -----
+    The labels are those of Thorne et al., "FEVER: a Large-scale Dataset for Fact Extraction and VERification" (NAACL 2018).
+
+    Examples
+    --------
+    >>> sorted(one.label for one in claim_demonstrations()[-3:])
+    ['NOT ENOUGH INFO', 'REFUTES', 'SUPPORTS']
+    """
+    return load_demonstrations(path, _ClaimRow, _claim, _CLAIM_SHAPE, shipped="claims.jsonl")
+
+
+class _ClaimRow(msgspec.Struct, forbid_unknown_fields=True):
+    claim: str
+    facts: list[str]
+    label: ClaimLabel
+
+
+_CLAIM_SHAPE = '{"claim": text, "facts": [text, ...], "label": "SUPPORTS", "REFUTES" or "NOT ENOUGH INFO"}'
+
+
+def _claim(row: _ClaimRow) -> ClaimDemonstration:
+    require_text("claim", row.claim)
+    if not row.facts:
+        message = f"the claim {row.claim[:80]!r} has no fact; give at least one sentence"
+        raise ValueError(message)
+    for name, text in (("claim", row.claim), *(("fact", fact) for fact in row.facts)):
+        require_text(name, text)
+        if "\n" in text or "\r" in text:
+            message = f"the {name} {text[:80]!r} has a line break; write it on one line"
+            raise ValueError(message)
+    return ClaimDemonstration(row.claim, tuple(row.facts), row.label)

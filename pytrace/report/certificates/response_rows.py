@@ -1,0 +1,115 @@
+"""Certificates as the rows that the page's script shows: plain data, cleaned of what no HTML file can hold, and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from pytrace.certify.certificate_records import Certificate, CertifiedStep, Match
+from pytrace.certify.wording import named_path
+from pytrace.kg import KnowledgeBase
+from pytrace.records import Triple
+from pytrace.report.certificates.picture import Picture, draw
+from pytrace.report.figures import finite
+from pytrace.report.page_texts import cut
+
+# A browser reads a page of some ten million characters in about a second.
+_LONGEST_RESPONSE = 100_000
+_ALL_RESPONSES = 20_000_000
+_SHORT_RESPONSE = 2_000
+_LONGEST_TEXT = 4_000
+_MOST_STEPS = 100
+_MOST_ENTRIES = 50
+
+
+def page_rows(certificates: Sequence[Certificate], base: KnowledgeBase, *, pictures: int) -> Iterator[dict[str, Any]]:
+    """Turn certificates into the page's rows.
+
+    Parameters
+    ----------
+    certificates
+        In the order of the page.
+    base
+        The graph that they speak of.
+    pictures
+        How many of them, from the first, get a picture of the graph.
+
+    Yields
+    ------
+    dict
+        One a certificate, in plain values that `embedded_json` writes. Longer texts than a page can carry are cut; `left`
+        counts the characters of the response that are missing.
+    """
+    room = _ALL_RESPONSES
+    for number, one in enumerate(certificates):
+        kept = min(_LONGEST_RESPONSE, max(room, _SHORT_RESPONSE))
+        room -= min(len(one.text), kept)
+        path = [_parts(triple) for triple in named_path(base, one.gold_path[:_MOST_ENTRIES])]
+        yield {
+            "id": cut(one.id),
+            "question": _text(one.question),
+            "text": one.text[:kept],
+            "left": max(len(one.text) - kept, 0),
+            "kind": one.kind,
+            "error": one.error,
+            "right": one.answer_correct,
+            "answer": _text(one.answer),
+            "gold": [cut(answer) for answer in one.answers[:_MOST_ENTRIES]],
+            "moreGold": max(len(one.answers) - _MOST_ENTRIES, 0),
+            "reached": cut(one.reached),
+            "distance": one.edit_distance,
+            "rate": _rounded(one.edit_rate),
+            "why": _text(one.reason),
+            "steps": [_step(step) for step in one.steps[:_MOST_STEPS]],
+            "moreSteps": max(len(one.steps) - _MOST_STEPS, 0),
+            "path": path,
+            "picture": _picture(draw(one, base)) if number < pictures else None,
+        }
+
+
+def _step(step: CertifiedStep) -> dict[str, Any]:
+    return {
+        "text": _text(step.text),
+        "status": step.status,
+        "follows": step.follows,
+        "why": _text(step.reason),
+        "entities": [cut(entity) for entity in step.entities[:_MOST_ENTRIES]],
+        "match": _match(step.match),
+        "runnerUp": _match(step.runner_up),
+    }
+
+
+def _match(match: Match | None) -> dict[str, Any] | None:
+    if match is None:
+        return None
+    return {
+        "triple": _parts(match.triple),
+        "score": _rounded(match.score),
+        "cosine": _rounded(match.cosine),
+        "head": _rounded(match.head_ratio),
+        "tail": _rounded(match.tail_ratio),
+        "headFound": match.head_found,
+        "tailFound": match.tail_found,
+        "relation": _rounded(match.relation_cosine),
+        "otherRelation": "" if match.relation_found else cut(match.nearest_relation),
+        "otherCosine": _rounded(match.nearest_cosine),
+    }
+
+
+def _picture(picture: Picture | None) -> dict[str, Any] | None:
+    return None if picture is None else msgspec.to_builtins(picture)
+
+
+def _parts(triple: Triple) -> list[str]:
+    return [cut(triple.head), cut(triple.relation), cut(triple.tail)]
+
+
+def _text(text: str) -> str:
+    return cut(text, _LONGEST_TEXT)
+
+
+def _rounded(value: float | None) -> float | None:
+    number = finite(value)
+    return None if number is None else round(number, 4)

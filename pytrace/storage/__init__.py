@@ -1,0 +1,1 @@
+"""What is kept on disk: files replaced in one step."""

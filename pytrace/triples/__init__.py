@@ -1,0 +1,1 @@
+"""Triples: extraction from documents, parsing of model output, and the triple store."""

@@ -1,0 +1,522 @@
+"""Documents become triples: the KG generator of TRACE, and three extractors that need no language model.
+
+Source: TRACE, section 3.2 and Appendix B.1. A document is read by itself, with its title as the head entity, so that the
+work can be stored by content and done once. Many documents are read at once, and each is finished, and stored, as soon as
+the model has written about it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.documents import DocumentPart, content_phrases, split_document
+from pytrace.errors import ContextOverflowError, InputError, ModelError
+from pytrace.kernels.similarity import top_k
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import Completion, LanguageModel, Prompt
+from pytrace.reader.prompts import TripleDemonstration, triple_demonstrations
+from pytrace.records import Document, Triple
+from pytrace.triples.graph import ExtractionStatistics, KnowledgeGraph, Recipe
+from pytrace.triples.parsing import ParsedTriples, locate, parse_triples, span_grammar
+
+__all__ = [
+    "INSTRUCTION",
+    "PART_TOKENS",
+    "DocumentExtractor",
+    "Extraction",
+    "Extractor",
+    "LanguageModelExtractor",
+    "ParsedTriples",
+    "PhraseExtractor",
+    "SentenceExtractor",
+    "build_graph",
+    "locate",
+    "parse_triples",
+    "sentence_units",
+    "span_grammar",
+]
+
+INSTRUCTION = (
+    "Read the title and the text, and write down every fact of the text as a knowledge triple <title; relation; tail>. "
+    "The tail is a phrase copied from the text; the relation says how the title relates to it."
+)
+# Longer documents are read in parts: extraction misses facts in long texts long before the context is full.
+PART_TOKENS = 256
+# How a title relates to a phrase that no words stand before.
+NO_RELATION = "about"
+_LITTLE_MORE = 4
+_STOP = ("\n\n", "Title:")
+# So many parts of a long document are named in the reason of its failure.
+_PARTS_NAMED = 3
+
+
+class Extraction(msgspec.Struct, frozen=True):
+    """A document's triples, and what was dropped on the way."""
+
+    document: Document
+    triples: tuple[Triple, ...]
+    statistics: ExtractionStatistics
+
+
+class Extractor(Protocol):
+    """Turns documents into triples; `recipe` names everything that the result depends on."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """Everything that the triples depend on: extractor, model, prompt, options."""
+        ...
+
+    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
+        """Extract the triples of every document, in the documents' order; none is left out."""
+        ...
+
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        """Extract the triples of any number of documents and hand each to `done` as soon as it is finished.
+
+        Documents are taken as there is room for them, so that only those in flight are in memory. They may finish in
+        another order. What `done` raises ends the work.
+        """
+        ...
+
+
+class SentenceExtractor:
+    """Every sentence is a unit, without a language model (the paper's ablation "w. sentences")."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """Only a name: nothing else matters."""
+        return Recipe("sentence")
+
+    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
+        """Make one unit `[title] sentence` a sentence."""
+        return [Extraction(document, sentence_units(document), ExtractionStatistics()) for document in documents]
+
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        """Make the units of one document after the other."""
+        for document in documents:
+            done(*self.extract([document]))
+
+
+class DocumentExtractor:
+    """Every document is one unit (the paper's ablation "w. documents")."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """Only a name: nothing else matters."""
+        return Recipe("document")
+
+    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
+        """Make one unit `[title] text` a document."""
+        return [
+            Extraction(
+                document,
+                (Triple(document.title, "", document.text, document.id, -1, 100.0),) if document.text.strip() else (),
+                ExtractionStatistics(),
+            )
+            for document in documents
+        ]
+
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        """Make the unit of one document after the other."""
+        for document in documents:
+            done(*self.extract([document]))
+
+
+class PhraseExtractor:
+    """Every content phrase is a tail, without a language model: the words before it say how the title relates to it.
+
+    Notes
+    -----
+    Ours, in place of a KG generator (TRACE, section 3.2) where a model is too small or too slow to be one: nothing can be
+    invented, nothing is evaluated, and nearly every name, date and number of a text becomes a triple. For English.
+
+    Examples
+    --------
+    >>> document = Document("1", "Ada Foah", ("Ada Foah is a coastal town in Ghana.",))
+    >>> [triple.text for triple in PhraseExtractor().extract([document])[0].triples]
+    ['<Ada Foah; is a; coastal town>', '<Ada Foah; in; Ghana>']
+    """
+
+    @property
+    def recipe(self) -> Recipe:
+        """Name and version of the rules."""
+        return Recipe("phrase", options={"rules": 1})
+
+    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
+        """Make the triples of every document; the sentences of one without any stand in."""
+        return [self._extract(document) for document in documents]
+
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        """Make the triples of one document after the other."""
+        for document in documents:
+            done(self._extract(document))
+
+    def _extract(self, document: Document) -> Extraction:
+        title = document.title.casefold()
+        found: dict[str, Triple] = {}
+        for index, sentence in enumerate(document.sentences):
+            for phrase in content_phrases(sentence):
+                tail = phrase.text.casefold()
+                # The title itself, or with another name of it, says nothing of it.
+                if tail in title or (title in tail and (not phrase.before or len(tail) < len(title) + _LITTLE_MORE)):
+                    continue
+                relation = phrase.before or NO_RELATION
+                found.setdefault(tail, Triple(document.title, relation, phrase.text, document.id, index, 100.0))
+        if not found:
+            failure = "no phrase was found; the document's sentences stand in" if document.text.strip() else ""
+            return Extraction(document, sentence_units(document), ExtractionStatistics(failure=failure))
+        return Extraction(document, tuple(found.values()), ExtractionStatistics(lines=len(found), parsed=len(found)))
+
+
+def sentence_units(document: Document, indices: Iterable[int] | None = None) -> tuple[Triple, ...]:
+    """Return a document's sentences, or those of some indices, as units: the title as head, no relation, the sentence as tail."""
+    chosen = range(len(document.sentences)) if indices is None else indices
+    return tuple(
+        Triple(document.title, "", document.sentences[index], document.id, index, 100.0)
+        for index in chosen
+        if document.sentences[index].strip()
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Reading:
+    """A document on its way through the model: what was written for each of its parts, or why nothing could be."""
+
+    place: int
+    document: Document
+    parts: list[DocumentPart]
+    fault: str = ""
+    completions: list[Completion | str | None] = field(init=False)
+    left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.completions = [None] * len(self.parts)
+        self.left = len(self.parts)
+
+
+_Piece = tuple[_Reading, int]
+
+
+class LanguageModelExtractor:
+    """The KG generator: a language model writes `<title; relation; tail>` lines after a few labelled documents.
+
+    Parameters
+    ----------
+    model
+        Any language model.
+    encoder
+        Chooses the demonstrations nearest to each document (adaptive, the paper's way); None takes the first ones of the
+        file for all documents, whose shared beginning is then evaluated once.
+    demonstrations
+        How many labelled documents to show.
+    labelled
+        The labelled documents to choose from; ours if not given.
+    grounding
+        Drop a triple whose tail no sentence of the document supports this well (partial ratio, 0 to 100; 0 keeps all).
+    spans
+        Let the model write only tails that are spans of the text, by a grammar; it then cannot make any up. Costs a check
+        of the grammar at every token.
+    batch
+        Documents (or parts of long ones) in one call of the model: those in flight. Each is finished by itself, so that
+        more of them cost memory and not safety; the model stands partly idle only where such a call ends.
+
+    Notes
+    -----
+    TRACE, section 3.2 and Appendix B.1; three demonstrations by similarity as in Appendix C.4. Grounding is ours: a small
+    model makes tails up.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        encoder: Encoder | None = None,
+        demonstrations: int = 3,
+        labelled: Sequence[TripleDemonstration] | None = None,
+        grounding: float = 80.0,
+        spans: bool = False,
+        batch: int = 128,
+    ) -> None:
+        if demonstrations < 0:
+            message = f"demonstrations must be 0 or more, not {demonstrations}"
+            raise ValueError(message)
+        self._model = model
+        self._encoder = encoder
+        self._labelled = tuple(triple_demonstrations() if labelled is None else labelled)
+        self._shown = tuple((_input(one.title, one.text), _output(one)) for one in self._labelled)
+        self._demonstrations = min(demonstrations, len(self._labelled))
+        self._grounding = grounding
+        self._spans = spans
+        self._batch = max(batch, 1)
+        # A part, its triples (three times as long) and the instruction fit the context even without demonstrations.
+        self._part_tokens = max(min(PART_TOKENS, model.context_tokens // 6), 1)
+        self._labelled_vectors: NDArray[np.float32] | None = None
+
+    @property
+    def recipe(self) -> Recipe:
+        """The model, the prompt with its demonstrations, the encoder that chooses them, and the options."""
+        prompt = [INSTRUCTION, *(given + output for given, output in self._shown)]
+        return Recipe(
+            "language-model",
+            model=self._model.fingerprint,
+            prompt=hashlib.sha256("\n".join(prompt).encode()).hexdigest(),
+            options={
+                "demonstrations": self._demonstrations,
+                "chosen by": self._encoder.fingerprint if self._encoder is not None else "order",
+                "grounding": self._grounding,
+                "spans": self._spans,
+                "part tokens": self._part_tokens,
+                **({"deterministic": True} if self._model.deterministic else {}),
+            },
+        )
+
+    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
+        """Extract the triples of every document, in the documents' order: see `extract_each`."""
+        found: list[Extraction | None] = [None] * len(documents)
+        self._read_all(documents, found.__setitem__)
+        return [extraction for extraction in found if extraction is not None]
+
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        """Extract the triples of any number of documents and hand each to `done` as soon as it is finished.
+
+        A document that is too long is read in parts. The sentences of a part without a sound triple, or at which the
+        model raises `ModelError`, stand in for it, and the document's statistics say why (`failure`); the others are not
+        held up by it.
+
+        Raises
+        ------
+        ModelError
+            If the model does not work any more, whatever it is asked.
+        """
+        self._read_all(documents, lambda _, extraction: done(extraction))
+
+    def _read_all(self, documents: Iterable[Document], done: Callable[[int, Extraction], object]) -> None:
+        window: list[_Piece] = []
+        for place, document in enumerate(documents):
+            reading = self._split(place, document)
+            if not reading.parts:
+                done(place, self._finish(reading))
+            for number in range(len(reading.parts)):
+                window.append((reading, number))
+                if len(window) == self._batch:
+                    self._write(window, done)
+                    window.clear()
+        if window:
+            self._write(window, done)
+
+    def _split(self, place: int, document: Document) -> _Reading:
+        title_tokens = self._model.count_tokens(document.title)
+        if title_tokens > self._part_tokens:
+            # A title stands in every line; nothing can be extracted under one that is a text by itself.
+            return _Reading(place, document, [], f"its title has {title_tokens} tokens of at most {self._part_tokens}")
+        try:
+            parts = split_document(document, self._part_tokens, self._model.count_tokens)
+        except InputError as error:
+            return _Reading(place, document, [], str(error))
+        parts = [part for part in parts if part.document.text.strip()]
+        return _Reading(place, document, parts, "" if parts else "it has no words")
+
+    def _write(self, window: list[_Piece], done: Callable[[int, Extraction], object]) -> None:
+        """Let the model write for all pieces, and finish each document when its last piece is written."""
+        texts = [(reading.document.title, reading.parts[number].document.text) for reading, number in window]
+        prompts = self._prompts(texts)
+        # A triple repeats the title and adds a relation: a text's facts take about three times its own tokens.
+        caps = [3 * self._model.count_tokens(text) + 48 for _, text in texts]
+        grammars = None
+        if self._spans:
+            grammars = [
+                span_grammar(one.document.title, one.parts[number].document.sentences) for one, number in window
+            ]
+        written = [False] * len(window)
+        stopped: list[BaseException] = []
+
+        def finish(index: int, result: Completion | str) -> None:
+            reading, number = window[index]
+            written[index] = True
+            reading.completions[number] = result
+            reading.left -= 1
+            if reading.left == 0:
+                try:
+                    done(reading.place, self._finish(reading))
+                except BaseException as error:
+                    stopped.append(error)  # not the model's own, whatever its kind
+                    raise
+
+        groups = [list(range(len(window)))]
+        while groups:
+            group = groups.pop()
+            try:
+                rows = self._model.generate(
+                    [prompts[index] for index in group],
+                    max_tokens=[caps[index] for index in group],
+                    stop=_STOP,
+                    grammar=None if grammars is None else [grammars[index] for index in group],
+                    done=lambda place, row, own=group: finish(own[place], row[0]),  # type: ignore[misc]
+                )
+            except ModelError as error:
+                left = [index for index in group if not written[index]]
+                if stopped or not left:
+                    raise
+                if not isinstance(error, ContextOverflowError):
+                    self._check_that_it_works(error)
+                if len(left) == 1:
+                    finish(left[0], str(error))
+                else:  # the one at fault is found by halving; the rest of the call is not lost
+                    groups += [left[len(left) // 2 :], left[: len(left) // 2]]
+            else:
+                for index, row in zip(group, rows, strict=True):
+                    if not written[index]:  # by a model that does not say when a prompt is finished
+                        finish(index, row[0])
+
+    def _check_that_it_works(self, error: ModelError) -> None:
+        """Tell a model that fails at one document from one that fails at everything, and raise the latter's error."""
+        grammar = span_grammar("A", ["B"]) if self._spans else None  # a back end may know none
+        try:
+            self._model.generate(["."], max_tokens=1, stop=_STOP, grammar=grammar)
+        except ModelError:
+            raise error from None
+
+    def _prompts(self, inputs: list[tuple[str, str]]) -> list[Prompt]:
+        if self._encoder is None or not self._demonstrations:
+            chosen = [self._shown[: self._demonstrations]] * len(inputs)
+        else:
+            if self._labelled_vectors is None:
+                self._labelled_vectors = self._encoder.encode([f"{d.title}. {d.text}" for d in self._labelled])
+            vectors = self._encoder.encode([f"{title}. {text}" for title, text in inputs])
+            _, indices = top_k(vectors, self._labelled_vectors, self._demonstrations)
+            # The nearest stands last, next to the document, and is the last to go where the context is short.
+            chosen = [tuple(self._shown[i] for i in row) for row in indices[:, ::-1].tolist()]
+        return [
+            Prompt(INSTRUCTION, shown, _input(title, text), answer_start=f"<{title};", separator="\n")
+            for (title, text), shown in zip(inputs, chosen, strict=True)
+        ]
+
+    def _finish(self, reading: _Reading) -> Extraction:
+        """Read what the model wrote about a document."""
+        document = reading.document
+        kept: list[Triple] = []
+        failed: list[tuple[int, str]] = []
+        lines = sound = dropped = repeated = 0
+        seen: dict[tuple[str, str, str], bool] = {}  # whether what was said is sound
+        for number, (part, completion) in enumerate(zip(reading.parts, reading.completions, strict=True)):
+            if not isinstance(completion, Completion):
+                failed.append((number, completion or ""))
+                continue
+            parsed = parse_triples(
+                f"<{document.title};{completion.text}",
+                document.title,
+                complete=completion.finish not in {"length", "repetition"},
+            )
+            new: dict[tuple[str, str, str], Triple] = {}
+            known = False
+            for head, relation, tail in parsed.triples:
+                key = (head.casefold(), relation.casefold(), tail.casefold())
+                if key in new or key in seen:
+                    repeated += 1
+                    known = known or seen.get(key, False)
+                else:
+                    new[key] = Triple(head, relation, tail, document.id)
+            located = locate(part.document, list(new.values()), part.indices)
+            grounded = [triple for triple in located if triple.support >= self._grounding]
+            seen.update((key, one.support >= self._grounding) for key, one in zip(new, located, strict=True))
+            lines += parsed.lines
+            dropped += parsed.malformed + len(located) - len(grounded)
+            sound += len(grounded)
+            kept += grounded
+            if not grounded and not known:
+                failed.append((number, f"no sound triple in {parsed.lines} lines"))
+        failure = ""
+        if failed or not reading.parts:
+            kept, failure = self._stand_in(reading, kept, failed)
+        statistics = ExtractionStatistics(
+            lines=lines,
+            parsed=sound,
+            dropped=dropped,
+            repeated=repeated,
+            truncated=any(
+                isinstance(one, Completion) and one.finish in {"length", "repetition"} for one in reading.completions
+            ),
+            failure=failure,
+        )
+        return Extraction(document, tuple(kept), statistics)
+
+    def _stand_in(
+        self, reading: _Reading, kept: list[Triple], failed: list[tuple[int, str]]
+    ) -> tuple[list[Triple], str]:
+        """Put the sentences of failed parts in their place, and say why."""
+        document = reading.document
+        if not kept:
+            if len(reading.parts) > 1:
+                reason = _named_parts(failed, len(reading.parts))
+            else:
+                reason = failed[0][1] if failed else reading.fault
+            return list(sentence_units(document)), f"{reason}; the document's sentences stand in"
+        indices = sorted({index for number, _ in failed for index in reading.parts[number].indices})
+        units = sentence_units(document, indices)
+        reason = f"{_named_parts(failed, len(reading.parts))}; their sentences stand in"
+        return sorted([*kept, *units], key=lambda triple: triple.sentence), reason
+
+
+def _named_parts(failed: list[tuple[int, str]], parts: int) -> str:
+    named = "; ".join(f"part {number + 1} of {parts}: {reason}" for number, reason in failed[:_PARTS_NAMED])
+    more = len(failed) - _PARTS_NAMED
+    return f"{named}; and {more} parts more" if more > 0 else named
+
+
+def _input(title: str, text: str) -> str:
+    return f"Title: {title}\nText: {text}\nTriples:"
+
+
+def _output(demonstration: TripleDemonstration) -> str:
+    return "\n".join(triple.text for triple in demonstration.triples)
+
+
+def build_graph(
+    graph: KnowledgeGraph,
+    extractor: Extractor,
+    documents: Iterable[Document] | None = None,
+    *,
+    done: Callable[[Extraction], object] | None = None,
+    retry: bool = False,
+) -> int:
+    """Extract the documents that a graph does not have yet, and store each as soon as it is finished.
+
+    Parameters
+    ----------
+    graph
+        An open graph of the extractor's recipe. A program killed on the way loses the documents in flight and nothing
+        else.
+    extractor
+        Makes the triples.
+    documents
+        Any documents; those whose content is known cost nothing. By default those that wait in the graph, of which only
+        a page is in memory at a time.
+    done
+        Called after each document is stored, for progress.
+    retry
+        Extract again what failed before.
+
+    Returns
+    -------
+    int
+        How many documents were extracted now.
+    """
+    count = 0
+
+    def keep(extraction: Extraction) -> None:
+        nonlocal count
+        graph.add(extraction.document, extraction.triples, extraction.statistics)
+        count += 1
+        if done is not None:
+            done(extraction)
+
+    missing = graph.pending(failed=retry) if documents is None else graph.iterate_missing(documents, failed=retry)
+    extractor.extract_each(missing, keep)
+    return count

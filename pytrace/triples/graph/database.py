@@ -1,0 +1,448 @@
+"""The SQLite file under a knowledge graph: opening and checking it, one writer at a time, and errors put into words."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+import msgspec
+
+from pytrace.errors import InputError, StoreError
+from pytrace.triples.graph.graph_records import BY_HAND, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Mode = Literal["create", "resume", "read"]
+
+FILE_NAME = "graph.db"
+LOCK_NAME = "graph.lock"
+APPLICATION_ID = 0x70545247  # "pTRG" in the file's header, so that no other SQLite file is taken for a graph
+SCHEMA_VERSION = 1
+
+# Columns without a type keep what they are given: text, or bytes for the rare text that UTF-8 cannot hold.
+# `state` of a content: 0 waits for its extraction, 1 is extracted, 2 was edited by hand.
+SCHEMA = """
+CREATE TABLE settings (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE contents (
+  number INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE,
+  title NOT NULL,
+  sentences NOT NULL,
+  state INTEGER NOT NULL DEFAULT 0,
+  lines INTEGER NOT NULL DEFAULT 0,
+  parsed INTEGER NOT NULL DEFAULT 0,
+  dropped INTEGER NOT NULL DEFAULT 0,
+  repeated INTEGER NOT NULL DEFAULT 0,
+  truncated INTEGER NOT NULL DEFAULT 0,
+  failure NOT NULL DEFAULT ''
+);
+CREATE TABLE documents (
+  number INTEGER PRIMARY KEY,
+  id NOT NULL UNIQUE,
+  position INTEGER NOT NULL,
+  content INTEGER NOT NULL REFERENCES contents (number),
+  source NOT NULL
+);
+CREATE INDEX documents_by_position ON documents (position, number);
+CREATE INDEX documents_by_content ON documents (content);
+CREATE TABLE triples (
+  content INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  head NOT NULL,
+  relation NOT NULL,
+  tail NOT NULL,
+  sentence INTEGER NOT NULL,
+  support REAL NOT NULL,
+  PRIMARY KEY (content, position)
+) WITHOUT ROWID;
+CREATE INDEX triples_by_head ON triples (head);
+CREATE INDEX triples_by_tail ON triples (tail) WHERE relation <> '';
+CREATE TABLE embeddings (
+  content INTEGER NOT NULL,
+  encoder NOT NULL,
+  dimension INTEGER NOT NULL,
+  vectors BLOB NOT NULL,
+  PRIMARY KEY (content, encoder)
+);
+"""
+
+
+def canonical(text: str) -> str:
+    """Join surrogate pairs into the characters that they spell; a lone surrogate stays as it is.
+
+    No text format can tell a pair from its character, so a graph holds the character.
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def to_sql(text: str) -> str | bytes:
+    """Text as SQLite stores it: itself, or bytes if it holds a lone surrogate, which SQLite's UTF-8 text cannot."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = canonical(text)
+        data = text.encode("utf-8", "surrogatepass")
+        return data if text.encode("utf-8", "replace") != data else text
+    return text
+
+
+def from_sql(value: str | bytes) -> str:
+    """Turn a stored value back into text: the inverse of `to_sql`."""
+    if isinstance(value, str):
+        return value
+    try:
+        return value.decode("utf-8", "surrogatepass")
+    except (AttributeError, UnicodeDecodeError) as error:  # a damaged page that SQLite did not notice
+        raise _damaged(error) from error
+
+
+def dump_json(value: object) -> str:
+    """JSON text in ASCII where the value holds lone surrogates, in UTF-8 elsewhere; never a line break in it."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
+
+
+def load_json(text: str) -> object:
+    """Parse JSON that `dump_json` wrote and the graph kept."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, TypeError, RecursionError):
+        pass
+    try:  # the standard library takes escaped lone surrogates, which msgspec does not
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _damaged(error) from error
+
+
+def _damaged(error: Exception) -> StoreError:
+    return StoreError(
+        f"the knowledge graph is damaged: a stored record cannot be read ({error}); "
+        "restore a copy, or delete the directory and build again"
+    )
+
+
+class Database:
+    """One connection to one graph's file, or to memory, used by one thread at a time."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        directory: Path | None,
+        writable: bool,
+        lock_file: BinaryIO | None = None,
+    ) -> None:
+        self.directory = directory
+        self.place = "memory" if directory is None else str(directory / FILE_NAME)
+        """Where the graph is, for messages."""
+        self.writable = writable
+        self._connection: sqlite3.Connection | None = connection
+        self._lock_file = lock_file
+        self._mutex = threading.RLock()
+
+    @classmethod
+    def in_memory(cls, recipe: Recipe) -> Database:
+        """Open an empty graph that lives as long as the object."""
+        database = cls(_connect(":memory:"), directory=None, writable=True)
+        _create_schema(database, recipe)
+        return database
+
+    @classmethod
+    def open(cls, directory: Path, *, recipe: Recipe | None, mode: Mode) -> Database:
+        """Open or make the graph in `directory`; see `KnowledgeGraph.open`."""
+        if mode == "read":
+            return cls._open_to_read(directory, recipe)
+        if mode not in ("create", "resume"):
+            message = f"mode is {mode!r}; it can be 'create', 'resume' or 'read'"
+            raise InputError(message)
+        file = directory / FILE_NAME
+        if mode == "resume" and recipe is None and not file.exists():
+            raise _no_graph(directory)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            lock_file = _lock(directory)
+        except OSError as error:
+            message = (
+                f"cannot write a knowledge graph in {directory}: {error.strerror}; name a directory you can write to"
+            )
+            raise StoreError(message) from error
+        database = None
+        try:
+            with translated(str(file)):
+                database = cls(_connect(str(file)), directory=directory, writable=True, lock_file=lock_file)
+                if _is_blank(database, file):
+                    if mode == "resume" and recipe is None:
+                        raise _no_graph(directory)
+                    _create_schema(database, recipe or BY_HAND)
+                elif mode == "create" and _holds_documents(database):
+                    message = (
+                        f"{directory} already holds a knowledge graph; resume it (--resume), name another directory, "
+                        "or delete it first"
+                    )
+                    raise StoreError(message)
+                elif mode == "create":
+                    _store_recipe(database, recipe or BY_HAND)
+                else:
+                    _check_recipe(database, recipe)
+        except BaseException:
+            if database is not None:
+                database.close()
+            else:
+                lock_file.close()
+            raise
+        return database
+
+    @classmethod
+    def _open_to_read(cls, directory: Path, recipe: Recipe | None) -> Database:
+        file = directory / FILE_NAME
+        if not file.is_file():
+            raise _no_graph(directory)
+        uri = file.absolute().as_uri()
+        with translated(str(file)):
+            try:
+                connection = _connect(f"{uri}?mode=ro")
+                connection.execute("SELECT count(*) FROM sqlite_schema")
+            except sqlite3.OperationalError as error:
+                # On read-only media SQLite cannot keep its shared index beside the file; without a log it needs none.
+                if not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or _logged(file):
+                    raise
+                connection = _connect(f"{uri}?mode=ro&immutable=1")
+            database = cls(connection, directory=directory, writable=False)
+            try:
+                if _is_blank(database, file):
+                    raise _no_graph(directory)
+                _check_recipe(database, recipe)
+            except BaseException:
+                database.close()
+                raise
+        return database
+
+    def recipe(self) -> Recipe:
+        """Return the recipe that the graph was made with."""
+        with self.read() as connection:
+            row = connection.execute("SELECT value FROM settings WHERE name = 'recipe'").fetchone()
+        try:
+            return msgspec.convert(load_json(row[0] if row else ""), Recipe)
+        except msgspec.ValidationError as error:
+            raise _damaged(error) from error
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection to one thread, with SQLite's errors put into words."""
+        with self._mutex, translated(self.place):
+            if self._connection is None:
+                message = f"the knowledge graph in {self.place} is closed; open it again"
+                raise StoreError(message)
+            yield self._connection
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """Run one transaction: all of it is kept, or nothing."""
+        if not self.writable:
+            message = f"{self.place} was opened for reading; open it with mode='resume' to change it"
+            raise StoreError(message)
+        with self.read() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Database]:
+        """Give a view that no later write changes: a second connection inside one read transaction.
+
+        In memory there is one connection, so the caller must not write meanwhile.
+        """
+        if self.directory is None:
+            yield self
+            return
+        database = Database._open_to_read(self.directory, None)
+        try:
+            with database.read() as connection:
+                connection.execute("BEGIN")
+                connection.execute("SELECT count(*) FROM settings").fetchone()
+            yield database
+        finally:
+            database.close()
+
+    def close(self) -> None:
+        """Close the file, then let the next writer in."""
+        with self._mutex:
+            connection, self._connection = self._connection, None
+            try:
+                if connection is not None:
+                    with translated(self.place):
+                        connection.close()
+            finally:
+                if self._lock_file is not None:
+                    self._lock_file.close()
+                    self._lock_file = None
+
+
+def _connect(name: str) -> sqlite3.Connection:
+    """Connect with the settings that every connection needs.
+
+    synchronous=NORMAL: a killed process loses nothing that was committed. Only a power cut or a crash of the operating
+    system can, and then at most the last few documents, never half a document; a resumed build extracts them again.
+    FULL would wait for the disk after each document, which costs more than storing it.
+    """
+    connection = sqlite3.connect(
+        name, timeout=30.0, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
+    )
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA cache_size = -16384")  # 16 MiB: bounds memory whatever the size of the graph
+    # 32 MiB of log, not 4: a page that many documents touch (of an index) is then copied to the file once for them all.
+    connection.execute("PRAGMA wal_autocheckpoint = 8192")
+    connection.execute("PRAGMA secure_delete = ON")  # a removed document's words are gone from the file, too
+    return connection
+
+
+def _is_blank(database: Database, file: Path) -> bool:
+    """Tell a file in which a build never got to its first step from a graph; refuse anything else."""
+    with database.read() as connection:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application == 0 and tables == 0:
+        return True
+    if application != APPLICATION_ID:
+        message = f"{file} is a database, but not a knowledge graph of pytrace; name another directory"
+        raise StoreError(message)
+    if version != SCHEMA_VERSION:
+        message = (
+            f"{file} has format {version} and this version of pytrace reads format {SCHEMA_VERSION}; "
+            "use the version that wrote it, or export there and import here"
+        )
+        raise StoreError(message)
+    _check_whole(database, file)
+    return False
+
+
+def _create_schema(database: Database, recipe: Recipe) -> None:
+    with database.read() as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in SCHEMA.split(";\n"):
+                connection.execute(statement)
+            connection.execute("INSERT INTO settings VALUES ('recipe', ?)", (recipe.to_json(),))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _holds_documents(database: Database) -> bool:
+    with database.read() as connection:
+        return connection.execute("SELECT 1 FROM contents LIMIT 1").fetchone() is not None
+
+
+def _store_recipe(database: Database, recipe: Recipe) -> None:
+    with database.write() as connection:
+        connection.execute("UPDATE settings SET value = ? WHERE name = 'recipe'", (recipe.to_json(),))
+
+
+def _check_whole(database: Database, file: Path) -> None:
+    """Refuse a file whose header counts more pages than it has: a copy that was cut off."""
+    with database.read() as connection:
+        if _logged(file):
+            return  # pages may still be in the log; SQLite itself reports one that is nowhere
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    size = file.stat().st_size
+    if size < pages * page_size:
+        message = (
+            f"{file} is damaged: it has {size} of {pages * page_size} bytes; "
+            "restore a copy, or delete the directory and build again"
+        )
+        raise StoreError(message)
+
+
+def _logged(file: Path) -> bool:
+    """Tell whether there are changes in the write-ahead log that are not in the file yet."""
+    log = file.with_name(file.name + "-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _check_recipe(database: Database, recipe: Recipe | None) -> None:
+    stored = database.recipe()
+    if recipe is None or stored.hash == recipe.hash:
+        return
+    message = (
+        f"the triples in {database.place} were extracted in another way ({'; '.join(stored.differences(recipe))}); "
+        "name another directory (--out), use the same settings, or delete it and build again"
+    )
+    raise StoreError(message)
+
+
+def _no_graph(directory: Path) -> StoreError:
+    if directory.is_file():
+        return StoreError(f"{directory} is a file; name the directory that holds {FILE_NAME}")
+    return StoreError(f"there is no knowledge graph in {directory}; build one there first (pytrace kg build)")
+
+
+def _lock(directory: Path) -> BinaryIO:
+    """Take the right to write, which the operating system gives back when the process ends in whatever way."""
+    file = (directory / LOCK_NAME).open("a+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.truncate(0)
+        file.write(str(os.getpid()).encode())
+        file.flush()
+    except BlockingIOError as error:
+        file.seek(0)
+        holder = file.read(20).decode(errors="replace")
+        file.close()
+        message = (
+            f"process {holder or '(unknown)'} is writing to the knowledge graph in {directory}; "
+            "wait until it ends, or stop it (it can be resumed)"
+        )
+        raise StoreError(message) from error
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Turn SQLite's errors into one sentence: what is wrong with which file, and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(_explain(error, place)) from error
+
+
+def _explain(error: sqlite3.Error, place: str) -> str:
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if primary == sqlite3.SQLITE_FULL:
+        return f"no space left to write {place}; what was stored before is kept: free some space and resume"
+    if primary == sqlite3.SQLITE_NOTADB:
+        return f"{place} is not a knowledge graph (no SQLite file); name another directory, or delete it"
+    if primary == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):
+        return f"{place} is damaged ({error}); restore a copy, or delete the directory and build again"
+    if primary == sqlite3.SQLITE_IOERR:
+        return f"{place} could not be read or written ({error}); what was stored before is kept: check the disk, then resume"
+    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"{place} stayed locked for 30 seconds by another program; end that program, then resume"
+    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
+        return f"{place} cannot be opened for this ({error}); check its permissions"
+    return f"{place} cannot be used ({error}); restore a copy, or delete the directory and build again"

@@ -1,0 +1,317 @@
+r"""Knowledge graphs as files of other programs: JSON lines and TSV here, RDF in `pytrace.triples.graph.rdf`.
+
+JSONL: the first line is ``{"pytrace_graph": 1, "recipe": {...}}`` (it may be left out when importing), then one line
+per document with its id, title, sentences, source, triples (null: not extracted yet), statistics and whether a person
+edited them. Lossless but for embeddings.
+
+TSV: ``head<TAB>relation<TAB>tail``, one triple a line, no header. A tab, line feed, carriage return and backslash within
+a name are written ``\t``, ``\n``, ``\r`` and ``\\``, a lone surrogate (and a byte order mark that begins the file)
+``\uXXXX``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+import msgspec
+
+from pytrace.errors import DataError, InputError, StoreError
+from pytrace.records import Document, Triple
+from pytrace.triples.graph.database import canonical, dump_json
+from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe
+from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytrace.triples.graph.graph_reader import GraphReader
+    from pytrace.triples.graph.graph_writer import Writer
+    from pytrace.triples.graph.triple_store import KnowledgeGraph
+
+SUFFIXES = {".jsonl": "jsonl", ".nt": "ntriples", ".ttl": "turtle", ".tsv": "tsv"}
+FORMATS = ("jsonl", "ntriples", "turtle", "tsv")
+
+
+class _Header(msgspec.Struct):
+    pytrace_graph: Literal[1]
+    recipe: Recipe
+
+
+class _TripleLine(msgspec.Struct, omit_defaults=True):
+    head: str
+    relation: str
+    tail: str
+    sentence: int = -1
+    support: float = 0.0
+
+
+class _DocumentLine(msgspec.Struct):
+    id: str
+    title: str
+    sentences: tuple[str, ...] = ()
+    source: str = ""
+    triples: tuple[_TripleLine, ...] | None = None
+    statistics: ExtractionStatistics | None = None
+    edited: bool = False
+
+
+def export(graph: GraphReader, path: str | Path | BinaryIO, *, format: str | None = None) -> int:
+    """Write a graph; see `KnowledgeGraph.export`."""
+    from pytrace.triples.graph.rdf import write_rdf
+
+    if isinstance(path, (str, Path)):
+        path = Path(path)
+        kind = graph_format(path, format)
+    elif format is None:
+        message = f"a stream has no suffix to tell the format by; name one of {', '.join(FORMATS)}"
+        raise InputError(message)
+    else:
+        kind = graph_format(Path(), format)
+    writers: dict[str, Callable[[GraphReader, BinaryIO], None]] = {
+        "jsonl": _write_jsonl,
+        "tsv": _write_tsv,
+        "ntriples": lambda frozen, stream: write_rdf(frozen, stream, kind="ntriples"),
+        "turtle": lambda frozen, stream: write_rdf(frozen, stream, kind="turtle"),
+    }
+    with graph.snapshot() as frozen:
+        if isinstance(path, Path):
+            with atomic_output(path) as stream:
+                writers[kind](frozen, stream)
+        else:
+            writers[kind](frozen, path)
+        return len(frozen)
+
+
+def import_(graph: KnowledgeGraph, path: Path, *, format: str | None = None) -> int:
+    """Read a graph; see `KnowledgeGraph.import_`."""
+    from pytrace.triples.graph.rdf import read_rdf
+
+    kind = graph_format(path, format)
+    with input_errors(path), graph.writer() as writer:
+        if kind == "jsonl":
+            _read_jsonl(writer, path)
+        elif kind == "tsv":
+            with writer.loose_triples(path) as put:
+                for _, triple in read_tsv(path):
+                    put(triple)
+        else:
+            read_rdf(writer, path, kind=kind)
+        return writer.documents
+
+
+def graph_format(path: Path, name: str | None) -> str:
+    """Return the format of a file: the one named, else that of its suffix.
+
+    Raises
+    ------
+    InputError
+        The suffix tells none, or the name is of none.
+    """
+    if name is None and path.suffix.lower() not in SUFFIXES:
+        message = f"the suffix of {path} tells no format; name one of {', '.join(FORMATS)} (--format)"
+        raise InputError(message)
+    kind = SUFFIXES[path.suffix.lower()] if name is None else name
+    if kind not in FORMATS:
+        message = f"{kind!r} is no format of knowledge graphs; name one of {', '.join(FORMATS)}"
+        raise InputError(message)
+    return kind
+
+
+# -------------------------------------------------------------------------------------------------------- files
+
+
+@contextmanager
+def atomic_output(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` only when all of it is written and on the disk."""
+    partial = None
+    try:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            if path.is_dir():
+                message = f"{path} is a directory; name a file"
+                raise StoreError(message)
+            with path.open("wb") as stream:  # a pipe or device
+                yield stream
+            return
+        path = path.resolve()  # replace what a link points to, not the link
+        partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
+        with partial.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except OSError as error:
+        message = f"cannot write {path}: {error.strerror or error}; nothing was changed there"
+        raise StoreError(message) from error
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def input_errors(path: Path) -> Iterator[None]:
+    """Say of a file that it cannot be opened or read."""
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}; check the path and its permissions"
+        raise DataError(message, path=path) from error
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Iterate over (line number, line without its end) of a UTF-8 file, empty lines left out."""
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")  # noqa: PLW2901
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                message = f"byte {error.start + 1} of the line is not UTF-8; convert the file to UTF-8"
+                raise DataError(message, path=path, line=number) from error
+            text = text.removesuffix("\n").removesuffix("\r")
+            if text:
+                yield number, text
+
+
+# -------------------------------------------------------------------------------------------------------- JSONL
+
+
+def _write_jsonl(graph: GraphReader, stream: BinaryIO) -> None:
+    stream.write(dump_json(_Header(1, graph.recipe)).encode() + b"\n")
+    for document in graph.documents():
+        statistics = graph.extraction(document.id)
+        triples = None
+        if statistics is not None:
+            triples = tuple(
+                _TripleLine(triple.head, triple.relation, triple.tail, triple.sentence, triple.support)
+                for triple in graph.iterate_triples([document.id])
+            )
+        line = _DocumentLine(
+            document.id,
+            document.title,
+            document.sentences,
+            document.source,
+            triples,
+            statistics,
+            graph.is_edited(document.id),
+        )
+        stream.write(dump_json(line).encode() + b"\n")
+
+
+def _parse(text: str, kind: type[_Header | _DocumentLine | _TripleLine], path: Path, line: int) -> object:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        message = f"{error}; see `pytrace kg export --format jsonl` for the form of a line"
+        raise DataError(message, path=path, line=line) from error
+    except msgspec.DecodeError:
+        pass
+    try:  # the standard library takes escaped lone surrogates, which msgspec does not
+        return msgspec.convert(json.loads(text), kind)
+    except msgspec.ValidationError as error:
+        raise DataError(str(error), path=path, line=line) from error
+    except (ValueError, RecursionError) as error:
+        message = f"not JSON: {error}; each line must be one JSON object"
+        raise DataError(message, path=path, line=line) from error
+
+
+def _read_jsonl(writer: Writer, path: Path) -> None:
+    for number, text in read_lines(path):
+        if number == 1 and '"pytrace_graph"' in text[:40]:
+            header = _parse(text, _Header, path, number)
+            assert isinstance(header, _Header)
+            writer.take_recipe(header.recipe)
+            continue
+        record = _parse(text, _DocumentLine, path, number)
+        assert isinstance(record, _DocumentLine)
+        document = Document(record.id, record.title, record.sentences, record.source)
+        triples = (
+            None
+            if record.triples is None
+            else [Triple(t.head, t.relation, t.tail, "", t.sentence, t.support) for t in record.triples]
+        )
+        try:
+            writer.put(document, triples, record.statistics, state=EDITED if record.edited else EXTRACTED)
+        except InputError as error:
+            raise DataError(str(error), path=path, line=number) from error
+
+
+def read_triples(path: Path) -> list[Triple]:
+    """Read triples that a person wrote for one document: TSV, or JSON lines of head, relation, tail and sentence.
+
+    Parameters
+    ----------
+    path
+        A file with the suffix .tsv or .jsonl.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or a line of it is malformed; says which line.
+    """
+    kind = graph_format(path, None)
+    if kind not in ("tsv", "jsonl"):
+        message = "triples are edited as .tsv or .jsonl; export them so"
+        raise DataError(message, path=path)
+    with input_errors(path):
+        if kind == "tsv":
+            return [triple for _, triple in read_tsv(path)]
+        triples = []
+        for number, text in read_lines(path):
+            line = _parse(text, _TripleLine, path, number)
+            assert isinstance(line, _TripleLine)
+            triples.append(Triple(line.head, line.relation, line.tail, "", line.sentence, line.support))
+        return triples
+
+
+# -------------------------------------------------------------------------------------------------------- TSV
+
+_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
+_CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
+_TO_ESCAPE = re.compile("[\t\n\r\\\\\ud800-\udfff]")
+_ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.?))", re.DOTALL)
+
+
+def _escape(text: str) -> str:
+    return _TO_ESCAPE.sub(lambda found: _ESCAPES.get(found[0]) or f"\\u{ord(found[0]):04X}", text)
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+
+    def character(found: re.Match[str]) -> str:
+        return chr(int(found[1], 16)) if found[1] else _CHARACTERS[found[2]]
+
+    return canonical(_ESCAPED.sub(character, text))
+
+
+def _write_tsv(graph: GraphReader, stream: BinaryIO) -> None:
+    first = True
+    for triple in graph.iterate_triples():
+        line = "\t".join(map(_escape, (triple.head, triple.relation, triple.tail)))
+        if first and line.startswith("\ufeff"):
+            line = "\\uFEFF" + line[1:]
+        first = False
+        stream.write(line.encode() + b"\n")
+
+
+def read_tsv(path: Path) -> Iterator[tuple[int, Triple]]:
+    """Iterate over (line number, triple) of a TSV file."""
+    for number, text in read_lines(path):
+        columns = text.split("\t")
+        if len(columns) != 3:
+            message = f"{len(columns)} columns where head, relation and tail are wanted; put one tab between them"
+            raise DataError(message, path=path, line=number)
+        try:
+            head, relation, tail = map(_unescape, columns)
+        except KeyError as error:
+            message = f"unknown escape \\{error.args[0]}; write a backslash as \\\\"
+            raise DataError(message, path=path, line=number) from error
+        yield number, Triple(head, relation, tail)

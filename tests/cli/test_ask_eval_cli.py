@@ -1,0 +1,750 @@
+"""`ask`, `eval` and `kg build` as a user meets them: results on stdout, remarks on stderr, and what survives a kill."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytrace import cli
+from pytrace.cli import common, loading
+from pytrace.evaluation.run.runner import RunStore
+from pytrace.models.scripted import HashEncoder, ScriptedModel
+from pytrace.triples.graph import KnowledgeGraph
+
+QUESTION = "In which town was the founder of Orrin Head born?"
+ROWS = [
+    {"id": "ferry", "title": "Pellisk Ferry", "text": "The ferry leaves at noon. It carries mail."},
+    {"id": "obs", "title": "Orrin Head", "text": "Orrin Head was founded by Isaura Venn. It was built in 1871."},
+    {"id": "venn", "title": "Isaura Venn", "text": "Isaura Venn was born in Quillhaven. She kept bees."},
+]
+# Settings that ask as little as possible of a model.
+# The tiny profile takes phrases as triples and leaves the model out of the selection.
+WRITTEN = ("--set", "extraction=written")
+FEW = (
+    "--set",
+    "scoring=pmi",
+    "--set",
+    "unit=sentence",
+    "--set",
+    "candidates=3",
+    "--set",
+    "demonstrations=1",
+    "--set",
+    "length=1",
+)
+
+# What loads a model; the fixture `run` puts a scripted one in its place.
+ENGINE = loading.ModelOptions.__dict__["model"]
+
+needs_engine = pytest.mark.skipif(
+    importlib.util.find_spec("llama_cpp") is None, reason="llama-cpp-python is not installed"
+)
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "docs.jsonl", ROWS)
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    rows = [
+        {
+            "_id": f"q{number}",
+            "question": f"Who founded House {number}?",
+            "answer": f"Founder{number}",
+            "type": "bridge",
+            "context": [
+                [f"House {number}", [f"House {number} was founded by Founder{number}.", "It has a roof."]],
+                ["Rain", ["Rain is wet."]],
+            ],
+            "supporting_facts": [[f"House {number}", 0]],
+        }
+        for number in range(6)
+    ]
+    path = tmp_path / "questions.json"
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    return path
+
+
+def script(prompt: str) -> str:
+    title = re.search(r"<([^<>;]*);$", prompt)
+    if title:
+        text = prompt.rpartition("\nText: ")[2].partition("\nTriples:")[0]
+        return f" says; {text}>"
+    context = prompt.rpartition("Context:")[2]
+    found = re.search(r"Founder\d+|Quillhaven", context)
+    return found[0] if found else "unknown"
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process, with scripted models."""
+    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(script))
+    monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder(dimension=4096))
+    monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        capfd.readouterr()
+        status = common.run(cli.program, list(map(str, arguments)))
+        return (status, *capfd.readouterr())
+
+    return call
+
+
+def process(*arguments: object, code: str = "from pytrace.cli import main; main()", **environment: str) -> list[Any]:
+    return [
+        [sys.executable, "-c", code, *map(str, arguments)],
+        {"text": True, "env": {**os.environ, "COLUMNS": "80", **environment}},
+    ]
+
+
+def finish(*arguments: object, **options: str) -> subprocess.CompletedProcess[str]:
+    command, how = process(*arguments, **options)
+    return subprocess.run(command, capture_output=True, timeout=500, check=False, **how)
+
+
+def remarks(result: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return what is on stderr beside the lines that a slow machine sees of progress."""
+    return [
+        line for line in result.stderr.splitlines() if not re.fullmatch(r"pytrace: [\w ]+: \d+ of \d+, .* left", line)
+    ]
+
+
+def check_answer(told: dict[str, Any], *, method: str) -> None:
+    assert (told["question"], told["method"]) == (QUESTION, method)
+    assert told["answer"]
+    assert told["notes"] == []
+    assert told["context_tokens"] > 0
+    assert set(told["seconds"]) == set(told["usage"])
+    titles = {row["title"]: row["text"] for row in ROWS}
+    for chain in told["chains"]:
+        assert 0 < chain["probability"] <= 1
+        for triple in chain["triples"]:
+            assert 0 < triple["probability"] <= 1
+            assert triple["sentence"]
+            assert triple["sentence"] in titles[triple["document"]]
+    assert {document["title"] for document in told["documents"]} <= set(titles)
+
+
+# --- ask
+
+
+@pytest.mark.parametrize(
+    "method", ["trace", "trace:unit=triple", "trace-doc", "rag", "dense:top=2", "ks-q:titles=false"]
+)
+def test_ask_prints_one_json_document_and_nothing_else(method: str, docs: Path, run: Run) -> None:
+    status, output, errors = run("ask", QUESTION, "--docs", docs, "--method", method, "--json")
+    assert (status, errors) == (0, "")
+    told = json.loads(output)
+    check_answer(told, method=method)
+    assert told["answer"] == "Quillhaven"
+    assert bool(told["chains"]) == method.startswith("trace")
+    assert "context" not in told
+    read = [document["title"] for document in told["documents"] if document["read"]]
+    # Sentences of a document are read as such; triples stand for it.
+    assert bool(read) == (method != "trace:unit=triple")
+    _, output, _ = run("ask", QUESTION, "--docs", docs, "--method", method, "--json", "--explain")
+    assert any("Quillhaven" in entry for entry in json.loads(output)["context"])
+
+
+def test_ask_in_a_pipe_is_plain_text_with_the_best_chain_and_its_sentences(docs: Path, run: Run) -> None:
+    status, output, errors = run("ask", QUESTION, "--docs", docs, "--set", "unit=sentence")
+    assert (status, errors) == (0, "")
+    lines = output.splitlines()
+    assert lines[0] == "Answer: Quillhaven"
+    assert "\x1b" not in output
+    assert re.fullmatch(r"Chain 1 \(probability \d\.\d{3}\)", lines[2])
+    assert output.count("Chain ") == 1
+    assert re.search(r'^  \d\. Isaura Venn: "Isaura Venn was born in Quillhaven\."$', output, re.MULTILINE)
+    assert "Votes" not in output
+
+
+def test_explain_adds_all_chains_votes_and_costs(docs: Path, run: Run) -> None:
+    status, output, _ = run("ask", QUESTION, "--docs", docs, "--explain", "--set", "unit=triple", "--set", "chains=2")
+    assert status == 0
+    assert re.search(r"^Chain 2 \(probability \d\.\d{3}, (full length|ended by the selector)\)$", output, re.MULTILINE)
+    assert re.search(r"^  1\. <.*>  p=\d\.\d{3}$", output, re.MULTILINE)
+    assert f"     from {docs}:" in output
+    assert re.search(r"^VOTES +DOCUMENT$", output, re.MULTILINE)
+    stages = [line.split()[0] for line in output.splitlines() if re.match(r"(triples|rank|select|read) +\d", line)]
+    assert stages == ["triples", "rank", "select", "read"]
+    assert re.search(r"^The reader saw \d+ tokens of evidence\.$", output, re.MULTILINE)
+
+
+FEATURES = '{"intent": "town of birth", "nodes": ["founder", "Orrin Head"], "relations": []}'
+
+
+def test_scope_coe_tells_which_snippet_holds_which_feature(
+    docs: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(prompt: str) -> str:
+        return FEATURES if prompt.startswith("Take the question apart") else script(prompt)
+
+    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(write))
+    arguments = ("ask", QUESTION, "--docs", docs, "--method", "scope-coe:snippet=document", "--explain")
+    status, output, _ = run(*arguments)
+    assert status == 0
+    assert re.search(r"^KIND +FEATURE +HELD BY$", output, re.MULTILINE)
+    assert re.search(r"^node +Orrin Head +.*Orrin Head p=0\.\d\d", output, re.MULTILINE)
+    assert re.search(r"^features +\d", output, re.MULTILINE)
+    _, output, _ = run(*arguments, "--json")
+    told = json.loads(output)
+    assert [(one["kind"], one["text"]) for one in told["features"]] == [
+        ("intent", "town of birth"),
+        ("node", "founder"),
+        ("node", "Orrin Head"),
+    ]
+    node = told["features"][2]
+    assert node["covered"]
+    assert {one["document"] for one in node["snippets"]} == {row["title"] for row in ROWS}
+    assert [one["rank"] for one in node["snippets"]] == [1, 2, 3]
+    # Without --explain only those that hold it are told.
+    _, output, _ = run(*arguments[:-1], "--json")
+    assert [one["document"] for one in json.loads(output)["features"][2]["snippets"]] == ["Orrin Head"]
+
+
+def test_a_question_without_documents_is_answered_only_by_methods_that_need_none(run: Run) -> None:
+    status, output, _ = run("ask", QUESTION, "--method", "ks-llm", "--json", "--explain")
+    assert status == 0
+    told = json.loads(output)
+    assert told["documents"] == []
+    assert "the question has no document; the model wrote one" in told["notes"]
+    status, _, errors = run("ask", QUESTION, "--method", "dense")
+    assert status == 2
+    assert "there is nothing that dense could answer from; give --docs FILE|FOLDER or --kg DIR" in errors
+
+
+def test_ks_llm_selects_from_an_index_that_is_kept_and_extended(docs: Path, run: Run, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    arguments = ("ask", QUESTION, "--method", "ks-q", "--index", index, "--json", "--explain")
+    first = run(*arguments, "--docs", docs)
+    assert first[0] == 0, first[2]
+    told = json.loads(first[1])
+    assert len(told["context"]) == 2
+    assert any("[Orrin Head] Orrin Head was founded by Isaura Venn." in entry for entry in told["context"])
+    # Without documents the sentences are those on the disk; with more, those are added.
+    assert json.loads(run(*arguments)[1])["context"] == told["context"]
+    more = write_rows(tmp_path / "more.jsonl", [{"id": "new", "title": "News", "text": QUESTION}])
+    told = json.loads(run(*arguments, "--docs", more)[1])
+    assert f"[News] {QUESTION}" in told["context"]
+    assert f"[News] {QUESTION}" in json.loads(run(*arguments)[1])["context"]
+    status, _, errors = run("ask", QUESTION, "--method", "ks-q", "--index", tmp_path / "none")
+    assert status == 2
+    assert "there is no sentence index at" in errors
+    status, _, errors = run("ask", QUESTION, "--method", "dense", "--index", index, "--docs", docs)
+    assert status == 2
+    assert "dense has no use for an index of sentences" in errors
+    status, _, errors = run("ask", QUESTION, "--method", "ks-t", "--index", index, "--docs", docs)
+    assert status == 2
+    assert "ks-t selects no sentences and has no use for an index" in errors
+
+
+def test_eval_compares_a_method_with_itself_under_other_settings(questions: Path, run: Run) -> None:
+    methods = ("dense:top=1", "dense:top=2", "rag", "bm25:top=1")
+    status, output, _ = run("eval", *methods, "--data", questions, "--limit", 2)
+    assert status == 0
+    lines = output.splitlines()
+    assert [line.split()[0] for line in lines[2:6]] == list(methods)
+    # Of four methods each is compared with the first one; of few, all with all.
+    assert sum(line.startswith("dense:top=1 - ") for line in lines) == 3
+    assert not any(line.startswith("rag - ") for line in lines)
+    _, output, _ = run("eval", *methods, "--data", questions, "--limit", 2, "--json")
+    told = {one["method"]: one for one in json.loads(output)["methods"]}
+    assert told["dense:top=1"]["supporting_precision"]["mean"] == 1.0
+    assert told["dense:top=2"]["supporting_precision"]["mean"] == 0.5
+    status, _, errors = run("eval", "rag:top=3", "--data", questions)
+    assert status == 2
+    assert "'top=3' of rag is not name=value" in errors
+
+
+def test_gold_reads_the_supporting_documents_and_no_others(questions: Path, run: Run, tmp_path: Path) -> None:
+    status, output, _ = run("eval", "gold", "rag", "--data", questions, "--pad", 4, "--json")
+    assert status == 0
+    gold, rag = json.loads(output)["methods"]
+    assert (gold["supporting_precision"]["mean"], gold["supporting_recall"]["mean"]) == (1.0, 1.0)
+    assert (rag["supporting_precision"]["mean"], rag["supporting_recall"]["mean"]) == (0.25, 1.0)
+    assert gold["context_tokens"]["mean"] < rag["context_tokens"]["mean"]
+    bare = write_rows(
+        tmp_path / "bare.jsonl", [{"id": "b", "question": "Where?", "answer": "Ghana", "documents": ROWS}]
+    )
+    refused(run("eval", "rag", "gold", "--data", bare), "1 of 1 questions (such as 'b') have none")
+    refused(run("ask", QUESTION, "--docs", bare, "--method", "gold"), "'pytrace eval' alone knows")
+
+
+def test_eval_pads_questions_with_documents_of_others(questions: Path, run: Run, tmp_path: Path) -> None:
+    def context(*options: object) -> float:
+        status, output, _ = run("eval", "rag", "--data", questions, "--limit", 1, "--json", *options)
+        assert status == 0
+        [method] = json.loads(output)["methods"]
+        return float(method["context_tokens"]["mean"])
+
+    assert context() == context("--pad", 2) < context("--pad", 4)
+    status, _, errors = run("eval", "rag", "--data", questions, "--limit", 1, "--pad", 9, "--out", tmp_path / "run")
+    assert status == 0
+    assert "1 of 1 questions have fewer than 9 documents" in errors
+    refused(run("eval", "rag", "--data", questions, "--pad-seed", 1), "give --pad N too")
+    again = ("eval", "rag", "--data", questions, "--out", tmp_path / "run", "--resume")
+    refused(run(*again), 'padding was {"documents": 9')
+    refused(
+        run(*again, "--pad", 4, "--pad-seed", 1),
+        "padding.documents was 9 and is now 4",
+        "padding.seed was 0 and is now 1",
+    )
+
+
+def test_ask_uses_the_documents_nearest_to_the_question(docs: Path, run: Run) -> None:
+    _, output, _ = run("ask", QUESTION, "--docs", docs, "--method", "rag", "--retrieve", 1, "--json")
+    assert [document["title"] for document in json.loads(output)["documents"]] == ["Orrin Head"]
+
+
+def test_ask_reads_from_a_graph_and_says_what_it_lacks(docs: Path, run: Run, tmp_path: Path) -> None:
+    some = write_rows(tmp_path / "some.jsonl", ROWS[1:])
+    graph = tmp_path / "graph"
+    assert run("kg", "build", "--docs", some, "--out", graph)[0] == 0
+    for arguments in (("--kg", graph), ("--kg", graph, "--docs", some)):
+        told = json.loads(run("ask", QUESTION, *arguments, "--json")[1])
+        check_answer(told, method="trace")
+        assert told["usage"]["triples"]["calls"] == 0
+        assert all(triple["relation"] for chain in told["chains"] for triple in chain["triples"])
+    refused(run("ask", QUESTION, "--kg", graph, "--docs", docs), str(graph), "1 of the 3 documents", "'Pellisk Ferry'")
+    assert run("ask", QUESTION, "--kg", graph, "--docs", docs, "--method", "rag")[0] == 0
+
+
+# --- bad input: one sentence with place and remedy, exit status 2
+
+
+def refused(result: tuple[int, str, str], *said: str) -> None:
+    status, output, errors = result
+    assert (status, output) == (2, ""), errors
+    assert errors.startswith("pytrace: ")
+    assert errors.count("\n") == 1
+    assert "Traceback" not in errors
+    for words in said:
+        assert words in errors
+
+
+@pytest.mark.parametrize("command", ["ask", "kg", "eval"])
+def test_files_that_cannot_be_read_are_refused_with_place_and_remedy(command: str, run: Run, tmp_path: Path) -> None:
+    def given(path: Path) -> tuple[int, str, str]:
+        if command == "ask":
+            return run("ask", QUESTION, "--docs", path)
+        if command == "kg":
+            return run("kg", "build", "--docs", path, "--out", tmp_path / "graph")
+        return run("eval", "rag", "--data", path)
+
+    refused(given(tmp_path / "missing.jsonl"), f"{tmp_path}/missing.jsonl", "no such file", "check the path")
+    binary = tmp_path / "binary.jsonl"
+    binary.write_bytes(b"\x00\x01\xff\xfe" * 100)
+    refused(given(binary), str(binary))
+    if os.geteuid() != 0:
+        secret = write_rows(tmp_path / "secret.jsonl", ROWS)
+        secret.chmod(0)
+        refused(given(secret), str(secret), "permission")
+    good: list[dict[str, Any]] = ROWS
+    if command == "eval":
+        good = [{"id": "q", "question": "Q?", "answers": ["a"], "documents": [{"title": "T", "text": "Text."}]}]
+    lines = [json.dumps({**good[0], "id": str(number)}) for number in range(16)]
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("\n".join([*lines, '{"title": "T", "text": ', *lines]), encoding="utf-8")
+    refused(given(broken), f"{broken}:17: ", "JSON")
+
+
+def test_a_row_without_text_is_refused_with_its_line(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "docs.jsonl", [*ROWS, {"title": "No words", "body": "x"}])
+    for arguments in (("ask", QUESTION, "--docs", path), ("kg", "build", "--docs", path, "--out", tmp_path / "kg")):
+        refused(run(*arguments), f"{path}:4: ", "text")
+
+
+def test_a_build_that_is_refused_leaves_no_document_behind(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "docs.jsonl", [*ROWS, {"title": "No words"}])
+    refused(run("kg", "build", "--docs", path, "--out", tmp_path / "kg"))
+    write_rows(path, ROWS)
+    assert run("kg", "build", "--docs", path, "--out", tmp_path / "kg")[0] == 0
+
+
+def test_documents_without_text_are_named_and_the_rest_goes_on(run: Run, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "docs.jsonl", [ROWS[0], {"title": "Silence", "text": " "}, *ROWS[1:]])
+    named = f"pytrace: skipped {path}:2 (Silence): it has no text\n"
+    status, output, errors = run("ask", QUESTION, "--docs", path, "--json")
+    assert (status, errors, json.loads(output)["answer"]) == (0, named, "Quillhaven")
+    status, output, errors = run("kg", "build", "--docs", path, "--out", tmp_path / "kg", "--json")
+    assert (status, errors) == (0, named)
+    assert json.loads(output)["skipped"][0]["title"] == "Silence"
+    only = write_rows(tmp_path / "only.jsonl", [{"title": "Silence", "text": ""}])
+    refused(run("ask", QUESTION, "--docs", only), "no document was found: 1 had no text")
+
+
+def test_questions_settings_and_places_that_cannot_be_are_refused(docs: Path, run: Run, tmp_path: Path) -> None:
+    refused(run("ask", " ", "--docs", docs), "the question is empty; ask something")
+    refused(run("ask", QUESTION), "give --docs FILE|FOLDER or --kg DIR")
+    refused(run("ask", QUESTION, "--kg", tmp_path / "none"), str(tmp_path / "none"))
+    refused(
+        run("ask", QUESTION, "--docs", docs, "--method", "guess"), "there is no method 'guess'; choose one of trace,"
+    )
+    refused(run("ask", QUESTION, "--docs", docs, "--set", "chain=3"), "'chain=3' is not name=value")
+    refused(run("ask", QUESTION, "--docs", docs, "--set", "chains=0"), "`int` >= 1", "chains")
+    refused(
+        run("ask", QUESTION, "--docs", docs, "--set", "scoring=letters", "--set", "candidates=60"), "letters can tell"
+    )
+    refused(run("ask", QUESTION, "--docs", docs, "--retrieve", "0"), "0 is not in the range")
+    refused(run("eval", "--data", docs), "Missing argument")
+    refused(run("eval", "rag", "--data", docs, "--resume"), "--resume needs --out")
+    refused(run("eval", "rag", "--data", docs, "--format", "frob"), "frob")
+
+
+@needs_engine
+def test_models_that_are_no_models_are_refused(docs: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes.gguf"
+    notes.write_text("this is no model", encoding="utf-8")
+
+    def ask(llm: object, **environment: str) -> tuple[int, str, str]:
+        result = finish("ask", QUESTION, "--docs", docs, "--method", "rag", "--llm", llm, **environment)
+        return result.returncode, result.stdout, result.stderr
+
+    refused(ask(notes), str(notes), "GGUF")
+    refused(ask(tmp_path / "none.gguf"), "none.gguf")
+    home = tmp_path / "home"
+    refused(ask("tiny", PYTRACE_HOME=str(home)), "pytrace models pull")
+    damaged = home / "models" / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"GGUF" + bytes(100))
+    refused(ask("tiny", PYTRACE_HOME=str(home)), "pytrace models pull")
+
+
+# --- kg build
+
+
+def test_a_long_document_is_split_and_nothing_of_it_is_lost(run: Run, tmp_path: Path) -> None:
+    sentences = [f"Line {number} of the long book names the word w{number}." for number in range(300)]
+    path = write_rows(tmp_path / "long.jsonl", [{"title": "Book", "text": " ".join(sentences)}])
+    status, output, errors = run("kg", "build", *WRITTEN, "--docs", path, "--out", tmp_path / "kg", "--json")
+    assert (status, errors) == (0, "")
+    assert json.loads(output)["usage"]["calls"] > 4
+    with KnowledgeGraph.open(tmp_path / "kg", mode="read") as graph:
+        (document,) = graph.documents()
+        said = " ".join(triple.tail for triple in graph.triples())
+    assert list(document.sentences) == sentences
+    assert all(re.search(rf"\bw{number}\b", said) for number in range(300))
+
+
+def test_a_build_follows_its_documents_and_does_nothing_twice(docs: Path, run: Run, tmp_path: Path) -> None:
+    graph = tmp_path / "kg"
+    status, output, errors = run("kg", "build", *WRITTEN, "--docs", docs, "--out", graph)
+    assert (status, errors) == (0, "")
+    assert output.startswith(f"{graph}: 3 documents, 3 triples, ")
+    assert "3 documents extracted now, 0 known before, 0 removed" in output
+    refused(run("kg", "build", *WRITTEN, "--docs", docs, "--out", graph), str(graph), "--resume")
+    status, output, _ = run("kg", "build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--json")
+    told = json.loads(output)
+    assert (status, told["extracted"], told["changes"]["unchanged"]) == (0, 0, 3)
+    write_rows(docs, [ROWS[0], {**ROWS[1], "text": "Orrin Head was sold."}, {"title": "New", "text": "It is new."}])
+    told = json.loads(run("kg", "build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--json")[1])
+    assert told["extracted"] == 2
+    assert (told["changes"]["changed_ids"], told["changes"]["removed_ids"]) == (["obs"], ["venn"])
+    assert [told["changes"][name] for name in ("added", "changed", "removed", "unchanged")] == [1, 1, 1, 1]
+    refused(
+        run("kg", "build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--set", "grounding=50"),
+        "grounding is 80.0 there",
+    )
+
+
+def test_what_failed_is_named_and_retried_on_request(
+    docs: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(["nonsense"]))
+    told = json.loads(run("kg", "build", *WRITTEN, "--docs", docs, "--out", tmp_path / "kg", "--json")[1])
+    assert [line.partition(":")[0] for line in told["failures"]] == ["Pellisk Ferry", "Orrin Head", "Isaura Venn"]
+    _, output, _ = run("kg", "show", tmp_path / "kg", "--json")
+    assert [triple["relation"] for triple in json.loads(output)["triples"]] == [""] * 6
+    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(script))
+    assert (
+        json.loads(run("kg", "build", *WRITTEN, "--docs", docs, "--out", tmp_path / "kg", "--resume", "--json")[1])[
+            "extracted"
+        ]
+        == 0
+    )
+    _, output, _ = run(
+        "kg", "build", *WRITTEN, "--docs", docs, "--out", tmp_path / "kg", "--resume", "--retry", "--json"
+    )
+    told = json.loads(output)
+    assert (told["extracted"], told["failures"], told["statistics"]["failures"]) == (3, [], 0)
+
+
+# --- eval
+
+
+def check_report(told: dict[str, Any], *, questions: int) -> dict[str, Any]:
+    assert told["questions"] == questions
+    summary: dict[str, Any] = told["methods"][0]
+    assert (summary["n"], summary["failed"]) == (questions, 0)
+    for name in ("exact_match", "f1"):
+        assert 0 <= summary[name] <= 1
+    for name in ("precision", "recall", "f1", "error_rate"):
+        assert 0 <= summary[f"supporting_{name}"]["mean"] <= 1
+    for name in ("context_tokens", "calls", "prompt_tokens", "evaluated_tokens", "generated_tokens", "seconds"):
+        assert summary[name]["total"] > 0
+        assert summary[name]["median"] > 0
+    assert 0 < summary["evaluated_share"] <= 1.1
+    assert summary["seconds_by_stage"].keys() == summary["usage_by_stage"].keys()
+    assert summary["seconds_by_stage"]["read"] > 0
+    return summary
+
+
+@needs_engine
+def test_eval_reports_scores_and_costs_of_each_method(questions: Path, run: Run) -> None:
+    status, output, errors = run("eval", "trace", "rag", "rag", "--data", questions, "--limit", 4, "--json")
+    assert (status, errors) == (0, "")
+    told = json.loads(output)
+    check_report(told, questions=4)
+    assert [one["method"] for one in told["methods"]] == ["trace", "rag"]
+    trace, rag = told["methods"]
+    assert rag["exact_match"] == 1.0
+    assert (rag["supporting_precision"]["mean"], rag["supporting_recall"]["mean"]) == (0.5, 1.0)
+    assert rag["supporting_error_rate"]["mean"] == 0.5
+    assert rag["seconds_by_stage"].keys() == {"read"}
+    assert trace["seconds_by_stage"].keys() == {"triples", "rank", "select", "read"}
+    assert rag["by_kind"]["bridge"]["n"] == 4
+    assert (told["comparisons"][0]["first"], told["comparisons"][0]["second"]) == ("trace", "rag")
+    status, output, errors = run("eval", "rag", "--data", questions, "--limit", 2)
+    assert (status, errors) == (0, "")
+    lines = output.splitlines()
+    assert lines[0] == "2 questions"
+    assert lines[1].split()[:3] == ["METHOD", "EM", "F1"]
+    assert lines[2].replace(" (100.0–100.0)", "").split()[:6] == ["rag", "100.0", "100.0", "50.0", "100.0", "50.0"]
+    assert lines[3].startswith("rag: seconds by stage: read ")
+
+
+class Counting(ScriptedModel):
+    """Remembers how many prompts each call brought."""
+
+    def __init__(self, *, deterministic: bool) -> None:
+        super().__init__(script)
+        self.sizes: list[int] = []
+        self._deterministic = deterministic
+
+    @property
+    def deterministic(self) -> bool:
+        return self._deterministic
+
+    def generate(self, prompts: Any, **options: Any) -> Any:
+        self.sizes.append(len(prompts))
+        return super().generate(prompts, **options)
+
+
+@needs_engine
+@pytest.mark.parametrize(
+    ("options", "deterministic", "sizes"),
+    [(["--batch", 4], False, [4, 2]), (["--batch", 4], True, [4, 2]), ([], False, [6]), ([], True, [1] * 6)],
+    ids=str,
+)
+def test_questions_are_asked_in_batches_with_the_same_answers(
+    options: list[object],
+    deterministic: bool,
+    sizes: list[int],
+    questions: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Counting(deterministic=deterministic)
+    monkeypatch.setattr(loading.ModelOptions, "model", model)
+    status, out, _ = run("eval", "rag", "--data", questions, "--json", *options)
+    assert status == 0
+    assert model.sizes == sizes
+    assert json.loads(out)["methods"][0]["exact_match"] == 1.0
+
+
+@needs_engine
+@pytest.mark.parametrize("flags", [["--deterministic"], []], ids=str)
+def test_an_answer_says_whether_its_model_ran_deterministically(
+    flags: list[str], docs: Path, run: Run, random_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading.ModelOptions, "model", ENGINE)
+    status, out, _ = run(
+        "ask",
+        QUESTION,
+        "--docs",
+        docs,
+        "--method",
+        "rag",
+        "--llm",
+        random_gguf,
+        "--llm-style",
+        "plain",
+        "--json",
+        *flags,
+    )
+    assert status == 0
+    assert json.loads(out)["deterministic"] == bool(flags)
+
+
+@needs_engine
+def test_a_run_is_gone_on_with_only_on_request_and_with_the_same_settings(
+    questions: Path, run: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    assert run("eval", "rag", "--data", questions, "--limit", 2, "--out", out)[0] == 0
+    refused(run("eval", "rag", "--data", questions, "--limit", 2, "--out", out), "run.sqlite")
+    refused(
+        run("eval", "rag", "--data", questions, "--out", out, "--resume", "--set", "reader-demonstrations=3"),
+        "run.sqlite",
+    )
+    status, output, _ = run(
+        "eval", "rag", "trace-doc", "--data", questions, "--limit", 3, "--out", out, "--resume", "--json"
+    )
+    assert (status, [one["n"] for one in json.loads(output)["methods"]]) == (0, [3, 3])
+
+
+# --- processes that are killed
+
+SLOW = """
+import os, re, time
+from pathlib import Path
+from pytrace.cli import loading, main
+from pytrace.models.scripted import HashEncoder, ScriptedModel
+
+def answer(prompt):
+    with Path(os.environ["TEST_LOG"]).open("a") as file:
+        file.write(re.findall("House ([0-9]+)", prompt)[-1] + "\\n")
+    time.sleep(float(os.environ["TEST_PAUSE"]))
+    return " has; a roof>" if prompt.endswith(";") else "Founder" + re.findall("House ([0-9]+)", prompt)[-1]
+
+loading.ModelOptions.model = ScriptedModel(answer)
+loading.ModelOptions.encoder = HashEncoder()
+main()
+"""
+
+
+class Killed:
+    """Runs a command again and again with a slow model, and kills it where it is told to."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+
+    def asked(self) -> list[int]:
+        return [int(line) for line in self._log.read_text(encoding="utf-8").split()] if self._log.exists() else []
+
+    def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        return finish(*arguments, code=SLOW, TEST_LOG=str(self._log), TEST_PAUSE="0")
+
+    def kill(self, *arguments: object, after: int) -> None:
+        command, how = process(*arguments, code=SLOW, TEST_LOG=str(self._log), TEST_PAUSE="0.05")
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+        deadline = time.monotonic() + 120
+        while len(self.asked()) < after:
+            assert running.poll() is None, running.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+
+
+def test_a_killed_build_goes_on_without_losing_or_repeating_a_document(tmp_path: Path) -> None:
+    rows = [{"id": f"h{n}", "title": f"House {n}", "text": f"House {n} has a roof."} for n in range(40)]
+    docs, graph = write_rows(tmp_path / "docs.jsonl", rows), tmp_path / "kg"
+    arguments = ("kg", "build", "--docs", docs, "--out", graph, *WRITTEN, "--set", "triple_demonstrations=0", "--json")
+    killed = Killed(tmp_path / "log")
+    killed.kill(*arguments, after=18)
+    before = len(killed.asked())
+    with KnowledgeGraph.open(graph, mode="read") as stored:
+        assert len(stored) == 40
+        kept = 40 - sum(1 for _ in stored.pending())
+    assert 16 <= kept < 40
+    result = killed.run(*arguments, "--resume")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["extracted"] == 40 - kept
+    assert killed.asked()[before:] == list(range(kept, 40))
+    assert json.loads(killed.run(*arguments, "--resume").stdout)["extracted"] == 0
+    with KnowledgeGraph.open(graph, mode="read") as stored:
+        assert [triple.text for triple in stored.triples()] == [f"<House {n}; has; a roof>" for n in range(40)]
+
+
+@needs_engine
+def test_a_killed_evaluation_goes_on_without_asking_a_question_twice(questions: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = ("eval", "rag", "--data", questions, "--out", out, "--json")
+    killed = Killed(tmp_path / "log")
+    killed.kill(*arguments, after=3)
+    before = len(killed.asked())
+    with RunStore(out / "run.sqlite") as store:
+        kept = len(store.done("rag"))
+    assert 2 <= kept < 6
+    result = killed.run(*arguments, "--resume")
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (told["questions"], told["methods"][0]["exact_match"]) == (6, 1.0)
+    assert killed.asked()[before:] == list(range(kept, 6))
+
+
+# --- the real models, in processes of their own
+
+
+@needs_engine
+@pytest.mark.models
+@pytest.mark.usefixtures("tiny_models")
+def test_the_tiny_models_answer_on_the_command_line(docs: Path) -> None:
+    result = finish("ask", QUESTION, "--docs", docs, *FEW, "--context", "1024", "--json")
+    assert (result.returncode, remarks(result)) == (0, [])
+    told = json.loads(result.stdout)
+    check_answer(told, method="trace")
+    assert told["chains"]
+    assert told["usage"]["select"]["evaluated_tokens"] > 0
+
+
+@needs_engine
+@pytest.mark.models
+@pytest.mark.usefixtures("tiny_models")
+def test_the_tiny_model_writes_triples_for_a_graph(docs: Path, tmp_path: Path) -> None:
+    few = (*WRITTEN, "--set", "triple_demonstrations=1", "--set", "spans=true")
+    result = finish("kg", "build", "--docs", docs, "--out", tmp_path / "kg", *few, "--context", "1024", "--json")
+    assert (result.returncode, remarks(result)) == (0, [])
+    told = json.loads(result.stdout)
+    assert told["extracted"] == 3
+    assert told["statistics"]["triples"] >= 3
+    assert told["statistics"]["without_triples"] == 0
+    with KnowledgeGraph.open(tmp_path / "kg", mode="read") as graph:
+        for triple in graph.triples():
+            assert triple.tail in graph.document(triple.document_id).sentences[triple.sentence]
+
+
+@needs_engine
+@pytest.mark.models
+@pytest.mark.usefixtures("tiny_models")
+def test_the_tiny_model_is_evaluated_in_two_goes(questions: Path, tmp_path: Path) -> None:
+    arguments = ("eval", "rag", "--data", questions, "--out", tmp_path, "--context", "1024", "--json")
+    first = finish(*arguments, "--limit", "1")
+    assert (first.returncode, remarks(first)) == (0, [])
+    check_report(json.loads(first.stdout), questions=1)
+    second = finish(*arguments, "--limit", "2", "--resume")
+    assert (second.returncode, remarks(second)) == (0, [])
+    assert check_report(json.loads(second.stdout), questions=2)["calls"]["total"] == 2
+
+
+@needs_engine
+@pytest.mark.models
+@pytest.mark.data
+@pytest.mark.usefixtures("tiny_models")
+def test_the_shared_questions_can_be_evaluated(shared_data: Path) -> None:
+    data = shared_data / "multihop" / "advhotpot10-dev.jsonl"
+    result = finish("eval", "rag", "--data", data, "--limit", "1", "--json")
+    assert (result.returncode, remarks(result)) == (0, [])
+    check_report(json.loads(result.stdout), questions=1)

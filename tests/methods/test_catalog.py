@@ -1,0 +1,164 @@
+"""Methods by name: what each is with which model, which settings it takes, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pytrace.errors import InputError
+from pytrace.kg.linking import EntityLinker
+from pytrace.kg.queries.few_shot import FewShotGenerator
+from pytrace.methods import profiles
+from pytrace.methods.catalog import (
+    METHODS,
+    NEEDS_NO_DOCUMENTS,
+    MethodName,
+    check_overrides,
+    make_method,
+    method_settings,
+    parse_method,
+)
+from pytrace.methods.cok.chain_of_knowledge import Knowledge
+from pytrace.methods.trace.trace import TraceSettings
+from pytrace.models.encoders.cross_encoder import CrossEncoder
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.scripted import HashEncoder, ScriptedModel
+from pytrace.records import Document
+from tests.store_double import StoreDouble
+
+QUESTIONS = ["In which country is Ada Foah?", "What is baked?"]
+DOCUMENTS = [
+    Document("1", "Ada Foah", ("Ada Foah is a town.", "It lies in Ghana.")),
+    Document("2", "Bread", ("Bread is baked from dough.",)),
+]
+
+
+def towns(model: ScriptedModel) -> Callable[[], Knowledge]:
+    """Give the methods that ask one a knowledge base."""
+    store = StoreDouble([("ada_foah", "country", "ghana")])
+    generator = FewShotGenerator(model, store.relations())
+    return lambda: Knowledge(store, EntityLinker(store, None), generator)
+
+
+class Lengths:
+    """A cross-encoder that likes long passages."""
+
+    name = fingerprint = "lengths"
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        return np.array([len(passage) for _, passage in pairs], dtype=np.float32)
+
+
+@pytest.mark.parametrize("llm", ["tiny", "some.gguf"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_answers_every_question_under_its_own_name(method: str, llm: str) -> None:
+    model = ScriptedModel(["<Ada Foah; country; Ghana>", "Ghana"])
+    made = make_method(method, model, HashEncoder, llm, [], knowledge=towns(model), cross_encoder=Lengths)
+    answers = made.answer(QUESTIONS, [DOCUMENTS, DOCUMENTS])
+    assert [answer.question for answer in answers] == QUESTIONS
+    for answer in answers:
+        assert answer.method == method
+        assert set(answer.seconds) == set(answer.usage)
+        assert sum(usage.calls for usage in answer.usage.values()) > 0
+        assert set(answer.evidence.document_ids) <= {"1", "2"}
+    assert made.answer([], []) == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_document_at_all_is_never_a_crash(method: str) -> None:
+    model = ScriptedModel(["Ghana"])
+    made = make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model), cross_encoder=Lengths)
+    (answer,) = made.answer(QUESTIONS[:1], [[]])
+    assert answer.text or answer.notes
+    with pytest.raises(InputError, match="question 1 of 1 is empty"):
+        made.answer([" \n"], [DOCUMENTS])
+
+
+def test_methods_that_need_no_documents_do_not_say_that_evidence_is_missing() -> None:
+    for method in sorted(NEEDS_NO_DOCUMENTS):
+        model = ScriptedModel(["Ada Foah is in Ghana."])
+        made = make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model))
+        (answer,) = made.answer(QUESTIONS[:1], [[]])
+        assert answer.text, method
+
+
+def test_a_method_that_asks_a_knowledge_base_is_refused_without_one() -> None:
+    with pytest.raises(InputError, match="cok asks a knowledge base, and there is none; give --kb"):
+        make_method("cok", ScriptedModel(["x"]), HashEncoder, "tiny", [])
+
+
+def test_an_encoder_is_asked_for_only_where_it_is_needed() -> None:
+    def unwanted() -> Encoder:
+        raise AssertionError
+
+    for method in ("rag", "bm25", "cross-encoder"):
+        made = make_method(method, ScriptedModel(["x"]), unwanted, "tiny", [], cross_encoder=Lengths)
+        made.answer(QUESTIONS, [DOCUMENTS] * 2)
+
+
+def test_a_cross_encoder_is_asked_for_only_by_its_method() -> None:
+    def unwanted() -> CrossEncoder:
+        raise AssertionError
+
+    for method in METHODS:
+        if method != "cross-encoder":
+            model = ScriptedModel(["x"])
+            make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model), cross_encoder=unwanted)
+
+
+def test_settings_behind_a_colon_are_part_of_the_name_and_win() -> None:
+    named = parse_method(" scope-coe: cover=exact , top=3 ")
+    assert named == MethodName("scope-coe", ("cover=exact", "top=3"))
+    assert named.label == "scope-coe:cover=exact,top=3"
+    settings = method_settings(named, "tiny", ["top=9", "pool=4"])
+    assert (settings.cover, settings.top, settings.pool) == ("exact", 3, 4)  # type: ignore[attr-defined]
+    made = make_method("dense:top=1", ScriptedModel(["x"]), HashEncoder, "tiny", [])
+    (answer,) = made.answer(QUESTIONS[:1], [DOCUMENTS])
+    assert (answer.method, answer.evidence.document_ids) == ("dense:top=1", ("1",))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tracer", "there is no method 'tracer'; choose one of trace, trace-doc"),
+        ("", "there is no method ''"),
+        ("rag:", "does not name settings behind the colon"),
+        ("rag:top", "does not name settings behind the colon"),
+    ],
+)
+def test_names_that_are_none_are_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parse_method(text)
+
+
+def test_each_method_gets_the_settings_that_it_has() -> None:
+    methods = [parse_method(name) for name in ("ks-llm", "dense", "rag")]
+    own = check_overrides(methods, "tiny", ["sentences=3", "top=2", "reader_demonstrations=1"])
+    assert own == {
+        "ks-llm": ("sentences=3", "reader_demonstrations=1"),
+        "dense": ("top=2", "reader_demonstrations=1"),
+        "rag": ("reader_demonstrations=1",),
+    }
+    with pytest.raises(InputError, match=r"'chains=3' is not name=value with a name among those of ks-llm, dense, rag"):
+        check_overrides(methods, "tiny", ["chains=3"])
+    with pytest.raises(InputError, match="a setting of dense cannot be used: Expected `int` >= 1"):
+        check_overrides(methods, "tiny", ["top=0"])
+
+
+def test_none_is_a_value_only_where_a_setting_may_be_none() -> None:
+    assert method_settings("cot", "tiny", ["context=none"]).context == "none"  # type: ignore[attr-defined]
+    assert method_settings("trace", "tiny", ["reader_documents=none"]).reader_documents is None  # type: ignore[attr-defined]
+    assert method_settings("trace-doc", "some.gguf") == TraceSettings(reader="document")
+
+
+def test_small_models_have_settings_of_their_own_and_others_the_papers() -> None:
+    assert profiles.default_settings("scope-coe", "tiny").judge == "text"  # type: ignore[attr-defined]
+    paper = profiles.default_settings("scope-coe", "some.gguf")
+    assert (paper.judge, paper.cover, paper.recheck, paper.top) == ("model", "greedy", False, 5)  # type: ignore[attr-defined]
+    ks = profiles.default_settings("ks-llm", "some.gguf")
+    assert (ks.sentences, ks.document_tokens, ks.reader_demonstrations) == (2, 300, 0)  # type: ignore[attr-defined]
+    thoughts = profiles.default_settings("cot-sc", "some.gguf")
+    assert (thoughts.samples, thoughts.temperature) == (5, 0.7)  # type: ignore[attr-defined]
