@@ -58,8 +58,9 @@ def bert_state(model: onnx.ModelProto, values: dict[str, NDArray[Any]]) -> dict[
     """Name the weights as ``transformers.BertModel`` does: by their initialisers, or by the bias that follows a product."""
     word = next((name for name in values if name.endswith("embeddings.word_embeddings.weight")), None)
     if word is None:
-        message = "the graph has no initialiser 'embeddings.word_embeddings.weight': its weights have no names to go by"
-        raise ModelFileError(message)
+        raise ModelFileError(
+            "the graph has no initialiser 'embeddings.word_embeddings.weight': its weights have no names to go by"
+        )
     prefix = word.removesuffix("embeddings.word_embeddings.weight")
     state = {
         name.removeprefix(prefix): value
@@ -102,10 +103,9 @@ def write_both(directory: Path, graph: Path, target: Path) -> tuple[Path, Any]:
 
     files = EncoderFiles(directory)
     if files.pooling != "mean" or not files.normalize:
-        message = (
+        raise ModelFileError(
             f"{directory} pools by {files.pooling}, normalised: {files.normalize}; this bench wants mean and normalised"
         )
-        raise ModelFileError(message)
     model = onnx.load(str(graph))
     values = float32_graph(model)
     ours = target / "float32"

@@ -140,8 +140,7 @@ def compare(
             equal[name] += sum(map(alike, results["ours"], results[name]))
         order.append(order.pop(0))
     if "A" in sides and usage["A"].evaluated_tokens < usage["A"].prompt_tokens:
-        message = "side A has shared tokens between prompts"
-        raise AssertionError(message)
+        raise AssertionError("side A has shared tokens between prompts")
     count = sum(map(items, groups))
     ours = usage["ours"]
     row: dict[str, Any] = {"work": work, "items": count, "bars": BARS.get(work, {})}

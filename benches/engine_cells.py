@@ -56,8 +56,7 @@ class Cells:
             wanted,
         )
         if not done:
-            message = "the cells are full"
-            raise AssertionError(message)
+            raise AssertionError("the cells are full")
         self.runtime.logits(count - 1)
 
     def begin(self, idle: int, sequences: list[int]) -> None:
@@ -111,8 +110,7 @@ def aside(cells: Cells) -> dict[str, float]:
     restored = least(lambda: runtime.restore(1, state), lambda: runtime.forget(1))
     cells.read(BEGINNING, BEGINNING + 1, [1])
     if not np.array_equal(runtime.logits(0), expected):
-        message = "a beginning that was put aside gives other logits"
-        raise AssertionError(message)
+        raise AssertionError("a beginning that was put aside gives other logits")
     return {
         "tokens": BEGINNING,
         "bytes": state.nbytes,

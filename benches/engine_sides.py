@@ -67,8 +67,7 @@ class OneByOne(ABC):
         done: Callable[[int, list[Completion]], None] | None = None,
     ) -> list[list[Completion]]:
         if temperature or n > 1:
-            message = "the peers are compared on greedy texts alone"
-            raise ValueError(message)
+            raise ValueError("the peers are compared on greedy texts alone")
         del top_p, seed
         limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
         grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)

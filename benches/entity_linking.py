@@ -144,8 +144,7 @@ def verify(alone: Sequence[list[Link]], together: Sequence[list[Link]]) -> None:
     for one, other in zip(alone, together, strict=True):
         scores, others = ({link.key: link.score for link in links} for links in (one, other))
         if any(abs(scores[key] - others[key]) > SAME for key in scores.keys() & others.keys()):
-            message = f"alone {one} was found, but {other} among other mentions"
-            raise VerificationError(message)
+            raise VerificationError(f"alone {one} was found, but {other} among other mentions")
 
 
 def one_by_one(linker: EntityLinker, mentions: Sequence[Mention]) -> tuple[list[list[Link]], list[float]]:

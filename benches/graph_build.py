@@ -189,8 +189,7 @@ def start(docs: Path, out: Path, count: int, pause: float = 0.0) -> subprocess.P
 def build(docs: Path, out: Path, count: int) -> dict[str, Any]:
     output, errors = (process := start(docs, out, count)).communicate()
     if process.returncode or json.loads(output)["statistics"]["triples"] != 4 * count:
-        message = f"the build of {count} documents failed: {errors}"
-        raise AssertionError(message)
+        raise AssertionError(f"the build of {count} documents failed: {errors}")
     told: dict[str, Any] = json.loads(errors.splitlines()[-1])
     return told
 
@@ -222,8 +221,7 @@ def verify(folder: Path) -> None:
             graph.export(directory / "all.jsonl")
         exports.append((directory / "all.jsonl").read_bytes())
     if exports[0] != exports[1]:
-        message = "a build that was killed and resumed differs from one that was not"
-        raise AssertionError(message)
+        raise AssertionError("a build that was killed and resumed differs from one that was not")
 
 
 def peer(docs: Path, out: Path) -> float:

@@ -72,8 +72,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
                 graph.add(document, triples)
             expected = [triple for _, triples in corpus for triple in triples]
             if graph.triples() != expected or graph.missing(documents) or list(graph.documents()) != documents:
-                message = "the graph does not give back what was stored"
-                raise AssertionError(message)
+                raise AssertionError("the graph does not give back what was stored")
             rdf = ox.Store()
             rdf.extend(_quads(expected))
             yield bench.compare(
@@ -117,8 +116,7 @@ def _many(directory: Path, count: int) -> dict[str, float]:
             wall += time.perf_counter() - start[0]
             processor += time.process_time() - start[1]
         if len(graph) != count:
-            message = f"{len(graph)} of {count} documents were stored"
-            raise AssertionError(message)
+            raise AssertionError(f"{len(graph)} of {count} documents were stored")
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     size = sum(file.stat().st_size for file in directory.iterdir())
     return {

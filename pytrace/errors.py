@@ -37,17 +37,7 @@ class InputError(PytraceError, ValueError):
 
 
 class DataError(InputError):
-    """A data file, or a line of one, cannot be used.
-
-    Parameters
-    ----------
-    message
-        What is wrong and what to do.
-    path
-        The file, if there is one.
-    line
-        The line in it, counted from 1.
-    """
+    """A data file, or a line of one, cannot be used."""
 
     def __init__(self, message: str, *, path: object = None, line: int | None = None) -> None:
         place = "" if path is None else f"{path}: " if line is None else f"{path}:{line}: "
@@ -77,15 +67,7 @@ class DeviceUnavailableError(ModelError):
 
 
 class ServerError(ModelError):
-    """A server, of a language model or a knowledge base, cannot be reached, refuses, or answers what makes no sense.
-
-    Parameters
-    ----------
-    message
-        What happened, where, and what to do.
-    status
-        The HTTP status, if the server answered with one.
-    """
+    """A server, of a language model or a knowledge base, cannot be reached, refuses, or answers what makes no sense."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)

@@ -379,8 +379,7 @@ def threads(rng: Dice) -> int | None:
 
 def expect(condition: bool, what: object) -> None:
     if not condition:
-        message = f"the result is not as documented: {what!r}"
-        raise AssertionError(message)
+        raise AssertionError(f"the result is not as documented: {what!r}")
 
 
 def is_array(value: Any, dtype: Any, ndim: int) -> bool:
@@ -895,8 +894,7 @@ def run(seed: int, *, show: bool = False, card: bool = False) -> str:
             print(f"  refused: {type(error).__name__}: {error}")
         return type(error).__name__
     except Exception as error:
-        message = f"seed {seed}: {call.function.__name__} raised {type(error).__name__}: {error}"
-        raise AssertionError(message) from error
+        raise AssertionError(f"seed {seed}: {call.function.__name__} raised {type(error).__name__}: {error}") from error
     call.check(result, call.args, call.options)
     if show:
         print(f"  returned: {_shown(result)}")

@@ -39,8 +39,7 @@ ERRORS: dict[str, Exception] = {
 def say(method: str, question: Question) -> Answer:
     """Answer with what the question holds; the third question is too long."""
     if question.id == "q2":
-        message = "the prompt has 9,000 tokens and the context 2,048"
-        raise ContextOverflowError(message)
+        raise ContextOverflowError("the prompt has 9,000 tokens and the context 2,048")
     evidence = Evidence("documents", (question.question,), ("d", f"{question.id}-{method}"))
     return Answer(question.question, question.answers[0], method, evidence, seconds={"read": 0.25})
 

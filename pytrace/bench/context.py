@@ -34,21 +34,7 @@ class Contest(NamedTuple):
 
 
 class Bench:
-    """Compares and sweeps with the same settings throughout.
-
-    Parameters
-    ----------
-    settings
-        What every case is run with.
-    peers
-        The peers that are installed.
-    limits
-        The machine's own, if measured.
-    tell
-        Called with what is about to be done.
-    card
-        The card that is measured, if it is one.
-    """
+    """Compares and sweeps with the same settings throughout."""
 
     def __init__(
         self,
@@ -101,24 +87,7 @@ class Bench:
         bar: bool = False,
         notes: list[str] | None = None,
     ) -> Sweep:
-        """Time one case at growing sizes.
-
-        Parameters
-        ----------
-        title, axis
-            What is done, and what grows.
-        sizes
-            From small to large.
-        prepare
-            Makes the case of a size and verifies it. Peers may be missing at some sizes.
-        growth
-            The power of the size with which the work grows: 1 where growth is linear, 2 for a table, 0 where a time limit
-            ends every call. It foretells which peers would take too long.
-        bar
-            Whether linear growth is a bar. It is none in quick runs, whose sizes are too small to show it.
-        notes
-            What to tell along; `prepare` may add to it.
-        """
+        """Time one case at growing sizes."""
         timings: dict[str, list[Timing | None]] = {"pytrace": []}
         extra: dict[str, list[float | None]] = {}
         told = [] if notes is None else notes
@@ -167,8 +136,7 @@ def require_close(found: ArrayLike, expected: ArrayLike, tolerance: float, what:
         wrong = ~((np.abs(mine - theirs) <= tolerance) | (mine == theirs))
     if wrong.any():
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
-        message = (
+        raise VerificationError(
             f"{what}: {int(wrong.sum())} of {wrong.size} values are wrong; the first, at {place}, is {mine[place]!r} and "
             f"should be {theirs[place]!r}"
         )
-        raise VerificationError(message)

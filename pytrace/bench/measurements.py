@@ -214,20 +214,7 @@ class Document(msgspec.Struct, kw_only=True):
 
 
 def slope(sizes: Sequence[int], seconds: Sequence[float | None]) -> float | None:
-    """Fit log time over log size by least squares in the upper half of the sizes that were timed.
-
-    Parameters
-    ----------
-    sizes
-        Growing sizes, above 0.
-    seconds
-        A time for each, or None where there is none.
-
-    Returns
-    -------
-    float or None
-        The slope: 1 for linear growth, 2 for quadratic. None where fewer than two sizes are left.
-    """
+    """Fit log time over log size by least squares in the upper half of the sizes that were timed."""
     timed = [(math.log(size), math.log(time)) for size, time in zip(sizes, seconds, strict=True) if time is not None]
     upper = timed[len(timed) // 2 :]
     if len(upper) < 2:

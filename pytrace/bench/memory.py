@@ -22,8 +22,7 @@ def status_bytes(name: str) -> int:
     for line in STATUS.read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1]) * 1024
-    message = f"{STATUS} does not say {name}"
-    raise OSError(message)
+    raise OSError(f"{STATUS} does not say {name}")
 
 
 def main(n_queries: int, n_items: int, dim: int, k: int, threads: int) -> None:

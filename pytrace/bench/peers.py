@@ -49,15 +49,7 @@ _FINDS_CARD: dict[str, Callable[[Any], bool]] = {
 
 
 class Peers:
-    """The peers of some kernels, imported; `missing` names the packages that are not there, and why.
-
-    Parameters
-    ----------
-    kernels
-        Whose peers to import.
-    device
-        Where they are measured.
-    """
+    """The peers of some kernels, imported; `missing` names the packages that are not there, and why."""
 
     def __init__(self, kernels: Collection[str], device: str = "cpu") -> None:
         self.missing: dict[str, str] = {}

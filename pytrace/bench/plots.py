@@ -13,34 +13,15 @@ FORMATS = ("png", "svg")
 
 
 def load() -> Any:
-    """Return matplotlib's module of figures, which needs no display.
-
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed.
-    """
+    """Return matplotlib's module of figures, which needs no display."""
     try:
         return importlib.import_module("matplotlib.figure")
     except ImportError as error:
-        message = "--plots needs matplotlib: pip install 'pytrace-rag[bench]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError("--plots needs matplotlib: pip install 'pytrace-rag[bench]'") from error
 
 
 def draw(name: str, kernel: Kernel, directory: Path, about: str) -> list[Path]:
-    """Draw a kernel's sweeps side by side and return the files, one a format.
-
-    Parameters
-    ----------
-    name
-        Of the kernel, and so of the files.
-    kernel
-        What was measured. Without sweeps nothing is drawn.
-    directory
-        Where the files go.
-    about
-        The line below the plots: which machine, which versions.
-    """
+    """Draw a kernel's sweeps side by side and return the files, one a format."""
     if not kernel.sweeps:
         return []
     figure = load().Figure(figsize=(7 * len(kernel.sweeps), 5.5), layout="constrained")

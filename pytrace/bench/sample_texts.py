@@ -20,31 +20,14 @@ class Texts(NamedTuple):
 
 
 def read(folder: Path | None, chance: random.Random) -> Texts:
-    """Return the texts of a folder, of the usual places, or random ones.
-
-    Parameters
-    ----------
-    folder
-        Holds HotpotQA-style questions in ``*.jsonl`` files, itself or in its folder ``multihop``. Left out, the one in
-        the environment variable ``PYTRACE_DATA``, or ``shared/data`` beside a checkout, if they have any.
-    chance
-        Draws the random ones.
-
-    Raises
-    ------
-    InputError
-        `folder` has no such file.
-    DataError
-        A line cannot be used.
-    """
+    """Return the texts of a folder, of the usual places, or random ones."""
     usual = Path(os.environ.get("PYTRACE_DATA") or Path(__file__).parents[3] / "shared" / "data")
     data = usual if folder is None else folder
     paths = sorted((data / "multihop").glob("*.jsonl")) or sorted(data.glob("*.jsonl"))
     if folder is not None and not paths:
-        message = (
+        raise InputError(
             f"{folder} has no *.jsonl file with questions, nor has its folder multihop; correct --data or leave it out"
         )
-        raise InputError(message)
     sentences: dict[str, None] = {}
     titles: dict[str, None] = {}
     for path in paths:
@@ -55,11 +38,12 @@ def read(folder: Path | None, chance: random.Random) -> Texts:
                         titles[title] = None
                         sentences.update(dict.fromkeys(body))
                 except (ValueError, KeyError, TypeError) as error:
-                    message = (
+                    raise DataError(
                         "is no question with a context of [title, sentences] pairs; correct it or name another folder "
-                        "as --data"
-                    )
-                    raise DataError(message, path=path, line=number) from error
+                        "as --data",
+                        path=path,
+                        line=number,
+                    ) from error
     if len(sentences) > 1 and len(titles) > 1:
         return Texts(list(sentences), list(titles), f"{len(sentences):,} real sentences, {len(titles):,} real titles")
     words = ["".join(chance.choices("etaoinshrdlu", k=chance.randint(2, 9))) for _ in range(2000)]

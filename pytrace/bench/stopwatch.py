@@ -35,15 +35,7 @@ class _Loop(NamedTuple):
 
 
 class Stopwatch:
-    """Reads how long calls take.
-
-    Parameters
-    ----------
-    clock
-        Returns seconds.
-    sleep
-        Waits for so many seconds.
-    """
+    """Reads how long calls take."""
 
     def __init__(
         self, clock: Callable[[], float] = time.perf_counter, sleep: Callable[[float], None] = time.sleep
@@ -97,26 +89,7 @@ def compare(
     extra: Mapping[str, float] | None = None,
     stopwatch: Stopwatch | None = None,
 ) -> Comparison:
-    """Time `ours` and every peer in interleaved repetitions; verify before calling this.
-
-    Parameters
-    ----------
-    case
-        What is timed, with its sizes.
-    ours, peers
-        What to call.
-    repetitions
-        Readings of each.
-    bar, bar_peers
-        The ratio to reach, and which peers count for it (those that are not among `peers` are passed over); by default
-        all of them.
-    note, work, extra
-        Told along.
-    limits
-        The machine's own, to hold `work` against.
-    stopwatch
-        Reads; by default a real one.
-    """
+    """Time `ours` and every peer in interleaved repetitions; verify before calling this."""
     mine, *others = (stopwatch or Stopwatch()).readings([ours, *peers.values()], repetitions)
     theirs = dict(zip(peers, others, strict=True))
     ratios = {

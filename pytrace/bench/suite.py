@@ -24,22 +24,6 @@ SWEEPS = {"similarity": "pytrace.bench.similarity_sweeps"}
 class Run:
     """One run of some benches.
 
-    Parameters
-    ----------
-    kernels
-        Names of `pytrace.bench.KERNELS`.
-    settings
-        What every case is run with.
-    tell
-        Called with what is about to be done.
-    changed
-        Called with the document at the start, whenever a row has been added, and at the end.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        The settings ask for a card, and there is none that can be used.
-
     Attributes
     ----------
     document

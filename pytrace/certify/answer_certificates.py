@@ -71,11 +71,10 @@ def certify_answer(
     elif evidence.rationale:
         paths, names = [evidence.rationale], ["thoughts"]
     else:
-        message = (
+        raise InputError(
             f"{answer.method} answers from no chain and without thoughts, so there is nothing to certify; use trace, "
             "trace-doc, cot, cot-sc or verify-and-edit"
         )
-        raise InputError(message)
     responses = [
         Response(name, answer.question, "\n".join(path), tuple(answers))
         for name, path in zip(names, paths, strict=True)

@@ -108,8 +108,7 @@ class Certifier:
             There are more of one than of the other.
         """
         if len(responses) != len(parsed):
-            message = f"there are {len(responses)} responses and {len(parsed)} parsed ones; give one for each"
-            raise ValueError(message)
+            raise ValueError(f"there are {len(responses)} responses and {len(parsed)} parsed ones; give one for each")
         steps = [step for one in parsed if one.form == "structured" for step in one.steps]
         grounded = iter(self._grounder.ground(steps))
         judged = []

@@ -81,20 +81,6 @@ class _Place(NamedTuple):
 def read_gold(base: KnowledgeBase, question: GoldQuestion) -> GoldPath | Refusal:
     """Find the first of a question's gold paths that the graph bears out.
 
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    question
-        Its topics are where its paths start; without topics that is the end of a path's first triple which the second
-        triple does not share.
-
-    Returns
-    -------
-    GoldPath or Refusal
-        Refused is a question that has no path, or of whose paths none consists of facts and can be read from its entities
-        to one of its answers (to anything, where no answers are known).
-
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder
@@ -139,19 +125,6 @@ def _read(base: KnowledgeBase, question: GoldQuestion, path: Path) -> GoldPath |
 def readings(pairs: Sequence[tuple[str, str]], starts: frozenset[str]) -> frozenset[str]:
     """Return all entities that a path can end in, read in its order from some entities, each triple in either direction.
 
-    Parameters
-    ----------
-    pairs
-        Head and tail of each triple.
-    starts
-        Where it may start.
-
-    Returns
-    -------
-    frozenset of str
-        Empty if the path cannot be read so. A triple between the same two entities as the one before may go back or say the
-        same again.
-
     Examples
     --------
     >>> sorted(readings([("a", "b"), ("c", "b")], frozenset("a"))), readings([("c", "b"), ("a", "b")], frozenset("a"))
@@ -176,24 +149,6 @@ def _free_ends(pairs: Sequence[tuple[str, str]]) -> frozenset[str]:
 
 def replace_entity(base: KnowledgeBase, gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
     """Put another entity in the place of one of a path's, wherever that stands in it: a path with a factual error.
-
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    gold
-        The path.
-    seed
-        Decides which entity goes and which comes.
-
-    Returns
-    -------
-    InvalidPath or Refusal
-        The new entity is of the old one's type if there is such a one: it stands in the graph where the old one stands in
-        the path, at the same end of the same relations, at all of them if possible, else at one. It has the name of no
-        entity of the path, and no relation at all joins it, or an entity of the same name, to what stands at the other end
-        of a changed triple: so no changed triple is a fact, in neither direction, and none is another fact in other words
-        (x, child, y for y, parent, x).
 
     Notes
     -----
@@ -231,19 +186,6 @@ def replace_entity(base: KnowledgeBase, gold: GoldPath, *, seed: int) -> Invalid
 def shuffle_triples(gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
     """Put a path's triples in an order in which they cannot be read from the question's entities: an incoherent path.
 
-    Parameters
-    ----------
-    gold
-        The path.
-    seed
-        Decides the order among those that are incoherent.
-
-    Returns
-    -------
-    InvalidPath or Refusal
-        All facts of the path in an order that no reading makes coherent (see `readings`). Refused is a path of one triple,
-        and one whose other orders are coherent, too; of a path of more than six triples 720 orders are looked at.
-
     Notes
     -----
     "We shuffle the triples of valid paths" (section 3.1), which may give a coherent path again.
@@ -263,21 +205,6 @@ def shuffle_triples(gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
 
 def take_other_path(gold: GoldPath, others: Sequence[GoldPath], *, seed: int) -> InvalidPath | Refusal:
     """Take the gold path of another question: a misguided path.
-
-    Parameters
-    ----------
-    gold
-        The question's own path.
-    others
-        Paths of all questions, perhaps of this one, too.
-    seed
-        Decides which is taken.
-
-    Returns
-    -------
-    InvalidPath or Refusal
-        A path of facts that is coherent by itself, holds none of the question's entities, and in no reading ends in one of
-        its answers.
 
     Notes
     -----

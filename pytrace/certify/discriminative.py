@@ -101,34 +101,9 @@ def make_items(
     limit: int | None = None,
     distinct: bool = False,
 ) -> PathSet:
-    """Make a valid path and one invalid path of each kind for every question.
-
-    Parameters
-    ----------
-    base
-        The knowledge base that the gold paths are of.
-    questions
-        Questions with gold paths.
-    seed
-        Of every choice that is left to chance; a question's paths do not depend on the order of the others' draws.
-    limit
-        Only the first so many questions; the paths of misguided ones are taken from the rest, too.
-    distinct
-        Of questions with the same gold paths, take only the first.
-
-    Returns
-    -------
-    PathSet
-        Question by question, kind by kind.
-
-    Raises
-    ------
-    InputError
-        Two questions have the same id, or the limit is below 1.
-    """
+    """Make a valid path and one invalid path of each kind for every question."""
     if limit is not None and limit < 1:
-        message = f"limit is {limit}; ask about 1 question or more"
-        raise InputError(message)
+        raise InputError(f"limit is {limit}; ask about 1 question or more")
     everything = _checked(questions)
     chosen = (first_of_each_path(everything) if distinct else everything)[:limit]
     read = {one.id: read_gold(base, one) for one in everything}
@@ -155,8 +130,9 @@ def _checked(questions: Iterable[GoldQuestion]) -> list[GoldQuestion]:
     everything = list(questions)
     again = [name for name, count in Counter(one.id for one in everything).items() if count > 1]
     if again:
-        message = f"{len(again)} ids are of several questions, for instance {again[0]!r}; give each an id of its own"
-        raise InputError(message)
+        raise InputError(
+            f"{len(again)} ids are of several questions, for instance {again[0]!r}; give each an id of its own"
+        )
     return everything
 
 
@@ -187,37 +163,6 @@ def evaluate_discriminative(
 ) -> DiscriminativeReport:
     """Let a model judge valid and invalid paths, and count how often it is right.
 
-    Parameters
-    ----------
-    base, questions, seed, limit, distinct
-        As for `make_items`.
-    model
-        The language model that judges.
-    modes
-        How it is asked; each mode is one call of the model.
-    calibrated
-        As for `PathDiscriminator`.
-    out
-        A file for the judgements: it is written at once, and anew in one step whenever a mode is finished.
-    resume
-        Take the modes that the file has from there. Modes that it has and that are not asked for stay in it.
-    done
-        Called after each mode.
-
-    Returns
-    -------
-    DiscriminativeReport
-        The modes in the order that they were asked for in.
-
-    Raises
-    ------
-    InputError
-        No mode is asked for, or no question has a path to judge.
-    StoreError
-        The file exists and `resume` is false, or it holds another run, or it cannot be written.
-    LogitsUnavailableError
-        A mode needs log-probabilities and the model gives none.
-
     Notes
     -----
     Section 3.1 of the paper; decoding is greedy, where the paper samples.
@@ -235,16 +180,14 @@ def evaluate_discriminative(
     """
     modes = tuple(dict.fromkeys(modes))
     if not modes:
-        message = f"no mode is asked for; name at least one of {', '.join(MODES)}"
-        raise InputError(message)
+        raise InputError(f"no mode is asked for; name at least one of {', '.join(MODES)}")
     judges = {mode: PathDiscriminator(model, mode=mode, calibrated=calibrated) for mode in modes}
     made = make_items(base, questions, seed=seed, limit=limit, distinct=distinct)
     if not made.items:
         why = f" ({made.refusals[0].question_id}: {made.refusals[0].reason})" if made.refusals else ""
-        message = (
+        raise InputError(
             f"none of {made.questions} questions has a gold path that the graph bears out{why}; check that both fit"
         )
-        raise InputError(message)
     settings = run_settings(made.items, model, seed=seed, limit=limit, distinct=distinct, calibrated=calibrated)
     runs = {} if out is None else load_runs(out, settings, resume=resume)
     if out is not None:
@@ -279,18 +222,7 @@ def _ask(judge: PathDiscriminator, mode: Mode, items: Sequence[PathItem], model:
 
 
 def report_mode(run: ModeRun) -> ModeReport:
-    """Count the judgements of a mode.
-
-    Parameters
-    ----------
-    run
-        Its judgements.
-
-    Returns
-    -------
-    ModeReport
-        By kind, valid paths first.
-    """
+    """Count the judgements of a mode."""
     kinds = tuple(_accuracy(kind, [row for row in run.rows if row.item.kind == kind]) for kind in KINDS)
     invalid = _accuracy("all", [row for row in run.rows if row.item.kind != "valid"])
     valid = kinds[0]
@@ -312,16 +244,6 @@ def _accuracy(kind: PathKind | Literal["all"], rows: Sequence[JudgedPath]) -> Ac
 
 def wilson_interval(right: int, of: int) -> tuple[float, float]:
     """Return where a share lies with a confidence of 95 %.
-
-    Parameters
-    ----------
-    right, of
-        So many of so many; at least 1 of something.
-
-    Returns
-    -------
-    low, high
-        From 0 to 1.
 
     Notes
     -----

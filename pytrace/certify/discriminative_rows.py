@@ -55,22 +55,7 @@ def run_settings(
     distinct: bool,
     calibrated: bool,
 ) -> dict[str, Any]:
-    """Return all that judgements depend on but the mode: two parts of one run must have the same.
-
-    Parameters
-    ----------
-    items
-        The paths, which stand for the graph and the questions that they were made of.
-    model
-        The language model.
-    seed, limit, distinct, calibrated
-        As for `pytrace.certify.discriminative.evaluate_discriminative`.
-
-    Returns
-    -------
-    dict
-        JSON values.
-    """
+    """Return all that judgements depend on but the mode: two parts of one run must have the same."""
     digest = hashlib.sha256()
     for item in items:
         digest.update(dump_json(item).encode() + b"\n")
@@ -87,22 +72,7 @@ def run_settings(
 
 
 def save_runs(path: FilePath, settings: Mapping[str, Any], runs: Mapping[Mode, ModeRun]) -> None:
-    """Write finished modes; the file changes in one step.
-
-    Parameters
-    ----------
-    path
-        The file.
-    settings
-        What `run_settings` returned.
-    runs
-        All modes that are finished.
-
-    Raises
-    ------
-    StoreError
-        The file cannot be written.
-    """
+    """Write finished modes; the file changes in one step."""
     with input_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     header = _Header(1, dict(settings), {mode: run.usage for mode, run in runs.items()})
@@ -114,37 +84,15 @@ def save_runs(path: FilePath, settings: Mapping[str, Any], runs: Mapping[Mode, M
 
 
 def load_runs(path: FilePath, settings: Mapping[str, Any], *, resume: bool) -> dict[Mode, ModeRun]:
-    """Read the modes that a file holds.
-
-    Parameters
-    ----------
-    path
-        The file; it need not be there.
-    settings
-        Those of the run that wants to go on.
-    resume
-        Whether to go on with what is there.
-
-    Returns
-    -------
-    dict
-        The finished modes; empty if there is no file.
-
-    Raises
-    ------
-    StoreError
-        There is a file and `resume` is false, or it is of a run with other settings, or the path is no file's.
-    DataError
-        The file cannot be read, or a line of it is none of a run's.
-    """
+    """Read the modes that a file holds."""
     if not path.exists():
         return {}
     if not path.is_file():
-        message = f"{path} is {'a directory' if path.is_dir() else 'no regular file'}; name a file for the judgements"
-        raise StoreError(message)
+        raise StoreError(
+            f"{path} is {'a directory' if path.is_dir() else 'no regular file'}; name a file for the judgements"
+        )
     if not resume:
-        message = f"{path} is there already; resume it (--resume), or name another file"
-        raise StoreError(message)
+        raise StoreError(f"{path} is there already; resume it (--resume), or name another file")
     header: _Header | None = None
     rows: dict[Mode, list[JudgedPath]] = {}
     with input_errors(path):
@@ -155,12 +103,14 @@ def load_runs(path: FilePath, settings: Mapping[str, Any], *, resume: bool) -> d
                 continue
             row = _parse(text, JudgedPath, path, number)
             if row.mode not in rows:
-                message = f"a judgement of {row.mode}, which the first line does not name; judge into another file"
-                raise DataError(message, path=path, line=number)
+                raise DataError(
+                    f"a judgement of {row.mode}, which the first line does not name; judge into another file",
+                    path=path,
+                    line=number,
+                )
             rows[row.mode].append(row)
     if header is None:
-        message = "is empty, so there is nothing to go on with; remove it, or name another file"
-        raise DataError(message, path=path)
+        raise DataError("is empty, so there is nothing to go on with; remove it, or name another file", path=path)
     _check(path, header.settings, settings, rows)
     return {mode: ModeRun(mode, usage, tuple(rows[mode])) for mode, usage in header.modes.items()}
 
@@ -174,15 +124,15 @@ def _check(
         if held.get(name) != settings.get(name)
     ]
     if different:
-        message = f"{path} holds a run with other settings ({different[0]}); set them back, or name another file"
-        raise StoreError(message)
+        raise StoreError(
+            f"{path} holds a run with other settings ({different[0]}); set them back, or name another file"
+        )
     for mode, judged in rows.items():
         if len(judged) != settings["paths"]:
-            message = (
+            raise StoreError(
                 f"{path} has {len(judged)} judgements of {mode} where {settings['paths']} are wanted; it was cut off or "
                 "changed: remove it, or name another file"
             )
-            raise StoreError(message)
 
 
 def _parse(text: str, kind: type[_Line], path: FilePath, line: int) -> _Line:
@@ -190,5 +140,6 @@ def _parse(text: str, kind: type[_Line], path: FilePath, line: int) -> _Line:
         # The standard library takes escaped lone surrogates, which msgspec does not.
         return msgspec.convert(json.loads(text), kind)
     except (ValueError, RecursionError) as error:
-        message = f"no line of a run of 'pytrace certify discriminate' ({error}); name another file"
-        raise DataError(message, path=path, line=line) from None
+        raise DataError(
+            f"no line of a run of 'pytrace certify discriminate' ({error}); name another file", path=path, line=line
+        ) from None

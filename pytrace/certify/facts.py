@@ -19,13 +19,6 @@ _MOST = 2_000
 class FactFinder:
     """Finds the facts that a question could be answered from.
 
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    encoder
-        The one that made its vectors.
-
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder
@@ -41,21 +34,7 @@ class FactFinder:
         self._encoder = encoder
 
     def find(self, questions: Sequence[str], count: int) -> list[list[str]]:
-        """Find facts for questions.
-
-        Parameters
-        ----------
-        questions
-            Their texts.
-        count
-            How many facts a question, at most.
-
-        Returns
-        -------
-        list of list of str
-            The sentences of the triples within two hops of the entities that a question names, by their cosine with it; of
-            the whole graph where it names none.
-        """
+        """Find facts for questions."""
         if not questions or count < 1:
             return [[] for _ in questions]
         vectors = self._encoder.encode(list(questions), kind="query")

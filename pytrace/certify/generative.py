@@ -70,15 +70,6 @@ class GenerationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class Reasoner:
     r"""Lets a language model answer questions in numbered steps, from what it knows.
 
-    Parameters
-    ----------
-    model
-        Any language model.
-    settings
-        How responses are written.
-    labelled
-        Responses of your own to show; ours if not given.
-
     Examples
     --------
     >>> from pytrace.models.scripted import ScriptedModel
@@ -110,39 +101,15 @@ class Reasoner:
     ) -> list[Response]:
         """Write responses to questions, all in one call.
 
-        Parameters
-        ----------
-        questions
-            The questions; their gold answers and paths go into the responses and are not shown to the model.
-        prompting
-            How the model is asked.
-        facts
-            Sentences that the model sees with each question; none if not given.
-        done
-            Called with the responses of a question as soon as they are there, in whatever order that is.
-
-        Returns
-        -------
-        list of Response
-            One a question, or with ``cot-sc`` as many as there are samples, one after another.
-
-        Raises
-        ------
-        InputError
-            Several samples are wanted at temperature 0.
-        ContextOverflowError
-            A question does not fit the model.
-
         Notes
         -----
         Section 4 (few-shot CoT, CoT-Plan, CoT-SC) and appendix F.2, in our own words and with examples of our own.
         """
         samples = self.settings.samples if prompting == "cot-sc" else 1
         if samples > 1 and self.settings.temperature == 0:
-            message = (
+            raise InputError(
                 f"{samples} samples at temperature 0 would all be the same; raise the temperature, for instance to 0.7"
             )
-            raise InputError(message)
         if not questions:
             return []
         shown = facts or [()] * len(questions)
@@ -212,15 +179,6 @@ def _asked(question: str, facts: Sequence[str]) -> str:
 
 def choose_samples(certificates: Iterable[Certificate], *, how: Choice = "majority") -> Iterator[Certificate]:
     """Leave one certificate for each question that has several samples.
-
-    Parameters
-    ----------
-    certificates
-        Those of one question next to each other, their samples numbered from 0.
-    how
-        ``"majority"``: the first sample that gives the answer of the most (of all, if none gives any), which is what a
-        user would be told. ``"best"``: the first that is faithful and right, else right, else the first: the paper reports
-        this maximum. ``"all"``: every sample.
 
     Notes
     -----

@@ -120,33 +120,21 @@ def first_of_each_path(questions: Iterable[GoldQuestion]) -> list[GoldQuestion]:
 
 
 def read_rows(path: str | os.PathLike[str], *, limit: int | None = None) -> list[GoldRow]:
-    """Read questions with the SPARQL queries that some data sets have instead of paths.
-
-    Parameters
-    ----------
-    path, limit
-        As in `read_questions`.
-
-    Raises
-    ------
-    DataError, InputError
-        As `read_questions` does.
-    """
+    """Read questions with the SPARQL queries that some data sets have instead of paths."""
     if limit is not None and limit < 1:
-        message = f"limit is {limit}; ask for at least 1 question, or for all with None"
-        raise InputError(message)
+        raise InputError(f"limit is {limit}; ask for at least 1 question, or for all with None")
     path = FilePath(path)
     rows: list[GoldRow] = []
     places: dict[str, Place] = {}
     for row in itertools.islice(_rows_of(path), limit):
         if row.question.id in places:
-            message = f"the id {row.question.id[:80]!a} stands at {places[row.question.id]} too; give each row its own"
-            raise row.place.error(message)
+            raise row.place.error(
+                f"the id {row.question.id[:80]!a} stands at {places[row.question.id]} too; give each row its own"
+            )
         places[row.question.id] = row.place
         rows.append(row)
     if not rows:
-        message = "there is no question in it; give a file with at least one row"
-        raise DataError(message, path=path)
+        raise DataError("there is no question in it; give a file with at least one row", path=path)
     return rows
 
 
@@ -168,8 +156,9 @@ def question_line(question: GoldQuestion) -> bytes:
     try:
         return msgspec.json.encode(row) + b"\n"
     except UnicodeEncodeError:
-        message = f"question {question.id!a} has half a character (a lone surrogate), which JSON cannot hold; repair it"
-        raise InputError(message) from None
+        raise InputError(
+            f"question {question.id!a} has half a character (a lone surrogate), which JSON cannot hold; repair it"
+        ) from None
 
 
 def gold_paths_from_sparql(
@@ -187,34 +176,6 @@ def gold_paths_from_sparql(
     The query's graph is looked at solution by solution, so that no path goes through two that have nothing to do with each
     other but, say, a class. Paths are simple, but where an answer is itself a topic, those that come back to it count too.
 
-    Parameters
-    ----------
-    store
-        The knowledge graph.
-    query
-        SELECT or ASK: see `pytrace.kg.sparql.rewrite`.
-    topics
-        Keys or names of the entities that the question starts from; without any, those that the query names, classes left
-        out.
-    answers
-        Keys or names of the answers; without any, what the query returns.
-    max_hops
-        The most triples of a path.
-    limit
-        The most paths.
-    seconds
-        Time after which what was found is returned.
-
-    Returns
-    -------
-    GoldPaths
-        By length, then by their triples.
-
-    Raises
-    ------
-    InputError
-        The query cannot be used, or a number is not above 0.
-
     References
     ----------
     Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024), appendix A.
@@ -228,8 +189,7 @@ def gold_paths_from_sparql(
     [['urn:in', 'urn:capital']]
     """
     if limit < 1 or max_hops < 1:
-        message = f"limit is {limit} and max_hops {max_hops}; both must be at least 1"
-        raise InputError(message)
+        raise InputError(f"limit is {limit} and max_hops {max_hops}; both must be at least 1")
     rewritten = rewrite(query)
     deadline = time.monotonic() + seconds
     found = store.solutions(rewritten, seconds=seconds)
@@ -316,18 +276,6 @@ def entities_called(base: KnowledgeBase, names: Iterable[str]) -> list[int]:
 
 def check_paths(base: KnowledgeBase, questions: Iterable[GoldQuestion]) -> tuple[AbsentTriple, ...]:
     """Tell which triples of gold paths are no facts of a knowledge base.
-
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    questions
-        With their gold paths, by the keys of the knowledge base.
-
-    Returns
-    -------
-    tuple of AbsentTriple
-        In the order of the questions; empty if all are facts.
 
     Examples
     --------
@@ -424,18 +372,15 @@ def _rows_of(path: FilePath) -> Iterator[GoldRow]:
 def _json_row(row: dict[str, Any], place: Place) -> GoldRow:
     question = _field(row, _QUESTION)
     if not isinstance(question, str) or not question.strip():
-        message = 'it has no question; give it a field "question" with a text'
-        raise place.error(message)
+        raise place.error('it has no question; give it a field "question" with a text')
     identity = _field(row, _IDS)
     if identity is None:
         identity = f"{place.path.stem}:{place.item if place.line is None else place.line}"
     if not isinstance(identity, str | int) or isinstance(identity, bool):
-        message = f"its id is a {type(identity).__name__}; write a text or a number"
-        raise place.error(message)
+        raise place.error(f"its id is a {type(identity).__name__}; write a text or a number")
     sparql = _field(row, _SPARQL)
     if not isinstance(sparql, str | None):
-        message = f"its SPARQL query is a {type(sparql).__name__}; write a text"
-        raise place.error(message)
+        raise place.error(f"its SPARQL query is a {type(sparql).__name__}; write a text")
     gold = gold_fields(row, place)
     return GoldRow(
         GoldQuestion(

@@ -70,15 +70,6 @@ class Grounding(NamedTuple):
 class Grounder:
     """Finds the triples of steps, all steps in one batch.
 
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    encoder
-        The one that made its vectors.
-    settings
-        When a step counts as a fact.
-
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder
@@ -97,18 +88,7 @@ class Grounder:
         self._relations = RelationReader(base, encoder)
 
     def ground(self, steps: Sequence[str]) -> list[Grounding]:
-        """Find the triple of every step.
-
-        Parameters
-        ----------
-        steps
-            Their texts; equal ones are compared once.
-
-        Returns
-        -------
-        list of Grounding
-            One a step.
-        """
+        """Find the triple of every step."""
         texts = list(dict.fromkeys(steps))
         if not texts:
             return []

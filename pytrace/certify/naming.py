@@ -28,19 +28,6 @@ class Namings:
         there is no candidate.
     found
         Bool, same shape: whether that names the entity.
-
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    forms, mentions
-        The steps' normal forms, and the entities that they name word for word.
-    numbers
-        Int64 [steps, k]: the candidate triples of each step; -1 for none.
-    threshold
-        The ratio from which an entity counts as named.
-    strict
-        Whether a name must be a place of its own: whole words, and not part of another entity's name.
     """
 
     def __init__(

@@ -28,13 +28,6 @@ class RelationReader:
 
     A step's cosine with a triple is mostly that of their entities: whatever relation a step tells of, it is near every
     fact of the two that it names. With X and Y in their places, what is left is the relation.
-
-    Parameters
-    ----------
-    base
-        The knowledge base, whose relations are encoded once, when they are first asked for.
-    encoder
-        The one that made its vectors.
     """
 
     def __init__(self, base: KnowledgeBase, encoder: Encoder) -> None:
@@ -43,20 +36,7 @@ class RelationReader:
         self._kept: KeptVectors | None = None
 
     def read(self, texts: Sequence[str], relations: Sequence[int]) -> list[Telling]:
-        """Compare masked steps with relations.
-
-        Parameters
-        ----------
-        texts
-            Steps as `masked` returns them; equal ones are encoded once.
-        relations
-            A relation's number beside each.
-
-        Returns
-        -------
-        list of Telling
-            One a text.
-        """
+        """Compare masked steps with relations."""
         if not texts:
             return []
         if self._kept is None:

@@ -26,28 +26,6 @@ _HEADER = "pytrace_responses"
 def read_responses(path: str | os.PathLike[str], *, limit: int | None = None) -> Iterator[Response]:
     """Read responses of any model.
 
-    Parameters
-    ----------
-    path
-        JSON Lines (or a JSON list; `.gz` is unpacked) of objects with `question` and `response`: a text, or a list of texts
-        where several were sampled (also under `responses`, `prediction`, `output`, `text` or `reasoning_ans`). Where they
-        are known, `answers` (or `answer`, `golden_answers`), `gold_paths` as lists of [head, relation, tail] by the graph's
-        keys, `topics` and `id` too.
-    limit
-        Read at most so many rows.
-
-    Yields
-    ------
-    Response
-        Several for a row with several samples.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, holds no response, or a row lacks a field or has it of a wrong type: says which line.
-    InputError
-        `limit` is below 1.
-
     Examples
     --------
     >>> import pathlib, tempfile
@@ -57,8 +35,7 @@ def read_responses(path: str | os.PathLike[str], *, limit: int | None = None) ->
     [('1', 'In Greece.', ('Greece',))]
     """
     if limit is not None and limit < 1:
-        message = f"limit is {limit}; ask for at least 1 response, or for all with None"
-        raise InputError(message)
+        raise InputError(f"limit is {limit}; ask for at least 1 response, or for all with None")
     return _read(Path(path), limit)
 
 
@@ -68,8 +45,7 @@ def _read(path: Path, limit: int | None) -> Iterator[Response]:
     for number, (place, row) in enumerate(islice(rows, limit), 1):
         yield from _responses(row, place, number)
     if not number:
-        message = "holds no response; write one JSON object a line with question and response"
-        raise DataError(message, path=path)
+        raise DataError("holds no response; write one JSON object a line with question and response", path=path)
 
 
 def _responses(row: Row, place: Place, number: int) -> Iterator[Response]:
@@ -78,8 +54,7 @@ def _responses(row: Row, place: Place, number: int) -> Iterator[Response]:
         raise place.error(wrong_type("question", question, "a string"))
     name = next((name for name in _RESPONSES if name in row), None)
     if name is None:
-        message = f"the row has no response; give the model's text as one of {', '.join(_RESPONSES)}"
-        raise place.error(message)
+        raise place.error(f"the row has no response; give the model's text as one of {', '.join(_RESPONSES)}")
     texts = [row[name]] if isinstance(row[name], str) else row[name]
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise place.error(wrong_type(name, row[name], "a string or a list of strings"))
@@ -91,18 +66,6 @@ def _responses(row: Row, place: Place, number: int) -> Iterator[Response]:
 
 class ResponseFile:
     """The responses of a run, a line a question, kept as they come: a killed run goes on with the questions that it lacks.
-
-    Parameters
-    ----------
-    path
-        The file; made if it is not there. A line that a kill cut off is removed.
-    settings
-        All that the responses depend on: a file of other settings is refused.
-
-    Raises
-    ------
-    StoreError
-        The file is of another run, is none of responses, or cannot be read or written.
 
     Examples
     --------
@@ -128,27 +91,27 @@ class ResponseFile:
                 self._stream.seek(0)
                 self._begin(header, self._stream.read().splitlines(keepends=True))
             except BlockingIOError:
-                message = f"{self.path} is being written by another process; wait for it, or name another directory"
-                raise StoreError(message) from None
+                raise StoreError(
+                    f"{self.path} is being written by another process; wait for it, or name another directory"
+                ) from None
             except OSError as error:
-                message = f"{self.path} cannot be written ({error.strerror}); correct its permissions or name another directory"
-                raise StoreError(message) from None
+                raise StoreError(
+                    f"{self.path} cannot be written ({error.strerror}); correct its permissions or name another directory"
+                ) from None
             self._stack = stack.pop_all()
 
     def _begin(self, header: bytes, lines: list[bytes]) -> None:
         """Take in the lines that are there, after a look at whose they are."""
         if lines and not header.startswith(lines[0]):
-            message = (
+            raise StoreError(
                 f"{self.path} holds responses of other settings, questions or another model; name another directory, or "
                 "remove the file to begin anew"
             )
-            raise StoreError(message)
         whole = [line for line in lines if line.endswith(b"\n")]
         try:
             self.known = {json.loads(line)["id"] for line in whole[1:]}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            message = f"{self.path} is damaged ({error}); remove it to begin anew"
-            raise StoreError(message) from None
+            raise StoreError(f"{self.path} is damaged ({error}); remove it to begin anew") from None
         self._stream.truncate(sum(map(len, whole)))
         if not whole:
             self._write(header)
@@ -164,13 +127,7 @@ class ResponseFile:
         self._stack.close()
 
     def add(self, responses: Sequence[Response]) -> None:
-        """Keep all responses to one question.
-
-        Raises
-        ------
-        StoreError
-            The disk is full or the file cannot be written; what was kept before stays.
-        """
+        """Keep all responses to one question."""
         if not responses:
             return
         first = responses[0]
@@ -186,8 +143,9 @@ class ResponseFile:
         try:
             self._write(dump_json(row).encode() + b"\n")
         except OSError as error:
-            message = f"{self.path} cannot be written ({error.strerror}); free some room and run the same command again"
-            raise StoreError(message) from None
+            raise StoreError(
+                f"{self.path} cannot be written ({error.strerror}); free some room and run the same command again"
+            ) from None
         self.known.add(first.id)
 
     def _write(self, line: bytes) -> None:

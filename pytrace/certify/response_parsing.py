@@ -165,13 +165,6 @@ def _abstains(answer: str) -> bool:
 def answers_match(answer: str, gold: tuple[str, ...]) -> bool:
     """Say whether a gold answer's words stand in the answer, or a part of the answer's in a gold one.
 
-    Parameters
-    ----------
-    answer
-        What the response concludes, perhaps several answers with commas between.
-    gold
-        The gold answers.
-
     Notes
     -----
     "It checks whether the generated answer appears in the ground-truth answers, and vice versa" (appendix C.3): whole

@@ -83,27 +83,6 @@ class PathJudgement(msgspec.Struct, frozen=True):
 class PathDiscriminator:
     """Asks a language model whether paths are valid, all of them in one call.
 
-    Parameters
-    ----------
-    model
-        A language model; the modes without chain of thought need its log-probabilities.
-    mode
-        Without or with demonstrations ("few-shot"), without or with a check step by step before the verdict ("cot").
-    calibrated
-        Without chain of thought: subtract the log-odds under a path without content, which takes away how much the model
-        likes to say yes ("contextual calibration", Zhao et al., ICML 2021).
-    max_tokens
-        The longest chain of thought.
-    labelled
-        Demonstrations of your own; ours if not given.
-
-    Raises
-    ------
-    InputError
-        The mode is none of the four.
-    LogitsUnavailableError
-        The mode needs log-probabilities and the model gives none.
-
     Examples
     --------
     >>> from pytrace.models.scripted import ScriptedModel
@@ -123,12 +102,10 @@ class PathDiscriminator:
         labelled: Sequence[PathDemonstration] | None = None,
     ) -> None:
         if mode not in MODES:
-            message = f"{mode!r} is no mode of asking; choose one of {', '.join(MODES)}"
-            raise InputError(message)
+            raise InputError(f"{mode!r} is no mode of asking; choose one of {', '.join(MODES)}")
         self._thinks = mode.endswith("-cot")
         if not self._thinks and not model.gives_logits:
-            message = f"{model.name} gives no log-probabilities, which {mode} needs; use {mode}-cot"
-            raise LogitsUnavailableError(message)
+            raise LogitsUnavailableError(f"{model.name} gives no log-probabilities, which {mode} needs; use {mode}-cot")
         self._model = model
         self._calibrated = calibrated
         self._max_tokens = max_tokens
@@ -136,24 +113,7 @@ class PathDiscriminator:
         self._shown = tuple((self._input(one.question, one.answer, one.path), self._output(one)) for one in shown)
 
     def judge(self, items: Sequence[PathItem]) -> list[PathJudgement]:
-        """Say of every path whether it is valid.
-
-        Parameters
-        ----------
-        items
-            The paths.
-
-        Returns
-        -------
-        list of PathJudgement
-            One a path. Undecided is a chain of thought that comes to no verdict, and a model that finds yes and no alike or
-            would say neither.
-
-        Raises
-        ------
-        ContextOverflowError
-            If a path does not fit the model.
-        """
+        """Say of every path whether it is valid."""
         prompts = [self._prompt(item.question, item.answer, item.steps) for item in items]
         if not prompts:
             return []
@@ -207,13 +167,6 @@ def path_lines(steps: Sequence[Triple]) -> list[str]:
 
 def parse_verdict(text: str) -> PathVerdict:
     """Return the last verdict of a text.
-
-    Parameters
-    ----------
-    text
-        What a model wrote. A verdict is yes or no after the word verdict or answer, in upper case, or alone in a sentence;
-        others are words in passing ("there is no error"). What follows the first line with the word verdict before it is
-        not read: a small model goes on with verdicts on nothing.
 
     Examples
     --------

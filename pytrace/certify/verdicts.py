@@ -39,18 +39,6 @@ def walk(triples: Sequence[Ends | None], topics: Collection[int] = ()) -> Walk:
     say the same again or lead back: both are read. After a triple that does not follow, the walk goes on from either of its ends,
     so that one gap is told once.
 
-    Parameters
-    ----------
-    triples
-        Head and tail of each step's triple; None where a step has none, and then the next may start anywhere.
-    topics
-        The question's entities; empty where they are not known, and then the first triple may start anywhere.
-
-    Returns
-    -------
-    Walk
-        Its `ends` are all that some reading reaches.
-
     Notes
     -----
     Algorithm 2 compares each head with the tail before; the authors' program reads triples in either direction, and the

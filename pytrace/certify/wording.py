@@ -32,23 +32,6 @@ _PLACE = re.compile(r"\{(head|relation|tail)\}")
 def word_step(triple: Triple, template: str = TEMPLATES[0]) -> str:
     """Put a triple into a sentence.
 
-    Parameters
-    ----------
-    triple
-        By its names.
-    template
-        A sentence with {head}, {relation} and {tail} in it; other braces mean nothing.
-
-    Returns
-    -------
-    str
-        The sentence, on one line.
-
-    Raises
-    ------
-    InputError
-        The template lacks one of the three.
-
     Examples
     --------
     >>> word_step(Triple("Corfu", "country", "Greece"), "{tail} is the {relation} of {head}.")
@@ -56,21 +39,15 @@ def word_step(triple: Triple, template: str = TEMPLATES[0]) -> str:
     """
     missing = {"head", "relation", "tail"} - set(_PLACE.findall(template))
     if missing:
-        message = f"the template {template!r} has no {{{min(missing)}}}; give it {{head}}, {{relation}} and {{tail}}"
-        raise InputError(message)
+        raise InputError(
+            f"the template {template!r} has no {{{min(missing)}}}; give it {{head}}, {{relation}} and {{tail}}"
+        )
     # In one pass, so that a name with braces of its own stays as it is.
     return " ".join(_PLACE.sub(lambda found: str(getattr(triple, found[1])), template).split())
 
 
 def word_steps(path: Sequence[Triple], *, seed: int) -> tuple[str, ...]:
     """Put each triple of a path into a sentence of a form drawn for it.
-
-    Parameters
-    ----------
-    path
-        Triples by their names.
-    seed
-        Decides the forms.
 
     Examples
     --------
@@ -83,13 +60,6 @@ def word_steps(path: Sequence[Triple], *, seed: int) -> tuple[str, ...]:
 
 def word_response(steps: Sequence[str], answer: str) -> str:
     r"""Write steps and an answer in the form that models are asked for: numbered lines and a conclusion.
-
-    Parameters
-    ----------
-    steps
-        One sentence each.
-    answer
-        What the steps lead to.
 
     Notes
     -----
@@ -106,13 +76,6 @@ def word_response(steps: Sequence[str], answer: str) -> str:
 
 def named_path(base: KnowledgeBase, path: Path) -> tuple[Triple, ...]:
     """Give the triples of a path the names that a knowledge base has for their keys.
-
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    path
-        Triples by their keys; they need not be facts, and a key that the base does not know is worded as it would be.
 
     Examples
     --------

@@ -49,8 +49,7 @@ class Discriminator:
 
     def __init__(self, judge: Judge, *, threshold: float = 0.5) -> None:
         if not 0 <= threshold <= 1:
-            message = f"threshold is {threshold}; a probability lies from 0 to 1"
-            raise ValueError(message)
+            raise ValueError(f"threshold is {threshold}; a probability lies from 0 to 1")
         self._judge = judge
         self.threshold = threshold
 

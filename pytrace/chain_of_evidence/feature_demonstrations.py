@@ -33,18 +33,6 @@ class JudgementDemonstration(msgspec.Struct, frozen=True):
 def feature_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[FeatureDemonstration, ...]:
     """Return labelled questions for the extraction of features.
 
-    Parameters
-    ----------
-    path
-        A JSONL file of your own, one ``{"question": …, "intent": …, "nodes": [node, …], "relations": [[node, relation,
-        node], …]}`` a line; ours if None.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, holds no row, or a row is malformed, has a node that is no part of its question, or a
-        relation between others than its nodes.
-
     Notes
     -----
     "What External Knowledge is Preferred by LLMs?", appendix G, which shows five.
@@ -59,17 +47,6 @@ def feature_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tup
 
 def judgement_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[JudgementDemonstration, ...]:
     """Return labelled judgements, as many of yes as of no, for the judge that is a model.
-
-    Parameters
-    ----------
-    path
-        A JSONL file of your own, one ``{"text": …, "kind": "intent", "relation" or "node", "feature": …, "nodes": [],
-        "answer": "yes" or "no"}`` a line (a relation has two nodes); ours if None.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, holds no row, or a row is malformed.
 
     Notes
     -----
@@ -111,13 +88,13 @@ def _features(row: _FeatureRow) -> FeatureDemonstration:
     for node in row.nodes:
         require_text("node", node)
         if node not in row.question:
-            message = f"the node {node!r} is no part of the question; copy it from there letter by letter"
-            raise ValueError(message)
+            raise ValueError(f"the node {node!r} is no part of the question; copy it from there letter by letter")
     for first, relation, second in row.relations:
         require_text("relation", relation)
         if first == second or first not in row.nodes or second not in row.nodes:
-            message = f"the relation {relation!r} is not between two of the nodes; name two of {', '.join(row.nodes)}"
-            raise ValueError(message)
+            raise ValueError(
+                f"the relation {relation!r} is not between two of the nodes; name two of {', '.join(row.nodes)}"
+            )
     relations = tuple(Feature("relation", relation, (first, second)) for first, relation, second in row.relations)
     return FeatureDemonstration(row.question, Features(row.intent, tuple(row.nodes), relations))
 
@@ -126,6 +103,7 @@ def _judgement(row: _JudgementRow) -> JudgementDemonstration:
     require_text("text", row.text)
     require_text("feature", row.feature)
     if len(row.nodes) != (2 if row.kind == "relation" else 0):
-        message = f"the {row.kind} {row.feature!r} has {len(row.nodes)} nodes; a relation has 2, anything else none"
-        raise ValueError(message)
+        raise ValueError(
+            f"the {row.kind} {row.feature!r} has {len(row.nodes)} nodes; a relation has 2, anything else none"
+        )
     return JudgementDemonstration(row.text, Feature(row.kind, row.feature, tuple(row.nodes)), row.answer)

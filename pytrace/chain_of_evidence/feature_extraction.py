@@ -56,21 +56,6 @@ class Extractor(Protocol):
 class FeatureExtractor:
     """Lets a language model write each question's features, all questions in one call.
 
-    Parameters
-    ----------
-    model
-        Any language model.
-    demonstrations
-        How many labelled questions to show (the paper: 5).
-    spans
-        Let the grammar accept only nodes and relations that are whole words of the question, so that none is made up.
-    grammar
-        False lets a back end that knows no grammars write freely; what it writes is read as well as can be.
-    max_tokens
-        The longest output; what is cut off there is read as far as it goes.
-    labelled
-        Demonstrations of your own; ours if not given.
-
     Examples
     --------
     >>> from pytrace.models.scripted import ScriptedModel
@@ -97,19 +82,7 @@ class FeatureExtractor:
         self._max_tokens = max_tokens
 
     def extract(self, questions: Sequence[str]) -> list[Extraction]:
-        """Find the features of questions.
-
-        Parameters
-        ----------
-        questions
-            Their texts.
-
-        Returns
-        -------
-        list of Extraction
-            One a question. Whatever the model writes, nothing is raised: nodes that the question does not hold,
-            relations between others than nodes, and repeats are dropped and told.
-        """
+        """Find the features of questions."""
         if not questions:
             return []
         pairs = tuple((f"Question: {one.question}", _written(one.features)) for one in self._shown)
@@ -136,14 +109,6 @@ _WORDS = re.compile(r"(\w+(?:['’.,-]\w+)*)")
 
 def feature_grammar(question: str, *, spans: bool = True) -> str:
     """Return a GBNF grammar of the JSON of a question's features.
-
-    Parameters
-    ----------
-    question
-        The question.
-    spans
-        Accept as nodes and descriptions of relations only up to 8 whole words in a row of the question; otherwise any
-        short text.
 
     Examples
     --------
@@ -179,18 +144,6 @@ def _in_json(text: str) -> str:
 
 def read_features(text: str, question: str) -> Extraction:
     """Read the features that a model wrote, however badly, and drop what cannot be one.
-
-    Parameters
-    ----------
-    text
-        The model's output: JSON, whole or cut off, or something else.
-    question
-        The question that it is about.
-
-    Returns
-    -------
-    Extraction
-        `malformed` tells that the output was no JSON of the right shape and was read by its parts.
 
     Examples
     --------

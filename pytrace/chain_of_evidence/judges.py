@@ -74,8 +74,9 @@ class ModelJudge:
         labelled: Sequence[JudgementDemonstration] | None = None,
     ) -> None:
         if not model.gives_logits:
-            message = f"{model.name} gives no log-probabilities; use the judge without a model (judge='text')"
-            raise LogitsUnavailableError(message)
+            raise LogitsUnavailableError(
+                f"{model.name} gives no log-probabilities; use the judge without a model (judge='text')"
+            )
         self._model = model
         self._calibrated = calibrated
         shown = judgement_demonstrations() if labelled is None else tuple(labelled)

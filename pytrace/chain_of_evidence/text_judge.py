@@ -70,15 +70,6 @@ class TextJudge:
     is then told from what is whole, but of snippets about the same things the better one less well
     (`benches.labelled_judgements` prints both).
 
-    Parameters
-    ----------
-    encoder
-        Encodes what is asked as queries and sentences as passages.
-    wording
-        Look at the texts without the nodes, too.
-    curves
-        From scores to probabilities.
-
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder

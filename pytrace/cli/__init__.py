@@ -76,11 +76,5 @@ def program() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and leave the process with its exit status.
-
-    Parameters
-    ----------
-    arguments
-        What follows ``pytrace``; by default the process's own.
-    """
+    """Run the command line and leave the process with its exit status."""
     sys.exit(common.run(program, arguments))

@@ -95,19 +95,17 @@ def ask(
     from pytrace.methods.catalog import GOLD, parse_method
 
     if not question.strip():
-        message = "the question is empty; ask something"
-        raise InputError(message)
+        raise InputError("the question is empty; ask something")
     if facts is not None and not certify:
-        message = "--facts is the graph that --certify checks against; give both"
-        raise InputError(message)
+        raise InputError("--facts is the graph that --certify checks against; give both")
     if claim and certify:
-        message = "--certify checks how an answer was reached, and a claim is judged at once; leave out either"
-        raise InputError(message)
+        raise InputError("--certify checks how an answer was reached, and a claim is judged at once; leave out either")
     if method is None:
         method = parse_method("trace" if not claim else "standard" if knowledge.kb is None else "cok")
     if method.name == GOLD:
-        message = "gold reads the documents that a data set says are right, which 'pytrace eval' alone knows; use rag"
-        raise InputError(message)
+        raise InputError(
+            "gold reads the documents that a data set says are right, which 'pytrace eval' alone knows; use rag"
+        )
     knowledge.check([method])
     documents = [] if docs is None and index is not None else read_corpus(docs, kg, needed=method)
     certificates: list[Certificate] = []
@@ -152,11 +150,10 @@ def certify_chains(
     graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace | TopTriples) else ()
     triples = [triple for triple in graph if triple.relation] or extract_triples(answer, documents, models)
     if not triples:
-        message = (
+        raise InputError(
             f"there is no triple to certify the answer of {answer.method} by, neither its own nor in its "
             f"{len(documents)} documents; give --facts KG"
         )
-        raise InputError(message)
     return certify_answer(KnowledgeBase.in_memory(triples, models.encoder), models.encoder, answer)
 
 
@@ -199,8 +196,7 @@ def read_corpus(docs: Path | None, kg: Path | None, *, needed: MethodName) -> li
             return list(graph.documents())
     if needed.name in NEEDS_NO_DOCUMENTS:
         return []
-    message = f"there is nothing that {needed.name} could answer from; give --docs FILE|FOLDER or --kg DIR"
-    raise InputError(message)
+    raise InputError(f"there is nothing that {needed.name} could answer from; give --docs FILE|FOLDER or --kg DIR")
 
 
 def answer_one(
@@ -249,8 +245,7 @@ def answer_one(
         elif isinstance(answerer, ClaimMethod):
             answer = answerer.judge([question], [chosen])[0]
         else:
-            message = f"{method.label} cannot judge claims; use standard or cok"
-            raise InputError(message)
+            raise InputError(f"{method.label} cannot judge claims; use standard or cok")
         check(answerer, answer, chosen)
     if len(chosen) < len(documents):
         note = f"used the {len(chosen)} documents nearest to the question, of {len(documents)}"

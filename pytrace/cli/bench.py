@@ -81,11 +81,9 @@ def bench(
     if device == "cuda":
         _check_card(kernels, rows=rows, plots=plots)
     elif scale < 1:
-        message = "--scale is for --device cuda; use --quick for smaller cases on the processor"
-        raise InputError(message)
+        raise InputError("--scale is for --device cuda; use --quick for smaller cases on the processor")
     if not (rows or sweeps):
-        message = "nothing is left to do with both --no-rows and --no-sweeps; leave one out"
-        raise InputError(message)
+        raise InputError("nothing is left to do with both --no-rows and --no-sweeps; leave one out")
     _check_places(plots, output, data, sweeps=sweeps)
 
     from pytrace import _core
@@ -129,11 +127,11 @@ def _check_card(kernels: tuple[str, ...], *, rows: bool, plots: Path | None) -> 
 
     foreign = [name for name in kernels if name not in on_card]
     if foreign:
-        message = f"{', '.join(foreign)} runs on the processor alone; with --device cuda name {', '.join(on_card)}"
-        raise InputError(message)
+        raise InputError(
+            f"{', '.join(foreign)} runs on the processor alone; with --device cuda name {', '.join(on_card)}"
+        )
     if not rows or plots is not None:
-        message = "with --device cuda there are no sweeps to time or to draw; leave --no-rows and --plots out"
-        raise InputError(message)
+        raise InputError("with --device cuda there are no sweeps to time or to draw; leave --no-rows and --plots out")
     devices.require("cuda")
 
 
@@ -153,8 +151,7 @@ def _check_places(plots: Path | None, output: Path | None, data: Path | None, *,
 
 def _prepare_plots(directory: Path, *, sweeps: bool) -> None:
     if not sweeps:
-        message = "--plots draws the sweeps; leave --no-sweeps out"
-        raise InputError(message)
+        raise InputError("--plots draws the sweeps; leave --no-sweeps out")
     from pytrace.bench import plots
 
     plots.load()
@@ -163,23 +160,20 @@ def _prepare_plots(directory: Path, *, sweeps: bool) -> None:
         with tempfile.TemporaryFile(dir=directory):
             pass
     except (FileExistsError, NotADirectoryError) as error:
-        message = f"--plots {directory}: a file is in the way; name a directory"
-        raise InputError(message) from error
+        raise InputError(f"--plots {directory}: a file is in the way; name a directory") from error
     except OSError as error:
-        message = f"--plots {directory} cannot be written to ({error.strerror or error}); name another directory"
-        raise InputError(message) from error
+        raise InputError(
+            f"--plots {directory} cannot be written to ({error.strerror or error}); name another directory"
+        ) from error
 
 
 def _check_output(output: Path) -> None:
     if output.is_dir():
-        message = f"--output {output} is a directory; name a file"
-        raise InputError(message)
+        raise InputError(f"--output {output} is a directory; name a file")
     if not output.parent.is_dir():
-        message = f"--output {output}: there is no directory {output.parent}; make it first"
-        raise InputError(message)
+        raise InputError(f"--output {output}: there is no directory {output.parent}; make it first")
     if not os.access(output if output.exists() else output.parent, os.W_OK):
-        message = f"--output {output} cannot be written to; correct its permissions or name another file"
-        raise InputError(message)
+        raise InputError(f"--output {output} cannot be written to; correct its permissions or name another file")
 
 
 def _write(output: Path, document: Document) -> None:

@@ -80,8 +80,9 @@ def certify(
     if context.invoked_subcommand is not None:
         return
     if kg is None or responses is None:
-        message = "give --kg PATH and --responses FILE, or one of the commands discriminate, generate and paths"
-        raise click.UsageError(message)
+        raise click.UsageError(
+            "give --kg PATH and --responses FILE, or one of the commands discriminate, generate and paths"
+        )
     from pytrace.certify.certification_scores import score_certificates
     from pytrace.certify.grounding import GroundingSettings
     from pytrace.certify.response_files import read_responses

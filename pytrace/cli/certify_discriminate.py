@@ -68,8 +68,7 @@ def discriminate(
     from pytrace.kg import KnowledgeBase
 
     if resume and out is None:
-        message = "--resume needs --out, the file of the run to go on with"
-        raise InputError(message)
+        raise InputError("--resume needs --out, the file of the run to go on with")
     questions = read_questions(data)
     base = KnowledgeBase.load(kg, models.encoder, format=kg_format)
     modes = modes or _MODES

@@ -150,8 +150,7 @@ def _respond(
     responses = [one for one in read_responses(path) if one.id in places]
     for one in responses:
         if one.question != questions[places[one.id]].question:
-            message = f"{path} holds a response to another question of the id {one.id!r}; name another --out"
-            raise StoreError(message)
+            raise StoreError(f"{path} holds a response to another question of the id {one.id!r}; name another --out")
     return sorted(responses, key=lambda one: places[one.id]), models.model.usage - before
 
 

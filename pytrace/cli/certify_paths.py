@@ -68,8 +68,7 @@ def paths(*, kg: Path, data: Path, out: Path, limit: int | None, max_hops: int, 
     from pytrace.triples.graph.exchange import atomic_output
 
     if out.is_dir():
-        message = f"--out {out} is a folder; name a file for the rows"
-        raise InputError(message)
+        raise InputError(f"--out {out} is a folder; name a file for the rows")
     rows = read_rows(data, limit=limit)
     graph = _Graph(kg)
     questions: list[GoldQuestion] = []

@@ -157,8 +157,7 @@ def _plain(value: object) -> object:
         return value.item()
     if isinstance(value, PurePath):
         return str(value)
-    message = f"{type(value).__name__} has no JSON form"
-    raise NotImplementedError(message)
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
 def _mended(value: object) -> object:
@@ -196,13 +195,7 @@ def print_styled(text: str, style: str) -> None:
 
 
 class Pace:
-    """How fast things get done: over the last minute, so that a slow or quick beginning is soon forgotten.
-
-    Parameters
-    ----------
-    now
-        Seconds on any clock that only goes forward.
-    """
+    """How fast things get done: over the last minute, so that a slow or quick beginning is soon forgotten."""
 
     def __init__(self, now: float) -> None:
         self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])

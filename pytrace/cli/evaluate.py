@@ -152,8 +152,7 @@ def evaluate(
 
     _check_options(out=out, resume=resume, retry_failed=retry_failed, engine=engine, ray_address=ray_address)
     if pad_seed is not None and pad is None:
-        message = f"--pad-seed {pad_seed} is of what --pad draws, and nothing is padded; give --pad N too"
-        raise InputError(message)
+        raise InputError(f"--pad-seed {pad_seed} is of what --pad draws, and nothing is padded; give --pad N too")
     knowledge.check(methods)
     chosen = expand(methods, sweeps, seeds, models.llm, settings)
     compared = baseline_label(baseline, chosen)
@@ -222,52 +221,39 @@ def evaluate(
 
 
 def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -> None:
-    """Refuse to have claims judged by methods that cannot.
-
-    Raises
-    ------
-    InputError
-        Names the first such method.
-    """
+    """Refuse to have claims judged by methods that cannot."""
     from pytrace.evaluation.data.datasets import CLAIM
     from pytrace.methods.cok.fact_checking import ClaimMethod
 
     claims = sum(one.kind == CLAIM for one in questions)
     for label, method in methods.items():
         if claims and not isinstance(method, ClaimMethod):
-            message = f"{label} cannot judge claims, which {claims} of the {len(questions)} questions are; use standard or cok"
-            raise InputError(message)
+            raise InputError(
+                f"{label} cannot judge claims, which {claims} of the {len(questions)} questions are; use standard or cok"
+            )
 
 
 def check_gold(methods: Iterable[MethodName], questions: Sequence[Question]) -> None:
-    """Refuse to read gold documents where there are none.
-
-    Raises
-    ------
-    InputError
-        Names the first question without one.
-    """
+    """Refuse to read gold documents where there are none."""
     from pytrace.methods.catalog import GOLD
 
     without = [one.id for one in questions if not one.supporting_documents]
     if without and any(method.name == GOLD for method in methods):
-        message = (
+        raise InputError(
             f"gold reads the documents that support the answer, and {len(without)} of {len(questions)} questions (such as "
             f"{without[0]!r}) have none; leave it out"
         )
-        raise InputError(message)
 
 
 def _check_options(*, out: Path | None, resume: bool, retry_failed: bool, engine: str, ray_address: str | None) -> None:
     if resume and out is None:
-        message = "--resume needs --out, the directory of the run to go on with"
-        raise InputError(message)
+        raise InputError("--resume needs --out, the directory of the run to go on with")
     if retry_failed and not resume:
-        message = "--retry-failed asks again what failed before, and a new run has nothing; give --out and --resume too"
-        raise InputError(message)
+        raise InputError(
+            "--retry-failed asks again what failed before, and a new run has nothing; give --out and --resume too"
+        )
     if ray_address is not None and engine != "ray":
-        message = f"--ray-address {ray_address} is of --engine ray; give that too"
-        raise InputError(message)
+        raise InputError(f"--ray-address {ray_address} is of --engine ray; give that too")
 
 
 def _questions(

@@ -65,8 +65,9 @@ def show(
     """Show a graph in numbers, and triples with the sentences that support them."""
     if only_failures:
         if document_id is not None or entity is not None:
-            message = "--failures lists the documents of the whole graph; leave out --document and --entity"
-            raise click.UsageError(message)
+            raise click.UsageError(
+                "--failures lists the documents of the whole graph; leave out --document and --entity"
+            )
         _show_failures(directory, as_json=as_json)
         return
     with KnowledgeGraph.open(directory, mode="read") as graph, graph.snapshot() as frozen:
@@ -197,8 +198,7 @@ def export_command(*, directory: Path, out: str, format_name: str | None, as_jso
     The file appears when all of it is written, and replaces one of that name.
     """
     if out == "-" and as_json:
-        message = "--json and --out - both want standard output; name a file"
-        raise click.UsageError(message)
+        raise click.UsageError("--json and --out - both want standard output; name a file")
     with KnowledgeGraph.open(directory, mode="read") as graph:
         if out == "-":
             graph.export(sys.stdout.buffer, format=format_name or "jsonl")
@@ -221,8 +221,7 @@ def import_command(*, file: Path, out: Path, format_name: str | None, as_json: b
     Nothing is imported unless the whole file can be read.
     """
     if not file.is_file():
-        message = "there is no such file; correct the path"
-        raise DataError(message, path=file)
+        raise DataError("there is no such file; correct the path", path=file)
     with KnowledgeGraph.open(out, mode="create") as graph:
         graph.import_(file, format=format_name)
         statistics = graph.statistics()

@@ -135,8 +135,7 @@ def _sync(graph: KnowledgeGraph, documents: Iterator[Document], out: Path, repor
             # One of 200,000 lines is wrong: whoever reads this must know that no half of them got in.
             kept = len(graph)
             state = f"the {kept} documents in {out} stay as they were" if kept else f"nothing was stored in {out}"
-            message = f"{error}; {state}"
-            raise InputError(message) from error
+            raise InputError(f"{error}; {state}") from error
 
 
 def _counted(documents: Iterator[Document], advance: Callable[[], None]) -> Iterator[Document]:

@@ -45,45 +45,29 @@ class KnowledgeOptions:
     query_grammar: Grammar | None
 
     def check(self, methods: Sequence[MethodName]) -> None:
-        """Refuse options that do not belong together, and methods that lack a knowledge base or have no use for one.
-
-        Raises
-        ------
-        InputError
-            Says which.
-        """
+        """Refuse options that do not belong together, and methods that lack a knowledge base or have no use for one."""
         asking = [method.name for method in methods if method.name in ASKING]
         if self.kb is None:
             given = [option.name for option in fields(self) if getattr(self, option.name) is not None]
             if given:
-                message = (
+                raise InputError(
                     f"--{given[0].replace('_', '-')} is of a knowledge base, and there is none; give --kb FILE|URL"
                 )
-                raise InputError(message)
             if asking:
-                message = f"{asking[0]} asks a knowledge base, and there is none; give --kb FILE|URL"
-                raise InputError(message)
+                raise InputError(f"{asking[0]} asks a knowledge base, and there is none; give --kb FILE|URL")
         elif not asking:
-            message = (
+            raise InputError(
                 f"{', '.join(dict.fromkeys(method.name for method in methods))} asks no knowledge base; leave --kb out, or use "
                 f"{' or '.join(sorted(ASKING))}"
             )
-            raise InputError(message)
 
     @functools.cached_property
     def store(self) -> TripleStore:
-        """The knowledge base: a file's triples, or a server's.
-
-        Raises
-        ------
-        InputError
-            There is none, or it cannot be opened.
-        """
+        """The knowledge base: a file's triples, or a server's."""
         from pytrace.kg.connect import open_store
 
         if self.kb is None:
-            message = "there is no knowledge base; give --kb FILE|URL"
-            raise InputError(message)
+            raise InputError("there is no knowledge base; give --kb FILE|URL")
         return open_store(
             self.kb,
             format=self.kb_format,

@@ -32,15 +32,7 @@ class EncoderOptions:
     vector_cache: str | None
 
     def check_device(self) -> None:
-        """Refuse a card that the kernels or the models cannot use, before anything is read or loaded.
-
-        Raises
-        ------
-        DeviceUnavailableError
-            The CUDA module, the driver or the card is missing or too old, or a model's library was built without CUDA.
-        MissingDependencyError
-            onnxruntime or llama-cpp-python is not installed.
-        """
+        """Refuse a card that the kernels or the models cannot use, before anything is read or loaded."""
         if self.device == "cuda":
             from pytrace.kernels import devices
             from pytrace.models.encoders import onnx_graph
@@ -96,13 +88,7 @@ class ModelOptions(EncoderOptions):
 
     @functools.cached_property
     def cross_encoder(self) -> OnnxCrossEncoder:
-        """The cross-encoder, which runs where the encoder does.
-
-        Raises
-        ------
-        InputError
-            None was named.
-        """
+        """The cross-encoder, which runs where the encoder does."""
         from pytrace.methods.catalog import NO_CROSS_ENCODER
         from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
 
@@ -122,15 +108,13 @@ class ModelOptions(EncoderOptions):
 
         if self.remote:
             if self.gpu_layers is not None:
-                message = (
+                raise InputError(
                     "--gpu-layers is for models inside this process; a server has its own settings, so leave it out"
                 )
-                raise InputError(message)
             if self.deterministic:
-                message = (
+                raise InputError(
                     "--deterministic is for models inside this process; a server batches as it likes, so leave it out"
                 )
-                raise InputError(message)
             return RemoteModel(
                 self.llm,
                 model=self.llm_model,
@@ -295,5 +279,6 @@ def _settings_of(value: str) -> Sequence[str]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_SettingsFile).settings
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = f"no settings can be read ({error}); give the settings.json that 'pytrace tune' wrote"
-        raise DataError(message, path=path) from None
+        raise DataError(
+            f"no settings can be read ({error}); give the settings.json that 'pytrace tune' wrote", path=path
+        ) from None

@@ -212,8 +212,7 @@ def verify(*, names: tuple[str, ...], as_json: bool) -> None:
             bad.append(f"{item.path} ({item.state})")
             remedies.append(f"'pytrace models fastest {name}'")
     if bad:
-        message = f"{', '.join(bad)}; run {' and '.join(remedies)}"
-        raise ModelFileError(message)
+        raise ModelFileError(f"{', '.join(bad)}; run {' and '.join(remedies)}")
 
 
 @models.command()
@@ -224,8 +223,7 @@ def path(*, name: str, role: Role | None, as_json: bool) -> None:
     """Print where a model is: a GGUF file for a language model, a directory for an encoder."""
     wanted = [model for model in registry.select([name]) if role is None or model.role == role]
     if not wanted:
-        message = f"{name!r} has no {str(role).replace('-', ' ')}; leave --role out to see what it has"
-        raise ModelFileError(message)
+        raise ModelFileError(f"{name!r} has no {str(role).replace('-', ' ')}; leave --role out to see what it has")
     paths = [(model, registry.resolve(model.name, model.role)) for model in wanted]
     if as_json:
         common.print_json([{"name": model.name, "role": model.role, "path": place} for model, place in paths])

@@ -114,11 +114,11 @@ def perturb(
     )
     for ratio in settings.ratios:
         if not 0 <= ratio < 1:
-            message = f"--ratio {ratio} is no share that can be injected; give one from 0 to below 1, for instance 0.5"
-            raise InputError(message)
+            raise InputError(
+                f"--ratio {ratio} is no share that can be injected; give one from 0 to below 1, for instance 0.5"
+            )
     if out.is_dir():
-        message = f"--out {out} is a folder; name a file for the rows"
-        raise InputError(message)
+        raise InputError(f"--out {out} is a folder; name a file for the rows")
     told = QuestionReport()
     questions = list(read_questions(data, format=data_format, limit=limit, report=told))  # type: ignore[arg-type]
     for note in told.notes[:_NAMED]:
@@ -173,11 +173,10 @@ def _write(rows: Iterable[Question], out: Path, report: PerturbReport) -> Counte
             stream.flush()
             os.fsync(stream.fileno())
         if not counts:
-            message = (
+            raise InputError(
                 f"none of {report.questions} questions gave a row, so nothing was written ({_first_reason(report)}); try another "
                 "--judge, a lower --threshold or more questions"
             )
-            raise InputError(message)
         part.chmod(0o666 & ~_umask())  # a temporary file is its owner's alone
         part.replace(out)
     finally:

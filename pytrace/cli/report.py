@@ -31,16 +31,17 @@ def report(*, directory: Path, baseline: str | None, out: Path | None, title: st
 
     path = directory / "run.sqlite"
     if not path.is_file():
-        message = f"{directory} holds no run (there is no {path.name} in it); give the directory that was --out of 'pytrace eval'"
-        raise InputError(message)
+        raise InputError(
+            f"{directory} holds no run (there is no {path.name} in it); give the directory that was --out of 'pytrace eval'"
+        )
     with RunStore(path) as store, store.snapshot():
         methods = store.methods()
         if not methods:
-            message = f"the run in {directory} has no answers yet; wait for the first, or resume it with 'pytrace eval --resume'"
-            raise InputError(message)
+            raise InputError(
+                f"the run in {directory} has no answers yet; wait for the first, or resume it with 'pytrace eval --resume'"
+            )
         if baseline is not None and baseline not in methods:
-            message = f"the run in {directory} has no method {baseline!r}; it has {', '.join(methods)}"
-            raise InputError(message)
+            raise InputError(f"the run in {directory} has no method {baseline!r}; it has {', '.join(methods)}")
         against = baseline or methods[0]
         scored = score_run(store, baseline=against)
         heading = title or Path(str(scored.notes.get("data") or "")).name or "Evaluation"

@@ -53,8 +53,7 @@ def expand(
     swept = _values(sweeps, seeds)
     for one in settings:
         if setting_name(one) in swept:
-            message = f"{setting_name(one)} is both set ({one}) and swept; leave one of them out"
-            raise InputError(message)
+            raise InputError(f"{setting_name(one)} is both set ({one}) and swept; leave one of them out")
     used: set[str] = set()
     expanded: dict[tuple[str, frozenset[tuple[str, str]]], MethodName] = {}
     for method in methods:
@@ -71,8 +70,9 @@ def expand(
         if name not in used:
             option = "--seeds" if name == "seed" and seeds is not None else f"--sweep {name}"
             among = ", ".join(dict.fromkeys(method.label for method in methods))
-            message = f"{option} changes nothing: none of {among} has a setting {name!r} that it does not name itself"
-            raise InputError(message)
+            raise InputError(
+                f"{option} changes nothing: none of {among} has a setting {name!r} that it does not name itself"
+            )
     return tuple(expanded.values())
 
 
@@ -86,22 +86,15 @@ def identity(method: MethodName) -> tuple[str, frozenset[tuple[str, str]]]:
 
 
 def baseline_label(baseline: MethodName | None, methods: Sequence[MethodName]) -> str | None:
-    """Return the label that a baseline has among the methods.
-
-    Raises
-    ------
-    InputError
-        It is none of them.
-    """
+    """Return the label that a baseline has among the methods."""
     if baseline is None:
         return None
     for method in methods:
         if identity(method) == identity(baseline):
             return method.label
-    message = (
+    raise InputError(
         f"the baseline {baseline.label} is none of the methods; choose one of {', '.join(one.label for one in methods)}"
     )
-    raise InputError(message)
 
 
 def _values(sweeps: Sequence[str], seeds: str | None) -> dict[str, tuple[str, ...]]:
@@ -113,19 +106,15 @@ def _values(sweeps: Sequence[str], seeds: str | None) -> dict[str, tuple[str, ..
         name = setting_name(sweep)
         values = [value.strip() for value in sweep.partition("=")[2].split(",")]
         if not name or not all(values):
-            message = f"--sweep {sweep!r} is not NAME=V1,V2,…; write top=2,4,8, for instance"
-            raise InputError(message)
+            raise InputError(f"--sweep {sweep!r} is not NAME=V1,V2,…; write top=2,4,8, for instance")
         if name in swept:
-            message = f"--sweep {name} is given twice; give all its values at once"
-            raise InputError(message)
+            raise InputError(f"--sweep {name} is given twice; give all its values at once")
         swept[name] = tuple(dict.fromkeys(values))
     if seeds is not None:
         numbers = [number.strip() for number in seeds.split(",")]
         if not all(number.isascii() and number.isdigit() for number in numbers):
-            message = f"--seeds {seeds!r} is no list of whole numbers from 0 on; write 0,1,2, for instance"
-            raise InputError(message)
+            raise InputError(f"--seeds {seeds!r} is no list of whole numbers from 0 on; write 0,1,2, for instance")
         if "seed" in swept:
-            message = "--sweep seed and --seeds say the same; leave one of them out"
-            raise InputError(message)
+            raise InputError("--sweep seed and --seeds say the same; leave one of them out")
         swept["seed"] = tuple(dict.fromkeys(str(int(number)) for number in numbers))
     return swept

@@ -140,8 +140,7 @@ def query_generator(
     learning_rate=0.002, checkpoint_minutes=5.
     """
     if lora_rank is not None and base is None:
-        message = "--lora-rank is of the adapters of a base, and there is none; give --base too"
-        raise InputError(message)
+        raise InputError("--lora-rank is of the adapters of a base, and there is none; give --base too")
     if epochs is None and steps is None and minutes is None:
         epochs = _DEFAULT_EPOCHS
     from pytrace.methods.profiles import changed
@@ -227,10 +226,9 @@ def evaluate(
     from pytrace.training.run import MODEL, evaluate_generator
 
     if kb is None and query_grammar not in (None, "none"):
-        message = (
+        raise InputError(
             f"--query-grammar {query_grammar} holds queries to a knowledge base, and there is none; give --kb FILE"
         )
-        raise InputError(message)
     path = generator / MODEL if generator.is_dir() else generator
     form: QueryForm = "triplet" if read_recipe(path).form == "triplet" else "sparql"
     examples = read_examples(data, format=data_format, form=form)[:limit]

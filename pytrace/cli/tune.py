@@ -87,8 +87,9 @@ def tune(
     from pytrace.tuning import tune as search
 
     if method.name == "cok":
-        message = "cok asks a knowledge base, which a search has none of; compare its settings with 'pytrace eval'"
-        raise InputError(message)
+        raise InputError(
+            "cok asks a knowledge base, which a search has none of; compare its settings with 'pytrace eval'"
+        )
     start = MethodName(method.name, (*check_overrides([method], models.llm, settings)[method.name], *method.overrides))
     space = [parse_choice(one, start, models.llm) for one in tries] or list(default_space(method.name, models.llm))
     questions = list(read_questions(data, format=data_format, limit=limit))  # type: ignore[arg-type]
@@ -141,19 +142,12 @@ def tune(
 
 
 def split_questions(questions: list[Question], hold_out: float) -> tuple[list[Question], list[Question]]:
-    """Split questions into those to search with and the last ones, to be held out.
-
-    Raises
-    ------
-    InputError
-        There are too few for that.
-    """
+    """Split questions into those to search with and the last ones, to be held out."""
     held = round(len(questions) * hold_out)
     if len(questions) - held < 1 or (hold_out and not held):
-        message = (
+        raise InputError(
             f"{len(questions)} questions cannot be split with {hold_out} of them held out; give more, or --hold-out 0"
         )
-        raise InputError(message)
     return questions[: len(questions) - held], questions[len(questions) - held :]
 
 

@@ -24,20 +24,6 @@ class Gold(NamedTuple):
 def gold_fields(row: Row, place: Place) -> Gold:
     """Read the gold part of a row.
 
-    Parameters
-    ----------
-    row
-        With `answers` (or `answer`, `golden_answers`, `gold_answers`), a text or a list of texts; `gold_paths` (or
-        `ground_truth_paths`, `paths`), a list of paths, each a list of [head, relation, tail]; `topics` (or
-        `topic_entities`, `topic`), a text or a list of texts. All may be left out.
-    place
-        Where the row stands, for messages.
-
-    Raises
-    ------
-    DataError
-        A field has a wrong type, or a part of a triple is empty.
-
     Examples
     --------
     >>> import pathlib
@@ -49,11 +35,6 @@ def gold_fields(row: Row, place: Place) -> Gold:
 
 def gold_answers(row: Row, place: Place) -> tuple[str, ...]:
     """Read the gold answers of a row, as `gold_fields` does, whatever else it holds.
-
-    Raises
-    ------
-    DataError
-        They are neither a text nor a list of texts.
 
     Examples
     --------

@@ -70,35 +70,34 @@ def open_file(path: Path) -> Iterator[io.BufferedReader]:
             else:
                 yield plain
     except FileNotFoundError:
-        message = "no such file; check the path"
-        raise DataError(message, path=path) from None
+        raise DataError("no such file; check the path", path=path) from None
     except IsADirectoryError:
-        message = "is a folder, and a file was expected here"
-        raise DataError(message, path=path) from None
+        raise DataError("is a folder, and a file was expected here", path=path) from None
     except PermissionError:
-        message = "cannot be read: permission denied; change its permissions or run as its owner"
-        raise DataError(message, path=path) from None
+        raise DataError(
+            "cannot be read: permission denied; change its permissions or run as its owner", path=path
+        ) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        message = f"is a broken gzip file ({error}); fetch or compress it again"
-        raise DataError(message, path=path) from None
+        raise DataError(f"is a broken gzip file ({error}); fetch or compress it again", path=path) from None
     except OSError as error:
-        message = f"cannot be read: {error.strerror or error}"
-        raise DataError(message, path=path) from None
+        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from None
 
 
 def peek_text(stream: io.BufferedReader, path: Path) -> bytes:
     """Look at the first bytes without consuming them, and raise `DataError` if they are not the start of a text."""
     head = stream.peek(_PEEK)[:_PEEK]
     if head.startswith(_UTF16_MARKS):
-        message = f"is UTF-16; save it as UTF-8, for example: iconv -f UTF-16 -t UTF-8 {path.name} > utf8-{path.name}"
-        raise DataError(message, path=path)
+        raise DataError(
+            f"is UTF-16; save it as UTF-8, for example: iconv -f UTF-16 -t UTF-8 {path.name} > utf8-{path.name}",
+            path=path,
+        )
     for magic, kind in _KNOWN_BINARY.items():
         if head.startswith(magic):
-            message = f"is {kind}"
-            raise DataError(message, path=path)
+            raise DataError(f"is {kind}", path=path)
     if b"\0" in head:
-        message = f"is a binary file (byte 0 at position {head.index(0)}); give text, Markdown or JSON in UTF-8"
-        raise DataError(message, path=path)
+        raise DataError(
+            f"is a binary file (byte 0 at position {head.index(0)}); give text, Markdown or JSON in UTF-8", path=path
+        )
     return head.removeprefix(_UTF8_MARK).lstrip()
 
 
@@ -126,21 +125,6 @@ def json_rows(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
 
     JSON Lines are read one line at a time and lists one item at a time, so that memory does not grow with the file. Blank
     lines, CRLF and a byte order mark are no matter.
-
-    Parameters
-    ----------
-    path
-        JSON Lines, a JSON list of objects, or one JSON object; `.gz` is unpacked on the way.
-
-    Yields
-    ------
-    tuple of Place and dict
-        Where the object stands, and the object.
-
-    Raises
-    ------
-    DataError
-        The file is missing, unreadable or binary, or a line or item of it is no JSON object.
     """
     with open_file(path) as stream:
         head = peek_text(stream, path)
@@ -211,8 +195,7 @@ def _list_items(stream: BinaryIO, path: Path) -> Iterator[tuple[bytes, int]]:
             # As much again as the item has so far, so that a long one is not looked at over and over.
             more = stream.read(max(_CHUNK, len(buffer) - start))
             if not more:
-                message = "it ends before its closing bracket"
-                raise _no_list(message, path, line + buffer.count(b"\n", start))
+                raise _no_list("it ends before its closing bracket", path, line + buffer.count(b"\n", start))
             buffer = buffer[start:] + more
             at -= start
             start = 0
@@ -237,8 +220,7 @@ def _list_items(stream: BinaryIO, path: Path) -> Iterator[tuple[bytes, int]]:
         rest = stream.read(_CHUNK)
     line += rest.count(b"\n", 0, len(rest) - len(rest.lstrip()))
     if rest or character == b"}":
-        message = "more follows after its end" if rest else "a brace closes it"
-        raise _no_list(message, path, line)
+        raise _no_list("more follows after its end" if rest else "a brace closes it", path, line)
 
 
 def _no_list(reason: str, path: Path, line: int) -> DataError:
@@ -252,8 +234,9 @@ def _decode(data: bytes, place: Place) -> object:
     except UnicodeDecodeError as error:
         raise _not_utf8(error, place) from None
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"not JSON ({_reason(error)}); mend this line: each line must hold one whole JSON object"
-        raise place.error(message) from None
+        raise place.error(
+            f"not JSON ({_reason(error)}); mend this line: each line must hold one whole JSON object"
+        ) from None
 
 
 def _reason(error: Exception) -> str:
@@ -265,8 +248,7 @@ def _reason(error: Exception) -> str:
 def _as_object(row: object, place: Place) -> dict[str, Any]:
     if isinstance(row, dict):
         return row
-    message = f"holds a JSON {_json_type(row)}, and an object in braces was expected"
-    raise place.error(message)
+    raise place.error(f"holds a JSON {_json_type(row)}, and an object in braces was expected")
 
 
 def _json_type(value: object) -> str:
@@ -306,5 +288,6 @@ def _names(folder: Path) -> list[str]:
     try:
         return sorted((path.name for path in folder.iterdir() if not path.name.startswith(".")), reverse=True)
     except OSError as error:
-        message = f"cannot be listed: {error.strerror or error}; change its permissions or leave it out"
-        raise DataError(message, path=folder) from None
+        raise DataError(
+            f"cannot be listed: {error.strerror or error}; change its permissions or leave it out", path=folder
+        ) from None

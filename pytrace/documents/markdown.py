@@ -45,16 +45,6 @@ def read_markdown(source: str) -> MarkdownText:
     their words, emphasis and HTML tags go, a table row becomes `Header: cell; Header: cell`, and every line of code a
     block of its own.
 
-    Parameters
-    ----------
-    source
-        CommonMark with tables and strike-through; footnotes are kept as paragraphs.
-
-    Returns
-    -------
-    MarkdownText
-        Title and blocks; no block is empty.
-
     Examples
     --------
     >>> read_markdown("# Ada Foah\n\nA *town* in [Ghana](https://example.org).")

@@ -24,13 +24,6 @@ _COMMON = re.compile(
 def holds(text: str, phrase: str) -> bool:
     """Tell whether a text has a phrase's words in a row, whatever the case and the punctuation between them.
 
-    Parameters
-    ----------
-    text
-        Any text.
-    phrase
-        The phrase; an article at its beginning does not count, and one without a letter or digit is never held.
-
     Examples
     --------
     >>> holds("He moved to the Greater-Accra region.", "the Greater Accra Region"), holds("Norway", "no")
@@ -50,15 +43,6 @@ def replace(text: str, phrase: str, by: str) -> str:
 
     An article before the old phrase goes if the new one brings its own ("this", "a certain"), and the new one begins with a
     capital where the sentence does.
-
-    Parameters
-    ----------
-    text
-        Any text.
-    phrase
-        What to replace: see `holds`.
-    by
-        What to put there.
 
     Examples
     --------

@@ -60,8 +60,7 @@ def split_document(document: Document, max_tokens: int, count_tokens: Callable[[
     [(0, 1), (2,)]
     """
     if max_tokens < 1:
-        message = f"max_tokens is {max_tokens}; a part needs room for at least 1 token"
-        raise InputError(message)
+        raise InputError(f"max_tokens is {max_tokens}; a part needs room for at least 1 token")
     if count_tokens(document.text) <= max_tokens:
         return [DocumentPart(document, tuple(range(len(document.sentences))))]
     pieces = [
@@ -128,10 +127,9 @@ def _longest_prefix(text: str, max_tokens: int, count_tokens: Callable[[str], in
         else:
             too_long = middle
     if fits == 0:
-        message = (
+        raise InputError(
             f"max_tokens is {max_tokens}, and the one character {text[0]!r} already has {count_tokens(text[0])} tokens"
         )
-        raise InputError(message)
     return _good_border(text, fits)
 
 

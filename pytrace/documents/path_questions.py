@@ -30,16 +30,6 @@ class PathQuestion(msgspec.Struct, frozen=True):
 def looks_like_path_questions(path: Path) -> bool:
     r"""Say whether a file begins with a row of columns, which no line of JSON does.
 
-    Parameters
-    ----------
-    path
-        Any file; a last `.gz` is unpacked.
-
-    Raises
-    ------
-    DataError
-        The file is missing, unreadable or binary.
-
     Examples
     --------
     >>> import pathlib, tempfile
@@ -55,22 +45,6 @@ def looks_like_path_questions(path: Path) -> bool:
 
 def read_path_questions(path: Path) -> Iterator[tuple[Place, PathQuestion]]:
     r"""Read the rows of a file one at a time, with their places.
-
-    Parameters
-    ----------
-    path
-        ``question TAB answer(answer/…/) TAB head#relation#…#answer#<end>#answer`` a line; blank lines, CRLF and a byte order
-        mark are no matter, and a last `.gz` is unpacked.
-
-    Yields
-    ------
-    tuple of Place and PathQuestion
-        Where the row stands, and the row; its id is made of the file's name and the line.
-
-    Raises
-    ------
-    DataError
-        The file is missing, unreadable or binary, or a row is not of this form. Says file, line and remedy.
 
     Examples
     --------
@@ -89,8 +63,9 @@ def read_path_questions(path: Path) -> Iterator[tuple[Place, PathQuestion]]:
             try:
                 text = data.decode()
             except UnicodeDecodeError as error:
-                message = f"byte {error.start + 1} of the line is not UTF-8; convert the file to UTF-8"
-                raise place.error(message) from error
+                raise place.error(
+                    f"byte {error.start + 1} of the line is not UTF-8; convert the file to UTF-8"
+                ) from error
             text = text.removesuffix("\n").removesuffix("\r")
             if text:
                 yield place, parse_path_question(text, place)
@@ -98,18 +73,6 @@ def read_path_questions(path: Path) -> Iterator[tuple[Place, PathQuestion]]:
 
 def parse_path_question(text: str, place: Place) -> PathQuestion:
     r"""Read one row.
-
-    Parameters
-    ----------
-    text
-        The row without its end of line.
-    place
-        Where it stands, for its id and for messages.
-
-    Raises
-    ------
-    DataError
-        The row has other than three columns, or its answers or path are not of their form.
 
     Examples
     --------
@@ -119,21 +82,22 @@ def parse_path_question(text: str, place: Place) -> PathQuestion:
     """
     columns = text.split("\t")
     if len(columns) != 3:
-        message = f"{len(columns)} columns where question, answers and path are wanted; put one tab between them"
-        raise place.error(message)
+        raise place.error(
+            f"{len(columns)} columns where question, answers and path are wanted; put one tab between them"
+        )
     question, given, steps = (column.strip() for column in columns)
     parts = steps.split("#")
     if len(parts) < 5 or len(parts) % 2 == 0 or parts[-2] != _END or parts[-1] != parts[-3] or not all(parts):
-        message = f"the path {steps[:80]!a} is not of the form head#relation#…#answer#{_END}#answer, none of them empty; correct it"
-        raise place.error(message)
+        raise place.error(
+            f"the path {steps[:80]!a} is not of the form head#relation#…#answer#{_END}#answer, none of them empty; correct it"
+        )
     answer = parts[-1]
     others = given.removeprefix(answer).removeprefix("(").removesuffix(")").split("/")
     if not question or not given.startswith(f"{answer}(") or not given.endswith("/)"):
-        message = (
+        raise place.error(
             f"the answers {given[:80]!a} of the question {question[:40]!a} are not of the form {answer[:40]}({answer[:40]}/…/), "
             "with the answer that the path ends at; correct them"
         )
-        raise place.error(message)
     return PathQuestion(
         f"{place.path.stem}:{place.line}",
         _joined(question),

@@ -116,8 +116,7 @@ def read_documents(
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     roots = [Path(path) for path in given]
     if not roots:
-        message = "no file or folder was given to read documents from; name at least one"
-        raise DataError(message)
+        raise DataError("no file or folder was given to read documents from; name at least one")
     for root in roots:
         _check_exists(root)
     return _read(roots, language, report if report is not None else ReadReport(), Identities() if distinct else None)
@@ -127,12 +126,12 @@ def _check_exists(path: Path) -> None:
     try:
         path.stat()
     except PermissionError:
-        message = "cannot be read: permission denied; change its permissions or run as its owner"
-        raise DataError(message, path=path) from None
+        raise DataError(
+            "cannot be read: permission denied; change its permissions or run as its owner", path=path
+        ) from None
     except (OSError, ValueError) as error:
         reason = "no such file or folder" if isinstance(error, FileNotFoundError) else str(error)
-        message = f"{reason}; check the path"
-        raise DataError(message, path=path) from None
+        raise DataError(f"{reason}; check the path", path=path) from None
 
 
 def _read(roots: list[Path], language: str, report: ReadReport, identities: Identities | None) -> Iterator[Document]:
@@ -147,11 +146,11 @@ def _read(roots: list[Path], language: str, report: ReadReport, identities: Iden
                 yield document
     if not report.documents:
         reasons = f": {report.empty} had no text, {report.other_files} were files of other kinds"
-        message = (
+        raise DataError(
             f"no document was found{reasons if report.skipped else ''}; give JSON Lines with title and text, or text "
-            f"or Markdown files ({', '.join(_READ_SUFFIXES)})"
+            f"or Markdown files ({', '.join(_READ_SUFFIXES)})",
+            path=", ".join(map(str, roots)),
         )
-        raise DataError(message, path=", ".join(map(str, roots)))
 
 
 def _files(root: Path, report: ReadReport) -> Iterator[Path]:
@@ -159,8 +158,7 @@ def _files(root: Path, report: ReadReport) -> Iterator[Path]:
         yield root
         return
     if not root.is_dir():
-        message = "is a pipe or a device, and a file is read twice; save it as a file first"
-        raise DataError(message, path=root)
+        raise DataError("is a pipe or a device, and a file is read twice; save it as a file first", path=root)
     for path in walk(root):
         try:
             regular = stat.S_ISREG(path.stat().st_mode)

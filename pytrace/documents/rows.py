@@ -34,25 +34,7 @@ class Built(NamedTuple):
 
 
 def paragraphs_of(row: Row, place: Place) -> list[Paragraph]:
-    """Read the documents that a row holds, whatever its schema.
-
-    Parameters
-    ----------
-    row
-        A row with `paragraphs` (MuSiQue), `context` (HotpotQA, 2WikiMultiHopQA) or `documents` (ours), or a document.
-    place
-        Where the row stands.
-
-    Returns
-    -------
-    list of Paragraph
-        In the row's order.
-
-    Raises
-    ------
-    DataError
-        A field is missing or of a wrong type.
-    """
+    """Read the documents that a row holds, whatever its schema."""
     if "paragraphs" in row:
         return [_musique_paragraph(item, place) for item in objects(row, "paragraphs", place)]
     if "context" in row:
@@ -73,8 +55,9 @@ def document_paragraph(row: Row, place: Place) -> Paragraph:
         raise place.error(wrong_type("supporting", supporting, "true or false"))
     body = row.get("sentences", row.get("text"))
     if body is None:
-        message = f'no `text`{_has(row)}; each document needs "title" and "text" (or "sentences", a list of strings)'
-        raise place.error(message)
+        raise place.error(
+            f'no `text`{_has(row)}; each document needs "title" and "text" (or "sentences", a list of strings)'
+        )
     field = "sentences" if "sentences" in row else "text"
     id = id_of(row, place, "id", "_id")
     if isinstance(body, str) and field == "text":
@@ -122,13 +105,7 @@ class Identities:
         self._seen: dict[str, tuple[bytes, str]] = {}
 
     def first_place(self, document: Document, place: Place) -> str | None:
-        """Return where the same document was met before, or None, and then remember it.
-
-        Raises
-        ------
-        DataError
-            Another document with other words has this id.
-        """
+        """Return where the same document was met before, or None, and then remember it."""
         digest = bytes.fromhex(document.content_hash)
         known = self._seen.get(document.id)
         if known is None:
@@ -136,11 +113,10 @@ class Identities:
             return None
         if known[0] == digest:
             return known[1]
-        message = (
+        raise place.error(
             f"document id {document.id!r} stands for {document.title!r} here and for other words at {known[1]}; "
             "give each document an id of its own, or leave ids out"
         )
-        raise place.error(message)
 
 
 def strings(value: object, field: str, place: Place) -> list[str]:
@@ -159,8 +135,7 @@ def objects(row: Row, field: str, place: Place) -> list[Row]:
     if isinstance(value, dict):
         lengths = {len(column) if isinstance(column, list) else -1 for column in value.values()}
         if len(lengths) > 1 or -1 in lengths:
-            message = f"`{field}` must hold lists of one length ({', '.join(list(value)[:5])}); correct it"
-            raise place.error(message)
+            raise place.error(f"`{field}` must hold lists of one length ({', '.join(list(value)[:5])}); correct it")
         return [dict(zip(value, items, strict=True)) for items in zip(*value.values(), strict=True)]
     if not isinstance(value, list):
         raise place.error(wrong_type(field, value, "a list of objects"))
@@ -188,8 +163,7 @@ def title_of(row: Row, place: Place) -> str:
     """Read the title, which triples take as their head entity; it must not be empty."""
     title = row.get("title")
     if title is None:
-        message = f'no `title`{_has(row)}; add "title": the name of what the document is about'
-        raise place.error(message)
+        raise place.error(f'no `title`{_has(row)}; add "title": the name of what the document is about')
     if not isinstance(title, str):
         raise place.error(wrong_type("title", title, "a string"))
     return _named(title, "title", place)
@@ -229,8 +203,7 @@ def wrong_type(field: str, value: object, expected: str) -> str:
 def _named(value: str, field: str, place: Place) -> str:
     cleaned = clean_text(value)
     if not cleaned:
-        message = f"`{field}` is empty; give it a value"
-        raise place.error(message)
+        raise place.error(f"`{field}` is empty; give it a value")
     return cleaned
 
 

@@ -87,35 +87,7 @@ def choose(
     progress: PullProgress | None = None,
     formats: Sequence[str] = tuple(FORMATS),
 ) -> rewritten.Record:
-    """Rewrite a model into each format, measure and judge them, and keep the best one in `place`.
-
-    Parameters
-    ----------
-    source
-        A GGUF file.
-    place
-        The directory for the rewritten file and the record of the choice.
-    style
-        How prompts are written for this model.
-    scoring
-        The scoring whose choices are compared: the one that this model is used with.
-    threads
-        Threads; the processors this process may use if not given.
-    progress
-        Where to say what is being done.
-    formats
-        Names from `FORMATS`.
-
-    Returns
-    -------
-    rewritten.Record
-        The choice, with all figures. Without a file: the original is best.
-
-    Raises
-    ------
-    ModelError
-        The original itself cannot be measured or judged.
-    """
+    """Rewrite a model into each format, measure and judge them, and keep the best one in `place`."""
     threads = threads or len(os.sched_getaffinity(0))
     note = (progress or PullProgress()).note
     place.mkdir(parents=True, exist_ok=True)
@@ -242,8 +214,7 @@ class _Choice:
 
     def _drop(self, name: str, why: str) -> None:
         if name == ORIGINAL:
-            message = f"{self._source} itself {why}; run it with 'pytrace ask' to see whether it works here"
-            raise ModelError(message)
+            raise ModelError(f"{self._source} itself {why}; run it with 'pytrace ask' to see whether it works here")
         self._speeds.pop(name, None)
         self._verdicts[name] = why
 

@@ -305,19 +305,16 @@ def align_batch(
     card = devices.card_of(device, *given)
     matrix, function = (None, 0) if score is None else _score_arguments(score)
     if card is not None and function:
-        message = "score is a C function, which a card cannot call; compute a matrix of its values first"
-        raise TypeError(message)
+        raise TypeError("score is a C function, which a card cannot call; compute a matrix of its values first")
     if threads is not None and threads < 1:
-        message = f"threads must be at least 1, not {threads}"
-        raise ValueError(message)
+        raise ValueError(f"threads must be at least 1, not {threads}")
     first, second = _as_ragged(candidates, references, keep_values=score is not None)
     group_offsets = np.arange(len(first.offsets), dtype=np.int64) if groups is None else _offsets(groups, "groups")
     if groups is None and len(second.offsets) != len(first.offsets):
-        message = (
+        raise ValueError(
             f"there are {len(first.offsets) - 1} candidates and {len(second.offsets) - 1} references; "
             "give groups to say which references each candidate has"
         )
-        raise ValueError(message)
     if card is not None:
         try:
             arrays = devices.cuda_module().align_batch(
@@ -344,26 +341,22 @@ def _score_arguments(score: Score) -> tuple[NDArray[np.float64] | None, int]:
     foreign = score if isinstance(score, CFuncPtr) else getattr(score, "ctypes", None)
     if isinstance(foreign, CFuncPtr):
         if foreign.restype is not ctypes.c_double or tuple(foreign.argtypes or ()) != (ctypes.c_int32,) * 2:
-            message = "a score function must take two int32 and return a double; set its argtypes and restype so"
-            raise TypeError(message)
+            raise TypeError("a score function must take two int32 and return a double; set its argtypes and restype so")
         address = ctypes.cast(foreign, ctypes.c_void_p).value or 0
     elif isinstance(score, CompiledFunction):
         address = score.address
     elif callable(score):
-        message = (
+        raise TypeError(
             "score must be a matrix or a compiled C function (numba.cfunc, ctypes), not a Python function; "
             "compute a matrix with it first"
         )
-        raise TypeError(message)
     else:
         matrix = np.asarray(score)
         if matrix.dtype.kind not in "biuf":
-            message = f"score must be an array of numbers, not of {matrix.dtype}"
-            raise TypeError(message)
+            raise TypeError(f"score must be an array of numbers, not of {matrix.dtype}")
         return np.ascontiguousarray(matrix, dtype=np.float64), 0
     if not isinstance(address, int) or address <= 0:
-        message = f"the score function's address is {address!r}, which is no function"
-        raise ValueError(message)
+        raise ValueError(f"the score function's address is {address!r}, which is no function")
     return None, address
 
 
@@ -371,16 +364,14 @@ def _as_ragged(
     candidates: Ragged | Sequence[Symbols], references: Ragged | Sequence[Symbols], *, keep_values: bool
 ) -> tuple[Ragged, Ragged]:
     if isinstance(candidates, Ragged) != isinstance(references, Ragged):
-        message = "candidates and references must both be Ragged arrays, or neither"
-        raise TypeError(message)
+        raise TypeError("candidates and references must both be Ragged arrays, or neither")
     if isinstance(candidates, Ragged) and isinstance(references, Ragged):
         if devices.on_card(candidates.values) or devices.on_card(references.values):
             return _beside_a_card(candidates, "candidates"), _beside_a_card(references, "references")
         first, second = _integers(candidates.values, "candidates"), _integers(references.values, "references")
         if not (_fits_int32(first) and _fits_int32(second)):
             if keep_values:
-                message = "symbols that score reads must fit in 32 bits; number them from 0"
-                raise ValueError(message)
+                raise ValueError("symbols that score reads must fit in 32 bits; number them from 0")
             if first.dtype.kind != second.dtype.kind:  # NumPy would join int64 and uint64 as float64
                 first, second = first.astype(object), second.astype(object)
             _, numbers = np.unique(np.concatenate([first, second]), return_inverse=True)
@@ -390,8 +381,7 @@ def _as_ragged(
             Ragged(np.ascontiguousarray(second, dtype=np.int32), _offsets(references.offsets, "references' offsets")),
         )
     if keep_values:
-        message = "with score, candidates and references must be Ragged integer arrays"
-        raise TypeError(message)
+        raise TypeError("with score, candidates and references must be Ragged integer arrays")
     table: dict[Hashable, int] = {}
     return Ragged(*_core.intern_paths(candidates, table)), Ragged(*_core.intern_paths(references, table))
 
@@ -403,21 +393,20 @@ def _beside_a_card(paths: Ragged, name: str) -> Ragged:
         return Ragged(paths.values, offsets)
     values = _integers(paths.values, name)
     if not _fits_int32(values):
-        message = f"{name}' values must fit in 32 bits where the others lie on a card; number the symbols first"
-        raise ValueError(message)
+        raise ValueError(f"{name}' values must fit in 32 bits where the others lie on a card; number the symbols first")
     return Ragged(np.ascontiguousarray(values, dtype=np.int32), offsets)
 
 
 def _integers(values: ArrayLike, name: str) -> NDArray[Any]:
     array = np.asarray(values)
     if array.ndim != 1:
-        message = f"{name}' values have {array.ndim} dimensions, not 1"
-        raise ValueError(message)
+        raise ValueError(f"{name}' values have {array.ndim} dimensions, not 1")
     if array.size == 0:
         return array.astype(np.int32)
     if array.dtype.kind not in "iu":
-        message = f"{name}' values must be integers, not {array.dtype}; give lists of symbols to have them numbered"
-        raise TypeError(message)
+        raise TypeError(
+            f"{name}' values must be integers, not {array.dtype}; give lists of symbols to have them numbered"
+        )
     return array
 
 
@@ -433,11 +422,9 @@ def _offsets(offsets: ArrayLike, name: str) -> NDArray[np.int64]:
         return cast("NDArray[np.int64]", offsets)  # brought to the host by the binding
     array = np.asarray(offsets)
     if array.ndim != 1:
-        message = f"{name} has {array.ndim} dimensions, not 1"
-        raise ValueError(message)
+        raise ValueError(f"{name} has {array.ndim} dimensions, not 1")
     if array.dtype.kind not in "iu":
-        message = f"{name} must be integers, not {array.dtype}"
-        raise TypeError(message)
+        raise TypeError(f"{name} must be integers, not {array.dtype}")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 

@@ -93,9 +93,8 @@ class KeptVectors:
                 try:
                     self._items = to_device(self.vectors, self.device)
                 except MemoryError as error:
-                    message = (
+                    raise DeviceUnavailableError(
                         f"{len(self.vectors):,} vectors of {self.vectors.shape[1]:,} numbers are to be kept on the card, but "
                         f"{error}; or use device 'cpu'"
-                    )
-                    raise DeviceUnavailableError(message) from None
+                    ) from None
             return self._items

@@ -56,14 +56,14 @@ def cuda_module() -> ModuleType:
         try:
             _module = importlib.import_module("pytrace._cuda")
         except ModuleNotFoundError:
-            message = (
+            raise DeviceUnavailableError(
                 "this build of pytrace has no CUDA module; build it where nvcc is on the PATH "
                 "(pip install --config-settings=cmake.define.PYTRACE_CUDA=on), or use device='cpu'"
-            )
-            raise DeviceUnavailableError(message) from None
+            ) from None
         except ImportError as error:
-            message = f"the CUDA module cannot be loaded ({error}); reinstall pytrace, or use device='cpu'"
-            raise DeviceUnavailableError(message) from None
+            raise DeviceUnavailableError(
+                f"the CUDA module cannot be loaded ({error}); reinstall pytrace, or use device='cpu'"
+            ) from None
     return _module
 
 
@@ -113,15 +113,13 @@ def card_of(device: str | None, *arrays: object) -> int | None:
         return -1 if any(map(on_card, arrays)) else None
     if device == "cpu":
         if any(map(on_card, arrays)):
-            message = (
+            raise ValueError(
                 "device is 'cpu', but an array lies on a card; copy it to the processor first, or leave device out"
             )
-            raise ValueError(message)
         return None
     kind, colon, number = device.partition(":") if isinstance(device, str) else ("", "", "")
     if kind != "cuda" or (colon and not (number.isascii() and number.isdecimal() and len(number) < 5)):
-        message = f"device must be 'cpu', 'cuda' or 'cuda:N', not {device!r}"
-        raise ValueError(message)
+        raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:N', not {device!r}")
     return int(number) if colon else -1
 
 
@@ -176,8 +174,7 @@ def to_device(array: npt.ArrayLike, device: str = "cuda") -> Any:
     """
     card = card_of(device)
     if card is None:
-        message = f"device must be 'cuda' or 'cuda:N', not {device!r}"
-        raise ValueError(message)
+        raise ValueError(f"device must be 'cuda' or 'cuda:N', not {device!r}")
     module = cuda_module()
     module.require_device(max(card, 0))
     return module.to_device(array, max(card, 0))
@@ -234,8 +231,9 @@ def require(device: str) -> None:
         found = f"the CUDA module was built with CUDA {version_text(runtime)}"
         if driver:
             found += f", the driver serves CUDA {version_text(driver)}"
-        message = f"device {device!r} cannot be used: {error} ({found}); correct that, or use device 'cpu'"
-        raise DeviceUnavailableError(message) from None
+        raise DeviceUnavailableError(
+            f"device {device!r} cannot be used: {error} ({found}); correct that, or use device 'cpu'"
+        ) from None
 
 
 def version_text(version: int) -> str:

@@ -354,11 +354,10 @@ def cpdist(
     card = _card(device, scorer)
     firsts, seconds = _texts(queries, processor), _texts(choices, processor)
     if len(firsts) != len(seconds):
-        message = (
+        raise ValueError(
             f"there are {len(firsts)} queries but {len(seconds)} choices; pairs need as many of one as of the other "
             "(cdist scores every query beside every choice)"
         )
-        raise ValueError(message)
     kind = _FLOAT32 if dtype is None else _dtype(dtype)
     out = np.empty(len(firsts), kind)
     number = _NATIVE.get(scorer)
@@ -494,15 +493,13 @@ _NATIVE: dict[Scorer, int] = {ratio: _RATIO, partial_ratio: _PARTIAL_RATIO, toke
 def _cutoff(score_cutoff: float | None) -> float:
     cutoff = 0.0 if score_cutoff is None else float(score_cutoff)
     if math.isnan(cutoff):
-        message = "score_cutoff is not a number; give 0 to 100, or None"
-        raise ValueError(message)
+        raise ValueError("score_cutoff is not a number; give 0 to 100, or None")
     return cutoff
 
 
 def _require_percent(score_cutoff: float | None) -> None:
     if score_cutoff is not None and not 0 <= score_cutoff <= 100:
-        message = f"score_cutoff is {score_cutoff}; it must be from 0 to 100"
-        raise ValueError(message)
+        raise ValueError(f"score_cutoff is {score_cutoff}; it must be from 0 to 100")
 
 
 def _missing(text: object) -> bool:
@@ -515,8 +512,7 @@ def _process(text: Text, processor: Processor) -> Text:
 
 def _texts(texts: Iterable[Any], processor: Processor | None) -> tuple[Any, ...]:
     if isinstance(texts, str | bytes):
-        message = "one text was given where a list of texts belongs; put it in a list"
-        raise TypeError(message)
+        raise TypeError("one text was given where a list of texts belongs; put it in a list")
     return tuple(texts) if processor is None else tuple(_process(text, processor) for text in texts)
 
 
@@ -532,8 +528,7 @@ def _keyed(choices: Iterable[Any] | Mapping[Any, Any]) -> tuple[list[Any] | None
 def _dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     kind = np.dtype(dtype).newbyteorder("=")
     if kind.kind not in "fiu" or kind.itemsize not in (1, 2, 4, 8) or kind == np.float16:
-        message = f"dtype is {kind}; give float32, float64 or an integer type"
-        raise TypeError(message)
+        raise TypeError(f"dtype is {kind}; give float32, float64 or an integer type")
     return kind
 
 
@@ -541,18 +536,16 @@ def _card(device: str | None, scorer: Scorer) -> int | None:
     """Return the card's number, None for the processor; refuse what no card can call."""
     card = devices.card_of(device)
     if card is not None and scorer not in _NATIVE:
-        message = (
+        raise ValueError(
             f"scorer {getattr(scorer, '__name__', scorer)!r} cannot run on {device!r}; give ratio, partial_ratio or "
             "token_set_ratio of pytrace.kernels.fuzzy, or leave device out"
         )
-        raise ValueError(message)
     return card
 
 
 def _threads(workers: int) -> int:
     if workers < -1 or workers == 0:
-        message = f"workers is {workers}; give the number of threads, or -1 for all"
-        raise ValueError(message)
+        raise ValueError(f"workers is {workers}; give the number of threads, or -1 for all")
     return _core.num_threads() if workers == -1 else workers
 
 
@@ -574,8 +567,7 @@ def _extract_by(
 ) -> list[tuple[int, float]]:
     """Return the best indices and their scores by a scorer that is not of this module."""
     if limit is not None and limit < 0:
-        message = f"limit is {limit}; give 0 or more, or None for all"
-        raise ValueError(message)
+        raise ValueError(f"limit is {limit}; give 0 or more, or None for all")
     least = max(_cutoff(score_cutoff), 0.0)
     if _missing(query):
         return []

@@ -213,8 +213,7 @@ def minimum_covers(
     [1.0, 2.0]
     """
     if ties not in {"any", "earliest"}:
-        message = f"ties must be 'any' or 'earliest', not {ties!r}"
-        raise ValueError(message)
+        raise ValueError(f"ties must be 'any' or 'earliest', not {ties!r}")
     if ties == "any":
         return _covers(problems, weights, exact=True, time_limit=time_limit, threads=threads)
     return _earliest(problems, weights, time_limit, threads)
@@ -323,8 +322,7 @@ def _seconds(time_limit: float | None) -> float:
     if time_limit is None:
         return -1.0
     if not time_limit >= 0:
-        message = f"time_limit is {time_limit}; it must be a number of seconds of at least 0, or None"
-        raise ValueError(message)
+        raise ValueError(f"time_limit is {time_limit}; it must be a number of seconds of at least 0, or None")
     return float(time_limit)
 
 
@@ -342,8 +340,9 @@ def _earliest(
         each = np.ones(count) if weight is None else np.asarray(weight, dtype=np.float64)
         scale = count * (count - 1) // 2 + 1
         if not bool(np.all(each == np.floor(each))) or float(np.sum(each)) * scale > 1e15:
-            message = f"problem {number}: ties='earliest' needs whole-number weights with a sum below {1e15 / scale:g}"
-            raise ValueError(message)
+            raise ValueError(
+                f"problem {number}: ties='earliest' needs whole-number weights with a sum below {1e15 / scale:g}"
+            )
         given.append(each)
         scales.append(scale)
     ranked = [
@@ -366,8 +365,7 @@ def _each_weights(
     if weights is None:
         return [None] * len(problems)
     if len(weights) != len(problems):
-        message = f"there are weights for {len(weights)} problems, but {len(problems)} problems"
-        raise ValueError(message)
+        raise ValueError(f"there are weights for {len(weights)} problems, but {len(problems)} problems")
     return weights
 
 
@@ -375,8 +373,7 @@ def _sets(sets: Sets, universe: Collection[Hashable] | None) -> Sets:
     if not isinstance(sets, np.ndarray):
         return sets
     if universe is not None:
-        message = "a matrix of sets has its columns as universe; leave universe out"
-        raise ValueError(message)
+        raise ValueError("a matrix of sets has its columns as universe; leave universe out")
     return _judgements(sets, "sets")
 
 
@@ -386,8 +383,7 @@ def _judgements(values: ArrayLike, name: str) -> NDArray[np.bool_]:
         return array
     if array.dtype != np.bool_:
         if array.size and (array.dtype.kind not in "iuf" or not bool(np.isin(array, (0, 1)).all())):
-            message = f"{name} must be yes or no (boolean, or 0 and 1), not {array.dtype} of other values"
-            raise TypeError(message)
+            raise TypeError(f"{name} must be yes or no (boolean, or 0 and 1), not {array.dtype} of other values")
         array = array.astype(np.bool_)
     return np.ascontiguousarray(array)
 
@@ -396,6 +392,5 @@ def _threads(threads: int | None) -> int:
     if threads is None:
         return 0
     if threads < 1:
-        message = f"threads must be at least 1, not {threads}"
-        raise ValueError(message)
+        raise ValueError(f"threads must be at least 1, not {threads}")
     return threads

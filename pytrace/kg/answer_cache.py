@@ -26,16 +26,6 @@ class AnswerCache:
     An answer is there as a whole or not at all, whenever a process was killed. One that has changed since it was written is
     told of and not given.
 
-    Parameters
-    ----------
-    directory
-        Made if it is not there.
-
-    Raises
-    ------
-    StoreError
-        The directory cannot be written, or its file is damaged or of another version.
-
     Examples
     --------
     >>> import tempfile
@@ -52,8 +42,9 @@ class AnswerCache:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            message = f"the cache's directory {directory} cannot be made ({error.strerror}); name another"
-            raise StoreError(message) from error
+            raise StoreError(
+                f"the cache's directory {directory} cannot be made ({error.strerror}); name another"
+            ) from error
         with self._errors():
             self._connection = sqlite3.connect(
                 self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
@@ -71,10 +62,9 @@ class AnswerCache:
             raise StoreError(self._damaged(f"it ends in the middle, after {size:,} bytes"))
         [version] = self._connection.execute("PRAGMA user_version").fetchone()
         if version not in (0, _VERSION):
-            message = (
+            raise StoreError(
                 f"the cache {self._path} is of version {version} where {_VERSION} is due; delete it, or name another"
             )
-            raise StoreError(message)
         # What a power cut takes is asked for again, so nothing waits for the disk.
         self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
         self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -87,13 +77,7 @@ class AnswerCache:
             self._connection.close()
 
     def get(self, asked: Sequence[str]) -> bytes | None:
-        """Return the answer to what was asked, or None if it is not there.
-
-        Raises
-        ------
-        StoreError
-            The file is damaged.
-        """
+        """Return the answer to what was asked, or None if it is not there."""
         key = _key(asked)
         with self._lock, self._errors():
             row = self._connection.execute("SELECT content, checksum FROM answers WHERE key = ?", (key,)).fetchone()
@@ -105,13 +89,7 @@ class AnswerCache:
         return zlib.decompress(content)
 
     def put(self, asked: Sequence[str], answer: bytes) -> None:
-        """Keep an answer.
-
-        Raises
-        ------
-        StoreError
-            It cannot be written, or the file is damaged.
-        """
+        """Keep an answer."""
         key, content = _key(asked), zlib.compress(answer, 1)
         with self._lock, self._errors():
             self._connection.execute(
@@ -123,13 +101,11 @@ class AnswerCache:
         try:
             yield
         except sqlite3.OperationalError as error:
-            message = (
+            raise StoreError(
                 f"the cache {self._path} cannot be used ({error}); see to its permissions and the disk, or name another"
-            )
-            raise StoreError(message) from error
+            ) from error
         except sqlite3.ProgrammingError as error:
-            message = f"the cache {self._path} is closed; open it anew"
-            raise StoreError(message) from error
+            raise StoreError(f"the cache {self._path} is closed; open it anew") from error
         except sqlite3.DatabaseError as error:
             raise StoreError(self._damaged(str(error))) from error
 

@@ -59,20 +59,7 @@ class _Progress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Building:
-    """A knowledge base that is being built; a context manager that holds the lock on its unfinished files.
-
-    Parameters
-    ----------
-    directory
-        Where it is to be: nothing, or an empty directory.
-    encoder
-        Whose vectors it will hold.
-
-    Raises
-    ------
-    StoreError
-        Something is there already, another process is building there, or nothing can be written there.
-    """
+    """A knowledge base that is being built; a context manager that holds the lock on its unfinished files."""
 
     def __init__(self, directory: str | os.PathLike[str], encoder: Encoder) -> None:
         self.directory = Path(os.path.abspath(directory))  # noqa: PTH100 - resolve() would follow the last link
@@ -100,13 +87,7 @@ class Building:
         self._lock.close()
 
     def begin(self, columns: Columns) -> int:
-        """Write the columns, and return how many vectors of them are there from a build that did not come to its end.
-
-        Raises
-        ------
-        StoreError
-            The disk is full or the files cannot be written.
-        """
+        """Write the columns, and return how many vectors of them are there from a build that did not come to its end."""
         with self._writing():
             self._progress = self._found(self._write_columns(columns))
             if not self._progress.rows:
@@ -117,13 +98,7 @@ class Building:
         return self._progress.rows
 
     def append(self, vectors: NDArray[np.float32]) -> None:
-        """Add the vectors of the next triples, float32 [n, dimension]; they count once this returns.
-
-        Raises
-        ------
-        StoreError
-            The disk is full or the files cannot be written.
-        """
+        """Add the vectors of the next triples, float32 [n, dimension]; they count once this returns."""
         content = np.ascontiguousarray(vectors, dtype="<f4").tobytes()
         with self._writing():
             with (self.place / VECTORS).open("ab") as stream:
@@ -139,13 +114,7 @@ class Building:
         self._progress = progress
 
     def finish(self) -> None:
-        """Sketch the vectors, write the manifest, and let the directory take its name.
-
-        Raises
-        ------
-        StoreError
-            The disk is full, the files cannot be written, or something is there by now.
-        """
+        """Sketch the vectors, write the manifest, and let the directory take its name."""
         with self._writing():
             self._files[VECTORS] = FileEntry((self.place / VECTORS).stat().st_size, self._progress.checksum)
             sketch = self._write_sketch()
@@ -169,32 +138,31 @@ class Building:
 
     def _refuse_what_is_there(self) -> None:
         if not self.directory.name:
-            message = f"{self.directory} cannot become a knowledge base; name a directory below it"
-            raise StoreError(message)
+            raise StoreError(f"{self.directory} cannot become a knowledge base; name a directory below it")
         try:
             if self.directory.is_symlink() or self.directory.exists():
                 held = (self.directory / MANIFEST).exists()
                 if held or not self.directory.is_dir() or self.directory.is_symlink() or any(self.directory.iterdir()):
                     what = "a knowledge base is there" if held else "something else is there"
-                    message = f"cannot build {self.directory}: {what}; remove it, or name another directory"
-                    raise StoreError(message)
+                    raise StoreError(f"cannot build {self.directory}: {what}; remove it, or name another directory")
         except OSError as error:
-            message = f"{self.directory} cannot be looked at ({error.strerror}); correct its permissions"
-            raise StoreError(message) from None
+            raise StoreError(
+                f"{self.directory} cannot be looked at ({error.strerror}); correct its permissions"
+            ) from None
 
     def _take_lock(self) -> IO[bytes]:
         try:
             self.place.mkdir(parents=True, exist_ok=True)
             lock = (self.place / _LOCK).open("ab")
         except OSError as error:
-            message = f"{self.place} cannot be written ({error.strerror}); name another directory"
-            raise StoreError(message) from None
+            raise StoreError(f"{self.place} cannot be written ({error.strerror}); name another directory") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.close()
-            message = f"{self.directory} is being built by another process; wait for it, or name another directory"
-            raise StoreError(message) from None
+            raise StoreError(
+                f"{self.directory} is being built by another process; wait for it, or name another directory"
+            ) from None
         return lock
 
     def _write_columns(self, columns: Columns) -> str:
@@ -254,8 +222,7 @@ class Building:
         try:
             yield
         except OSError as error:
-            message = (
+            raise StoreError(
                 f"{self.directory} cannot be built ({error.strerror or error}); nothing is there yet, and {self.place} keeps "
                 "what was encoded: free some room or correct the permissions, and build again"
-            )
-            raise StoreError(message) from None
+            ) from None

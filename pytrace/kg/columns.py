@@ -62,14 +62,12 @@ def compile_triples(triples: Iterable[Triple], *, names: Mapping[str, str] | Non
     numbers = array("i")
     for triple in triples:
         if not (triple.head.strip() and triple.relation.strip() and triple.tail.strip()):
-            message = f"the triple {triple.text} has an empty part; give it a head, a relation and a tail"
-            raise InputError(message)
+            raise InputError(f"the triple {triple.text} has an empty part; give it a head, a relation and a tail")
         head = entities.setdefault(triple.head, len(entities))
         relation = relations.setdefault(triple.relation, len(relations))
         numbers.extend((head, relation, entities.setdefault(triple.tail, len(entities))))
     if not numbers:
-        message = "there is no triple in the knowledge graph; a step cannot be checked against an empty graph"
-        raise InputError(message)
+        raise InputError("there is no triple in the knowledge graph; a step cannot be checked against an empty graph")
     table = _distinct(np.frombuffer(numbers, dtype=np.int32).reshape(-1, 3))
     worded = [names.get(key) or entity_name(key) for key in entities]
     return Columns(

@@ -59,8 +59,7 @@ def open_store(
     address = os.fspath(source)
     if _ADDRESS.match(address):
         if format is not None:
-            message = f"{address} is an endpoint, which has no format {format!r}; leave the format out"
-            raise InputError(message)
+            raise InputError(f"{address} is an endpoint, which has no format {format!r}; leave the format out")
         return SparqlEndpoint(
             address,
             labels=labels,
@@ -70,6 +69,5 @@ def open_store(
         )
     if cache_directory is not None or user_agent is not None:
         what = "a cache" if cache_directory is not None else "a user agent"
-        message = f"{address} is a path, and {what} is for endpoints only; leave it out"
-        raise InputError(message)
+        raise InputError(f"{address} is a path, and {what} is for endpoints only; leave it out")
     return LocalStore.open(source, format=format, labels=labels, predicates=predicates)

@@ -43,33 +43,6 @@ class SparqlEndpoint:
     pause, as long as they say. Answers are kept, in memory and, if a directory is given, on disk, so that none is asked for
     twice; nothing asks whether the server has changed since.
 
-    Parameters
-    ----------
-    url
-        Of the endpoint, as ``https://query.wikidata.org/sparql``.
-    user_agent
-        What the server is told of you beside pytrace's name and version, such as an address; Wikidata asks for one.
-    labels
-        A file of entities' names (key, tab and name a line; keys may come again). With it, mentions are looked up there and
-        may be misspelt; without, the server is asked for labels and aliases that are just as the mention, but for capitals.
-    predicates
-        A file of the relations to use (key, tab and name a line), for servers that cannot count theirs.
-    cache_directory
-        Where answers are kept on disk.
-    concurrency
-        How many requests are on their way at once.
-    timeout
-        Seconds for what the store itself asks; a user's query has its own limit.
-
-    Raises
-    ------
-    InputError
-        The address, `user_agent`, `concurrency` or `timeout` cannot be used, or a file has a fault.
-    StoreError
-        The cache cannot be used.
-    MissingDependencyError
-        httpx2 is not installed.
-
     References
     ----------
     SPARQL 1.1 Protocol (W3C, 2013), section 2.1.3: query via POST with URL-encoded parameters.
@@ -93,8 +66,9 @@ class SparqlEndpoint:
         timeout: float = 60.0,
     ) -> None:
         if concurrency < 1 or not 0 < timeout < float("inf"):
-            message = f"concurrency is {concurrency} and timeout {timeout}; give at least 1, and seconds above 0"
-            raise InputError(message)
+            raise InputError(
+                f"concurrency is {concurrency} and timeout {timeout}; give at least 1, and seconds above 0"
+            )
         self._timeout = timeout
         self._labels = None if labels is None else list(read_pairs(labels, what="entity"))
         self._predicates: dict[str, str] | None = None
@@ -138,11 +112,6 @@ class SparqlEndpoint:
         """Return the relations but for those to names, the most frequent first; those of the file, if one was given.
 
         A relation is called by its English label; on Wikidata, by that of its property.
-
-        Raises
-        ------
-        ServerError
-            The server neither counts nor lists its relations in time, or fails.
         """
         with self._lock:
             if self._relations is None:
@@ -164,11 +133,10 @@ class SparqlEndpoint:
             if not isinstance(found, TimeoutError) and getattr(found, "status", None) not in (500, 502, 503, 504):
                 raise found
         else:
-            message = (
+            raise ServerError(
                 f"{self.name} neither counts nor lists its relations within {self._timeout:g} s; write those to use into a "
                 "file (key, tab and name a line), and give it as predicates (--kb-predicates)"
             )
-            raise ServerError(message)
         naming = {node.value for node in NAMING}
         counts = {key: key_at(row, "n") for row in rows if (key := key_at(row, "p")).strip() and key not in naming}
         keys = [named_by(key) for key in counts]
@@ -181,13 +149,7 @@ class SparqlEndpoint:
         return tuple(sorted(relations, key=lambda relation: (-relation.count, relation.key)))
 
     def names(self, keys: Sequence[str]) -> list[str]:
-        """Return what entities are called: their label, in English if they have one, or their key in words; all else as it is.
-
-        Raises
-        ------
-        ServerError
-            The server fails.
-        """
+        """Return what entities are called: their label, in English if they have one, or their key in words; all else as it is."""
         iris = [key for key in dict.fromkeys(keys) if node_of(key).value == key]
         labels = dict(zip(iris, self._labels_of(iris), strict=True))
         return [labels[key] or entity_name(key) if key in labels else key for key in keys]
@@ -209,13 +171,6 @@ class SparqlEndpoint:
 
         Where a file of relations was given, the triples' relations begin as one of those does up to its last part: what
         servers such as Wikidata's keep beside their facts says little of an entity.
-
-        Raises
-        ------
-        InputError
-            `limit` is below 1.
-        ServerError
-            The server fails.
         """
         check_search(limit=limit)
         spaces = _namespaces(self._predicates or ())
@@ -253,22 +208,6 @@ class SparqlEndpoint:
         Without a file of labels only the same words are found, as written, with a capital first or with capitals
         throughout. Of entities with the same score, those with the label come before those with the alias, then those with
         the shorter key, which on Wikidata came earlier and are better known.
-
-        Parameters
-        ----------
-        mentions
-            What entities may be called.
-        limit
-            How many a mention at most.
-        cutoff
-            The least score, 0 to 100.
-
-        Raises
-        ------
-        InputError
-            `limit` is below 1, or `cutoff` is not from 0 to 100.
-        ServerError
-            The server fails.
         """
         check_search(limit=limit, cutoff=cutoff)
         if self._labels is not None:
@@ -297,29 +236,7 @@ class SparqlEndpoint:
     # ------------------------------------------------------------------------------------------------ queries
 
     def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
-        """Run queries, `concurrency` at once.
-
-        Parameters
-        ----------
-        queries
-            What `rewrite` made.
-        limits
-            What each may use; memory is the server's affair. Of an answer that takes too long nothing is kept.
-
-        Returns
-        -------
-        list of Solutions or Exception
-            `InputError` for a query that must not be run, `ServerError` for one that the server refuses or fails at.
-
-        Raises
-        ------
-        InputError
-            A limit lets nothing through.
-        ServerError
-            The store is closed.
-        StoreError
-            The cache cannot be used.
-        """
+        """Run queries, `concurrency` at once."""
         check_limits(limits)
         outcomes: dict[int, Solutions | Exception] = {}
         texts: dict[int, str] = {}
@@ -383,10 +300,9 @@ class SparqlEndpoint:
     def _checked(self, found: list[Row] | Exception) -> list[Row]:
         """Return an answer to what the store itself asked, or raise what went wrong."""
         if isinstance(found, TimeoutError):
-            message = (
+            raise ServerError(
                 f"{self.name}: no answer within {self._timeout:g} s; raise timeout, or ask a server that is less busy"
-            )
-            raise ServerError(message) from found
+            ) from found
         if isinstance(found, Exception):
             raise found
         return found

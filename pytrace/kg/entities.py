@@ -109,11 +109,9 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
         [(0, 92)]
         """
         if limit < 1:
-            message = f"limit is {limit}; ask for at least 1 entity"
-            raise InputError(message)
+            raise InputError(f"limit is {limit}; ask for at least 1 entity")
         if not 0 <= cutoff <= 100:
-            message = f"cutoff is {cutoff}; give a score from 0 to 100"
-            raise InputError(message)
+            raise InputError(f"cutoff is {cutoff}; give a score from 0 to 100")
         form = normal_form(name)
         if not form or not len(self.hashes):
             return []
@@ -169,18 +167,6 @@ def score(form: str, forms: Sequence[str]) -> NDArray[np.float64]:
 
     `token_set_ratio` would not do: every name that is a part of another scores as high as that name itself, and a mention
     with a typo finds its untouched words before it finds its entity.
-
-    Parameters
-    ----------
-    form
-        What is looked for.
-    forms
-        m normal forms.
-
-    Returns
-    -------
-    numpy.ndarray
-        Float64 [m], 0 to 100; 100 only for the same form.
 
     Examples
     --------

@@ -93,13 +93,11 @@ def read_source(path: str | os.PathLike[str], *, format: str | None = None) -> S
 
 def _read_store(path: Path, name: str | None) -> Iterator[Triple]:
     if name is not None:
-        message = f"{path} is a directory, which has no format {name!r}; name a file, or leave out the format"
-        raise InputError(message)
+        raise InputError(f"{path} is a directory, which has no format {name!r}; name a file, or leave out the format")
     if not (path / _STORE).exists():
-        message = (
+        raise InputError(
             f"the directory {path} holds no {_STORE} of `pytrace kg build`; name a file of triples, or such a directory"
         )
-        raise InputError(message)
 
     def facts() -> Iterator[Triple]:
         with KnowledgeGraph.open(path, mode="read") as graph:
@@ -122,10 +120,11 @@ def _facts(triples: Iterable[Triple], path: Path, line: int) -> Iterator[Triple]
         if not triple.relation.strip():
             continue
         if not (triple.head.strip() and triple.tail.strip()):
-            message = (
-                f"the triple {triple.text[:200]!a} has an empty {'tail' if triple.head.strip() else 'head'}; fill it in"
+            raise DataError(
+                f"the triple {triple.text[:200]!a} has an empty {'tail' if triple.head.strip() else 'head'}; fill it in",
+                path=path,
+                line=line,
             )
-            raise DataError(message, path=path, line=line)
         yield triple
 
 
@@ -157,10 +156,11 @@ def _read_jsonl(path: Path) -> Iterator[Triple]:
                 else:
                     lines = (msgspec.convert(row, _TripleLine),)
             except msgspec.ValidationError as error:
-                message = (
-                    f"{error}; a line is an object with head, relation and tail, or one that `pytrace kg export` wrote"
-                )
-                raise DataError(message, path=path, line=number) from error
+                raise DataError(
+                    f"{error}; a line is an object with head, relation and tail, or one that `pytrace kg export` wrote",
+                    path=path,
+                    line=number,
+                ) from error
             triples = (Triple(canonical(each.head), canonical(each.relation), canonical(each.tail)) for each in lines)
             yield from _facts(triples, path, number)
 
@@ -172,11 +172,13 @@ def _object(text: str, path: Path, line: int) -> dict[str, object]:
         try:  # the standard library takes escaped lone surrogates, which msgspec does not
             row = json.loads(text)
         except (ValueError, RecursionError) as error:
-            message = f"not JSON: {error}; each line must be one JSON object"
-            raise DataError(message, path=path, line=line) from error
+            raise DataError(f"not JSON: {error}; each line must be one JSON object", path=path, line=line) from error
     if not isinstance(row, dict):
-        message = f"a JSON {type(row).__name__} where an object is due; write head, relation and tail in braces"
-        raise DataError(message, path=path, line=line)
+        raise DataError(
+            f"a JSON {type(row).__name__} where an object is due; write head, relation and tail in braces",
+            path=path,
+            line=line,
+        )
     return row
 
 
@@ -201,15 +203,15 @@ class _RdfReader:
                         yield triple
             except SyntaxError as error:
                 reason = _PLACE.sub("", error.msg)
-                message = f"column {error.offset}: {reason}; repair the line"
-                raise DataError(message, path=self._path, line=error.lineno) from error
+                raise DataError(
+                    f"column {error.offset}: {reason}; repair the line", path=self._path, line=error.lineno
+                ) from error
 
     def _triple(self, quad: ox.Quad) -> Triple | None:
         """Return a statement as a triple, or None where it is none of the graph's facts."""
         subject, predicate, target = quad.subject, quad.predicate.value, quad.object
         if isinstance(subject, ox.Triple) or isinstance(target, ox.Triple):
-            message = f"a triple within a triple cannot be read ({quad.triple}); state it alone"
-            raise DataError(message, path=self._path)
+            raise DataError(f"a triple within a triple cannot be read ({quad.triple}); state it alone", path=self._path)
         if subject.value.startswith(_PROVENANCE):
             return None
         if isinstance(target, ox.Literal):
@@ -247,5 +249,4 @@ class _RdfReader:
         try:
             return unquote_to_bytes(iri.removeprefix(prefix)).decode("utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
-            message = f"<{iri}> is not percent-encoded UTF-8; encode it anew"
-            raise DataError(message, path=self._path) from error
+            raise DataError(f"<{iri}> is not percent-encoded UTF-8; encode it anew", path=self._path) from error

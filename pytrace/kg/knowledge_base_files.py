@@ -82,18 +82,6 @@ class BaseFiles:
 
     Opening reads the manifest and maps the rest, so that its time does not depend on their sizes. Whatever asks for
     `columns` or `vectors` has their files looked at first: reading a mapped file that became shorter would kill the process.
-
-    Parameters
-    ----------
-    directory
-        Where they are.
-    encoder
-        Whose vectors they must be; None if only the columns are wanted.
-
-    Raises
-    ------
-    StoreError
-        There is no knowledge base, or one of another encoder or format, or a file is missing or was cut off.
     """
 
     def __init__(self, directory: str | os.PathLike[str], encoder: Encoder | None) -> None:
@@ -108,8 +96,9 @@ class BaseFiles:
             self._vectors = self._mapped[VECTORS].array(0, np.float32, (self.manifest.triples, self.manifest.dimension))
             self._sketch = self._map_sketch()
         except (KeyError, ValueError, TypeError, OverflowError) as error:
-            message = f"{self.directory / MANIFEST} does not fit the files beside it ({error}); {_REMEDY}"
-            raise StoreError(message) from None
+            raise StoreError(
+                f"{self.directory / MANIFEST} does not fit the files beside it ({error}); {_REMEDY}"
+            ) from None
 
     @property
     def columns(self) -> Columns:
@@ -139,13 +128,7 @@ class BaseFiles:
         return self._mapped[VECTORS].rows(rows, self.manifest.dimension)
 
     def verify(self) -> None:
-        """Read all files and compare their checksums.
-
-        Raises
-        ------
-        StoreError
-            A byte has changed since it was written.
-        """
+        """Read all files and compare their checksums."""
         for name, entry in self.manifest.files.items():
             self._mapped[name].check()
             check_file(self.directory / name, entry.bytes, entry.checksum, remedy=_REMEDY)
@@ -157,8 +140,7 @@ class BaseFiles:
         }
         columns = restored(Columns, arrays, self.manifest.numbers)
         if columns.triples.shape != (self.manifest.triples, 3):
-            message = f"triples of shape {list(columns.triples.shape)} where {self.manifest.triples} are due"
-            raise ValueError(message)
+            raise ValueError(f"triples of shape {list(columns.triples.shape)} where {self.manifest.triples} are due")
         return columns
 
     def _map_sketch(self) -> Sketch | None:
@@ -190,8 +172,9 @@ class _MappedFile:
             self._map = mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            message = f"{path} cannot be mapped ({reason}), and the knowledge base needs it; {_REMEDY}"
-            raise StoreError(message) from None
+            raise StoreError(
+                f"{path} cannot be mapped ({reason}), and the knowledge base needs it; {_REMEDY}"
+            ) from None
 
     def check(self) -> None:
         """Raise StoreError if the file has another length now."""
@@ -204,8 +187,9 @@ class _MappedFile:
         kind = np.dtype(dtype)
         count = int(np.prod(shape, dtype=np.float64))
         if min((offset, *shape)) < 0 or offset + count * kind.itemsize > self._size:
-            message = f"an array of shape {list(shape)} at byte {offset:,} where {self._path} has {self._size:,}"
-            raise ValueError(message)
+            raise ValueError(
+                f"an array of shape {list(shape)} at byte {offset:,} where {self._path} has {self._size:,}"
+            )
         if not count:
             return np.empty(shape, dtype=kind)
         return np.frombuffer(self._map, dtype=kind, count=count, offset=offset).reshape(shape)
@@ -240,29 +224,20 @@ def is_knowledge_base(path: str | os.PathLike[str]) -> bool:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read the manifest of a knowledge base.
-
-    Raises
-    ------
-    StoreError
-        There is none, it cannot be read, is damaged, or of another format.
-    """
+    """Read the manifest of a knowledge base."""
     path = directory / MANIFEST
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except (FileNotFoundError, NotADirectoryError):
         what = "a file" if directory.is_file() else "no knowledge base"
-        message = (
+        raise StoreError(
             f"{directory} is {what}, where the directory of a knowledge base is due; "
             "make one with `pytrace kg index SOURCE --out DIR`"
-        )
-        raise StoreError(message) from None
+        ) from None
     except OSError as error:
-        message = f"{path} cannot be read ({error.strerror}); correct the path or its permissions"
-        raise StoreError(message) from None
+        raise StoreError(f"{path} cannot be read ({error.strerror}); correct the path or its permissions") from None
     except (ValueError, RecursionError) as error:
-        message = f"{path} is damaged or of another version ({error}); {_REMEDY}"
-        raise StoreError(message) from None
+        raise StoreError(f"{path} is damaged or of another version ({error}); {_REMEDY}") from None
     wanted = {COLUMNS, VECTORS} if manifest.sketch is None else {COLUMNS, VECTORS, SKETCH}
     if (
         manifest.format != FORMAT
@@ -270,23 +245,21 @@ def read_manifest(directory: Path) -> Manifest:
         or set(manifest.files) != wanted
         or manifest.files[VECTORS].bytes != 4 * manifest.triples * manifest.dimension
     ):
-        message = (
+        raise StoreError(
             f"{path} has format {manifest.format}, {manifest.triples:,} triples of dimension {manifest.dimension} and files "
             f"{', '.join(sorted(manifest.files))[:200]}, which no knowledge base of format {FORMAT} has; {_REMEDY}"
         )
-        raise StoreError(message)
     return manifest
 
 
 def _check_encoder(directory: Path, manifest: Manifest, encoder: Encoder) -> None:
     mine = (storable(encoder.fingerprint), encoder.dimension)
     if (manifest.fingerprint, manifest.dimension) != mine:
-        message = (
+        raise StoreError(
             f"{directory} was made with encoder {manifest.encoder!r} (fingerprint {manifest.fingerprint[:16]}, dimension "
             f"{manifest.dimension}), not with {encoder.name!r} (fingerprint {mine[0][:16]}, dimension {mine[1]}); open it "
             "with that encoder, or build another knowledge base"
         )
-        raise StoreError(message)
 
 
 def leaves(record: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, Array | int]]:
@@ -300,13 +273,7 @@ def leaves(record: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, Arra
 
 
 def restored(kind: type[_Kind], arrays: Mapping[str, Array], numbers: Mapping[str, int], prefix: str = "") -> _Kind:
-    """Put a record together from its `leaves`.
-
-    Raises
-    ------
-    KeyError, ValueError
-        One is missing, or an array holds another type of number than the record says.
-    """
+    """Put a record together from its `leaves`."""
     values: dict[str, object] = {}
     for name, hint in get_type_hints(kind).items():
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
@@ -317,7 +284,6 @@ def restored(kind: type[_Kind], arrays: Mapping[str, Array], numbers: Mapping[st
             array = arrays[prefix + name]
             (due,) = get_args(get_args(hint)[1])  # of NDArray[due]
             if array.dtype != due:
-                message = f"{prefix}{name} holds {array.dtype} where {np.dtype(due)} is due"
-                raise ValueError(message)
+                raise ValueError(f"{prefix}{name} holds {array.dtype} where {np.dtype(due)} is due")
             values[name] = array
     return kind(**values)

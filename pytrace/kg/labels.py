@@ -35,14 +35,7 @@ class LabelIndex(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> LabelIndex:
-        """Index labels.
-
-        Parameters
-        ----------
-        pairs
-            (key, label), in any order; a pair that comes again changes nothing. Where equally good entities are found, the
-            one that came first is named first.
-        """
+        """Index labels."""
         labels: dict[str, int] = {}
         keys: dict[str, int] = {}
         # Label and key in one integer, so that a pair takes 8 bytes.
@@ -65,26 +58,6 @@ class LabelIndex(msgspec.Struct, frozen=True, eq=False):
 
     def find(self, mention: str, *, limit: int = 5, cutoff: float = 60.0) -> list[EntityMatch]:
         """Find the entities that a mention may mean.
-
-        Parameters
-        ----------
-        mention
-            What an entity may be called.
-        limit
-            How many to return at most.
-        cutoff
-            The least score, 0 to 100, by `pytrace.kg.entities.score`.
-
-        Returns
-        -------
-        list of EntityMatch
-            Each key once, with the label that is most like the mention, best first. Of equal ones those come first whose
-            label is the mention letter for letter, then those that were given first. Empty if nothing is like the mention.
-
-        Raises
-        ------
-        InputError
-            `limit` is below 1, or `cutoff` is not from 0 to 100.
 
         Examples
         --------

@@ -51,26 +51,6 @@ class EntityLinker:
     each is described by its label and a few of its triples, and scored by ``(1 - w) * fuzzy + w * max(cosine, 0)``, where
     the cosine is that of the embeddings of the description and of the context.
 
-    Parameters
-    ----------
-    store
-        Has the entities.
-    encoder
-        Embeds contexts and descriptions; without one, candidates are ranked by letters, and then as the store has them.
-    limit
-        At most so many entities a mention.
-    cutoff
-        How like a label has to be at least, 0 to 100.
-    context_weight
-        w, from 0 to 1: how much the context counts beside the letters.
-    near
-        How much less than the best an entity may score, from 0 to 1, to be kept as an alternative.
-
-    Raises
-    ------
-    InputError
-        A number is out of its range.
-
     Notes
     -----
     Li et al., "Chain of Knowledge" (2023), section 3.3.
@@ -87,15 +67,12 @@ class EntityLinker:
         near: float = 0.1,
     ) -> None:
         if limit < 1:
-            message = f"limit is {limit}; ask for at least 1 entity"
-            raise InputError(message)
+            raise InputError(f"limit is {limit}; ask for at least 1 entity")
         if not 0 <= cutoff <= 100:
-            message = f"cutoff is {cutoff}; give a score from 0 to 100"
-            raise InputError(message)
+            raise InputError(f"cutoff is {cutoff}; give a score from 0 to 100")
         for option, value in (("context_weight", context_weight), ("near", near)):
             if not 0 <= value <= 1:
-                message = f"{option} is {value}; give a number from 0 to 1"
-                raise InputError(message)
+                raise InputError(f"{option} is {value}; give a number from 0 to 1")
         self._store = store
         self._encoder = encoder
         self._limit = limit
@@ -109,28 +86,6 @@ class EntityLinker:
 
         The store is asked once for the candidates of all mentions and once for what it says of those that letters leave open,
         and each text is encoded once.
-
-        Parameters
-        ----------
-        mentions
-            What entities are called. An empty one means nothing.
-        contexts
-            For each mention the text that it is from, such as a question; an empty one tells nothing apart.
-
-        Returns
-        -------
-        list of list of Link
-            For each mention the entities, best first, each once; equal ones in the store's order. Empty if nothing is called
-            like the mention.
-
-        Raises
-        ------
-        InputError
-            There are not as many contexts as mentions.
-        ModelError
-            The encoder gives no usable vectors.
-        StoreError, ServerError
-            The store cannot be asked.
 
         Examples
         --------
@@ -147,8 +102,7 @@ class EntityLinker:
         [('Q1', 'Keta', 1.0, 0.2582), ('Q2', 'Keta', 1.0, 0.0)]
         """
         if len(mentions) != len(contexts):
-            message = f"there are {len(mentions)} mentions but {len(contexts)} contexts; give one a mention"
-            raise InputError(message)
+            raise InputError(f"there are {len(mentions)} mentions but {len(contexts)} contexts; give one a mention")
         candidates = self._candidates(mentions)
         pairs = list(dict.fromkeys(zip(mentions, contexts, strict=True)))
         cosines = self._cosines(

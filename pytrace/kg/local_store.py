@@ -29,17 +29,6 @@ class LocalStore:
     Each query runs in a fork of that process, which ends when it takes too much time or memory; what the query had found by
     then is kept, and neither the store nor this process notices. Make one by `open`, and close it, or use it in a
     ``with`` statement.
-
-    Parameters
-    ----------
-    process
-        Holds the triples.
-    name
-        Of the store, for provenance.
-    labels
-        A file of further names: key, tab and name a line.
-    predicates
-        Names of the relations to use, by key; all of the store's if not given.
     """
 
     def __init__(
@@ -68,25 +57,6 @@ class LocalStore:
         predicates: str | os.PathLike[str] | None = None,
     ) -> LocalStore:
         r"""Load the triples of a file, or of a graph.
-
-        Parameters
-        ----------
-        source
-            TSV, JSONL, N-Triples or Turtle, or the directory that `pytrace kg build` or `pytrace kg index` made. A knowledge
-            base of `kg index` knows its values by their keys only: what was a number in RDF is an entity there.
-        format
-            Of a file, as `pytrace.kg.read_source` takes it; by default the suffix tells.
-        labels
-            A file of further names of entities: key, tab and name a line. Keys that the store does not have are left out.
-        predicates
-            A file of the relations to use, of the same form; all of the store's if not given.
-
-        Raises
-        ------
-        InputError
-            A file cannot be read, has a fault, which is named with its line, or no triple.
-        StoreError
-            A directory is damaged, or no process can be started.
 
         Examples
         --------
@@ -130,13 +100,7 @@ class LocalStore:
         return self._process.fingerprint
 
     def relations(self) -> tuple[Relation, ...]:
-        """Return the relations but for those to names, or those that were chosen, the most frequent first.
-
-        Raises
-        ------
-        StoreError
-            The store is closed, or its process was ended.
-        """
+        """Return the relations but for those to names, or those that were chosen, the most frequent first."""
         with self._lock:
             if self._relations is None:
                 found = tuple(Relation(*each) for each in self._process.ask("relations"))
@@ -153,22 +117,6 @@ class LocalStore:
         """Return for each mention the entities with a label, an alias or a key like it.
 
         The first call reads all labels: see `pytrace.kg.labels.LabelIndex`.
-
-        Parameters
-        ----------
-        mentions
-            What entities may be called.
-        limit
-            How many a mention at most.
-        cutoff
-            The least score, 0 to 100.
-
-        Raises
-        ------
-        InputError
-            `limit` is below 1, or `cutoff` is not from 0 to 100.
-        StoreError
-            The store is closed, or its process was ended.
         """
         check_search(limit=limit, cutoff=cutoff)
         index = self._label_index()
@@ -191,27 +139,13 @@ class LocalStore:
             yield from (pair for pair in read_pairs(self._labels, what="entity") if pair[0] in known)
 
     def around(self, keys: Sequence[str], *, limit: int = 10) -> list[tuple[Triple, ...]]:
-        """Return for each entity some triples that it stands in: those that it is the head of, then others.
-
-        Raises
-        ------
-        InputError
-            `limit` is below 1.
-        StoreError
-            The store is closed, or its process was ended.
-        """
+        """Return for each entity some triples that it stands in: those that it is the head of, then others."""
         check_search(limit=limit)
         found = self._process.ask("around", list(keys), limit)
         return [tuple(Triple(*triple) for triple in triples) for triples in found]
 
     def names(self, keys: Sequence[str]) -> list[str]:
-        """Return what entities are called: their first label, or their key in words; any other value as it is.
-
-        Raises
-        ------
-        StoreError
-            The store is closed, or its process was ended.
-        """
+        """Return what entities are called: their first label, or their key in words; any other value as it is."""
         names: list[str] = self._process.ask("names", list(keys))
         return names
 
@@ -220,27 +154,7 @@ class LocalStore:
         return f"<{node_of(key, relation=relation).value}>"
 
     def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
-        """Run queries, as many at once as there are processors.
-
-        Parameters
-        ----------
-        queries
-            What `rewrite` made.
-        limits
-            What each may use. Memory is what a query takes beside the store.
-
-        Returns
-        -------
-        list of Solutions or Exception
-            `InputError` for a query that cannot be run, `StoreError` for one whose process crashed.
-
-        Raises
-        ------
-        InputError
-            A limit lets nothing through.
-        StoreError
-            The store is closed, or its process was ended and cannot be started anew.
-        """
+        """Run queries, as many at once as there are processors."""
         check_limits(limits)
         outcomes: list[Solutions | Exception | None] = [_refused(query) for query in queries]
 

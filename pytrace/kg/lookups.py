@@ -32,13 +32,7 @@ def named_by(key: str) -> str:
 
 
 class Lookups:
-    """Looks things up in an RDF store.
-
-    Parameters
-    ----------
-    store
-        Only its default graph is looked at.
-    """
+    """Looks things up in an RDF store."""
 
     def __init__(self, store: ox.Store) -> None:
         self._store = store

@@ -166,20 +166,6 @@ def list_paths(
 ) -> list[tuple[int, ...]]:
     """List all simple paths through a few edges, whichever way they point.
 
-    Parameters
-    ----------
-    edges
-        (number, end, end), the numbers all different.
-    sources, targets
-        Ends.
-    max_hops
-        The most edges of a path.
-
-    Returns
-    -------
-    list of tuple of int
-        The edges' numbers, by length and then by number.
-
     Examples
     --------
     >>> list_paths([(0, 7, 8), (1, 9, 8), (2, 8, 9)], [7], [9], max_hops=2)
@@ -208,8 +194,7 @@ def list_paths(
 def _positive(**numbers: int) -> None:
     for name, number in numbers.items():
         if number < 1:
-            message = f"{name} is {number}; it must be at least 1"
-            raise InputError(message)
+            raise InputError(f"{name} is {number}; it must be at least 1")
 
 
 def _entities(base: KnowledgeBase, numbers: Iterable[int]) -> _Numbers:
@@ -217,8 +202,7 @@ def _entities(base: KnowledgeBase, numbers: Iterable[int]) -> _Numbers:
     found = sorted(set(numbers))
     for number in found:
         if not 0 <= number < count:
-            message = f"there is no entity {number}; the knowledge base has {count}, counted from 0"
-            raise InputError(message)
+            raise InputError(f"there is no entity {number}; the knowledge base has {count}, counted from 0")
     return np.array(found, dtype=np.int64)
 
 

@@ -52,24 +52,7 @@ class Ended(NamedTuple):
 
 
 class QueryFork:
-    """Queries that run in a fork of this process, which must have no other thread.
-
-    Parameters
-    ----------
-    store
-        What is asked.
-    queries
-        What is run; they are known to only read.
-    limits
-        What each may use; already checked.
-    not_shared
-        A file descriptor that the fork closes.
-
-    Raises
-    ------
-    OSError
-        The system gives no process or memory.
-    """
+    """Queries that run in a fork of this process, which must have no other thread."""
 
     def __init__(
         self, store: KnowledgeStore, queries: Sequence[GraphQuery], limits: QueryLimits, *, not_shared: int

@@ -41,24 +41,12 @@ class Link:
         self.connection = connection
 
     def send(self, message: tuple[Any, ...]) -> None:
-        """Send a message.
-
-        Raises
-        ------
-        OSError
-            The other end is gone.
-        """
+        """Send a message."""
         data = marshal.dumps(message)
         self.connection.sendall(len(data).to_bytes(_LENGTH, "little") + data)
 
     def receive(self) -> tuple[Any, ...]:
-        """Wait for a message.
-
-        Raises
-        ------
-        EOFError
-            The other end is gone.
-        """
+        """Wait for a message."""
         size = int.from_bytes(self._read(_LENGTH), "little")
         message: tuple[Any, ...] = marshal.loads(self._read(size))
         return message

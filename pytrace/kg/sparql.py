@@ -57,22 +57,6 @@ class GraphQuery(msgspec.Struct, frozen=True):
 def rewrite(query: str) -> GraphQuery:
     """Turn a SELECT or ASK query into one that returns the triples behind its answers.
 
-    Parameters
-    ----------
-    query
-        SPARQL 1.1. A COUNT without a name is taken too, as public endpoints do.
-
-    Returns
-    -------
-    GraphQuery
-        Both of its queries are valid SPARQL.
-
-    Raises
-    ------
-    InputError
-        It is no SPARQL, no SELECT or ASK, changes data, calls another server, states no triples, or is longer or nested
-        more deeply than any person writes.
-
     References
     ----------
     Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024), appendix A.
@@ -92,11 +76,6 @@ def rewrite(query: str) -> GraphQuery:
 
 def written_out(query: str) -> str:
     """Return a query that only reads without comments and prefixes.
-
-    Raises
-    ------
-    InputError
-        It is no valid SPARQL, changes data, calls another server, or is too long.
 
     Examples
     --------
@@ -150,8 +129,7 @@ class _Parser:
     def _next(self) -> Token:
         token = self._peek()
         if token.kind == "end":
-            message = "the SPARQL query ends too early; complete it"
-            raise InputError(message)
+            raise InputError("the SPARQL query ends too early; complete it")
         self._at += 1
         return token
 
@@ -164,10 +142,10 @@ class _Parser:
     @staticmethod
     def _refuse(token: Token, reason: str) -> NoReturn:
         if token.kind == "end":
-            message = f"the SPARQL query ends too early: {reason}; complete it"
-            raise InputError(message)
-        message = f"the SPARQL query has {token.text[:40]!a} at character {token.place + 1}, where {reason}; correct the query"
-        raise InputError(message)
+            raise InputError(f"the SPARQL query ends too early: {reason}; complete it")
+        raise InputError(
+            f"the SPARQL query has {token.text[:40]!a} at character {token.place + 1}, where {reason}; correct the query"
+        )
 
     def _fresh(self) -> str:
         number = len(self._used)
@@ -236,8 +214,7 @@ class _Parser:
             self._refuse(self._peek(), "the query should end")
         patterns = list(dict.fromkeys(patterns))
         if not patterns:
-            message = "the SPARQL query states no triples that could be returned; give it a pattern of triples"
-            raise InputError(message)
+            raise InputError("the SPARQL query states no triples that could be returned; give it a pattern of triples")
         where = select.where
         if select.narrowed:
             chosen = " ".join(filter(None, (select.clause, "WHERE", where, select.modifiers, select.values)))
@@ -393,8 +370,7 @@ class _Parser:
         if not own or self._peek().text not in (".", "}"):
             self._properties(subject, patterns, lines)
         if len(patterns) > _MOST_PATTERNS:
-            message = f"the SPARQL query states more than {_MOST_PATTERNS} triples; make it shorter"
-            raise InputError(message)
+            raise InputError(f"the SPARQL query states more than {_MOST_PATTERNS} triples; make it shorter")
         return " ".join(lines)
 
     def _properties(self, subject: str, patterns: list[_Pattern], lines: list[str]) -> None:

@@ -23,26 +23,6 @@ _REMEMBERED = 64 << 20
 class SparqlClient:
     """Asks one endpoint, and remembers what it said.
 
-    Parameters
-    ----------
-    url
-        Its address.
-    user_agent
-        What it is told of the user, beside pytrace's name and version.
-    cache_directory
-        Where answers are kept on disk.
-    concurrency
-        How many requests are on their way at once.
-
-    Raises
-    ------
-    InputError
-        The address or `user_agent` cannot be used.
-    StoreError
-        The cache cannot be used.
-    MissingDependencyError
-        httpx2 is not installed.
-
     References
     ----------
     SPARQL 1.1 Protocol (W3C, 2013), section 2.1.2: query via POST with URL-encoded parameters.
@@ -88,27 +68,7 @@ class SparqlClient:
             self._cache.close()
 
     def rows(self, queries: Sequence[str], seconds: float) -> list[list[Row] | Exception]:
-        """Return the solutions of SELECT queries.
-
-        Parameters
-        ----------
-        queries
-            Any number, equal ones too.
-        seconds
-            How long each may take once it was sent.
-
-        Returns
-        -------
-        list of list of dict or Exception
-            `TimeoutError` where the time was not enough, `ServerError` where the server failed or refused.
-
-        Raises
-        ------
-        ServerError
-            The store is closed.
-        StoreError
-            The cache is damaged or cannot be written.
-        """
+        """Return the solutions of SELECT queries."""
         found: dict[str, list[Row] | Exception] = {}
         missing = []
         for query in dict.fromkeys(queries):
@@ -155,16 +115,11 @@ class SparqlClient:
 
 
 def _told(user: str | None) -> str:
-    """Return what a server is told of who asks.
-
-    Raises
-    ------
-    InputError
-        No header could hold it.
-    """
+    """Return what a server is told of who asks."""
     if user is None:
         return f"pytrace/{__version__}"
     if not user.strip() or not user.isascii() or not user.isprintable():
-        message = f"the user agent {user[:80]!a} is not some printable ASCII; give an address, such as you@example.org"
-        raise InputError(message)
+        raise InputError(
+            f"the user agent {user[:80]!a} is not some printable ASCII; give an address, such as you@example.org"
+        )
     return f"pytrace/{__version__} ({user.strip()})"

@@ -67,23 +67,6 @@ class _Table(msgspec.Struct):
 def read_rows(data: bytes, where: str) -> list[Row]:
     """Read an endpoint's answer to a SELECT query.
 
-    Parameters
-    ----------
-    data
-        What came.
-    where
-        The endpoint's address, for errors.
-
-    Returns
-    -------
-    list of dict
-        For each solution its bound variables' terms.
-
-    Raises
-    ------
-    ServerError
-        It is something else, or was cut off.
-
     Examples
     --------
     >>> read_rows(b'{"head": {"vars": ["x"]}, "results": {"bindings": [{"x": {"type": "literal", "value": "8"}}]}}', "")[0]["x"].key
@@ -93,8 +76,8 @@ def read_rows(data: bytes, where: str) -> list[Row]:
         return msgspec.json.decode(data, type=_Table).results.bindings
     except (msgspec.DecodeError, RecursionError) as error:
         begin = " ".join(data[:300].decode("utf-8", "replace").split())[:100]
-        message = (
+        raise ServerError(
             f"{where}: {len(data):,} bytes that are no SPARQL results in JSON ({error}), beginning {begin!a}; see whether the "
-            "address is that of a SPARQL endpoint, or ask for less if the answer was cut off"
-        )
-        raise ServerError(message, status=200) from error
+            "address is that of a SPARQL endpoint, or ask for less if the answer was cut off",
+            status=200,
+        ) from error

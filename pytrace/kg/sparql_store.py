@@ -65,11 +65,6 @@ class KnowledgeStore:
     node. Keys that are no IRIs stand in the store as ``urn:pytrace:entity:`` or ``urn:pytrace:relation:`` and the key,
     percent-encoded.
 
-    Parameters
-    ----------
-    store
-        An RDF store; only its default graph is looked at.
-
     Examples
     --------
     >>> store = KnowledgeStore.of_triples([Triple("Ghana", "capital", "Accra")])
@@ -87,22 +82,7 @@ class KnowledgeStore:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, format: str | None = None) -> KnowledgeStore:
-        """Load a file, all of it or nothing.
-
-        Parameters
-        ----------
-        path
-            N-Triples (.nt) or Turtle (.ttl), which queries see as it is; or anything that `read_source` reads.
-        format
-            As `read_source` takes it; by default the suffix tells.
-
-        Raises
-        ------
-        DataError
-            The file cannot be read or is malformed (says line and column), or there is no triple in it.
-        InputError
-            Nothing tells the format.
-        """
+        """Load a file, all of it or nothing."""
         path = Path(path)
         suffix = {"ntriples": ".nt", "turtle": ".ttl", None: path.suffix.lower()}.get(format, "")
         if suffix not in _FORMATS or path.is_dir():
@@ -114,26 +94,14 @@ class KnowledgeStore:
             try:
                 store.bulk_load(path=str(path), format=_FORMATS[suffix])
             except SyntaxError as error:
-                message = f"column {error.offset}: {_PLACE.sub('', error.msg)}; repair the line"
-                raise DataError(message, path=path, line=error.lineno) from error
+                raise DataError(
+                    f"column {error.offset}: {_PLACE.sub('', error.msg)}; repair the line", path=path, line=error.lineno
+                ) from error
         return cls._filled(store, path)
 
     @classmethod
     def of_triples(cls, triples: Iterable[Triple], *, path: object = None) -> KnowledgeStore:
-        """Take the triples of a knowledge graph.
-
-        Parameters
-        ----------
-        triples
-            By their keys.
-        path
-            Where they are from, for errors.
-
-        Raises
-        ------
-        DataError
-            There is no triple.
-        """
+        """Take the triples of a knowledge graph."""
         store = ox.Store()
         store.bulk_extend(
             ox.Quad(node_of(triple.head), node_of(triple.relation, relation=True), node_of(triple.tail))
@@ -144,8 +112,9 @@ class KnowledgeStore:
     @classmethod
     def _filled(cls, store: ox.Store, path: object) -> KnowledgeStore:
         if not len(store):
-            message = "there is no triple in the knowledge graph; nothing can be asked of an empty graph"
-            raise DataError(message, path=path)
+            raise DataError(
+                "there is no triple in the knowledge graph; nothing can be asked of an empty graph", path=path
+            )
         return cls(store)
 
     def __len__(self) -> int:
@@ -168,32 +137,10 @@ class KnowledgeStore:
         return (*sorted(labels), entity_name(key))
 
     def select(self, query: str, *, limit: int = 100_000, seconds: float = 10.0) -> Rows:
-        """Run a SELECT query.
-
-        Parameters
-        ----------
-        query
-            SPARQL 1.1; nothing that changes data or asks another server is run.
-        limit
-            The most solutions.
-        seconds
-            Time after which no further solution is waited for. It is looked at between solutions, so a query that finds
-            none, or sorts them all first, can take longer.
-
-        Returns
-        -------
-        Rows
-            In the order that the query gives them.
-
-        Raises
-        ------
-        InputError
-            It is no SELECT query, or cannot be run.
-        """
+        """Run a SELECT query."""
         found = self._run(written_out(query))
         if not isinstance(found, ox.QuerySolutions):
-            message = "the SPARQL query returns no table of solutions; begin it with SELECT"
-            raise InputError(message)
+            raise InputError("the SPARQL query returns no table of solutions; begin it with SELECT")
         names = [variable.value for variable in found.variables]
         rows, stopped = _taken(found, limit, seconds)
         return Rows(
@@ -206,26 +153,6 @@ class KnowledgeStore:
 
     def construct(self, query: str | GraphQuery, *, limit: int = 100_000, seconds: float = 10.0) -> Statements:
         """Return the triples that the answers of a SELECT or ASK query follow from.
-
-        Parameters
-        ----------
-        query
-            SPARQL, or what `rewrite` made of it.
-        limit
-            The most triples.
-        seconds
-            As in `select`.
-
-        Returns
-        -------
-        Statements
-            In the order that they are found; facts of the graph all. (A template alone would also make a triple of what
-            one branch of a UNION says with the values of another.)
-
-        Raises
-        ------
-        InputError
-            See `rewrite`.
 
         References
         ----------
@@ -248,20 +175,6 @@ class KnowledgeStore:
     def solutions(self, query: GraphQuery, *, limit: int = 100_000, seconds: float = 10.0) -> Solutions:
         """Return the triples that the answers of a query follow from, solution by solution.
 
-        Parameters
-        ----------
-        query
-            What `rewrite` made of one.
-        limit
-            The most solutions.
-        seconds
-            As in `select`.
-
-        Raises
-        ------
-        InputError
-            The query cannot be run.
-
         Examples
         --------
         >>> store = KnowledgeStore.of_triples([Triple("urn:Ghana", "urn:capital", "urn:Accra")])
@@ -273,13 +186,7 @@ class KnowledgeStore:
         return Solutions(tuple(solutions), stopped)
 
     def each_solution(self, query: GraphQuery) -> Iterator[Solution]:
-        """Iterate over what `solutions` returns, without limits.
-
-        Raises
-        ------
-        InputError
-            The query cannot be run.
-        """
+        """Iterate over what `solutions` returns, without limits."""
         found = self._run(query.rows)
         assert isinstance(found, ox.QuerySolutions)
         places = {variable.value: place for place, variable in enumerate(found.variables)}
@@ -315,15 +222,13 @@ def _query_errors() -> Iterator[None]:
     except InputError:
         raise
     except (SyntaxError, ValueError, OSError) as error:
-        message = f"the SPARQL query cannot be run ({str(error)[:120]}); correct it"
-        raise InputError(message) from error
+        raise InputError(f"the SPARQL query cannot be run ({str(error)[:120]}); correct it") from error
 
 
 def _taken(found: Iterable[_Item], limit: int, seconds: float) -> tuple[list[_Item], str]:
     """Take what comes until a limit, and say which."""
     if limit < 1 or not seconds > 0:
-        message = f"limit is {limit} and seconds {seconds}; both must be above 0"
-        raise InputError(message)
+        raise InputError(f"limit is {limit} and seconds {seconds}; both must be above 0")
     deadline = time.monotonic() + seconds
     taken: list[_Item] = []
     with _query_errors():

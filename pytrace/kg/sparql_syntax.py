@@ -22,11 +22,6 @@ _FORMS = ("SELECT", "ASK", "CONSTRUCT")
 def check_syntax(query: str) -> None:
     """Parse a query, and evaluate nothing of it.
 
-    Raises
-    ------
-    InputError
-        It is no valid SPARQL query, or neither SELECT, ASK nor CONSTRUCT.
-
     Examples
     --------
     >>> check_syntax("SELECT ?x { ?x ?y ?z } ORDER BY ?x")
@@ -38,15 +33,13 @@ def check_syntax(query: str) -> None:
     tokens = without_prologue(tokens_of(query))
     if not tokens or tokens[0].word not in _FORMS:
         begin = repr(tokens[0].text[:20]) if tokens else "nothing"
-        message = f"the SPARQL query begins with {begin}; begin it with SELECT, ASK or CONSTRUCT"
-        raise InputError(message)
+        raise InputError(f"the SPARQL query begins with {begin}; begin it with SELECT, ASK or CONSTRUCT")
     try:
         for guarded in _unevaluated(query, tokens):
             ox.Store().query(guarded)
     except (SyntaxError, ValueError) as error:
         reason = _POSITION.sub("", str(error))[:120]
-        message = f"the SPARQL query cannot be read ({reason}); correct it"
-        raise InputError(message) from error
+        raise InputError(f"the SPARQL query cannot be read ({reason}); correct it") from error
 
 
 def _unevaluated(query: str, tokens: Sequence[Token]) -> Iterator[str]:

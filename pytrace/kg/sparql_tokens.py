@@ -53,12 +53,6 @@ END = Token("end", "", -1)
 def tokens_of(query: str) -> list[Token]:
     """Split a query that only reads into its tokens.
 
-    Raises
-    ------
-    InputError
-        A character begins no token, brackets do not match or are nested too deeply, the query is too long, changes data or
-        calls another server.
-
     Examples
     --------
     >>> [token.text for token in tokens_of("ASK { ?x a ':}' } # yes }")]
@@ -81,15 +75,12 @@ def tokens_of(query: str) -> list[Token]:
             elif text in ("}", ")", "]") and (not open_ or open_.pop() != text):
                 _wrong(query, at)
             if len(open_) + signs > _DEEPEST:
-                message = f"the SPARQL query is nested more than {_DEEPEST} deep; make it flatter"
-                raise InputError(message)
+                raise InputError(f"the SPARQL query is nested more than {_DEEPEST} deep; make it flatter")
             if len(tokens) > _MOST_TOKENS:
-                message = f"the SPARQL query has more than {_MOST_TOKENS} words and signs; make it shorter"
-                raise InputError(message)
+                raise InputError(f"the SPARQL query has more than {_MOST_TOKENS} words and signs; make it shorter")
         at = match.end()
     if open_:
-        message = f"the SPARQL query ends before {open_[-1]!r}; close what it opens"
-        raise InputError(message)
+        raise InputError(f"the SPARQL query ends before {open_[-1]!r}; close what it opens")
     _check_reads(tokens)
     return tokens
 
@@ -97,12 +88,10 @@ def tokens_of(query: str) -> list[Token]:
 def _check_reads(tokens: Sequence[Token]) -> None:
     first = next((token.word for token in without_prologue(tokens)), "")
     if first in _UPDATES:
-        message = f"the SPARQL query begins with {first}, which changes data; only queries that read are run"
-        raise InputError(message)
+        raise InputError(f"the SPARQL query begins with {first}, which changes data; only queries that read are run")
     # The parser below us wants no space between words: trueSERVICE and SERVICESILENT are two words each to it.
     if any("SERVICE" in token.word for token in tokens):
-        message = "the SPARQL query calls another server (SERVICE), and none is asked; leave that part out"
-        raise InputError(message)
+        raise InputError("the SPARQL query calls another server (SERVICE), and none is asked; leave that part out")
 
 
 def without_prologue(tokens: Sequence[Token]) -> Sequence[Token]:
@@ -121,10 +110,9 @@ def read_prefixes(tokens: Sequence[Token]) -> tuple[dict[str, str], str]:
     for token in words:
         name, iri = (next(words, END), next(words, END)) if token.word == "PREFIX" else (None, next(words, END))
         if iri.kind != "iri" or (name is not None and (name.kind != "prefixed" or not name.text.endswith(":"))):
-            message = (
+            raise InputError(
                 f"the SPARQL query has a {token.word} at character {token.place + 1} without name or IRI; correct it"
             )
-            raise InputError(message)
         if name is None:
             base = f"BASE {iri.text} "
         else:
@@ -134,5 +122,4 @@ def read_prefixes(tokens: Sequence[Token]) -> tuple[dict[str, str], str]:
 
 def _wrong(query: str, at: int) -> NoReturn:
     text = (query[at : at + 20].split(maxsplit=1) or [query[at]])[0]
-    message = f"the SPARQL query has {text!a} at character {at + 1}, which fits nothing there; correct it"
-    raise InputError(message)
+    raise InputError(f"the SPARQL query has {text!a} at character {at + 1}, which fits nothing there; correct it")

@@ -18,11 +18,6 @@ _LONGEST = 31_536_000.0
 def check_limits(limits: QueryLimits) -> None:
     """Refuse limits that would let nothing through, or that limit nothing.
 
-    Raises
-    ------
-    InputError
-        Says which.
-
     Examples
     --------
     >>> check_limits(QueryLimits(rows=0))
@@ -33,43 +28,22 @@ and seconds above 0 and up to 31536000
     """
     fits = limits.rows >= 1 and limits.megabytes >= 1 and math.isfinite(limits.seconds)
     if not fits or not 0 < limits.seconds <= _LONGEST:
-        message = (
+        raise InputError(
             f"a query's limits are {limits.rows} rows, {limits.seconds:g} seconds and {limits.megabytes} megabytes; give at "
             f"least 1 row and 1 megabyte, and seconds above 0 and up to {_LONGEST:.0f}"
         )
-        raise InputError(message)
 
 
 def check_search(*, limit: int, cutoff: float = 0.0) -> None:
-    """Refuse to look for nothing.
-
-    Raises
-    ------
-    InputError
-        `limit` is below 1, or `cutoff` is not from 0 to 100.
-    """
+    """Refuse to look for nothing."""
     if limit < 1:
-        message = f"limit is {limit}; ask for at least 1"
-        raise InputError(message)
+        raise InputError(f"limit is {limit}; ask for at least 1")
     if not 0 <= cutoff <= 100:
-        message = f"cutoff is {cutoff}; give a score from 0 to 100"
-        raise InputError(message)
+        raise InputError(f"cutoff is {cutoff}; give a score from 0 to 100")
 
 
 def read_pairs(path: str | os.PathLike[str], *, what: str) -> Iterator[tuple[str, str]]:
     r"""Read a file of keys and names: a key, a tab and a name a line; a key may come again.
-
-    Parameters
-    ----------
-    path
-        UTF-8; empty lines are skipped.
-    what
-        What a line is to name, for errors: "entity", say.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, or a line has no key, no name or more than one tab.
 
     Examples
     --------
@@ -84,6 +58,9 @@ def read_pairs(path: str | os.PathLike[str], *, what: str) -> Iterator[tuple[str
         for number, line in read_lines(path):
             parts = line.split("\t")
             if len(parts) != 2 or not all(part.strip() for part in parts):
-                message = f"{len(parts)} columns ({line[:100]!a}); write the {what}'s key, a tab and its name"
-                raise DataError(message, path=path, line=number)
+                raise DataError(
+                    f"{len(parts)} columns ({line[:100]!a}); write the {what}'s key, a tab and its name",
+                    path=path,
+                    line=number,
+                )
             yield parts[0].strip(), " ".join(parts[1].split())

@@ -20,26 +20,6 @@ from pytrace.triples.graph.exchange import input_errors
 def load_store(path: Path, *, format: str | None = None) -> tuple[KnowledgeStore, str]:
     """Load a file, a graph of `pytrace kg build` or a knowledge base of `pytrace kg index`.
 
-    Parameters
-    ----------
-    path
-        As `KnowledgeStore.load` takes it, or the directory of a knowledge base. That one knows its values by their keys only:
-        what was a number or a text in RDF is an entity there, and its names become labels.
-    format
-        Of a file; by default the suffix tells.
-
-    Returns
-    -------
-    (KnowledgeStore, str)
-        The store, and 64 hexadecimal digits that change with its content: of a file's bytes, or of a directory's triples.
-
-    Raises
-    ------
-    InputError
-        The source cannot be read, has a fault, or holds no triple.
-    StoreError
-        A directory is damaged.
-
     Examples
     --------
     >>> import tempfile
@@ -51,8 +31,7 @@ def load_store(path: Path, *, format: str | None = None) -> tuple[KnowledgeStore
     """
     if is_knowledge_base(path):
         if format is not None:
-            message = f"{path} is a directory, which has no format {format!r}; leave out the format"
-            raise InputError(message)
+            raise InputError(f"{path} is a directory, which has no format {format!r}; leave out the format")
         columns = BaseFiles(path, None).columns
         return _store_of(columns, path), _hash_of_file(path / COLUMNS)
     store = KnowledgeStore.load(path, format=format)

@@ -30,20 +30,7 @@ class ProcessEndedError(StoreError):
 
 
 class StoreProcess:
-    """A process of its own that holds a store.
-
-    Parameters
-    ----------
-    path, format
-        As `pytrace.kg.store_loading.load_store` takes them.
-
-    Raises
-    ------
-    InputError
-        The source cannot be read, has a fault, or holds no triple.
-    StoreError
-        A directory is damaged, or no process can be started.
-    """
+    """A process of its own that holds a store."""
 
     def __init__(self, path: str | os.PathLike[str], *, format: str | None = None) -> None:
         self._path = Path(path)
@@ -60,23 +47,13 @@ class StoreProcess:
         self._stop()
 
     def ask(self, verb: str, *arguments: Any, on_piece: Callable[[Any], object] = lambda _: None) -> Any:
-        """Send a request and return its result; one caller at a time.
-
-        Raises
-        ------
-        ProcessEndedError
-            The process ended, which none of the requests does by itself.
-        StoreError
-            The store is closed, or its source is another one than when it was opened and the process had to start anew.
-        """
+        """Send a request and return its result; one caller at a time."""
         with self._lock:
             if self._closed:
-                message = f"the knowledge base {self._path} is closed; open it anew"
-                raise StoreError(message)
+                raise StoreError(f"the knowledge base {self._path} is closed; open it anew")
             if self._running is None and self._start()[0] != self.fingerprint:
                 self._stop()
-                message = f"{self._path} was changed while it was open; open it anew"
-                raise StoreError(message)
+                raise StoreError(f"{self._path} was changed while it was open; open it anew")
             return self._exchange((verb, *arguments), on_piece)
 
     def _start(self) -> tuple[str, int]:
@@ -91,10 +68,9 @@ class StoreProcess:
         except OSError as error:
             ours.close()
             said.close()
-            message = (
+            raise StoreError(
                 f"no process for the knowledge base {self._path} can be started ({error.strerror}); free some memory"
-            )
-            raise StoreError(message) from error
+            ) from error
         finally:
             theirs.close()
         self._running = _Running(process, ours, said)
@@ -116,8 +92,9 @@ class StoreProcess:
                     return content[0]
         except (EOFError, ConnectionError) as error:
             self._running = None
-            message = f"the process that holds {self._path} ended ({running.end()}); see whether the memory suffices"
-            raise ProcessEndedError(message) from error
+            raise ProcessEndedError(
+                f"the process that holds {self._path} ended ({running.end()}); see whether the memory suffices"
+            ) from error
         except BaseException:
             # Whoever waited is interrupted: what the process still sends would be taken for the next answer.
             self._stop()

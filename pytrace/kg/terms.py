@@ -27,13 +27,6 @@ ALIASES = tuple(
 def node_of(key: str, *, relation: bool = False) -> ox.NamedNode:
     """Return the IRI that stands for an entity's or a relation's key.
 
-    Parameters
-    ----------
-    key
-        Any text but the label of a blank node, which has no IRI.
-    relation
-        Whether it is a relation's: this matters for keys that are no IRIs.
-
     Examples
     --------
     >>> node_of("Ada Foah").value, node_of("http://towns/Accra").value

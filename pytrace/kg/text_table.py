@@ -31,16 +31,9 @@ class TextTable(msgspec.Struct, frozen=True, eq=False):
         return len(self.ends)
 
     def __getitem__(self, number: int) -> str:
-        """Return one text.
-
-        Raises
-        ------
-        IndexError
-            If there is no such number; negative ones do not count from the end.
-        """
+        """Return one text."""
         if not 0 <= number < len(self.ends):
-            message = f"there is no text {number}; there are {len(self.ends)}"
-            raise IndexError(message)
+            raise IndexError(f"there is no text {number}; there are {len(self.ends)}")
         start = int(self.ends[number - 1]) if number else 0
         return self.data[start : int(self.ends[number])].tobytes().decode("utf-8", "surrogatepass")
 

@@ -69,23 +69,7 @@ class Sketch(msgspec.Struct, frozen=True, eq=False):
 
 
 def find_directions(vectors: Vectors) -> Vectors | None:
-    """Find the directions in which vectors are long.
-
-    Parameters
-    ----------
-    vectors
-        Float32 [n, dimension], finite.
-
-    Returns
-    -------
-    float32 array [dimension, m] or None
-        None where a sketch would not pay: vectors too few or too short, of nearly equal length in all directions, or too
-        long for half precision.
-
-    Source
-    ------
-    Jolliffe, "Principal Component Analysis", section 1.1, without subtracting the mean: scores are inner products.
-    """
+    """Find the directions in which vectors are long."""
     count, dimension = vectors.shape
     if count < SKETCH_FROM or dimension < 2 * _DIRECTIONS:
         return None
@@ -98,20 +82,7 @@ def find_directions(vectors: Vectors) -> Vectors | None:
 
 
 def sketch_rows(vectors: Vectors, directions: Vectors) -> tuple[Halves, float, float]:
-    """Sketch some vectors.
-
-    Parameters
-    ----------
-    vectors
-        Float32 [n, dimension].
-    directions
-        Float32 [dimension, m].
-
-    Returns
-    -------
-    rows, rounding, longest
-        As in `Sketch`; numbers too large for half precision become infinite.
-    """
+    """Sketch some vectors."""
     rows = np.empty((len(vectors), directions.shape[1] + 1), dtype=np.float16)
     rounding = longest = 0.0
     with np.errstate(over="ignore", invalid="ignore"):  # a sketch with infinities is not used
@@ -133,11 +104,6 @@ def sketch_rows(vectors: Vectors, directions: Vectors) -> tuple[Halves, float, f
 def make_sketch(vectors: Vectors) -> Sketch | None:
     """Sketch vectors, or return None where that would not pay.
 
-    Parameters
-    ----------
-    vectors
-        Float32 [n, dimension], finite.
-
     Examples
     --------
     >>> make_sketch(np.ones((10, 384), dtype=np.float32)) is None  # so few are scored at once
@@ -154,30 +120,6 @@ def search(
     queries: Vectors, vectors: Vectors, k: int, sketch: Sketch | None, *, read: Callable[[Rows], Vectors] | None = None
 ) -> tuple[Vectors, Rows]:
     """Find the `k` vectors with the largest inner products: what `pytrace.kernels.top_k` finds, bit for bit.
-
-    Parameters
-    ----------
-    queries
-        Float32 [n_queries, dimension], or [dimension] for one.
-    vectors
-        Float32 [n, dimension], the same that the sketch was made of.
-    k
-        How many a query.
-    sketch
-        None scores all vectors.
-    read
-        Gives rows of the vectors by their numbers, for vectors on a disk that are not to come into memory as a whole: then
-        nothing is looked at but what it gives, at most 64 MiB at a time.
-
-    Returns
-    -------
-    scores, numbers
-        As `top_k` returns them.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `top_k` does.
 
     Notes
     -----

@@ -100,31 +100,15 @@ def parse_method(text: str) -> MethodName:
     """
     name, colon, rest = text.strip().partition(":")
     if name not in METHODS:
-        message = f"there is no method {name!r}; choose one of {', '.join(METHODS)}"
-        raise InputError(message)
+        raise InputError(f"there is no method {name!r}; choose one of {', '.join(METHODS)}")
     overrides = tuple(part.strip() for part in rest.split(",") if part.strip())
     if colon and (not overrides or not all("=" in one for one in overrides)):
-        message = f"{text!r} does not name settings behind the colon; write {name}:setting=value,setting=value"
-        raise InputError(message)
+        raise InputError(f"{text!r} does not name settings behind the colon; write {name}:setting=value,setting=value")
     return MethodName(name, overrides)
 
 
 def method_settings(method: str | MethodName, llm: str, overrides: Iterable[str] = ()) -> msgspec.Struct:
     """Return the settings of a method for a model.
-
-    Parameters
-    ----------
-    method
-        The method; what it names itself wins over `overrides`.
-    llm
-        The language model as the user named it.
-    overrides
-        Settings as text, "chains=3"; None is written "none".
-
-    Raises
-    ------
-    InputError
-        If the method has no such setting, or a value cannot be one.
 
     Examples
     --------
@@ -137,18 +121,7 @@ def method_settings(method: str | MethodName, llm: str, overrides: Iterable[str]
 
 
 def check_overrides(methods: Sequence[MethodName], llm: str, overrides: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Give every method those settings that it has, and refuse what none of them has.
-
-    Returns
-    -------
-    dict
-        The settings for each of the methods by its name, in the order given.
-
-    Raises
-    ------
-    InputError
-        If no method has a setting, or a value cannot be one.
-    """
+    """Give every method those settings that it has, and refuse what none of them has."""
     own: dict[str, tuple[str, ...]] = {}
     used: set[str] = set()
     known: set[str] = set()
@@ -161,11 +134,10 @@ def check_overrides(methods: Sequence[MethodName], llm: str, overrides: Sequence
         method_settings(method, llm, mine)
     for one in overrides:
         if one not in used:
-            message = (
+            raise InputError(
                 f"the setting {one!r} is not name=value with a name among those of "
                 f"{', '.join(dict.fromkeys(method.name for method in methods))}: {', '.join(sorted(known))}"
             )
-            raise InputError(message)
     return own
 
 
@@ -217,8 +189,9 @@ def make_method(
     settings: Any = method_settings(named, llm, overrides)
     name, label = named.name, named.label
     if index is not None and name not in VARIANTS:
-        message = f"{name} has no use for an index of sentences; leave it out, or use one of {', '.join(VARIANTS)}"
-        raise InputError(message)
+        raise InputError(
+            f"{name} has no use for an index of sentences; leave it out, or use one of {', '.join(VARIANTS)}"
+        )
     if index is not None and "titles" not in map(profiles.setting_name, (*overrides, *named.overrides)):
         # A profile may put titles before sentences; an index has them as they are.
         settings = msgspec.structs.replace(settings, titles=False)
@@ -240,8 +213,7 @@ def make_method(
         return Ircot(model, encoder() if settings.retriever != "bm25" else None, settings, name=label)
     if name == "cok":
         if knowledge is None:
-            message = "cok asks a knowledge base, and there is none; give --kb FILE|URL"
-            raise InputError(message)
+            raise InputError("cok asks a knowledge base, and there is none; give --kb FILE|URL")
         return ChainOfKnowledge(model, encoder(), settings, knowledge=knowledge(), name=label)
     if name == "standard":
         return StandardClaims(model, encoder(), settings, name=label, index=index)
@@ -251,7 +223,6 @@ def make_method(
 def _check_unit(unit: str, graph: KnowledgeGraph, label: str) -> None:
     """Refuse sentences or documents that are asked for where a graph has other units: its own would be taken."""
     if unit in {"sentence", "document"} and graph.recipe.extractor != unit:
-        message = (
+        raise InputError(
             f"{label} was told unit={unit}, but with --kg the units are the graph's; leave out the setting or --kg"
         )
-        raise InputError(message)

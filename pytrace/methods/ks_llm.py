@@ -127,14 +127,15 @@ class KnowledgeSelection:
         index: SentenceIndex | None = None,
     ) -> None:
         if variant not in VARIANTS:
-            message = f"there is no variant {variant!r} of KS-LLM; choose one of {', '.join(VARIANTS)}"
-            raise InputError(message)
+            raise InputError(f"there is no variant {variant!r} of KS-LLM; choose one of {', '.join(VARIANTS)}")
         if index is not None and variant not in _WITH_SENTENCES:
-            message = f"{variant} selects no sentences and has no use for an index; leave it out, or use one of {', '.join(sorted(_WITH_SENTENCES))}"
-            raise InputError(message)
+            raise InputError(
+                f"{variant} selects no sentences and has no use for an index; leave it out, or use one of {', '.join(sorted(_WITH_SENTENCES))}"
+            )
         if index is not None and settings is not None and settings.titles:
-            message = "an index holds sentences as they are, so titles=true cannot be had with one; leave out either"
-            raise InputError(message)
+            raise InputError(
+                "an index holds sentences as they are, so titles=true cannot be had with one; leave out either"
+            )
         self._index = index
         self.settings = settings or KsSettings()
         self.variant = variant
@@ -314,20 +315,6 @@ class KnowledgeSelection:
 def write_documents(model: LanguageModel, questions: Sequence[str], *, max_tokens: int) -> list[Document | None]:
     """Let a model write an evidence document for each question, all in one call.
 
-    Parameters
-    ----------
-    model
-        Any language model.
-    questions
-        The questions' texts.
-    max_tokens
-        The longest document, in tokens; a last sentence that was cut off there is left out.
-
-    Returns
-    -------
-    list of Document or None
-        Each with an id made from its content and the source "generated"; None where the model wrote no word.
-
     Notes
     -----
     KS-LLM, section 4.1, after Yu et al., "Generate rather than Retrieve: Large Language Models are Strong Context
@@ -357,20 +344,6 @@ def write_documents(model: LanguageModel, questions: Sequence[str], *, max_token
 
 def beginning_of(text: str, most: int, count_tokens: Callable[[str], int]) -> str:
     """Return as much of a text as has at most so many tokens, cut between words.
-
-    Parameters
-    ----------
-    text
-        Any text; one that fits is returned as it is, but for blanks at its end.
-    most
-        How many tokens, 0 or more.
-    count_tokens
-        Counts the tokens of a text.
-
-    Returns
-    -------
-    str
-        The beginning, perhaps empty; where not even the first word fits, as in a text without blanks, a part of it.
 
     Notes
     -----

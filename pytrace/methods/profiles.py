@@ -119,58 +119,27 @@ def setting_name(override: str) -> str:
 
 
 def changed(settings: _Settings, overrides: Sequence[str], *, what: str) -> _Settings:
-    """Return settings with some of them changed.
-
-    Parameters
-    ----------
-    settings
-        What to change.
-    overrides
-        Settings as text, "chains=3"; None is written "none".
-    what
-        The method, for messages.
-
-    Raises
-    ------
-    InputError
-        If there is no such setting, or the value cannot be one.
-    """
+    """Return settings with some of them changed."""
     values: dict[str, Any] = msgspec.to_builtins(settings)
     may_be_none = {field.name for field in msgspec.structs.fields(settings) if type(None) in get_args(field.type)}
     for override in overrides:
         name = setting_name(override)
         if name not in values:
-            message = (
+            raise InputError(
                 f"the setting {override!r} of {what} is not name=value with a name among: {', '.join(sorted(values))}"
             )
-            raise InputError(message)
         text = override.partition("=")[2].strip()
         values[name] = None if name in may_be_none and text.lower() == "none" else text
     try:
         return msgspec.convert(values, type(settings), strict=False)
     except msgspec.ValidationError as error:
-        message = (
+        raise InputError(
             f"a setting of {what} cannot be used: {error}; see {type(settings).__module__}.{type(settings).__name__}"
-        )
-        raise InputError(message) from error
+        ) from error
 
 
 def trace_settings(method: str, llm: str, overrides: Sequence[str] = ()) -> TraceSettings:
     """Return the settings of a TRACE method for a model, with `name=value` overrides.
-
-    Parameters
-    ----------
-    method
-        "trace" (the reader sees triples) or "trace-doc" (it sees documents).
-    llm
-        The language model as the user named it.
-    overrides
-        Settings of `TraceSettings` as text, for instance "chains=3" or "unit=sentence"; None is written "none".
-
-    Raises
-    ------
-    InputError
-        If a setting is unknown or its value cannot be one.
 
     Examples
     --------

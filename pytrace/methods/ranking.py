@@ -19,26 +19,6 @@ Rank = Callable[[Sequence[str], Sequence[Sequence[Document]], int], list[list[Do
 def rank_by(retriever: RetrieverName, encoder: Encoder | None, *, whole_documents: bool = False) -> Rank:
     """Return a function that ranks each question's own documents.
 
-    Parameters
-    ----------
-    retriever
-        "dense" (nearest sentence), "bm25" (shared words), "rrf" (both, by reciprocal rank fusion), or "given" (the
-        documents' own order).
-    encoder
-        For "dense" and "rrf".
-    whole_documents
-        For "dense" and "rrf": encode each document as one passage, cut to the encoder's length, in place of its sentences.
-
-    Returns
-    -------
-    Rank
-        Takes questions, the documents of each, and how many of them to return at most, best first.
-
-    Raises
-    ------
-    InputError
-        If there is no such retriever, or it needs an encoder and there is none.
-
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder
@@ -58,18 +38,6 @@ def rank_by(retriever: RetrieverName, encoder: Encoder | None, *, whole_document
 
 def rank_by_cross_encoder(cross_encoder: CrossEncoder) -> Rank:
     """Return a function that ranks each question's own documents by reading them together with the question.
-
-    Parameters
-    ----------
-    cross_encoder
-        Scores a question and a document, which is its title and its text as a whole; what is longer than the model takes is
-        cut at the end.
-
-    Returns
-    -------
-    Rank
-        Takes questions, the documents of each, and how many of them to return at most, best first, ties in the order given.
-        All pairs of all questions are scored in one call; what it returns raises `ModelError` on scores that are none.
 
     Notes
     -----
@@ -94,13 +62,13 @@ def _checked(cross_encoder: CrossEncoder, pairs: list[tuple[str, str]]) -> Score
     """Score pairs and check what comes back, so that nothing broken is ranked by."""
     scores = np.asarray(cross_encoder.score(pairs), dtype=np.float32)
     if scores.shape != (len(pairs),):
-        message = f"cross-encoder {cross_encoder.name!r} gives scores {list(scores.shape)} for {len(pairs)} pairs; mend the model"
-        raise ModelError(message)
+        raise ModelError(
+            f"cross-encoder {cross_encoder.name!r} gives scores {list(scores.shape)} for {len(pairs)} pairs; mend the model"
+        )
     if not np.isfinite(scores).all():
         place = int(np.argmin(np.isfinite(scores)))
-        message = (
+        raise ModelError(
             f"cross-encoder {cross_encoder.name!r} gives NaN or infinity for {int((~np.isfinite(scores)).sum())} of "
             f"{len(pairs)} pairs, first for the question {pairs[place][0][:60]!a}; mend the model"
         )
-        raise ModelError(message)
     return scores

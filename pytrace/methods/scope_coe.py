@@ -242,13 +242,7 @@ def make_feature_extractor(model: LanguageModel, settings: ScopeSettings) -> Ext
 
 
 def make_judge(model: LanguageModel, encoder: Encoder, settings: ScopeSettings) -> Judge:
-    """Make the judge that the settings ask for.
-
-    Raises
-    ------
-    LogitsUnavailableError
-        If the model is to judge and gives no log-probabilities.
-    """
+    """Make the judge that the settings ask for."""
     text = TextJudge(encoder)
     if settings.judge == "text":
         return text

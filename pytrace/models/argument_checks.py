@@ -8,15 +8,13 @@ from collections.abc import Sequence
 def check_list(texts: object, what: str) -> None:
     """Refuse one text where a list of them is meant."""
     if isinstance(texts, str):
-        message = f"{what} must be a list of texts, not one text; write [text]"
-        raise TypeError(message)
+        raise TypeError(f"{what} must be a list of texts, not one text; write [text]")
 
 
 def check_pairs(prompts: int, given: int, what: str) -> None:
     """Refuse lists that do not belong together."""
     if prompts != given:
-        message = f"there are {prompts} prompts but {given} lists of {what}"
-        raise ValueError(message)
+        raise ValueError(f"there are {prompts} prompts but {given} lists of {what}")
 
 
 def generation_lists(
@@ -36,20 +34,15 @@ def generation_lists(
     limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
     check_pairs(len(prompts), len(limits), "token limits")
     if any(limit < 1 for limit in limits):
-        message = f"max_tokens must be at least 1, not {min(limits)}"
-        raise ValueError(message)
+        raise ValueError(f"max_tokens must be at least 1, not {min(limits)}")
     if not 0.0 <= temperature < float("inf"):
-        message = f"temperature must be 0 or above, not {temperature}"
-        raise ValueError(message)
+        raise ValueError(f"temperature must be 0 or above, not {temperature}")
     if not 0.0 < top_p <= 1.0:
-        message = f"top_p must be above 0 and at most 1, not {top_p}"
-        raise ValueError(message)
+        raise ValueError(f"top_p must be above 0 and at most 1, not {top_p}")
     if n < 1:
-        message = f"n must be at least 1, not {n}"
-        raise ValueError(message)
+        raise ValueError(f"n must be at least 1, not {n}")
     if seed < 0:
-        message = f"seed must be 0 or above, not {seed}"
-        raise ValueError(message)
+        raise ValueError(f"seed must be 0 or above, not {seed}")
     grammars: list[str | None]
     grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)
     check_pairs(len(prompts), len(grammars), "grammars")

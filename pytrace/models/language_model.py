@@ -84,16 +84,11 @@ class ContinuationScore(msgspec.Struct, frozen=True):
 
 
 def option_labels(count: int) -> list[str]:
-    """Return the first `count` labels: A to Z, then a to z.
-
-    Raises
-    ------
-    ValueError
-        If more labels are asked for than there are letters.
-    """
+    """Return the first `count` labels: A to Z, then a to z."""
     if not 0 <= count <= len(OPTION_LABELS):
-        message = f"{count} options were asked for, but there are {len(OPTION_LABELS)} letters; use fewer candidates"
-        raise ValueError(message)
+        raise ValueError(
+            f"{count} options were asked for, but there are {len(OPTION_LABELS)} letters; use fewer candidates"
+        )
     return list(OPTION_LABELS[:count])
 
 

@@ -80,8 +80,7 @@ class RememberingModel:
             tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if version != _SCHEMA_VERSION and (version or tables):
                 self._connection.close()
-                message = f"{self._path} does not hold a model's answers; choose another file"
-                raise StoreError(message)
+                raise StoreError(f"{self._path} does not hold a model's answers; choose another file")
             if not version:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.executescript(f"BEGIN; {_SCHEMA}; PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
@@ -265,5 +264,6 @@ class RememberingModel:
         try:
             yield
         except (sqlite3.Error, msgspec.MsgspecError) as error:
-            message = f"{self._path} cannot be used for a model's answers ({error}); check the disk, or delete the file"
-            raise StoreError(message) from None
+            raise StoreError(
+                f"{self._path} cannot be used for a model's answers ({error}); check the disk, or delete the file"
+            ) from None

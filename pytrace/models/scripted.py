@@ -44,8 +44,7 @@ class HashEncoder:
 
     def __init__(self, *, dimension: int = 256, device: str = "cpu") -> None:
         if dimension < 1:
-            message = f"dimension must be at least 1, not {dimension}"
-            raise ValueError(message)
+            raise ValueError(f"dimension must be at least 1, not {dimension}")
         self._dimension = dimension
         self.device = device
 
@@ -109,8 +108,7 @@ class ScriptedModel:
         gives_logits: bool = True,
     ) -> None:
         if not callable(answers) and not answers:
-            message = "a scripted model needs at least one answer"
-            raise ValueError(message)
+            raise ValueError("a scripted model needs at least one answer")
         self._answers = (answers,) if isinstance(answers, str) else answers
         self._context_tokens = context_tokens
         self._gives_logits = gives_logits
@@ -207,8 +205,9 @@ class ScriptedModel:
 
     def _require_logits(self) -> None:
         if not self._gives_logits:
-            message = "this scripted model gives no log-probabilities; make it with gives_logits=True"
-            raise LogitsUnavailableError(message)
+            raise LogitsUnavailableError(
+                "this scripted model gives no log-probabilities; make it with gives_logits=True"
+            )
 
     def _take(self, prompt: Prompt | str) -> str:
         text = prompt if isinstance(prompt, str) else prompt.plain()

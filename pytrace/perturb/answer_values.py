@@ -25,11 +25,6 @@ class Value(msgspec.Struct, frozen=True):
 def parse(text: str) -> Value | None:
     """Read a value; None if the text is none.
 
-    Parameters
-    ----------
-    text
-        An answer, clean and short.
-
     Examples
     --------
     >>> parse("3rd").form == parse("21st").form, parse("Ada Foah")
@@ -52,13 +47,6 @@ def parse(text: str) -> Value | None:
 
 def another(text: str, rng: random.Random) -> str:
     """Make another value in the same format, which may by chance be the same one.
-
-    Parameters
-    ----------
-    text
-        A value that `parse` reads.
-    rng
-        Makes the choice.
 
     Examples
     --------

@@ -59,32 +59,6 @@ def break_chains(
 ) -> list[Outcome]:
     """Break the chain of every sample in one way; what the discriminator is asked, it is asked about all of them at once.
 
-    Parameters
-    ----------
-    kind
-        "senp" removes sentences that mention an evidence node, one at a time, those with the answer last. "wordp" replaces
-        nodes by higher-level expressions. "erp" rewrites sentences without a relation, "intentp" without the intent. "coe"
-        leaves everything as it is.
-    samples
-        Questions with their pieces.
-    discriminator
-        Tells when a chain is broken.
-    model
-        Writes expressions and sentences; None leaves it to the rules.
-    seed
-        Makes the order in which sentences and nodes are tried.
-    tries
-        How often the discriminator is asked about a sample.
-    threshold
-        A sentence mentions a node from this partial ratio on, from 0 to 100.
-    settled
-        Is called as each sample is done with.
-
-    Returns
-    -------
-    list of Broken or str
-        One a sample, in order; a text says why the chain could not be broken.
-
     Examples
     --------
     >>> from pytrace.perturb.pieces import make_sample

@@ -50,15 +50,6 @@ Retrieve = Callable[[Sequence[str], int], Sequence[Sequence[Hit]]]
 def swapped(pieces: Sequence[Piece], answers: Sequence[str], wrong: str) -> Pieces:
     """Put a wrong answer in place of the right one, in titles too; dates and numbers also where they are written otherwise.
 
-    Parameters
-    ----------
-    pieces
-        Any pieces.
-    answers
-        The right answer and its aliases.
-    wrong
-        The wrong answer.
-
     Examples
     --------
     >>> swapped([Piece("Fort", "Built on May 2, 1901.", "")], ["2 May 1901"], "7 July 1911")[0].text
@@ -80,20 +71,6 @@ def irrelevant(samples: Sequence[Sample], retrieve: Retrieve, *, needed: Sequenc
 
     The query for an evidence node is "background of <node>" (the question itself, where there is no node). Sentences come from
     documents that do not support the question, node by node in turn; none holds a right answer.
-
-    Parameters
-    ----------
-    samples
-        The questions.
-    retrieve
-        Finds documents of the data set.
-    needed
-        How many characters each question needs. More documents are asked for while there are fewer, a bounded number of times.
-
-    Returns
-    -------
-    list of list of Piece
-        For each question sentences whose characters may add up to less than needed, if there are no more.
     """
     found: list[list[Piece]] = [[] for _ in samples]
     # A word of a title and of the sentences it belongs to is counted for every sentence, so a fifth more is asked for.
@@ -137,26 +114,7 @@ def _sentences(sample: Sample, ranked: Sequence[Sequence[Document]]) -> Iterator
 def misinformation(
     pieces: Sequence[Piece], sample: Sample, wrong: str, written: Sequence[str], rng: random.Random
 ) -> list[Piece]:
-    """State a wrong answer in as many ways as there are: the chain's own sentences, a model's, and templates.
-
-    Parameters
-    ----------
-    pieces
-        The chain, perhaps broken; its sentences with an answer come first, with the wrong one in its place.
-    sample
-        The question.
-    wrong
-        The wrong answer.
-    written
-        Statements of a model that were checked.
-    rng
-        Shuffles the templates.
-
-    Returns
-    -------
-    list of Piece
-        Each holds the wrong answer and no right one; no text stands there twice.
-    """
+    """State a wrong answer in as many ways as there are: the chain's own sentences, a model's, and templates."""
     holding = [piece for piece in pieces if holds_any(piece.text, sample.stated)]
     statements = [
         msgspec.structs.replace(piece, origin=piece.origin.replace("chain:", "swapped:", 1))
@@ -208,24 +166,6 @@ def fill(
     own: int, candidates: Iterable[Piece], share: float, *, holding: str = "", tolerance: float = TOLERANCE
 ) -> Pieces | None:
     """Take so many pieces that they make up a share of the context; the last one is cut at a word border to fit.
-
-    Parameters
-    ----------
-    own
-        Characters of the chain, titles included.
-    candidates
-        The pieces to take, in order.
-    share
-        Their share of all characters, from 0 to below 1.
-    holding
-        What the cut piece must still hold.
-    tolerance
-        How far the share may be off.
-
-    Returns
-    -------
-    tuple of Piece or None
-        None if there are too few characters.
 
     Examples
     --------
@@ -284,13 +224,7 @@ def _cut(piece: Piece, size: float, holding: str) -> Piece | None:
 
 
 def weave(chain: Sequence[Piece], injected: Collection[Piece], rng: random.Random) -> list[tuple[Piece, bool]]:
-    """Put injected pieces at random places between those of a chain, which keep their order.
-
-    Returns
-    -------
-    list of tuple
-        Each piece, and whether it was injected.
-    """
+    """Put injected pieces at random places between those of a chain, which keep their order."""
     length = len(chain) + len(injected)
     places = set(rng.sample(range(length), len(injected)))
     own, other = iter(chain), iter(injected)

@@ -149,21 +149,19 @@ def _check(settings: Settings, questions: Sequence[Question]) -> None:
     ids = Counter(question.id for question in questions)
     repeated = next((name for name, count in ids.items() if count > 1), None)
     if repeated is not None:
-        message = f"question id {repeated!r} occurs {ids[repeated]} times; give each question an id of its own"
-        raise InputError(message)
+        raise InputError(f"question id {repeated!r} occurs {ids[repeated]} times; give each question an id of its own")
     for ratio in settings.ratios:
         if not 0 <= ratio < 1:
-            message = f"ratio is {ratio}; the injected share of the characters lies from 0 to below 1, for instance 0.5"
-            raise InputError(message)
+            raise InputError(
+                f"ratio is {ratio}; the injected share of the characters lies from 0 to below 1, for instance 0.5"
+            )
     if settings.tries < 1:
-        message = f"tries is {settings.tries}; a judge has to be asked at least once"
-        raise InputError(message)
+        raise InputError(f"tries is {settings.tries}; a judge has to be asked at least once")
     if not (settings.kinds and settings.noises and settings.ratios):
-        message = (
+        raise InputError(
             f"{len(settings.kinds)} kinds, {len(settings.noises)} noises and {len(settings.ratios)} ratios were given; "
             "a row needs one of each"
         )
-        raise InputError(message)
 
 
 class _Noises(msgspec.Struct):

@@ -32,20 +32,6 @@ def make_row(
 ) -> Question:
     """Make a question whose documents are a chain's pieces with injected ones between them.
 
-    Parameters
-    ----------
-    question
-        The question before.
-    chain, injected
-        The pieces. Injected ones go to places that the perturbation's seed decides on.
-    perturbation
-        What was done; the share of injected characters and where each piece came from are filled in.
-
-    Returns
-    -------
-    Question
-        With one document a piece; the chain's are the supporting ones.
-
     Examples
     --------
     >>> question = Question("q", "Where is Ada Foah?", ("Ghana",))

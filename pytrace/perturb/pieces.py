@@ -61,18 +61,6 @@ def make_sample(question: Question, features: Features) -> Sample:
     The pieces are the supporting sentences in the order of the documents; of a supporting document without a supporting
     fact they are all sentences.
 
-    Parameters
-    ----------
-    question
-        The question, with documents.
-    features
-        Its features.
-
-    Returns
-    -------
-    Sample
-        Without pieces if no document supports the question.
-
     Examples
     --------
     >>> from pytrace.records import Document

@@ -48,20 +48,6 @@ class Order(msgspec.Struct, frozen=True):
 def broader(phrases: Sequence[str], model: LanguageModel | None, *, seed: int = 0) -> list[list[Rewritten]]:
     """Find higher-level expressions for phrases, all in one call.
 
-    Parameters
-    ----------
-    phrases
-        Evidence nodes.
-    model
-        Writes expressions; those that hold the phrase, or say nothing, are dropped. None: rules alone.
-    seed
-        Of the model's sampling.
-
-    Returns
-    -------
-    list of list of Rewritten
-        For each phrase the model's expressions, and at the end one by rule.
-
     Examples
     --------
     >>> broader(["1784", "Laura Kirk"], None)
@@ -81,22 +67,7 @@ def broader(phrases: Sequence[str], model: LanguageModel | None, *, seed: int = 
 
 
 def without(orders: Sequence[Order], model: LanguageModel | None, *, seed: int = 0) -> list[list[Rewritten]]:
-    """Rewrite sentences without a relation or the intent, all in one call.
-
-    Parameters
-    ----------
-    orders
-        The sentences with what must stay and what must go.
-    model
-        Rewrites; what lacks a phrase that must stay, or is the sentence itself, is dropped. None: nothing is written.
-    seed
-        Of the model's sampling.
-
-    Returns
-    -------
-    list of list of Rewritten
-        For each order what is left, perhaps nothing.
-    """
+    """Rewrite sentences without a relation or the intent, all in one call."""
     found: list[list[Rewritten]] = [[] for _ in orders]
     jobs: tuple[Literal["unrelated", "unintended"], ...] = ("unrelated", "unintended")
     for job in jobs:
@@ -115,24 +86,7 @@ def without(orders: Sequence[Order], model: LanguageModel | None, *, seed: int =
 def misstated(
     questions: Sequence[tuple[str, str, Sequence[str]]], model: LanguageModel | None, *, count: int = 6, seed: int = 0
 ) -> list[list[str]]:
-    """Let a model state wrong answers, all in one call.
-
-    Parameters
-    ----------
-    questions
-        (question, wrong answer, right answers).
-    model
-        Writes; None: nothing is written.
-    count
-        How many statements are sampled a question.
-    seed
-        Of the sampling.
-
-    Returns
-    -------
-    list of list of str
-        For each question those statements that hold the wrong answer and no right one, none twice.
-    """
+    """Let a model state wrong answers, all in one call."""
     inputs = [_statement_input(question, wrong) for question, wrong, _ in questions]
     written = _write(model, "misstated", inputs, max_tokens=64, samples=count, temperature=0.9, seed=seed)
     return [

@@ -28,25 +28,6 @@ class Rewriting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def demonstrations(job: Job, *, path: str | os.PathLike[str] | None = None) -> tuple[Rewriting, ...]:
     """Return the labelled rewritings for a job.
 
-    Parameters
-    ----------
-    job
-        Which of the five.
-    path
-        A JSONL file of your own, one ``{"job": …, "input": …, "keep": [text, …], "without": …, "output": …}`` a line; ours if
-        None. It may hold rows of all jobs; all of them are checked.
-
-    Returns
-    -------
-    tuple of Rewriting
-        In the order of the file.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, holds no row, or a row is malformed or contradicts itself: its output lacks what must stay,
-        is its input, or still holds the expression that it replaces.
-
     Notes
     -----
     "What External Knowledge is Preferred by LLMs?", section 4.2 and appendices A and I.
@@ -69,9 +50,7 @@ def _checked(row: Rewriting) -> Rewriting:
     for one in row.keep:
         require_text("text to keep", one)
         if not holds(row.output, one):
-            message = f"the output lacks {one!r}, which is to be kept; write it in"
-            raise ValueError(message)
+            raise ValueError(f"the output lacks {one!r}, which is to be kept; write it in")
     if row.output == row.input or (row.job in {"another", "broader"} and holds(row.output, row.input)):
-        message = f"the output still says {row.input!r}; reword it"
-        raise ValueError(message)
+        raise ValueError(f"the output still says {row.input!r}; reword it")
     return row

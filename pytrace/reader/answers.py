@@ -132,28 +132,6 @@ def fit_context(
 ) -> FittedContext:
     """Return what a model has room for of a context when no demonstration is shown; the engine drops these as it must.
 
-    Parameters
-    ----------
-    model
-        Counts tokens and says how many it takes.
-    instruction, question
-        What else stands in the prompt.
-    context
-        Entries, the most important first: the last are left out, and the first that does not fit keeps as many of its
-        sentences as do.
-    max_tokens
-        The longest answer, in tokens.
-
-    Returns
-    -------
-    FittedContext
-        The entries that fit.
-
-    Raises
-    ------
-    ContextOverflowError
-        If not even one sentence of a context fits.
-
     Examples
     --------
     >>> from pytrace.models.scripted import ScriptedModel
@@ -176,13 +154,12 @@ def fit_context(
         entries.append(entry)
         whole += 1
     if context and not entries:
-        message = (
+        raise ContextOverflowError(
             f"the first of {len(context)} context entries has {model.count_tokens(context[0])} tokens, and with a question "
             f"of {model.count_tokens(question)} and an answer of up to {max_tokens} not one sentence of it fits the "
             f"{model.context_tokens} tokens of {model.name}; use a model with a longer context, or a shorter question or "
             "document"
         )
-        raise ContextOverflowError(message)
     return FittedContext(tuple(entries), len(context) - whole)
 
 

@@ -111,11 +111,11 @@ class ClaimJudge:
         labelled: Sequence[ClaimDemonstration] | None = None,
     ) -> None:
         if not model.gives_logits:
-            message = f"{model.name} gives no log-probabilities, by which claims are judged; use a model that does"
-            raise LogitsUnavailableError(message)
+            raise LogitsUnavailableError(
+                f"{model.name} gives no log-probabilities, by which claims are judged; use a model that does"
+            )
         if scoring not in ("words", "letters"):
-            message = f"the scoring of claims is {scoring!r}; choose 'words' or 'letters'"
-            raise InputError(message)
+            raise InputError(f"the scoring of claims is {scoring!r}; choose 'words' or 'letters'")
         rows = claim_demonstrations() if labelled is None else tuple(labelled)
         self._model = model
         self._scoring = scoring
@@ -148,12 +148,10 @@ class ClaimJudge:
             If there are more claims or more contexts.
         """
         if len(claims) != len(contexts):
-            message = f"there are {len(claims)} claims but {len(contexts)} lists of facts"
-            raise ValueError(message)
+            raise ValueError(f"there are {len(claims)} claims but {len(contexts)} lists of facts")
         for number, claim in enumerate(claims, 1):
             if not claim.strip():
-                message = f"claim {number} of {len(claims)} is empty; give it words"
-                raise InputError(message)
+                raise InputError(f"claim {number} of {len(claims)} is empty; give it words")
         instruction = f"{WITH_FACTS}\n{_OPTIONS}"  # the longest that there is
         fitted = [
             fit_context(
@@ -260,11 +258,13 @@ def votes(probabilities: Sequence[float], *, temperature: float = 0.7, samples: 
     """
     values = np.array(probabilities, dtype=np.float64)
     if values.shape != (len(LABELS),) or not np.isfinite(values).all() or (values < 0).any() or not values.any():
-        message = f"the probabilities {[float(one) for one in values.ravel()[:4]]} are not those of {len(LABELS)} labels; give one of at least 0 for each"
-        raise InputError(message)
+        raise InputError(
+            f"the probabilities {[float(one) for one in values.ravel()[:4]]} are not those of {len(LABELS)} labels; give one of at least 0 for each"
+        )
     if not (math.isfinite(temperature) and temperature >= 0) or samples < 1:
-        message = f"the temperature is {temperature} and there are {samples} samples; give a temperature of at least 0 and 1 sample"
-        raise InputError(message)
+        raise InputError(
+            f"the temperature is {temperature} and there are {samples} samples; give a temperature of at least 0 and 1 sample"
+        )
     best = max(range(len(LABELS)), key=lambda place: (values[place], place))
     if temperature == 0:
         return LabelVote(LABELS[best], 1.0, certain=True)

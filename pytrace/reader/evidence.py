@@ -33,22 +33,7 @@ def triple_evidence(chains: Sequence[Chain]) -> Evidence:
 def document_evidence(
     chains: Sequence[Chain], documents: Mapping[str, Document], *, most: int | None = None
 ) -> Evidence:
-    """Return the documents that the chains' triples come from, by votes; those without a vote are left out (TRACE-Doc).
-
-    Parameters
-    ----------
-    chains
-        Reasoning chains, best first.
-    documents
-        The question's documents by id.
-    most
-        Keep this many at most.
-
-    Returns
-    -------
-    Evidence
-        Documents with more votes first; among equals the one whose triple appears first.
-    """
+    """Return the documents that the chains' triples come from, by votes; those without a vote are left out (TRACE-Doc)."""
     votes = count_votes(chains)
     ranked = sorted(votes, key=lambda document_id: -votes[document_id])[:most]
     return Evidence(

@@ -22,27 +22,6 @@ _LOOKS = {"answers": (-0.2, "#1c5a9c", ""), "reasoning": (0.2, "#62b59f", "//")}
 def save_plots(summary: PageSummary, directory: Path, *, title: str = "") -> list[Path]:
     """Draw why responses are unfaithful, and precision, recall and F1 of answers beside those of reasoning.
 
-    Parameters
-    ----------
-    summary
-        The figures.
-    directory
-        Where `errors` and `gap` go, as PNG and SVG; it is made if it is not there.
-    title
-        What was certified, for the plots' headings.
-
-    Returns
-    -------
-    list of Path
-        The files. Without an unfaithful response there is no breakdown, without any measure no gap.
-
-    Raises
-    ------
-    MissingDependencyError
-        Matplotlib is not installed.
-    StoreError
-        The folder or a file cannot be written.
-
     Notes
     -----
     Source: Table 3 and Figure 4 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
@@ -63,13 +42,15 @@ def save_plots(summary: PageSummary, directory: Path, *, title: str = "") -> lis
     try:
         matplotlib: Any = importlib.import_module("matplotlib.figure")  # draws without a display
     except ImportError as error:
-        message = "drawing the plots of certificates needs matplotlib: pip install 'pytrace-rag[eval]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            "drawing the plots of certificates needs matplotlib: pip install 'pytrace-rag[eval]'"
+        ) from error
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        message = f"cannot make the folder {directory}: {error.strerror or error}; name another one for the plots"
-        raise StoreError(message) from error
+        raise StoreError(
+            f"cannot make the folder {directory}: {error.strerror or error}; name another one for the plots"
+        ) from error
     paths: list[Path] = []
     for name, draw in figures:
         figure = matplotlib.Figure(figsize=(6.4, 4), layout="constrained")

@@ -48,25 +48,6 @@ def write_csv_tables(directory: Path, report: Report, store: RunStore) -> list[P
 
     Scores lie between 0 and 1, costs are means of a question, and what is not defined is empty. Several values of a cell stand
     with " | " between them. A text that a spreadsheet would take for a formula has an apostrophe before it.
-
-    Parameters
-    ----------
-    directory
-        Where; files of these names are replaced.
-    report
-        The run's scores.
-    store
-        The run itself: `questions.csv` has a row for every method and question of it.
-
-    Returns
-    -------
-    list of Path
-        The three files.
-
-    Raises
-    ------
-    StoreError
-        The run cannot be read, or a file not be written.
     """
     tables: dict[str, tuple[Sequence[str], Iterable[Sequence[Value]]]] = {
         "methods": (METHOD_COLUMNS, map(_method, report.methods)),

@@ -13,24 +13,6 @@ WIDTH = 320
 def drawing(name: str, title: str, told: str, height: float, parts: Sequence[str], *, role: str = "img") -> str:
     """Wrap a plot: it is announced by its title, and its figures are told in words.
 
-    Parameters
-    ----------
-    name
-        Begins the plot's identifiers; no other on the page has it.
-    title, told
-        What it shows, and its figures in words.
-    height
-        In units of the drawing.
-    parts
-        SVG elements.
-    role
-        "group" if there is something in it to go to, else "img".
-
-    Returns
-    -------
-    str
-        An SVG element.
-
     Examples
     --------
     >>> plot = drawing("f1", "F1 by method", "rag: 40%", 20, [label(0, 10, "rag", "tick")])

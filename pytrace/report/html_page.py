@@ -14,30 +14,7 @@ _POLICY = "default-src 'none'; style-src {style}; script-src {script}; base-uri 
 
 
 def make_page(package: str, name: str, fields: Mapping[str, str], *, scripts: tuple[str, ...] = ()) -> str:
-    """Fill the frame of a package's page.
-
-    Parameters
-    ----------
-    package
-        Where the page's own files lie: `NAME.html`, the frame with `$policy`, `$style`, `$script` and a `$field` for each of
-        `fields`; `NAME.css` and `NAME.js`, which follow the style and the script that all pages have.
-    name
-        Their name.
-    fields
-        Markup for the frame; texts in it are escaped already.
-    scripts
-        Names of more scripts of the package, which stand before `NAME.js`.
-
-    Returns
-    -------
-    str
-        A document that asks for nothing outside itself: its policy names the hashes of its one style and one script.
-
-    Raises
-    ------
-    KeyError
-        The frame has a field that is not given.
-    """
+    """Fill the frame of a package's page."""
     style = _read(__package__, "base.css") + _read(package, f"{name}.css")
     script = _read(__package__, "base.js") + "".join(_read(package, f"{one}.js") for one in (*scripts, name))
     policy = _POLICY.format(style=_source(style), script=_source(script))

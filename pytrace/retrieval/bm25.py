@@ -65,8 +65,7 @@ class Bm25Retriever:
         self, documents: Sequence[Document], *, k1: float = 1.5, b: float = 0.75, unmatched: bool = True
     ) -> None:
         if not (math.isfinite(k1) and k1 >= 0) or not 0 <= b <= 1:
-            message = f"k1 must be 0 or more and b from 0 to 1, not {k1} and {b}"
-            raise ValueError(message)
+            raise ValueError(f"k1 must be 0 or more and b from 0 to 1, not {k1} and {b}")
         library = _library()
         self._documents = tuple(documents)
         self._unmatched = unmatched
@@ -130,16 +129,6 @@ class Bm25Retriever:
 def words(text: str) -> list[str]:
     """Split a text into words for comparison: compatibility forms made one, case folded, everything else kept.
 
-    Parameters
-    ----------
-    text
-        Any string; lone surrogates are no letters.
-
-    Returns
-    -------
-    list of str
-        The words in order.
-
     Examples
     --------
     >>> words("The ﬁrst Straße, 1871!")
@@ -152,6 +141,7 @@ def _library() -> Any:
     try:
         import bm25s
     except ImportError as error:
-        message = "bm25s is needed to rank by words; install it with \"pip install 'pytrace-rag[eval]'\""
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            "bm25s is needed to rank by words; install it with \"pip install 'pytrace-rag[eval]'\""
+        ) from error
     return bm25s

@@ -121,8 +121,7 @@ def rank_each(
     check_retriever(name, encoder)
     check_queries(questions, count)
     if len(questions) != len(documents_of_each):
-        message = f"there are {len(questions)} questions but {len(documents_of_each)} lists of documents"
-        raise ValueError(message)
+        raise ValueError(f"there are {len(questions)} questions but {len(documents_of_each)} lists of documents")
     if not questions:
         return []
     if name == "dense":
@@ -170,11 +169,9 @@ def check_retriever(name: str, encoder: Encoder | None) -> None:
         There is no retriever of this name, or it needs an encoder and there is none.
     """
     if name not in get_args(RetrieverName):
-        message = f"there is no retriever {name!r}; choose one of {', '.join(get_args(RetrieverName))}"
-        raise InputError(message)
+        raise InputError(f"there is no retriever {name!r}; choose one of {', '.join(get_args(RetrieverName))}")
     if encoder is None and name in {"dense", "rrf"}:
-        message = f"the retriever {name!r} needs an encoder, but there is none; give one or use bm25"
-        raise InputError(message)
+        raise InputError(f"the retriever {name!r} needs an encoder, but there is none; give one or use bm25")
 
 
 def _needed(encoder: Encoder | None) -> Encoder:

@@ -95,15 +95,7 @@ class DenseRetriever:
 
 
 class Sentences:
-    """The sentences of several corpora in one list, each with the document that it belongs to.
-
-    Parameters
-    ----------
-    corpora
-        Lists of documents.
-    whole
-        Take each document's text as one sentence.
-    """
+    """The sentences of several corpora in one list, each with the document that it belongs to."""
 
     def __init__(self, corpora: Sequence[Sequence[Document]], *, whole: bool = False) -> None:
         self.corpora = [tuple(documents) for documents in corpora]

@@ -87,11 +87,9 @@ class FusedRetriever:
 
     def __init__(self, retrievers: Sequence[Retriever], *, k: int = 60, depth: int | None = None) -> None:
         if not retrievers:
-            message = "there is no retriever to fuse; give at least one"
-            raise ValueError(message)
+            raise ValueError("there is no retriever to fuse; give at least one")
         if k < 0:
-            message = f"k must be at least 0, not {k}"
-            raise ValueError(message)
+            raise ValueError(f"k must be at least 0, not {k}")
         if depth is not None:
             check_count("depth", depth)
         self._retrievers = tuple(retrievers)

@@ -50,25 +50,7 @@ Batch = tuple[list[Sentence], Vectors]
 
 
 class IndexFiles:
-    """The rows of a sentence index in a directory.
-
-    Parameters
-    ----------
-    directory
-        Where they are.
-    encoder
-        Whose vectors they must be.
-    writable
-        Whether to take the lock, for as long as it is open.
-    create
-        Make the directory and an empty index, unless there is one that holds something.
-
-    Raises
-    ------
-    StoreError
-        There is no index, or one of another encoder, or it is damaged, or another process writes it; or with `create`,
-        there is one that holds something.
-    """
+    """The rows of a sentence index in a directory."""
 
     def __init__(
         self, directory: str | os.PathLike[str], encoder: Encoder, *, writable: bool, create: bool = False
@@ -104,13 +86,7 @@ class IndexFiles:
         return self._mapped_vectors
 
     def sentence(self, row: int) -> Sentence:
-        """Read one sentence.
-
-        Raises
-        ------
-        StoreError
-            Its line is damaged.
-        """
+        """Read one sentence."""
         assert self._text is not None
         start = int(self._ends[row - 1]) if row else 0
         end = int(self._ends[row])
@@ -121,22 +97,13 @@ class IndexFiles:
             line = os.pread(self._text.fileno(), size, start)
             return msgspec.convert(json.loads(line), Sentence)
         except (ValueError, RecursionError, OSError) as error:
-            message = (
+            raise StoreError(
                 f"{path}: the line of sentence {row} of {self.count}, bytes {start} to {end}, cannot be read ({error}); "
                 "the file is damaged: build the index anew"
-            )
-            raise StoreError(message) from None
+            ) from None
 
     def graph(self) -> NeighbourGraph | None:
-        """Load the graph, or return None where there is none yet.
-
-        Raises
-        ------
-        StoreError
-            A file of it is missing or damaged.
-        MissingDependencyError
-            hnswlib is not installed.
-        """
+        """Load the graph, or return None where there is none yet."""
         for attempt in range(_OPENINGS):
             entry = self.manifest.graph
             try:
@@ -145,19 +112,14 @@ class IndexFiles:
                 # A writer may have put another in its place since the manifest was read.
                 self.manifest, before = self._read_manifest(), self.manifest
                 if self.manifest == before or attempt == _OPENINGS - 1:
-                    message = f"{error.filename} is missing, and {MANIFEST} names it; build the index anew"
-                    raise StoreError(message) from None
+                    raise StoreError(
+                        f"{error.filename} is missing, and {MANIFEST} names it; build the index anew"
+                    ) from None
                 self._map()
         raise AssertionError
 
     def write(self, batches: Iterable[Batch]) -> Iterator[int]:
-        """Write rows behind those that count, and yield how many there are after each batch.
-
-        Raises
-        ------
-        StoreError
-            The disk is full or the files cannot be written.
-        """
+        """Write rows behind those that count, and yield how many there are after each batch."""
         sizes, sums = self.manifest.sizes(), dict(self.manifest.checksums)
         count, text_bytes = self.manifest.count, self.manifest.text_bytes
         with self._writing():
@@ -185,13 +147,7 @@ class IndexFiles:
         return vectors
 
     def commit(self, graph: NeighbourGraph | None) -> None:
-        """Let what was written count, with a graph that has grown, if it has.
-
-        Raises
-        ------
-        StoreError
-            The disk is full or the files cannot be written; then nothing has changed.
-        """
+        """Let what was written count, with a graph that has grown, if it has."""
         manifest = self._pending or self.manifest
         with self._writing():
             for name in manifest.sizes():
@@ -213,13 +169,7 @@ class IndexFiles:
             self._remove_graphs()
 
     def verify(self) -> None:
-        """Read vectors, sentences and offsets and compare their checksums; a graph's are compared when it is loaded.
-
-        Raises
-        ------
-        StoreError
-            A byte of what counts has changed since it was written.
-        """
+        """Read vectors, sentences and offsets and compare their checksums; a graph's are compared when it is loaded."""
         self._check_sizes(self.manifest)
         for name, size in self.manifest.sizes().items():
             check_file(self.directory, name, size, self.manifest.checksums[name])
@@ -235,41 +185,37 @@ class IndexFiles:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            message = f"{self.directory} cannot be made ({error.strerror}); name another directory"
-            raise StoreError(message) from None
+            raise StoreError(f"{self.directory} cannot be made ({error.strerror}); name another directory") from None
 
     def _take_lock(self) -> None:
         if not self.directory.is_dir():
-            message = f"there is no sentence index at {self.directory}; check the path, or build one there"
-            raise StoreError(message)
+            raise StoreError(f"there is no sentence index at {self.directory}; check the path, or build one there")
         try:
             self._lock = (self.directory / _LOCK).open("ab")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            message = f"{self.directory} is being written by another process; wait for it, or open it with mode='read'"
-            raise StoreError(message) from None
+            raise StoreError(
+                f"{self.directory} is being written by another process; wait for it, or open it with mode='read'"
+            ) from None
         except OSError as error:
-            message = (
+            raise StoreError(
                 f"{self.directory} cannot be written ({error.strerror}); correct its permissions, or open it with "
                 "mode='read'"
-            )
-            raise StoreError(message) from None
+            ) from None
 
     def _begin(self) -> None:
         """Write an empty manifest first, so that files that lie here without one are known to be somebody else's."""
         if (self.directory / MANIFEST).exists():
             held = read_manifest(self.directory)
             if held.count:
-                message = (
+                raise StoreError(
                     f"{self.directory} already holds an index of {held.count:,} sentences; open it with mode='write' to "
                     "extend it, or name another directory"
                 )
-                raise StoreError(message)
         else:
             for name in (VECTORS, SENTENCES, OFFSETS):
                 if (self.directory / name).exists():
-                    message = f"{self.directory / name} is there, but no {MANIFEST}; name another directory"
-                    raise StoreError(message)
+                    raise StoreError(f"{self.directory / name} is there, but no {MANIFEST}; name another directory")
         with self._writing():
             write_manifest(
                 self.directory,
@@ -290,12 +236,11 @@ class IndexFiles:
         manifest = read_manifest(self.directory)
         mine = (storable(self._encoder.fingerprint), self._encoder.dimension)
         if (manifest.fingerprint, manifest.dimension) != mine:
-            message = (
+            raise StoreError(
                 f"{self.directory} was made with encoder {manifest.encoder!r} (fingerprint {manifest.fingerprint[:16]}, "
                 f"dimension {manifest.dimension}), not with {self._encoder.name!r} (fingerprint {mine[0][:16]}, dimension "
                 f"{mine[1]}); open it with that encoder, or build another index"
             )
-            raise StoreError(message)
         self._check_sizes(manifest)
         return manifest
 
@@ -307,31 +252,31 @@ class IndexFiles:
             except OSError as error:
                 if not size:
                     continue
-                message = f"{path} cannot be read ({error.strerror}), and the index needs it; build it anew"
-                raise StoreError(message) from None
+                raise StoreError(
+                    f"{path} cannot be read ({error.strerror}), and the index needs it; build it anew"
+                ) from None
             if there < size:
-                message = (
+                raise StoreError(
                     f"{path} has {there:,} bytes where {manifest.count:,} sentences take {size:,}; the file was cut off: "
                     "build the index anew"
                 )
-                raise StoreError(message)
 
     def _map(self) -> None:
         manifest = self.manifest
         self._mapped_vectors: Vectors = self._mapped(VECTORS, (manifest.count, manifest.dimension), "<f4")
         self._ends = self._mapped(OFFSETS, (manifest.count,), "<i8")
         if manifest.count and int(self._ends[-1]) != manifest.text_bytes:
-            message = (
+            raise StoreError(
                 f"{self.directory / OFFSETS} ends with {int(self._ends[-1])} where {manifest.text_bytes} is due; the file "
                 "is damaged: build the index anew"
             )
-            raise StoreError(message)
         if self._text is None and manifest.count:
             try:
                 self._text = (self.directory / SENTENCES).open("rb")
             except OSError as error:
-                message = f"{self.directory / SENTENCES} cannot be read ({error.strerror}); correct its permissions"
-                raise StoreError(message) from None
+                raise StoreError(
+                    f"{self.directory / SENTENCES} cannot be read ({error.strerror}); correct its permissions"
+                ) from None
 
     def _mapped(self, name: str, shape: tuple[int, ...], kind: str) -> Any:
         if not shape[0]:
@@ -340,8 +285,7 @@ class IndexFiles:
         try:
             return np.asarray(np.memmap(path, dtype=kind, mode="r", shape=shape))
         except (OSError, ValueError) as error:
-            message = f"{path} cannot be mapped ({error}); build the index anew"
-            raise StoreError(message) from None
+            raise StoreError(f"{path} cannot be mapped ({error}); build the index anew") from None
 
     def _load_graph(self, entry: GraphEntry) -> NeighbourGraph:
         twins_bytes = 16 * entry.twin_rows
@@ -362,8 +306,9 @@ class IndexFiles:
                 twins=twins.astype(np.int64).reshape(-1, 2),
             )
         except RuntimeError as error:
-            message = f"{path} holds no graph of {entry.rows:,} vectors ({error}); build the index anew"
-            raise StoreError(message) from None
+            raise StoreError(
+                f"{path} holds no graph of {entry.rows:,} vectors ({error}); build the index anew"
+            ) from None
 
     def _save_graph(self, graph: NeighbourGraph) -> GraphEntry:
         # More rows than the last one has: never the name of a file that counts.
@@ -400,11 +345,10 @@ class IndexFiles:
         try:
             yield
         except OSError as error:
-            message = (
+            raise StoreError(
                 f"{self.directory} cannot be written ({error.strerror or error}); what it held before, "
                 f"{self._held():,} sentences, is unharmed: free some room or correct its permissions, and try again"
-            )
-            raise StoreError(message) from None
+            ) from None
 
     def _held(self) -> int:
         return self.manifest.count if hasattr(self, "manifest") else 0

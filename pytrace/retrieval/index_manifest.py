@@ -47,25 +47,16 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read the manifest of an index.
-
-    Raises
-    ------
-    StoreError
-        There is none, it cannot be read, is damaged, or of another format.
-    """
+    """Read the manifest of an index."""
     path = directory / MANIFEST
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except (FileNotFoundError, NotADirectoryError):
-        message = f"there is no sentence index at {directory}; check the path, or build one there"
-        raise StoreError(message) from None
+        raise StoreError(f"there is no sentence index at {directory}; check the path, or build one there") from None
     except OSError as error:
-        message = f"{path} cannot be read ({error.strerror}); correct the path or its permissions"
-        raise StoreError(message) from None
+        raise StoreError(f"{path} cannot be read ({error.strerror}); correct the path or its permissions") from None
     except (ValueError, RecursionError) as error:
-        message = f"{path} is damaged or of another version ({error}); build the index anew"
-        raise StoreError(message) from None
+        raise StoreError(f"{path} is damaged or of another version ({error}); build the index anew") from None
     graph = manifest.graph
     if (
         manifest.format != FORMAT
@@ -74,37 +65,21 @@ def read_manifest(directory: Path) -> Manifest:
         or set(manifest.checksums) != set(manifest.sizes())
         or (graph is not None and not (0 <= graph.twin_rows < graph.rows <= manifest.count and graph.width > 0))
     ):
-        message = (
+        raise StoreError(
             f"{path} has format {manifest.format}, count {manifest.count}, dimension {manifest.dimension}, text of "
             f"{manifest.text_bytes} bytes and a graph of {0 if graph is None else graph.rows} rows, which no index of "
             f"format {FORMAT} can have; build it anew"
         )
-        raise StoreError(message)
     return manifest
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Put a manifest in the place of the one before, in one step.
-
-    Raises
-    ------
-    OSError
-        It cannot be written; the one before is still there.
-    """
+    """Put a manifest in the place of the one before, in one step."""
     replace_file(directory / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
 
 
 def check_file(directory: Path, name: str, size: int, due: int) -> None:
-    """Compare the first `size` bytes of a file with the checksum that the manifest gives.
-
-    Raises
-    ------
-    FileNotFoundError
-        It is not there.
-    StoreError
-        It cannot be read, is too short or has changed, or the manifest names a file that is not in the directory.
-    """
+    """Compare the first `size` bytes of a file with the checksum that the manifest gives."""
     if Path(name).name != name:
-        message = f"{directory / MANIFEST} names a file {name!r} outside of its directory; build the index anew"
-        raise StoreError(message)
+        raise StoreError(f"{directory / MANIFEST} names a file {name!r} outside of its directory; build the index anew")
     files.check_file(directory / name, size, due, remedy="build the index anew")

@@ -25,29 +25,6 @@ def nearest_sentences(
 ) -> list[list[int]]:
     """Find the sentences nearest to each query in Euclidean distance, exactly and in one call of the kernel.
 
-    Parameters
-    ----------
-    queries
-        The queries' texts. What is longer than the encoder reads counts up to there.
-    sentences_of_each
-        Lists of sentences, perhaps empty; one a query unless `owners` says otherwise.
-    encoder
-        Embeds queries and sentences, each kind in one call.
-    count
-        k, at least 1.
-    owners
-        Which list each query searches, never decreasing: so several queries share a list, which is embedded once.
-
-    Returns
-    -------
-    list of list of int
-        At most `count` places in its list for each query, in the order of the list; among equally near ones the first win.
-
-    Raises
-    ------
-    ValueError
-        `count` is below 1, or queries, lists and owners do not belong together.
-
     Notes
     -----
     KS-LLM, section 3.2. Time is linear in sentences times dimensions.
@@ -60,15 +37,14 @@ def nearest_sentences(
     [[1, 2]]
     """
     if count < 1:
-        message = f"count must be at least 1, not {count}"
-        raise ValueError(message)
+        raise ValueError(f"count must be at least 1, not {count}")
     own = np.arange(len(queries)) if owners is None else np.asarray(owners, dtype=np.int64)
     if owners is None and len(queries) != len(sentences_of_each):
-        message = f"there are {len(queries)} queries but {len(sentences_of_each)} lists of sentences"
-        raise ValueError(message)
+        raise ValueError(f"there are {len(queries)} queries but {len(sentences_of_each)} lists of sentences")
     if len(own) != len(queries) or (np.diff(own) < 0).any() or not ((own >= 0) & (own < len(sentences_of_each))).all():
-        message = f"owners must name one of {len(sentences_of_each)} lists for each of {len(queries)} queries, in ascending order"
-        raise ValueError(message)
+        raise ValueError(
+            f"owners must name one of {len(sentences_of_each)} lists for each of {len(queries)} queries, in ascending order"
+        )
     offsets = np.cumsum([0, *map(len, sentences_of_each)], dtype=np.int64)
     if not len(queries) or not offsets[-1]:
         return [[] for _ in queries]

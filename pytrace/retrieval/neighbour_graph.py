@@ -48,16 +48,6 @@ _ROWS_AT_ONCE, _QUERIES_AT_ONCE = 8192, 64
 class NeighbourGraph:
     """The graph over the first rows of a matrix, which is handed in again for each search.
 
-    Parameters
-    ----------
-    dimension
-        The length of a vector.
-
-    Raises
-    ------
-    MissingDependencyError
-        hnswlib is not installed.
-
     Examples
     --------
     >>> vectors = np.random.default_rng(0).standard_normal((5000, 8), dtype=np.float32)
@@ -81,13 +71,7 @@ class NeighbourGraph:
         """Rows equal to an earlier one, each as [earlier, row], sorted."""
 
     def grow(self, vectors: Vectors) -> None:
-        """Take in the rows that it does not know yet, and measure how widely it has to search.
-
-        Parameters
-        ----------
-        vectors
-            [n, dimension], of which it knows the first `rows`.
-        """
+        """Take in the rows that it does not know yet, and measure how widely it has to search."""
         first = _first_equal(vectors)
         own = np.arange(len(vectors))
         fresh = np.flatnonzero((first == own) & (own >= self.rows))
@@ -105,24 +89,7 @@ class NeighbourGraph:
         self._measure(vectors, np.flatnonzero(first == own))
 
     def nearest(self, queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, Rows]:
-        """Find the `k` nearest of the rows that it knows.
-
-        Parameters
-        ----------
-        queries
-            [q, dimension].
-        vectors
-            The matrix, [n, dimension].
-        k
-            At least 1.
-
-        Returns
-        -------
-        float32 array [q, k]
-            Euclidean distances as the exact kernel computes them, smallest first; infinity where there are fewer rows.
-        int64 array [q, k]
-            The rows, of equal distances the lower first; -1 where there are fewer.
-        """
+        """Find the `k` nearest of the rows that it knows."""
         found = [
             self._block(queries[start : start + _QUERIES_AT_ONCE], vectors, k)
             for start in range(0, len(queries), _QUERIES_AT_ONCE)
@@ -130,34 +97,20 @@ class NeighbourGraph:
         return np.concatenate([distances for distances, _ in found]), np.concatenate([rows for _, rows in found])
 
     def save(self, path: Path) -> None:
-        """Write the graph to a file; the twins are for the caller to keep.
-
-        Raises
-        ------
-        OSError
-            The file is not whole: hnswlib itself does not say so.
-        """
+        """Write the graph to a file; the twins are for the caller to keep."""
         self._index.save_index(str(path))
         due, there = self._index.index_file_size(), path.stat().st_size
         if there != due:
-            message = f"only {there:,} of {due:,} bytes could be written"
-            raise OSError(message)
+            raise OSError(f"only {there:,} of {due:,} bytes could be written")
 
     @classmethod
     def load(cls, path: Path, dimension: int, *, rows: int, width: int, recall: float, twins: Rows) -> NeighbourGraph:
-        """Read a graph from a file, which must be known to be undamaged: hnswlib believes every link in it.
-
-        Raises
-        ------
-        RuntimeError
-            The file holds no graph.
-        """
+        """Read a graph from a file, which must be known to be undamaged: hnswlib believes every link in it."""
         graph = cls(dimension)
         graph._index.load_index(str(path))
         graph.rows, graph.width, graph.recall, graph.twins = rows, width, recall, twins
         if graph._index.get_current_count() != rows - len(twins):
-            message = f"it has {graph._index.get_current_count()} nodes where {rows - len(twins)} are due"
-            raise RuntimeError(message)
+            raise RuntimeError(f"it has {graph._index.get_current_count()} nodes where {rows - len(twins)} are due")
         return graph
 
     def _block(self, queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, Rows]:
@@ -215,20 +168,13 @@ class NeighbourGraph:
 
 
 def library() -> Any:
-    """Import hnswlib.
-
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed.
-    """
+    """Import hnswlib."""
     try:
         import hnswlib
     except ImportError as error:
-        message = (
+        raise MissingDependencyError(
             "hnswlib is needed to search this many sentences; install it with \"pip install 'pytrace-rag[index]'\""
-        )
-        raise MissingDependencyError(message) from error
+        ) from error
     return hnswlib
 
 

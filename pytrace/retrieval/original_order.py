@@ -70,10 +70,9 @@ class CallableRetriever:
     def __init__(self, function: Callable[[str, int], Sequence[Document]]) -> None:
         given: object = function
         if not callable(given):
-            message = (
+            raise InputError(
                 f"{given!a} is of type {type(given).__name__} and cannot be called; give a function of (query, count)"
             )
-            raise InputError(message)
         self._function = function
 
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
@@ -106,19 +105,17 @@ class CallableRetriever:
     def _ask(self, query: str, count: int) -> list[Document]:
         found: object = self._function(query, count)
         if not isinstance(found, Sequence) or isinstance(found, str | bytes):
-            message = (
+            raise InputError(
                 f"the function returned {_kind(found)} for the query {_shown(query)}; let it return a list of "
                 "pytrace.records.Document, an empty one where it finds nothing"
             )
-            raise InputError(message)
         distinct: dict[str, Document] = {}
         for number, document in enumerate(found):
             if not isinstance(document, Document):
-                message = (
+                raise InputError(
                     f"item {number} of the {len(found)} that the function returned for the query {_shown(query)} is "
                     f"{_kind(document)}; let it return a list of pytrace.records.Document"
                 )
-                raise InputError(message)
             distinct.setdefault(document.id, document)
         return list(distinct.values())[:count]
 

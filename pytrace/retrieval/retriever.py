@@ -25,34 +25,17 @@ class Retriever(Protocol):
 
 
 def check_queries(queries: Sequence[str], count: int) -> None:
-    """Refuse what is no list of texts, and counts below 1.
-
-    Raises
-    ------
-    TypeError
-        `queries` is one string, or holds something that is none.
-    ValueError
-        `count` is below 1.
-    """
+    """Refuse what is no list of texts, and counts below 1."""
     if isinstance(queries, str | bytes):
-        message = f"queries must be a sequence of strings, not one {type(queries).__name__}; put it in a list"
-        raise TypeError(message)
+        raise TypeError(f"queries must be a sequence of strings, not one {type(queries).__name__}; put it in a list")
     given: Sequence[object] = queries
     for number, query in enumerate(given):
         if not isinstance(query, str):
-            message = f"queries must be strings, but item {number} is of type {type(query).__name__}"
-            raise TypeError(message)
+            raise TypeError(f"queries must be strings, but item {number} is of type {type(query).__name__}")
     check_count("count", count)
 
 
 def check_count(name: str, count: int) -> None:
-    """Refuse a count below 1.
-
-    Raises
-    ------
-    ValueError
-        `count` is below 1.
-    """
+    """Refuse a count below 1."""
     if count < 1:
-        message = f"{name} must be at least 1, not {count}"
-        raise ValueError(message)
+        raise ValueError(f"{name} must be at least 1, not {count}")

@@ -177,8 +177,7 @@ class SentenceIndex:
             It has a graph, and hnswlib is not installed.
         """
         if mode not in {"read", "write"}:
-            message = f"mode must be 'read' or 'write', not {mode!r}"
-            raise ValueError(message)
+            raise ValueError(f"mode must be 'read' or 'write', not {mode!r}")
         index = cls(encoder, exact_below=exact_below)
         index._attach(IndexFiles(directory, encoder, writable=mode == "write"))
         return index
@@ -280,8 +279,7 @@ class SentenceIndex:
         """
         rows = self._open_rows()
         if not rows.writable:
-            message = f"{self._place} is open for reading; open it with mode='write' to extend it"
-            raise StoreError(message)
+            raise StoreError(f"{self._place} is open for reading; open it with mode='write' to extend it")
         before = rows.count
         known = 0 if self._graph is None else self._graph.rows
         grown = None
@@ -361,10 +359,9 @@ class SentenceIndex:
         try:
             distances, found = self._nearest(vectors, rows.vectors, min(k, rows.count))
         except ValueError as error:  # the queries are sound, so it is what is stored
-            message = (
+            raise StoreError(
                 f"the vectors of {self._place} cannot be searched ({error}); they are damaged: build the index anew"
-            )
-            raise StoreError(message) from None
+            ) from None
         return [
             [
                 SentenceHit(rows.sentence(row), distance, row)
@@ -396,8 +393,7 @@ class SentenceIndex:
 
     def _open_rows(self) -> _Rows:
         if self._rows is None:
-            message = f"{self._place} is closed; open it again"
-            raise StoreError(message)
+            raise StoreError(f"{self._place} is closed; open it again")
         return self._rows
 
     def _encoded(self, sentences: Iterable[Sentence]) -> Iterator[Batch]:
@@ -413,15 +409,13 @@ class SentenceIndex:
             check_queries(queries, 1)
             return encode(self._encoder, queries, "query")
         if queries.ndim != 2 or queries.shape[1] != self._encoder.dimension or queries.dtype.kind not in "fiu":
-            message = (
+            raise InputError(
                 f"query vectors must be numbers [n, {self._encoder.dimension}], not {queries.dtype} "
                 f"{list(queries.shape)}; encode the queries with {self._encoder.name!r}"
             )
-            raise InputError(message)
         vectors = np.ascontiguousarray(queries, dtype=np.float32)
         if broken := int((~np.isfinite(vectors)).any(axis=1).sum()):
-            message = f"{broken} of {len(vectors)} query vectors hold NaN or infinity; encode the queries anew"
-            raise InputError(message)
+            raise InputError(f"{broken} of {len(vectors)} query vectors hold NaN or infinity; encode the queries anew")
         return vectors
 
     def _nearest(self, queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, Rows]:
@@ -525,11 +519,13 @@ def _batches(rows: _Rows) -> Iterator[Batch]:
 def _checked(value: object, number: int) -> Sentence:
     """Refuse what could be written and not be read again."""
     if not isinstance(value, Sentence):
-        message = f"item {number} is of type {type(value).__name__}, not a pytrace.records.Sentence; make it one"
-        raise InputError(message)
+        raise InputError(
+            f"item {number} is of type {type(value).__name__}, not a pytrace.records.Sentence; make it one"
+        )
     kinds = (type(value.document_id), type(value.index), type(value.text), type(value.title))
     if kinds != (str, int, str, str):
         names = ", ".join(kind.__name__ for kind in kinds)
-        message = f"sentence {number} has document_id, index, text and title of types {names}, not str, int, str, str; correct them"
-        raise InputError(message)
+        raise InputError(
+            f"sentence {number} has document_id, index, text and title of types {names}, not str, int, str, str; correct them"
+        )
     return value

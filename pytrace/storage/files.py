@@ -47,39 +47,18 @@ def checksum(path: Path, most: int) -> tuple[int, int]:
 
 
 def check_file(path: Path, size: int, due: int, *, remedy: str) -> None:
-    """Compare the first `size` bytes of a file with the checksum that they should have.
-
-    Parameters
-    ----------
-    path
-        The file.
-    size
-        How many bytes of it count.
-    due
-        Their CRC-32.
-    remedy
-        What to do about damage: the end of the error's sentence.
-
-    Raises
-    ------
-    FileNotFoundError
-        It is not there.
-    StoreError
-        It cannot be read, is too short or has changed.
-    """
+    """Compare the first `size` bytes of a file with the checksum that they should have."""
     try:
         found, there = checksum(path, size)
     except FileNotFoundError:
         raise
     except OSError as error:
-        message = f"{path} cannot be read ({error.strerror}); correct its permissions"
-        raise StoreError(message) from None
+        raise StoreError(f"{path} cannot be read ({error.strerror}); correct its permissions") from None
     if there < size or found != due:
-        message = (
+        raise StoreError(
             f"{path} is damaged: {there:,} of {size:,} bytes are there, with checksum {found:08x} where {due:08x} is due; "
             f"{remedy}"
         )
-        raise StoreError(message)
 
 
 def storable(text: str) -> str:

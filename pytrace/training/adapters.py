@@ -33,18 +33,7 @@ class Base(NamedTuple):
 
 
 class EngineTokenizer:
-    """The tokenizer inside a GGUF, asked through the engine, so that training and use see the same tokens.
-
-    Parameters
-    ----------
-    path
-        The GGUF file.
-
-    Raises
-    ------
-    ModelFileError
-        It is no model.
-    """
+    """The tokenizer inside a GGUF, asked through the engine, so that training and use see the same tokens."""
 
     def __init__(self, path: Path) -> None:
         self._runtime = LlamaRuntime(path, cells=32, sequences=1, batch=32, threads=1)
@@ -74,20 +63,7 @@ class EngineTokenizer:
 
 
 class FileTokenizer:
-    """The tokenizer of a Hugging Face directory: byte-level BPE in `tokenizer.json`.
-
-    Parameters
-    ----------
-    directory
-        The directory.
-    end, begin
-        The tokens that end a text and that every text begins with, if there is one.
-
-    Raises
-    ------
-    ModelFileError
-        The file is missing or damaged.
-    """
+    """The tokenizer of a Hugging Face directory: byte-level BPE in `tokenizer.json`."""
 
     def __init__(self, directory: Path, *, end: int, begin: int | None) -> None:
         from tokenizers import Tokenizer
@@ -96,10 +72,9 @@ class FileTokenizer:
         try:
             self._tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the tokenizers package raises plain exceptions only
-            message = (
+            raise ModelFileError(
                 f"{path}: the base's tokenizer cannot be read ({error}); give a whole Hugging Face directory, or a GGUF"
-            )
-            raise ModelFileError(message) from error
+            ) from error
         # A question that spells a control token out stays plain text.
         self._tokenizer.encode_special_tokens = True
         self._end, self._begin = end, begin
@@ -133,22 +108,7 @@ class FileTokenizer:
 
 
 def open_base(name: str) -> Base:
-    """Open a model to begin with, its weights in float32.
-
-    Parameters
-    ----------
-    name
-        A model known by name, a GGUF file, or a Hugging Face directory; of architecture llama.
-
-    Raises
-    ------
-    ModelFileError
-        It is not there, cannot be read, or is of another architecture.
-    InputError
-        Its tokenizer cannot be written into a GGUF.
-    MissingDependencyError
-        The extra `train` is not installed.
-    """
+    """Open a model to begin with, its weights in float32."""
     directory = Path(name).expanduser()
     if (directory / "config.json").is_file():
         return _open_directory(directory)
@@ -156,30 +116,11 @@ def open_base(name: str) -> Base:
 
 
 def add_adapters(network: Any, settings: TrainingSettings) -> Any:
-    """Freeze a network and put low-rank adapters on its attention and its inner networks.
-
-    Parameters
-    ----------
-    network
-        A `transformers.LlamaForCausalLM`.
-    settings
-        `rank`, `rank_scale` and the seed of the adapters' first weights.
-
-    Returns
-    -------
-    peft.PeftModel
-        Only adapters require gradients. `merged` turns it back.
-
-    Raises
-    ------
-    MissingDependencyError
-        peft is not installed.
-    """
+    """Freeze a network and put low-rank adapters on its attention and its inner networks."""
     try:
         import peft
     except ImportError as error:
-        message = "adapters need the package peft; pip install 'pytrace-rag[train]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError("adapters need the package peft; pip install 'pytrace-rag[train]'") from error
     torch = torch_module()
     settled = peft.LoraConfig(
         r=settings.rank,
@@ -211,8 +152,7 @@ def _open_gguf(path: Path) -> Base:
     try:
         fields = gguf.GGUFReader(path).fields
     except Exception as error:  # a damaged file raises whatever its reader stumbles over
-        message = f"{path}: the base cannot be read ({error}); pull it again or choose another"
-        raise ModelFileError(message) from error
+        raise ModelFileError(f"{path}: the base cannot be read ({error}); pull it again or choose another") from error
     # The generator is given plain prompts: a chat template would promise what it cannot do.
     keys = [
         Key(field.name, field.contents(), field.types[0], field.types[1] if len(field.types) > 1 else None)
@@ -227,8 +167,7 @@ def _open_directory(directory: Path) -> Base:
     configuration = network.config
     end = configuration.eos_token_id[0] if isinstance(configuration.eos_token_id, list) else configuration.eos_token_id
     if end is None:
-        message = f"{directory}: config.json names no eos_token_id, the token that ends a text; add it"
-        raise ModelFileError(message)
+        raise ModelFileError(f"{directory}: config.json names no eos_token_id, the token that ends a text; add it")
     tokenizer = FileTokenizer(directory, end=end, begin=None)
     keys = _described(directory, tokenizer, configuration.vocab_size)
     files = sorted(path for path in directory.iterdir() if path.suffix in {".safetensors", ".bin"})
@@ -247,14 +186,16 @@ def _load(directory: Path, file: str | None) -> Any:
         )
     except Exception as error:  # what a damaged file raises differs from version to version
         said = " ".join(str(error).split())[:200]
-        message = f"{place}: the base cannot be read ({said}); give a GGUF or a Hugging Face directory of a Llama"
-        raise ModelFileError(message) from error
+        raise ModelFileError(
+            f"{place}: the base cannot be read ({said}); give a GGUF or a Hugging Face directory of a Llama"
+        ) from error
     finally:
         if shown:
             transformers.utils.logging.enable_progress_bar()
     if network.config.model_type != "llama":
-        message = f"{place}: the base is of architecture {network.config.model_type}; give one of architecture llama"
-        raise ModelFileError(message)
+        raise ModelFileError(
+            f"{place}: the base is of architecture {network.config.model_type}; give one of architecture llama"
+        )
     return network
 
 
@@ -264,11 +205,10 @@ def _described(directory: Path, tokenizer: FileTokenizer, size: int) -> list[Key
     description = tokenizer.description
     model, split = description["model"], _splitting(description["pre_tokenizer"])
     if model["type"] != "BPE" or split is None or description["normalizer"] is not None:
-        message = (
+        raise InputError(
             f"{directory}: its tokenizer ({model['type']}) is not one that splits texts as GPT-2 or SmolLM do; convert the "
             "base to GGUF with llama.cpp and give that file"
         )
-        raise InputError(message)
     control = {token["id"] for token in description["added_tokens"] if token["special"]}
     named = {number: text for text, number in model["vocab"].items()}
     named |= {token["id"]: token["content"] for token in description["added_tokens"]}

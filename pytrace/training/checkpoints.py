@@ -19,22 +19,7 @@ _KEPT = 2
 
 
 def save_checkpoint(directory: Path, step: int, state: Mapping[str, Any]) -> None:
-    """Keep the state of a training, and drop all but the last two.
-
-    Parameters
-    ----------
-    directory
-        Where; it is made.
-    step
-        How many steps were done.
-    state
-        Tensors, numbers, texts, and lists and dicts of them.
-
-    Raises
-    ------
-    OSError
-        It cannot be written, as on a full disk; those before are still there.
-    """
+    """Keep the state of a training, and drop all but the last two."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"step-{step:08d}.pt"
     # In memory first: PyTorch's archive writer hides the reason why a file cannot be written.
@@ -65,26 +50,10 @@ def checkpoints(directory: Path) -> list[tuple[int, Path]]:
 
 
 def load_checkpoint(directory: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the last checkpoint that is whole.
-
-    Parameters
-    ----------
-    directory
-        Where `save_checkpoint` put it.
-    recipe
-        All that the training depends on; the checkpoint must have the same.
-
-    Raises
-    ------
-    InputError
-        There is none, or it is of a training with another recipe: says what differs.
-    StoreError
-        None can be read.
-    """
+    """Read the last checkpoint that is whole."""
     found = checkpoints(directory)
     if not found:
-        message = f"{directory} holds no checkpoint to go on from; leave --resume out to begin anew"
-        raise InputError(message)
+        raise InputError(f"{directory} holds no checkpoint to go on from; leave --resume out to begin anew")
     reason = ""
     for _, path in reversed(found):
         try:
@@ -96,8 +65,7 @@ def load_checkpoint(directory: Path, recipe: Mapping[str, Any]) -> dict[str, Any
             continue
         _check_recipe(path, before, recipe)
         return dict(state)
-    message = f"no checkpoint in {directory} can be read ({reason}); remove the directory and begin anew"
-    raise StoreError(message)
+    raise StoreError(f"no checkpoint in {directory} can be read ({reason}); remove the directory and begin anew")
 
 
 def _check_recipe(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -107,8 +75,7 @@ def _check_recipe(path: Path, before: Mapping[str, Any], now: Mapping[str, Any])
         differing.sort(key=lambda name: len(repr(before.get(name))))
         name = differing[0]
         others = f" and {', '.join(differing[1:])} differ too" if differing[1:] else ""
-        message = (
+        raise InputError(
             f"{path} is of a training with {name} {before.get(name)!r}, not {now.get(name)!r}{others}; go on with the same "
             "data and settings, or name another --out"
         )
-        raise InputError(message)

@@ -55,11 +55,6 @@ class Clause(NamedTuple):
 def split_query(text: str) -> list[Token]:
     """Split a SPARQL query with names into its tokens; white space and comments are none.
 
-    Parameters
-    ----------
-    text
-        Any text.
-
     Examples
     --------
     >>> [token.text for token in split_query("ask { entity:/Ada Foah/ relation:/country/ ?x } # yes")]
@@ -85,12 +80,6 @@ def _kind(group: str | None) -> TokenKind:
 
 def find_clauses(tokens: Sequence[Token]) -> list[Clause]:
     """Find the triple patterns that stand alone between points or braces.
-
-    Parameters
-    ----------
-    tokens
-        As `split_query` gives them. Patterns that share a subject by ``;`` or ``,``, have a path or stand in brackets are
-        passed over.
 
     Examples
     --------
@@ -149,12 +138,6 @@ def query_entities(query: Query) -> tuple[str, ...]:
 
 def query_shape(query: Query) -> str:
     """Say in a word or two what a query looks like, so that examples of a kind can be counted.
-
-    Returns
-    -------
-    str
-        "triplet" and the part that is asked for; or "select", "count" or "ask", the number of triple patterns, and whether a
-        class is named.
 
     Examples
     --------

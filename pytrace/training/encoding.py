@@ -57,25 +57,6 @@ def encode_texts(texts: Iterable[TrainingText], tokenizer: TextTokenizer, *, con
     Each piece is encoded by itself, so that a token never belongs to two, and the first piece becomes the tokens of the prompt
     that the trained model will be given. A token that ends the text is learned after it.
 
-    Parameters
-    ----------
-    texts
-        Any number of texts.
-    tokenizer
-        Of the model that learns them.
-    context
-        The longest sequence in tokens.
-
-    Returns
-    -------
-    EncodedTexts
-        In the order of the texts.
-
-    Raises
-    ------
-    InputError
-        No text fits, or nothing of them is to be learned.
-
     Examples
     --------
     >>> from pytrace.training.training_records import Piece
@@ -101,13 +82,12 @@ def encode_texts(texts: Iterable[TrainingText], tokenizer: TextTokenizer, *, con
             continue
         found.append(EncodedText(np.array(tokens, np.int32), np.array(learned, np.bool_)))
     if not found:
-        message = (
+        raise InputError(
             f"all {too_long} training texts are longer than the context of {context} tokens (the longest has {most}); "
             "make it larger"
             if too_long
             else "there is no training text; give at least one question with its query"
         )
-        raise InputError(message)
     return EncodedTexts(tuple(found), too_long)
 
 
@@ -131,20 +111,6 @@ def first_query(text: EncodedText) -> EncodedText:
 
 def batches(texts: Sequence[EncodedText], *, tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """Deal texts into batches of about the same length, in an order of their own for each pass.
-
-    Parameters
-    ----------
-    texts
-        What is to be dealt.
-    tokens
-        The most tokens of a batch, padding included; a longer text is a batch by itself.
-    seed, epoch
-        Of the order.
-
-    Returns
-    -------
-    list of int64 (k,)
-        Indices of texts; each text is in one batch.
 
     Examples
     --------
@@ -182,20 +148,6 @@ def padded(texts: Sequence[EncodedText]) -> tuple[NDArray[np.int64], NDArray[np.
     """Put texts side by side as a network takes them.
 
     Padding follows a text, where no token of it can look, so that no mask is needed.
-
-    Parameters
-    ----------
-    texts
-        k of them, at least one.
-
-    Returns
-    -------
-    tokens : int64 (k, n)
-        Without the last token of each, which nothing is predicted from; 0 where a text has ended.
-    places : int64 (m,)
-        Where in the flattened tokens a learned token is predicted.
-    targets : int64 (m,)
-        The learned tokens.
 
     Examples
     --------

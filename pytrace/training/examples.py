@@ -60,31 +60,6 @@ def read_examples(
 ) -> list[QueryExample]:
     r"""Read the questions of a file with their queries.
 
-    Parameters
-    ----------
-    source
-        PathQuestion's rows of columns, with any number of hops; LC-QuAD's JSON; or JSON rows of one's own. A last `.gz` is
-        unpacked.
-    format
-        "auto" tells it by the columns or the fields of the first row.
-    form
-        Of the queries. Only what asks for one part of one triple makes a triplet; other rows are left out.
-    report
-        Is filled with what was left out, and counts.
-
-    Returns
-    -------
-    list of QueryExample
-        In file order; ids are unique.
-
-    Raises
-    ------
-    DataError
-        The file is missing, unreadable or has no example, a row lacks a field or has it of a wrong type, a query of a row of
-        one's own cannot be run, or two rows have one id. Says file, line and remedy.
-    InputError
-        The format or the form is unknown.
-
     References
     ----------
     Chain of Knowledge, section 4.2, trains on LC-QuAD and KQA Pro; PathQuestion is of Zhou et al. (2018).
@@ -101,8 +76,7 @@ def read_examples(
     """
     for name, value, choices in (("format", format, get_args(ExampleFormat)), ("form", form, get_args(QueryForm))):
         if value not in choices:
-            message = f"{name} {value!r} is unknown; choose one of {', '.join(choices)}"
-            raise InputError(message)
+            raise InputError(f"{name} {value!r} is unknown; choose one of {', '.join(choices)}")
     path = Path(source)
     report = ExampleReport() if report is None else report
     by_columns = format == "pathquestion" or (format == "auto" and looks_like_path_questions(path))
@@ -111,15 +85,15 @@ def read_examples(
     for place, example in rows:
         known = examples.setdefault(example.id, (place, example))
         if known[0] is not place:
-            message = f"the id {example.id[:80]!a} also stands at {known[0]}; give each question an id of its own"
-            raise place.error(message)
+            raise place.error(
+                f"the id {example.id[:80]!a} also stands at {known[0]}; give each question an id of its own"
+            )
     found = [example for _, example in examples.values()]
     if not found:
         first = report.notes[0].partition(_LEFT_OUT)[2].rpartition(";")[0] if report.notes else ""
         reason = f", for {report.left_out:,} rows were left out, the first because {first}" if first else ""
         remedy = "use the form sparql" if form == "triplet" and first else "give rows with questions and queries"
-        message = f"holds no example of the form {form}{reason}; {remedy}"
-        raise DataError(message, path=path)
+        raise DataError(f"holds no example of the form {form}{reason}; {remedy}", path=path)
     report.shapes = dict(Counter(query_shape(example.query) for example in found).most_common())
     return found
 
@@ -160,11 +134,10 @@ def _format_of(row: dict[str, Any], place: Place) -> ExampleFormat:
     if "query" in row:
         return "pytrace"
     fields = ", ".join(clean_text(name)[:20] for name in list(row)[:6]) or "none"
-    message = (
+    raise place.error(
         f"the format of this file is not known (fields: {fields}); a row has `question` and `query`, or LC-QuAD's "
         "`corrected_question` and `sparql_query`"
     )
-    raise place.error(message)
 
 
 def _own_example(row: dict[str, Any], place: Place, form: QueryForm, report: ExampleReport) -> QueryExample | None:
@@ -175,12 +148,10 @@ def _own_example(row: dict[str, Any], place: Place, form: QueryForm, report: Exa
             raise place.error(wrong_type(field, value, "a string"))
         texts[field] = value
         if field != "group" and not value.strip():
-            message = f"`{field}` is empty; give it words, or remove the row"
-            raise place.error(message)
+            raise place.error(f"`{field}` is empty; give it words, or remove the row")
     question = clean_text(texts["question"])
     if not question:
-        message = "`question` has no words; give it some, or remove the row"
-        raise place.error(message)
+        raise place.error("`question` has no words; give it some, or remove the row")
     try:
         query: Query = parse_query(one_line(texts["query"]))
         check_query(query)

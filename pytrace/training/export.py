@@ -61,18 +61,11 @@ class Key(NamedTuple):
 
 
 def gguf_module() -> Any:
-    """Return the gguf package.
-
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed.
-    """
+    """Return the gguf package."""
     try:
         import gguf
     except ImportError as error:
-        message = "writing GGUF needs the package gguf; pip install 'pytrace-rag[train]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError("writing GGUF needs the package gguf; pip install 'pytrace-rag[train]'") from error
     return gguf
 
 
@@ -106,28 +99,7 @@ def tokenizer_keys(tokenizer: ByteTokenizer) -> list[Key]:
 
 
 def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *, weights: WeightFormat = "f32") -> None:
-    """Write a model as one GGUF file, in one step.
-
-    Parameters
-    ----------
-    path
-        The file.
-    network
-        A `transformers.LlamaForCausalLM`, adapters merged.
-    keys
-        Of its tokenizer: `tokenizer_keys`, or those of the GGUF that it was.
-    recipe
-        How it was trained.
-    weights
-        "f32" and "f16" store 32 and 16 bits a weight, "q8_0" 8.5; gains of norms stay in float32.
-
-    Raises
-    ------
-    InputError
-        The engine has no way to run the model: it has biases, or its positions are scaled.
-    OSError
-        The file cannot be written; one that was there before still is.
-    """
+    """Write a model as one GGUF file, in one step."""
     gguf = gguf_module()
     configuration = network.config
     _check(configuration)
@@ -171,33 +143,28 @@ def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *,
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Return the recipe that stands in a GGUF.
-
-    Raises
-    ------
-    InputError
-        It is no GGUF, or not one of a query generator.
-    """
+    """Return the recipe that stands in a GGUF."""
     gguf = gguf_module()
     try:
         field = gguf.GGUFReader(path).get_field(METADATA_KEY)
         return msgspec.json.decode(field.contents(), type=Recipe)
     except OSError as error:
-        message = f"{path}: the query generator cannot be read ({error.strerror or error}); name a file that 'pytrace train' wrote"
-        raise InputError(message) from error
+        raise InputError(
+            f"{path}: the query generator cannot be read ({error.strerror or error}); name a file that 'pytrace train' wrote"
+        ) from error
     except Exception as error:  # a file of another kind raises whatever its reader stumbles over
-        message = f"{path} is no query generator; name a file that 'pytrace train query-generator' wrote"
-        raise InputError(message) from error
+        raise InputError(
+            f"{path} is no query generator; name a file that 'pytrace train query-generator' wrote"
+        ) from error
 
 
 def _check(configuration: Any) -> None:
     kind = configuration.rope_parameters.get("rope_type", "default")
     if kind != "default" or configuration.attention_bias or configuration.mlp_bias:
-        message = (
+        raise InputError(
             f"the base has rotary positions of type {kind!r}, attention_bias {configuration.attention_bias} and mlp_bias "
             f"{configuration.mlp_bias}; choose a Llama without biases and scaling"
         )
-        raise InputError(message)
 
 
 def _tensors(network: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:

@@ -41,36 +41,6 @@ def sample_examples(
     to where it was. A question with more than 1,000 answers, or whose answers more than 10,000 triples would have to be looked
     at for, is passed over, so that hubs cost no more than others.
 
-    Parameters
-    ----------
-    triples
-        Of the graph, by keys; read once.
-    count
-        How many examples, at most: fewer where the graph has no more to ask about.
-    seed
-        The same seed gives the same examples of the same triples.
-    form
-        Triplets ask for one part of a triple only.
-    hops
-        The numbers of steps, from 1 to 4, drawn equally often.
-    templates
-        By shape ("tail", "head", "relation", "path", "count", "ask"), wordings in the place of ours.
-    names
-        The names of keys; other keys are put in words. Entities that share a name with others are not asked about, and of
-        relations that share one only the most frequent is.
-
-    Returns
-    -------
-    list of QueryExample
-        No question twice; the group is the key of the entity that a question begins from, and a yes/no question is answered
-        "true" or "false", as the query is.
-
-    Raises
-    ------
-    InputError
-        The count is negative, a number of hops is out of range or does not fit the form, a template cannot be used, or there
-        is no triple with names that can stand in a query.
-
     Examples
     --------
     >>> towns = [Triple("Ada_Foah", "country", "Ghana"), Triple("Ghana", "capital", "Accra")]
@@ -80,16 +50,15 @@ def sample_examples(
 relation:/capital/ ?x } ('Accra',)
     """
     if count < 0:
-        message = f"{count} examples were asked for; ask for 0 or more"
-        raise InputError(message)
+        raise InputError(f"{count} examples were asked for; ask for 0 or more")
     chosen = tuple(dict.fromkeys(hops))
     if not chosen or not all(isinstance(number, int) and 1 <= number <= _MOST_HOPS for number in chosen):
-        message = f"the numbers of hops are {list(hops)}; give at least 1, each from 1 to {_MOST_HOPS}"
-        raise InputError(message)
+        raise InputError(f"the numbers of hops are {list(hops)}; give at least 1, each from 1 to {_MOST_HOPS}")
     if form == "triplet":
         if 1 not in chosen:
-            message = f"a triplet has 1 hop, and the numbers of hops are {list(hops)}; add 1, or use the form sparql"
-            raise InputError(message)
+            raise InputError(
+                f"a triplet has 1 hop, and the numbers of hops are {list(hops)}; add 1, or use the form sparql"
+            )
         chosen = (1,)
     sampler = _Sampler(_Graph(triples, names or {}), random.Random(seed), check_wordings(templates or {}), form)
     found: dict[str, QueryExample] = {}
@@ -120,8 +89,9 @@ class _Graph:
         kept = self._kept(Counter(relation for _, relation, _ in stated))
         self.triples = [triple for triple in stated if triple[1] in kept]
         if not self.triples:
-            message = f"none of the {len(stated):,} triples has a relation whose name can stand in a query; give others"
-            raise InputError(message)
+            raise InputError(
+                f"none of the {len(stated):,} triples has a relation whose name can stand in a query; give others"
+            )
         self.of_relation: dict[int, list[int]] = {}
         self.after: dict[int, dict[int, list[int]]] = {}
         self.before: dict[int, dict[int, list[int]]] = {}

@@ -35,15 +35,6 @@ _ATTEMPTS = 50
 class NameMaker:
     """Makes names that look like given ones.
 
-    Parameters
-    ----------
-    names
-        Real names, whose words and patterns are used; with none, names are made of syllables only.
-    excluded
-        Names that are never made, nor any with the same normal form.
-    chance
-        What decides, so that the same seed makes the same names.
-
     Examples
     --------
     >>> maker = NameMaker(["anna of hensol", "karl ii of bergen"], (), random.Random(2))
@@ -72,13 +63,7 @@ class NameMaker:
                 self._following.setdefault(letters[at - 2 : at], []).append(letters[at])
 
     def make(self, like: str) -> str:
-        """Return a name in the case of another, and never that one itself.
-
-        Parameters
-        ----------
-        like
-            The name whose place it takes.
-        """
+        """Return a name in the case of another, and never that one itself."""
         for _ in range(_ATTEMPTS):
             name = self._draw(like)
             if self._fits(name, like):

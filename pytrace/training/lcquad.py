@@ -31,27 +31,6 @@ _COUNT = "?count"
 def lcquad_example(row: dict[str, Any], place: Place, *, form: QueryForm = "sparql") -> QueryExample:
     """Make an example of a row of LC-QuAD.
 
-    Parameters
-    ----------
-    row
-        With `corrected_question`, `sparql_query` and perhaps `_id`.
-    place
-        Where it stands, for messages.
-    form
-        A triplet is made of a query with a single triple pattern.
-
-    Returns
-    -------
-    QueryExample
-        Without answers, for the row has none; its group is the entities of the query, sorted.
-
-    Raises
-    ------
-    DataError
-        A field is missing or of a wrong type.
-    InputError
-        The query is none that could be run, or does not fit the form. Says why, without the place.
-
     Examples
     --------
     >>> from pathlib import Path
@@ -68,8 +47,7 @@ def lcquad_example(row: dict[str, Any], place: Place, *, form: QueryForm = "spar
         texts[field] = value
     question = clean_text(texts["corrected_question"])
     if not question:
-        message = "the question has no words; correct it, or remove the row"
-        raise InputError(message)
+        raise InputError("the question has no words; correct it, or remove the row")
     query: Query = named_query(texts["sparql_query"])
     if form == "triplet":
         query = triplet_form(query)
@@ -87,21 +65,6 @@ def lcquad_example(row: dict[str, Any], place: Place, *, form: QueryForm = "spar
 
 def named_query(sparql: str) -> SparqlQuery:
     r"""Write a query over DBpedia with names.
-
-    Parameters
-    ----------
-    sparql
-        SPARQL with full IRIs. ``SELECT DISTINCT COUNT(?uri)``, which public endpoints take, becomes SPARQL 1.1.
-
-    Returns
-    -------
-    SparqlQuery
-        ``?x`` is what is asked for, keywords are in lower case, and ``rdf:type`` is ``relation:/type/``.
-
-    Raises
-    ------
-    InputError
-        It is no SPARQL, or an IRI has no name that could stand in a query.
 
     Examples
     --------
@@ -157,11 +120,6 @@ def _name(token: Token, *, is_relation: bool) -> str:
 def triplet_form(query: Query) -> TripletQuery:
     """Write a query as a triplet, where it is a single triple pattern of which one part is asked for.
 
-    Raises
-    ------
-    InputError
-        It is not.
-
     Examples
     --------
     >>> triplet_form(SparqlQuery("select distinct ?x where { ?x relation:/capital/ entity:/Accra/ }")).text
@@ -177,10 +135,12 @@ def triplet_form(query: Query) -> TripletQuery:
         if token.kind == "word" and token.text.lower() not in {"distinct", "where"}
     ]
     if len(clauses) != 1 or words != ["select"] or sum(token.text == "{" for token in tokens) != 1:
-        message = f"the query {query.text[:80]!a} asks for more than one part of one triple; use the form sparql"
-        raise InputError(message)
+        raise InputError(
+            f"the query {query.text[:80]!a} asks for more than one part of one triple; use the form sparql"
+        )
     parts = ["?" if tokens[at].kind == "variable" else tokens[at].name for at in clauses[0]]
     if parts.count("?") != 1 or not all(parts) or any(";" in part for part in parts):
-        message = f"the query {query.text[:80]!a} does not ask for one part of a triple of names; use the form sparql"
-        raise InputError(message)
+        raise InputError(
+            f"the query {query.text[:80]!a} does not ask for one part of a triple of names; use the form sparql"
+        )
     return TripletQuery(*parts)

@@ -14,11 +14,6 @@ _ROTARY_BASE = 10_000.0
 def torch_module() -> Any:
     """Return PyTorch.
 
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed.
-
     Examples
     --------
     >>> torch_module().ones(2).sum().item()
@@ -27,41 +22,25 @@ def torch_module() -> Any:
     try:
         import torch
     except ImportError as error:
-        message = "training needs PyTorch and transformers; pip install 'pytrace-rag[train]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            "training needs PyTorch and transformers; pip install 'pytrace-rag[train]'"
+        ) from error
     return torch
 
 
 def transformers_module() -> Any:
-    """Return transformers.
-
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed.
-    """
+    """Return transformers."""
     try:
         import transformers
     except ImportError as error:
-        message = "training needs PyTorch and transformers; pip install 'pytrace-rag[train]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            "training needs PyTorch and transformers; pip install 'pytrace-rag[train]'"
+        ) from error
     return transformers
 
 
 def check_device(name: str) -> str:
     """Return the name of a device that is there.
-
-    Parameters
-    ----------
-    name
-        "cpu", or "cuda" for a GPU.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        A GPU was asked for, and PyTorch finds none.
-    InputError
-        It is neither.
 
     Examples
     --------
@@ -69,37 +48,16 @@ def check_device(name: str) -> str:
     'cpu'
     """
     if name not in {"cpu", "cuda"}:
-        message = f"{name!r} is no device to train on; choose cpu or cuda"
-        raise InputError(message)
+        raise InputError(f"{name!r} is no device to train on; choose cpu or cuda")
     if name == "cuda" and not torch_module().cuda.is_available():
-        message = "--device cuda was asked for and PyTorch finds no GPU; install its CUDA build, or leave --device out"
-        raise DeviceUnavailableError(message)
+        raise DeviceUnavailableError(
+            "--device cuda was asked for and PyTorch finds no GPU; install its CUDA build, or leave --device out"
+        )
     return name
 
 
 def new_network(settings: TrainingSettings, *, size: int, end: int) -> Any:
     """Return a Llama with random weights, the same for the same seed.
-
-    Parameters
-    ----------
-    settings
-        Width, layers, heads, inner width, context and seed.
-    size
-        How many tokens there are.
-    end
-        The token that ends a text.
-
-    Returns
-    -------
-    transformers.LlamaForCausalLM
-        In float32, with rotary positions, and one table of tokens for input and output.
-
-    Raises
-    ------
-    InputError
-        It would have more than 15 million parameters.
-    MissingDependencyError
-        The extra `train` is not installed.
 
     Examples
     --------
@@ -111,11 +69,10 @@ def new_network(settings: TrainingSettings, *, size: int, end: int) -> Any:
     inside = settings.layers * (4 * settings.width**2 + 3 * settings.width * settings.inner + 2 * settings.width)
     count = size * settings.width + inside + settings.width
     if count > _MOST_PARAMETERS:
-        message = (
+        raise InputError(
             f"the model would have {count:,} parameters, more than {_MOST_PARAMETERS:,}; make width, layers, inner or "
             "vocabulary smaller"
         )
-        raise InputError(message)
     configuration = transformers.LlamaConfig(
         vocab_size=size,
         hidden_size=settings.width,

@@ -16,25 +16,6 @@ from pytrace.training.training_records import QueryExample
 def path_query(subject: str, relations: Sequence[str], *, form: QueryForm = "sparql") -> Query:
     """Write the query for what lies at the end of a path.
 
-    Parameters
-    ----------
-    subject
-        The name of the entity at which the path begins.
-    relations
-        The names of its relations, at least one.
-    form
-        A triplet holds one relation only.
-
-    Returns
-    -------
-    Query
-        In SPARQL, ``?x`` is what is asked for, and ``?y``, ``?z`` and so on lie between.
-
-    Raises
-    ------
-    InputError
-        There is no relation, more than one for a triplet, or a name that cannot stand in a query.
-
     Examples
     --------
     >>> path_query("Ada Foah", ["country", "capital"]).text
@@ -44,8 +25,7 @@ def path_query(subject: str, relations: Sequence[str], *, form: QueryForm = "spa
     """
     if not relations or (form == "triplet" and len(relations) > 1):
         most = "exactly 1" if form == "triplet" else "at least 1"
-        message = f"a path of {len(relations)} relations is no query of the form {form}; give {most}"
-        raise InputError(message)
+        raise InputError(f"a path of {len(relations)} relations is no query of the form {form}; give {most}")
     if form == "triplet":
         triplet = parse_query(write_query(TripletQuery(subject, relations[0], "?")))
         assert isinstance(triplet, TripletQuery)
@@ -69,23 +49,6 @@ def variable(number: int) -> str:
 
 def path_example(row: PathQuestion, *, form: QueryForm = "sparql") -> QueryExample:
     """Make an example of a question and its gold path.
-
-    Parameters
-    ----------
-    row
-        As `read_path_questions` gives it: by keys.
-    form
-        Of its query. A path of several steps has no question of its own for each, so it makes no triplet.
-
-    Returns
-    -------
-    QueryExample
-        Of names; its group is the subject's key.
-
-    Raises
-    ------
-    InputError
-        The path is too long for the form, or a name cannot stand in a query.
 
     Examples
     --------

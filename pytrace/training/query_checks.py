@@ -11,11 +11,6 @@ from pytrace.kg.sparql import rewrite
 def check_query(query: Query) -> None:
     """Read a query as a program will that runs it, with IRIs made up for its names.
 
-    Raises
-    ------
-    InputError
-        Its text does not say what it says, or it is no query that only reads.
-
     Examples
     --------
     >>> from pytrace.kg.queries import TripletQuery

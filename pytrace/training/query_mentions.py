@@ -34,18 +34,6 @@ def find_mentions(question: str, names: Sequence[str]) -> list[tuple[Span, ...]]
     comma also stands where it does without. A name that stands nowhere is looked for by the best partial alignment, whole
     words only.
 
-    Parameters
-    ----------
-    question
-        Any text.
-    names
-        The names to look for; longer ones take their places first, for a short one may be a part of them.
-
-    Returns
-    -------
-    list of tuple of Span
-        For each name its places in order, none overlapping another name's; empty where the question does not write it.
-
     Examples
     --------
     >>> question = "Which river flows by ada foah, not by Acra?"

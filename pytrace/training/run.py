@@ -112,38 +112,22 @@ class TrainingReport(msgspec.Struct, frozen=True):
 
 
 def prepare(source: Source, settings: TrainingSettings) -> Prepared:
-    """Read and sample examples, hold some out, and write the texts that are learned.
-
-    Parameters
-    ----------
-    source
-        Where from.
-    settings
-        `variations` and the seed.
-
-    Raises
-    ------
-    InputError
-        A file cannot be used, there is nothing to learn from, or all is held out.
-    """
+    """Read and sample examples, hold some out, and write the texts that are learned."""
     examples = [
         example for path in source.data for example in read_examples(path, format=source.format, form=source.form)
     ]
     if source.sample:
         if source.kb is None:
-            message = f"--sample {source.sample} needs a knowledge base to sample from; give --kb FILE"
-            raise InputError(message)
+            raise InputError(f"--sample {source.sample} needs a knowledge base to sample from; give --kb FILE")
         facts = read_source(source.kb, format=source.kb_format)
         examples += sample_examples(
             facts.triples, source.sample, seed=settings.seed, form=source.form, names=facts.names
         )
     if not examples:
-        message = "there is nothing to learn from; give --data FILE, or --kb FILE with --sample N"
-        raise InputError(message)
+        raise InputError("there is nothing to learn from; give --data FILE, or --kb FILE with --sample N")
     trained, held_out = split_by_group(examples, held_out=source.hold_out, seed=settings.seed)
     if not trained:
-        message = f"all {len(held_out)} examples were held out; give more data or a smaller --hold-out"
-        raise InputError(message)
+        raise InputError(f"all {len(held_out)} examples were held out; give more data or a smaller --hold-out")
     # The names of held-out questions must not be learned, not even as names of somebody else.
     excluded = {name for example in held_out for name in query_entities(example.query)}
     copies = vary_names(trained, settings.variations * len(trained), seed=settings.seed, excluded=excluded)
@@ -166,43 +150,11 @@ def train_generator(
     say: Callable[[str], None] | None = None,
     tell: Callable[[Progress], None] | None = None,
 ) -> TrainingReport:
-    """Train a query generator and write all of it into a directory.
-
-    Parameters
-    ----------
-    source
-        What to learn from.
-    out
-        A directory, made if need be: `query-generator.gguf`, `recipe.json`, `tokenizer.json` (of a model from scratch),
-        `held-out.jsonl`, `report.json` and `checkpoints/`.
-    settings, length
-        How to learn, and for how long.
-    base
-        A model to begin with, as `open_base` takes it; a small model from scratch if not given.
-    device, threads, resume
-        As in `train`.
-    store
-        The knowledge base, on which the queries of held-out questions are run; they are only compared if it is not given.
-    say, tell
-        Called with what is begun, and after each step.
-
-    Returns
-    -------
-    TrainingReport
-        As `report.json` holds it.
-
-    Raises
-    ------
-    InputError, ModelError
-        As `prepare`, `open_base` and `train`.
-    OSError
-        Something cannot be written.
-    """
+    """Train a query generator and write all of it into a directory."""
     say = say or (lambda _: None)
     check_device(device)
     if checkpoints(out / CHECKPOINTS) and not resume:
-        message = f"{out} holds a training; go on with --resume, or name another --out"
-        raise InputError(message)
+        raise InputError(f"{out} holds a training; go on with --resume, or name another --out")
     say("preparing texts")
     prepared = prepare(source, settings)
     asked, held = len(prepared.trained) + len(prepared.held_out), len(prepared.held_out)
@@ -284,26 +236,7 @@ def evaluate_generator(
     grammar: Grammar | None = None,
     done: Callable[[int], None] | None = None,
 ) -> ScoreReport:
-    """Score a trained generator on questions with known queries.
-
-    Parameters
-    ----------
-    path
-        The GGUF, or the directory of its training.
-    examples, done
-        As in `score_generator`.
-    threads
-        Of the engine.
-    store
-        The knowledge base, on which queries are run; they are only compared if it is not given.
-    grammar
-        As in `TrainedGenerator.load`.
-
-    Raises
-    ------
-    InputError
-        It is no query generator, or there is no example.
-    """
+    """Score a trained generator on questions with known queries."""
     generator = TrainedGenerator.load(
         path / MODEL if path.is_dir() else path,
         threads=threads,

@@ -136,32 +136,9 @@ def score_generator(
     runner: Runner | None = None,
     done: Callable[[int], None] | None = None,
 ) -> ScoreReport:
-    """Ask a generator questions whose queries are known, and compare.
-
-    Parameters
-    ----------
-    examples
-        Questions with their queries and, where known, answers. For one without answers the gold query's own values count.
-    generator
-        Writes one query a question.
-    runner
-        Runs queries; nothing is executed if it is not given.
-    done
-        Called with the number of questions that were scored.
-
-    Returns
-    -------
-    ScoreReport
-        Shapes in alphabetical order, rows in the order of the examples.
-
-    Raises
-    ------
-    InputError
-        There is no example.
-    """
+    """Ask a generator questions whose queries are known, and compare."""
     if not examples:
-        message = "there is no question to score; hold more out (--hold-out), or give a file with at least one"
-        raise InputError(message)
+        raise InputError("there is no question to score; hold more out (--hold-out), or give a file with at least one")
     rows: list[ScoredQuery] = []
     for first in range(0, len(examples), _ASKED):
         part = examples[first : first + _ASKED]

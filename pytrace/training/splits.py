@@ -26,25 +26,6 @@ def split_by_group(
     Examples that share either, directly or through others, stay together; such sets go to the held-out side in random order,
     each where it still fits. So that side has at most the share asked for, and less where one set is large.
 
-    Parameters
-    ----------
-    examples
-        With their groups.
-    held_out
-        The share to hold out, from 0 to below 1.
-    seed
-        Of the random order.
-
-    Returns
-    -------
-    tuple of two lists of QueryExample
-        Training and held out, both in the order given.
-
-    Raises
-    ------
-    InputError
-        The share is out of range, or no example can be held out without what it shares.
-
     Examples
     --------
     >>> from pytrace.kg.queries import TripletQuery
@@ -55,8 +36,7 @@ def split_by_group(
     (8, ['land 2'], 0.0)
     """
     if not 0 <= held_out < 1:  # NaN is in no range
-        message = f"the share to hold out is {held_out}; choose it from 0 to below 1"
-        raise InputError(message)
+        raise InputError(f"the share to hold out is {held_out}; choose it from 0 to below 1")
     if not examples:
         return [], []
     room = round(held_out * len(examples))
@@ -69,11 +49,10 @@ def split_by_group(
             kept_out.update(sets[number])
     if held_out and not kept_out:
         smallest = min(map(len, sets))
-        message = (
+        raise InputError(
             f"of {len(examples):,} examples {room:,} are to be held out, but the fewest that share no entity or group with others "
             f"are {smallest:,}; give more examples or another share"
         )
-        raise InputError(message)
     sides: tuple[list[QueryExample], list[QueryExample]] = ([], [])
     for at, example in enumerate(examples):
         sides[at in kept_out].append(example)
@@ -81,18 +60,7 @@ def split_by_group(
 
 
 def seen_share(training: Sequence[QueryExample], held_out: Sequence[QueryExample]) -> float:
-    """Return the share of the entities named by held-out queries that training queries name too.
-
-    Parameters
-    ----------
-    training, held_out
-        Any examples; names are compared in their normal form, and classes are not counted.
-
-    Returns
-    -------
-    float
-        0 to 1; 0 where no held-out query names an entity.
-    """
+    """Return the share of the entities named by held-out queries that training queries name too."""
     known = {normal_form(name) for example in training for name in query_entities(example.query)}
     asked = {normal_form(name) for example in held_out for name in query_entities(example.query)}
     return len(asked & known) / len(asked) if asked else 0.0
@@ -100,18 +68,6 @@ def seen_share(training: Sequence[QueryExample], held_out: Sequence[QueryExample
 
 def write_questions(path: str | os.PathLike[str], examples: Iterable[QueryExample]) -> None:
     """Write examples as rows of one's own, in one step, so that `read_examples` and `pytrace eval` read them.
-
-    Parameters
-    ----------
-    path
-        A file of JSON Lines.
-    examples
-        `pytrace eval` wants each to have answers; those without have their query alone to be compared with.
-
-    Raises
-    ------
-    StoreError
-        The file cannot be written; what was there before is unchanged.
 
     Examples
     --------

@@ -16,18 +16,6 @@ from pytrace.training.training_records import Piece, QueryExample, TrainingText,
 def training_text(example: QueryExample, wrong: Sequence[WrongQuery] = ()) -> TrainingText:
     r"""Write an example as one sequence.
 
-    Parameters
-    ----------
-    example
-        A question and its query.
-    wrong
-        Wrong queries, in the order in which they are written.
-
-    Returns
-    -------
-    TrainingText
-        Learned are the queries, each with the space before it and its line break; all else is given.
-
     References
     ----------
     Chain of Knowledge, section 4.3 and appendix A.1.1.

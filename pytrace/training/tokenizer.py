@@ -55,11 +55,6 @@ class TextTokenizer(Protocol):
 class ByteTokenizer:
     """Byte-level BPE, as GPT-2 splits texts.
 
-    Parameters
-    ----------
-    tokenizer
-        As `train_tokenizer` and `ByteTokenizer.load` make it.
-
     References
     ----------
     Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), section 2.2.
@@ -75,27 +70,18 @@ class ByteTokenizer:
         self._tokenizer = tokenizer
         end = tokenizer.token_to_id(END)
         if end is None:
-            message = f"the tokenizer has no token {END}; use one that 'pytrace train' wrote"
-            raise InputError(message)
+            raise InputError(f"the tokenizer has no token {END}; use one that 'pytrace train' wrote")
         self._end: int = end
 
     @classmethod
     def load(cls, path: Path) -> ByteTokenizer:
-        """Read a tokenizer that `save` wrote.
-
-        Raises
-        ------
-        ModelFileError
-            The file is missing, damaged or of another kind.
-        """
+        """Read a tokenizer that `save` wrote."""
         try:
             return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
         except OSError as error:
-            message = f"{path}: the tokenizer cannot be read ({error.strerror}); train again"
-            raise ModelFileError(message) from error
+            raise ModelFileError(f"{path}: the tokenizer cannot be read ({error.strerror}); train again") from error
         except Exception as error:  # the tokenizers package raises plain exceptions only
-            message = f"{path}: this is no tokenizer ({error}); train again"
-            raise ModelFileError(message) from error
+            raise ModelFileError(f"{path}: this is no tokenizer ({error}); train again") from error
 
     @property
     def size(self) -> int:
@@ -130,35 +116,12 @@ class ByteTokenizer:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
 
     def save(self, path: Path) -> None:
-        """Write the tokenizer in one step, as `tokenizer.json` of the tokenizers package.
-
-        Raises
-        ------
-        OSError
-            It cannot be written.
-        """
+        """Write the tokenizer in one step, as `tokenizer.json` of the tokenizers package."""
         replace_file(path, self._tokenizer.to_str(pretty=True).encode())
 
 
 def train_tokenizer(texts: Iterable[str], *, size: int) -> ByteTokenizer:
     """Learn a tokenizer from texts.
-
-    Parameters
-    ----------
-    texts
-        At least one that is not empty.
-    size
-        The most tokens that there may be, at least 258. Fewer come of few texts.
-
-    Returns
-    -------
-    ByteTokenizer
-        The same for the same texts.
-
-    Raises
-    ------
-    InputError
-        There is no text, or the size is too small.
 
     Examples
     --------
@@ -168,13 +131,11 @@ def train_tokenizer(texts: Iterable[str], *, size: int) -> ByteTokenizer:
     (True, True)
     """
     if size < _BYTES + 2:
-        message = f"a tokenizer of {size} tokens cannot hold all bytes; give it at least {_BYTES + 2}"
-        raise InputError(message)
+        raise InputError(f"a tokenizer of {size} tokens cannot hold all bytes; give it at least {_BYTES + 2}")
     # A text twice says nothing new, and the frame is found by counting texts.
     known = list(dict.fromkeys(text.encode("utf-8", "replace").decode("utf-8") for text in texts if text.strip()))
     if not known:
-        message = "there is no text to learn a tokenizer from; give at least one question"
-        raise InputError(message)
+        raise InputError("there is no text to learn a tokenizer from; give at least one question")
     frame = _frame(known)
     learner = Tokenizer(models.BPE())
     # Letters join letters only: neither spaces nor digits nor punctuation ever stick to a name.

@@ -77,43 +77,6 @@ def train(
     On one number of threads the same call gives the same weights to the last bit, and so does a call that was ended and goes
     on with `resume`; but not with a length in minutes.
 
-    Parameters
-    ----------
-    network
-        A `transformers.LlamaForCausalLM`, perhaps with adapters; parameters that require no gradient stay as they are.
-    texts
-        What is learned.
-    settings
-        Batch, rates, checkpoints and seed.
-    length
-        When to stop. An epoch has as many steps as a pass over whole texts.
-    device
-        "cpu" or "cuda".
-    threads
-        Threads; the processors this process may use if not given.
-    directory
-        Where checkpoints are kept; none are if not given.
-    resume
-        Go on from the last checkpoint.
-    recipe
-        What else the training depends on, as plain values, so that none goes on with something else.
-    tell
-        Called after each step.
-
-    Returns
-    -------
-    Training
-        The parts before a `resume` included.
-
-    Raises
-    ------
-    InputError
-        There is nothing to go on from, it was made with something else, or checkpoints are there and `resume` is not asked for.
-    ModelError
-        The loss is no number any more.
-    OSError
-        A checkpoint cannot be written; the one before is whole.
-
     Examples
     --------
     >>> from pytrace.training.encoding import encode_texts
@@ -131,8 +94,7 @@ def train(
     torch = torch_module()
     check_device(device)
     if directory is not None and not resume and checkpoints(directory):
-        message = f"{directory} holds the checkpoints of a training; go on with --resume, or name another --out"
-        raise InputError(message)
+        raise InputError(f"{directory} holds the checkpoints of a training; go on with --resume, or name another --out")
     everything = {
         **(recipe or {}),
         **{name: value for name, value in msgspec.to_builtins(settings).items() if name not in _HARMLESS},
@@ -277,11 +239,10 @@ class _Run:
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.settings.largest_gradient)
         value = loss.item()
         if not (math.isfinite(value) and math.isfinite(norm.item())):
-            message = (
+            raise ModelError(
                 f"the loss of step {self.step + 1} is {value} and its gradient {norm.item()}; lower learning_rate, which is "
                 f"{self.settings.learning_rate}, or make warm_up longer"
             )
-            raise ModelError(message)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()

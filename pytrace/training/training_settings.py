@@ -50,13 +50,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what no model can be built or trained with.
-
-        Raises
-        ------
-        InputError
-            A number is out of its range.
-        """
+        """Refuse what no model can be built or trained with."""
         for name, least, most in (
             ("vocabulary", 258, 65_536), ("width", 8, 4_096), ("layers", 1, 64), ("heads", 1, 128), ("inner", 8, 16_384),
             ("context", 32, 8_192), ("rank", 1, 512), ("rank_scale", 1e-3, 1e3), ("variations", 0, 1_000), ("alone", 0.0, 1.0),
@@ -66,14 +60,12 @@ class TrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         ):  # fmt: skip
             value = getattr(self, name)
             if not (math.isfinite(value) and least <= value <= most):
-                message = f"{name} is {value}; choose it from {least} to {most}"
-                raise InputError(message)
+                raise InputError(f"{name} is {value}; choose it from {least} to {most}")
         if self.width % (2 * self.heads):
-            message = (
+            raise InputError(
                 f"width {self.width} cannot be shared by {self.heads} heads of an even width; choose a multiple of "
                 f"{2 * self.heads}"
             )
-            raise InputError(message)
 
 
 class Length(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -84,17 +76,10 @@ class Length(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     minutes: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse anything but one positive length.
-
-        Raises
-        ------
-        InputError
-            None or several are given, or it is not a positive number.
-        """
+        """Refuse anything but one positive length."""
         given = [value for value in (self.epochs, self.steps, self.minutes) if value is not None]
         if len(given) != 1 or not (math.isfinite(given[0]) and 0 < given[0] <= 1e7):
-            message = (
+            raise InputError(
                 f"the length of training is {', '.join(map(str, given)) or 'not given'}; give epochs, steps or minutes, one of "
                 "them, above 0"
             )
-            raise InputError(message)

@@ -41,29 +41,6 @@ def vary_names(
     A new name is made of the words of real names, put together anew, or of syllables, digits, initials and numerals; no name
     stands in many copies, so that only copying helps. Classes and relations stay.
 
-    Parameters
-    ----------
-    examples
-        Taken in turn; those whose question writes none of the query's entities are passed over.
-    count
-        How many copies to make, in all.
-    seed
-        The same seed makes the same copies.
-    names
-        More real names whose words may be used, beside those of the examples.
-    excluded
-        Names that are never made, nor any with the same normal form, such as those of held-out questions.
-
-    Returns
-    -------
-    list of QueryExample
-        `count` of them, none if no example can be varied; without answers, which nobody knows. Groups stay.
-
-    Raises
-    ------
-    InputError
-        The count is negative.
-
     Examples
     --------
     >>> from pytrace.kg.queries import TripletQuery
@@ -73,8 +50,7 @@ def vary_names(
     (True, True, '1~1', ())
     """
     if count < 0:
-        message = f"{count} copies with other names were asked for; ask for 0 or more"
-        raise InputError(message)
+        raise InputError(f"{count} copies with other names were asked for; ask for 0 or more")
     placed = [(example, places) for example in examples if (places := _places(example))]
     if not placed:
         return []
@@ -88,18 +64,6 @@ def vary_writing(examples: Sequence[QueryExample], *, seed: int = 0) -> list[Que
 
     Names have capitals, in question and query alike; a question begins with one, or ends without its mark. Data sets are
     often in lower case throughout, and a model that has seen nothing else writes nonsense after one capital.
-
-    Parameters
-    ----------
-    examples
-        In any writing.
-    seed
-        The same seed changes the same examples in the same way.
-
-    Returns
-    -------
-    list of QueryExample
-        As many, in their order. A question that begins with a name has a capital there only if the query has it too.
 
     Examples
     --------

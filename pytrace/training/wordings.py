@@ -150,21 +150,6 @@ _QUESTION_WORDS = {name: word for word, names in _ENDS.items() for name in names
 def check_wordings(templates: Mapping[str, Sequence[str]]) -> dict[Shape, tuple[str, ...]]:
     """Put given templates in the place of ours.
 
-    Parameters
-    ----------
-    templates
-        By shape, each a list of texts with fields; shapes that are not given keep ours.
-
-    Returns
-    -------
-    dict of Shape to tuple of str
-        All shapes.
-
-    Raises
-    ------
-    InputError
-        A shape is unknown or has no template, or a template has an unknown field or does not tell what is asked for.
-
     Examples
     --------
     >>> check_wordings({"head": ["which place has {entity} as {relation}?"]})["head"]
@@ -173,8 +158,7 @@ def check_wordings(templates: Mapping[str, Sequence[str]]) -> dict[Shape, tuple[
     wordings: dict[Shape, tuple[str, ...]] = {shape: tuple(given) for shape, given in WORDINGS.items()}
     for shape in templates:
         if shape not in wordings:
-            message = f"the shape {shape!r} is unknown; give templates for {', '.join(wordings)}"
-            raise InputError(message)
+            raise InputError(f"the shape {shape!r} is unknown; give templates for {', '.join(wordings)}")
     return {
         shape: _checked(shape, templates[shape]) if shape in templates else ours for shape, ours in wordings.items()
     }
@@ -182,32 +166,19 @@ def check_wordings(templates: Mapping[str, Sequence[str]]) -> dict[Shape, tuple[
 
 def _checked(shape: Shape, templates: Sequence[str]) -> tuple[str, ...]:
     if not templates or isinstance(templates, str):
-        message = f"the shape {shape} has no list of templates; give at least 1, or leave the shape out"
-        raise InputError(message)
+        raise InputError(f"the shape {shape} has no list of templates; give at least 1, or leave the shape out")
     for template in templates:
         fields = set(_FIELD.findall(template))
         unknown = sorted(fields - _FIELDS[shape])
         if unknown or not any(needed <= fields for needed in _NEEDED[shape]):
             told = " or ".join(" with ".join(f"{{{name}}}" for name in sorted(needed)) for needed in _NEEDED[shape])
             wrong = f"has the unknown field {{{unknown[0]}}}" if unknown else "does not tell what is asked for"
-            message = f"the template {template[:80]!a} of the shape {shape} {wrong}; use {told}"
-            raise InputError(message)
+            raise InputError(f"the template {template[:80]!a} of the shape {shape} {wrong}; use {told}")
     return tuple(templates)
 
 
 def word_question(template: str, *, entity: str, relations: Sequence[str], other: str = "") -> str:
     """Fill in a template.
-
-    Parameters
-    ----------
-    template
-        Of a shape that the names fit.
-    entity
-        The name of the entity that the question begins from.
-    relations
-        The names of the relations, in the order of the path.
-    other
-        The name of a second entity, where the shape has one.
 
     Examples
     --------

@@ -52,23 +52,6 @@ def wrong_queries(
     - swapped-arguments: subject and object of a triple change places.
     - dropped-clause: a triple pattern is left out; of a query with one alone, all from its `where`; of a triplet, a name.
 
-    Parameters
-    ----------
-    example
-        A question and its correct query.
-    seed
-        With the example's id and query it decides; the same make the same.
-    relations, classes
-        The names that may take the place of the right ones.
-    names
-        Names of real entities, which no misspelling becomes.
-
-    Returns
-    -------
-    tuple of WrongQuery
-        Four, or fewer where a query has too little that could be wrong. None means what another or the correct one means: they
-        differ in more than white space, case or the order of clauses.
-
     References
     ----------
     Chain of Knowledge, section 4.3 and appendix A.1.1.

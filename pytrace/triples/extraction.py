@@ -245,8 +245,7 @@ class LanguageModelExtractor:
         batch: int = 128,
     ) -> None:
         if demonstrations < 0:
-            message = f"demonstrations must be 0 or more, not {demonstrations}"
-            raise ValueError(message)
+            raise ValueError(f"demonstrations must be 0 or more, not {demonstrations}")
         self._model = model
         self._encoder = encoder
         self._labelled = tuple(triple_demonstrations() if labelled is None else labelled)

@@ -38,19 +38,6 @@ class QuestionTriples(msgspec.Struct, frozen=True):
 class TripleConstructor:
     r"""Lets a language model write triples about what questions name, all questions in one call.
 
-    Parameters
-    ----------
-    model
-        Any language model.
-    demonstrations
-        How many labelled questions to show.
-    most
-        At most so many triples a question.
-    max_tokens
-        The longest output, in tokens.
-    labelled
-        Labelled questions of your own; ours if not given.
-
     Examples
     --------
     >>> from pytrace.models.scripted import ScriptedModel
@@ -69,8 +56,7 @@ class TripleConstructor:
         labelled: Sequence[QuestionDemonstration] | None = None,
     ) -> None:
         if demonstrations < 0:
-            message = f"demonstrations must be 0 or more, not {demonstrations}"
-            raise ValueError(message)
+            raise ValueError(f"demonstrations must be 0 or more, not {demonstrations}")
         self._model = model
         rows = question_demonstrations() if labelled is None else tuple(labelled)
         self._shown = tuple((_input(one.question), _output(one)) for one in rows[max(len(rows) - demonstrations, 0) :])
@@ -78,24 +64,7 @@ class TripleConstructor:
         self._max_tokens = max_tokens
 
     def construct(self, questions: Sequence[str]) -> list[QuestionTriples]:
-        """Construct the triples of questions.
-
-        Parameters
-        ----------
-        questions
-            Their texts.
-
-        Returns
-        -------
-        list of QuestionTriples
-            One a question. Whatever the model writes, nothing is raised: what is no triple, or is about something that the
-            question does not name, is dropped and counted.
-
-        Raises
-        ------
-        ContextOverflowError
-            If a question does not fit the model.
-        """
+        """Construct the triples of questions."""
         if not questions:
             return []
         prompts = [Prompt(INSTRUCTION, self._shown, _input(question)) for question in questions]
@@ -108,23 +77,6 @@ class TripleConstructor:
 
 def read_triples(text: str, question: str, *, most: int, complete: bool = True) -> QuestionTriples:
     r"""Read the subject and the triples that a model wrote about a question, however badly.
-
-    Parameters
-    ----------
-    text
-        The model's output: the subject on a line, then a triple a line.
-    question
-        The question that it is about.
-    most
-        Keep this many triples at most; the rest is no loss and not counted.
-    complete
-        False if the output was cut off, so that its last line may be half a triple.
-
-    Returns
-    -------
-    QuestionTriples
-        A triple of two parts has the subject as its head. No triple is there twice. Dropped are lines that are no triple,
-        tails without a word, and heads that the question does not hold (partial ratio below 80).
 
     Examples
     --------

@@ -163,18 +163,17 @@ def tune(
 
 def _check(space: Sequence[Choice], questions: Sequence[Question], objective: str, passes: int) -> None:
     if objective not in get_args(Objective):
-        message = f"there is no objective {objective!r}; choose one of {', '.join(get_args(Objective))}"
-        raise InputError(message)
+        raise InputError(f"there is no objective {objective!r}; choose one of {', '.join(get_args(Objective))}")
     if not questions or not space or passes < 1:
-        message = f"a search needs questions, choices and a pass, and got {len(questions)}, {len(space)} and {passes}"
-        raise InputError(message)
+        raise InputError(
+            f"a search needs questions, choices and a pass, and got {len(questions)}, {len(space)} and {passes}"
+        )
     without = [question.id for question in questions if not question.supporting_documents]
     if without and "support" in objective:
-        message = (
+        raise InputError(
             f"{len(without)} of {len(questions)} questions (such as {without[0]!r}) name no supporting documents, by which "
             f"the objective {objective!r} scores; use --objective f1"
         )
-        raise InputError(message)
 
 
 class _Search:

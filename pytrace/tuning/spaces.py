@@ -110,16 +110,14 @@ def default_space(method: str, llm: str) -> tuple[Choice, ...]:
     ['top', 'reader_demonstrations']
     """
     if method not in METHODS:
-        message = f"there is no method {method!r}; choose one of {', '.join(METHODS)}"
-        raise InputError(message)
+        raise InputError(f"there is no method {method!r}; choose one of {', '.join(METHODS)}")
     if method in _SPACES:
         return _SPACES[method]
     fields = method_settings(MethodName(method), llm).__struct_fields__
     choices = (_choice("top", 1, 2, 3, 5), _choice("sentences", 1, 2, 3, 4, 5), _READER)
     found = tuple(choice for choice in choices if choice.name in fields)
     if not found:
-        message = f"{method} has no space of its own; name what to try: --try NAME=VALUE,VALUE"
-        raise InputError(message)
+        raise InputError(f"{method} has no space of its own; name what to try: --try NAME=VALUE,VALUE")
     return found
 
 
@@ -147,8 +145,7 @@ def parse_choice(text: str, method: MethodName, llm: str) -> Choice:
             parts[0] = f"{name}={parts[0]}"
         options.append(tuple(parts))
     if not equals or not name or not rest.strip():
-        message = f"{text!r} does not say what to try; write NAME=VALUE,VALUE"
-        raise InputError(message)
+        raise InputError(f"{text!r} does not say what to try; write NAME=VALUE,VALUE")
     for option in options:
         method_settings(MethodName(method.name), llm, option)
     return Choice(name, tuple(dict.fromkeys(options)))

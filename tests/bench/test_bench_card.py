@@ -138,8 +138,7 @@ def test_without_a_card_it_is_one_sentence_and_nothing_is_half_run(
 
         @staticmethod
         def require_device(_: int) -> None:
-            message = "there is no CUDA driver"
-            raise DeviceUnavailableError(message)
+            raise DeviceUnavailableError("there is no CUDA driver")
 
         @staticmethod
         def installation() -> tuple[int, int, str, list[Any]]:

@@ -80,8 +80,7 @@ class Odds(ScriptedModel):
         return found
 
     def generate(self, *_: object, **__: object) -> list[list[Completion]]:
-        message = "nothing is to be generated"
-        raise AssertionError(message)
+        raise AssertionError("nothing is to be generated")
 
 
 # Prompts

@@ -31,8 +31,9 @@ def test_a_card_asked_for_and_missing_is_one_sentence_before_anything_is_read(
     class Module:
         @staticmethod
         def require_device(number: int) -> None:
-            message = f"Tesla V100 has compute capability 7.0; the kernels need 8.0 or more ({number})"
-            raise DeviceUnavailableError(message)
+            raise DeviceUnavailableError(
+                f"Tesla V100 has compute capability 7.0; the kernels need 8.0 or more ({number})"
+            )
 
         @staticmethod
         def installation() -> tuple[int, int, str, list[Any]]:

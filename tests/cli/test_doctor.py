@@ -44,8 +44,7 @@ def without_module(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_module", None)
 
     def missing(name: str) -> ModuleType:
-        message = f"No module named {name!r}"
-        raise ModuleNotFoundError(message, name=name)
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(devices, "importlib", SimpleNamespace(import_module=missing))
 
@@ -152,8 +151,7 @@ def test_a_module_that_cannot_be_loaded_or_fails_is_a_problem_and_never_a_traceb
 
     def broken(name: str, package: str | None = None) -> Any:
         if name == "pytrace._cuda":
-            message = "libfrob.so.13: cannot open shared object file"
-            raise ImportError(message)
+            raise ImportError("libfrob.so.13: cannot open shared object file")
         return real(name, package)
 
     monkeypatch.setattr(importlib, "import_module", broken)
@@ -162,8 +160,7 @@ def test_a_module_that_cannot_be_loaded_or_fails_is_a_problem_and_never_a_traceb
     assert "PYTRACE_CUDA=on" in problem.remedy
 
     def fails() -> None:
-        message = "the driver answers nothing"
-        raise RuntimeError(message)
+        raise RuntimeError("the driver answers nothing")
 
     monkeypatch.setattr(devices, "_module", SimpleNamespace(installation=fails))
     (problem,) = of_gpus(doctor.examine())

@@ -43,8 +43,7 @@ def write(path: Path, numbers: range | list[int], **changes: Any) -> Path:
 def script(prompt: str) -> str:
     number = int(re.findall(r"House (\d+)", prompt)[-1])
     if number == 3:
-        message = "a prompt of 9000 tokens does not fit"
-        raise ContextOverflowError(message)
+        raise ContextOverflowError("a prompt of 9000 tokens does not fit")
     if number == 5:
         return "I see no facts."
     if number == 7:
@@ -152,8 +151,7 @@ def test_a_model_that_breaks_on_the_way_leaves_what_was_done_and_says_how_to_go_
     def breaks(prompt: str) -> str:
         number = int((re.findall(r"House (\d+)", prompt) or ["99"])[-1])
         if number >= 6:
-            message = "the model was closed; load it again"
-            raise ModelError(message)
+            raise ModelError("the model was closed; load it again")
         return " has; a roof>"
 
     docs, graph = write(tmp_path / "docs.jsonl", range(10)), tmp_path / "kg"

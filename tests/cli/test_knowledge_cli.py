@@ -233,8 +233,7 @@ def test_all_options_reach_what_they_are_for_and_the_store_is_closed_in_the_end(
 
 def test_the_store_is_closed_when_the_command_fails(run: Run, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> list[Answer]:
-        message = "the store went away"
-        raise StoreError(message)
+        raise StoreError("the store went away")
 
     monkeypatch.setattr(Cok, "answer", fail)
     refused(run("ask", "Who?", "--method", "cok", "--kb", "towns.tsv"), "the store went away")

@@ -259,8 +259,7 @@ def test_failed_questions_are_asked_again_on_the_command_line(
 
     def script(prompt: str) -> str:
         if troubles and "House 1?" in prompt.rpartition("Question:")[2]:
-            message = "the prompt has 9,000 tokens and the context 2,048"
-            raise ContextOverflowError(message)
+            raise ContextOverflowError("the prompt has 9,000 tokens and the context 2,048")
         return "Founder1"
 
     def failed(*options: str) -> int:

@@ -269,8 +269,7 @@ def test_wrong_queries_are_learned_with_a_base_or_on_request(
     options: tuple[str, ...], wrong: bool, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def seen(source: Source, *_: object, **__: object) -> None:
-        message = f"wrong is {source.wrong}"
-        raise InputError(message)
+        raise InputError(f"wrong is {source.wrong}")
 
     monkeypatch.setattr(run, "train_generator", seen)
     status, _, said = call("train", "query-generator", "--data", "x.jsonl", "--out", tmp_path, *options)

@@ -45,8 +45,7 @@ def good(question: Question) -> Answer:
 
 def weak(question: Question) -> Answer:
     if question.id == "q2":
-        message = "the prompt has 9,000 tokens and the context 2,048"
-        raise ContextOverflowError(message)
+        raise ContextOverflowError("the prompt has 9,000 tokens and the context 2,048")
     return answer(question, "in Ghana", ("d1", "d9"), usage={"read": Usage(1, 100, 100, 3)}, context_tokens=10)
 
 
@@ -135,8 +134,7 @@ class TestFailures:
 
     def test_errors_of_the_set_up_end_it_at_once(self) -> None:
         def method(_: Question) -> Answer:
-            message = "onnxruntime is not installed; pip install pytrace-rag[cpu]"
-            raise MissingDependencyError(message)
+            raise MissingDependencyError("onnxruntime is not installed; pip install pytrace-rag[cpu]")
 
         with pytest.raises(MissingDependencyError):
             evaluate({"m": method}, QUESTIONS)

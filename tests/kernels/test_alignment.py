@@ -391,8 +391,7 @@ def test_a_null_function_and_a_matrix_of_sequences_are_refused():
 def test_a_symbol_whose_hash_raises_passes_its_own_error_on():
     class Broken:
         def __hash__(self) -> int:
-            message = "no hash today"
-            raise RuntimeError(message)
+            raise RuntimeError("no hash today")
 
     with pytest.raises(RuntimeError, match="no hash today"):
         edit_distance([Broken()], [1])

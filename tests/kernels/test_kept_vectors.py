@@ -86,8 +86,7 @@ def test_a_device_that_is_none_is_refused_at_once() -> None:
 
 def test_a_card_without_room_is_told_with_the_numbers(card: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
-        message = "the card has no room for 12 MB (3 MB are free)"
-        raise MemoryError(message)
+        raise MemoryError("the card has no room for 12 MB (3 MB are free)")
 
     monkeypatch.setattr(kept_vectors, "to_device", full)
     with pytest.raises(

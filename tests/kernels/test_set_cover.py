@@ -412,8 +412,7 @@ def test_misfits_in_a_batch_are_refused():
 def test_a_feature_whose_hash_raises_passes_its_own_error_on():
     class Broken:
         def __hash__(self) -> int:
-            message = "no hash today"
-            raise RuntimeError(message)
+            raise RuntimeError("no hash today")
 
     with pytest.raises(RuntimeError, match="no hash today"):
         minimum_cover([[Broken()]])

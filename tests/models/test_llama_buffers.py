@@ -33,8 +33,7 @@ def crash() -> None:
 
 
 def fail() -> None:
-    message = "no luck"
-    raise ValueError(message)
+    raise ValueError("no luck")
 
 
 def sleep() -> None:

@@ -310,8 +310,7 @@ def test_a_failure_in_the_middle_leaves_the_model_usable(
         def fail_at_third(self: LlamaRuntime, *arrays: NDArray[np.int32]) -> bool:
             calls.append(1)
             if len(calls) == 3:
-                message = "the decoder failed"
-                raise ModelError(message)
+                raise ModelError("the decoder failed")
             return decode(self, *arrays)  # type: ignore[arg-type]
 
         model.score_options(prompts[:1], [["A"]])

@@ -244,8 +244,7 @@ def test_a_failure_in_one_thread_is_told_to_the_others(model: LlamaCppModel, mon
         begun.set()
         while not model._scheduler._inbox:
             time.sleep(0.001)
-        message = "broken"
-        raise ModelError(message)
+        raise ModelError("broken")
 
     monkeypatch.setattr(model._runtime, "decode", broken_decode)
     errors: list[str] = []

@@ -237,8 +237,7 @@ def test_a_graph_that_leads_nowhere_falls_back_to_looking_at_all(monkeypatch: py
         def __getattr__(self, name: str) -> Any:
             def call(*_: Any, **__: Any) -> Any:
                 if name == "knn_query":
-                    message = "Cannot return the results in a contiguous 2D array"
-                    raise RuntimeError(message)
+                    raise RuntimeError("Cannot return the results in a contiguous 2D array")
                 return 5_000
 
             return call

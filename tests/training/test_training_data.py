@@ -358,8 +358,7 @@ def test_what_no_file_can_hold_is_escaped_and_nothing_is_left_half_written(tmp_p
     before = path.read_bytes()
 
     def broken() -> list[QueryExample]:
-        message = "stop"
-        raise RuntimeError(message)
+        raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError):
         write_questions(path, (each for _ in range(2) for each in broken()))

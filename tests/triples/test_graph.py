@@ -245,8 +245,7 @@ def test_a_sync_whose_documents_cannot_all_be_read_changes_nothing() -> None:
     def broken() -> Iterator[Document]:
         yield make_document(1, sentences=1)
         yield make_document(9)
-        message = "line 3 is no JSON"
-        raise DataError(message)
+        raise DataError("line 3 is no JSON")
 
     with KnowledgeGraph() as graph:
         documents = fill(graph, 3)

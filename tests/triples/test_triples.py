@@ -419,8 +419,7 @@ class Choosy(ScriptedModel):
             prompt = prompts[index]
             text = prompt if isinstance(prompt, str) else prompt.input
             if self.broken or self.word in text:
-                message = f"cannot read {self.word}"
-                raise self.error(message)
+                raise self.error(f"cannot read {self.word}")
             rows[index] = super().generate(
                 [prompt], max_tokens=caps if isinstance(caps, int) else caps[index], **options
             )[0]
@@ -495,8 +494,7 @@ def test_a_model_that_knows_no_grammar_ends_a_build_that_needs_one() -> None:
     class Free(ScriptedModel):
         def generate(self, prompts: list[Prompt | str], **options: Any) -> list[list[Completion]]:  # type: ignore[override]
             if options.get("grammar"):
-                message = "this server takes no grammar"
-                raise ModelError(message)
+                raise ModelError("this server takes no grammar")
             return super().generate(prompts, **options)
 
     extractor = LanguageModelExtractor(Free([" names; w1>"]), spans=True)
@@ -508,8 +506,7 @@ def test_a_model_that_knows_no_grammar_ends_a_build_that_needs_one() -> None:
 
 def test_an_error_of_the_caller_is_not_taken_for_one_of_the_model() -> None:
     def refuse(_: Extraction) -> None:
-        message = "full"
-        raise ModelError(message)
+        raise ModelError("full")
 
     extractor = LanguageModelExtractor(Choosy(), demonstrations=0)
     with KnowledgeGraph(recipe=extractor.recipe) as graph:

@@ -40,20 +40,7 @@ _SMI_FIELDS = {
 
 
 class Card:
-    """The first card that CUDA shows this process.
-
-    Parameters
-    ----------
-    peers
-        PyTorch among them, if it can use the card, holds the arrays there.
-    scale
-        The share of the usual sizes to measure the card's limits with.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no card, or no module to use it.
-    """
+    """The first card that CUDA shows this process."""
 
     def __init__(self, peers: Peers, scale: float = 1.0) -> None:
         devices.require(DEVICE)
@@ -126,29 +113,7 @@ def from_numpy(
     *,
     arrays: Callable[[Any], Iterable[Any]] = tuple,
 ) -> Comparison:
-    """Time a call whose arrays come from NumPy, and by themselves the ways to the card and back.
-
-    Parameters
-    ----------
-    bench
-        Compares.
-    case
-        What is called, with its sizes.
-    inputs
-        The arrays that travel to the card.
-    ours
-        The call that is given NumPy's arrays.
-    there
-        The same call with arrays on the card, whose results stay there.
-    arrays
-        Takes the arrays out of what a call returns.
-
-    Returns
-    -------
-    Comparison
-        Ours beside the call on the card. Its figures are the seconds and gigabytes a second of each way, and the share of
-        the call that is no search on the card but travel.
-    """
+    """Time a call whose arrays come from NumPy, and by themselves the ways to the card and back."""
     results = [array for array in arrays(there()) if devices.on_card(array)]
     size = sum(array.nbytes for array in inputs)
     back = sum(devices.to_host(array).nbytes for array in results)

@@ -57,50 +57,31 @@ def is_beir(path: Path) -> bool:
 
 
 def beir_files(path: Path) -> BeirFiles:
-    """Find the files of a data set.
-
-    Parameters
-    ----------
-    path
-        Its folder, of which the judgements of the test questions are taken, or those of the first other split there is; or a
-        file of the folder `qrels`, for the questions of another split.
-
-    Raises
-    ------
-    DataError
-        A file is missing.
-    """
+    """Find the files of a data set."""
     folder = _folder(path)
     corpus = None if folder is None else _present(folder / "corpus.jsonl")
     if folder is None or corpus is None:
-        message = (
+        raise DataError(
             f"is {'a folder, and ' if path.is_dir() else ''}no BEIR data set; give a file of questions, or the folder that holds "
-            "corpus.jsonl, queries.jsonl and qrels/test.tsv, or a file of qrels"
+            "corpus.jsonl, queries.jsonl and qrels/test.tsv, or a file of qrels",
+            path=path,
         )
-        raise DataError(message, path=path)
     queries = _present(folder / "queries.jsonl")
     if queries is None:
-        message = "has a corpus.jsonl, but no queries.jsonl beside it; fetch the data set again"
-        raise DataError(message, path=folder)
+        raise DataError("has a corpus.jsonl, but no queries.jsonl beside it; fetch the data set again", path=folder)
     if not path.is_dir():
         return BeirFiles(corpus, queries, path)
     judgements = next(filter(None, (_present(folder / "qrels" / f"{split}.tsv") for split in _SPLITS)), None)
     if judgements is None:
-        message = (
-            f"has no judgements: none of {', '.join(f'qrels/{split}.tsv' for split in _SPLITS)} is there; fetch them"
+        raise DataError(
+            f"has no judgements: none of {', '.join(f'qrels/{split}.tsv' for split in _SPLITS)} is there; fetch them",
+            path=folder,
         )
-        raise DataError(message, path=folder)
     return BeirFiles(corpus, queries, judgements)
 
 
 def beir_settings(path: Path) -> dict[str, Any]:
-    """Describe the files of a data set for the settings of a run, by their content.
-
-    Raises
-    ------
-    DataError
-        A file is missing or cannot be read.
-    """
+    """Describe the files of a data set for the settings of a run, by their content."""
     return {name: file_settings(file) for name, file in beir_files(path)._asdict().items()}
 
 
@@ -111,29 +92,6 @@ def read_beir(path: Path, *, pool: int, language: str, report: QuestionReport) -
     that it is given or not. Its answers are those that its `metadata` has, if any. A document without a title gets the beginning of
     its text for one, and one without a text its title. Documents are split into sentences only where a question gets them, and
     questions share them. The whole corpus is in memory: some 5 KB for a document of 150 words.
-
-    Parameters
-    ----------
-    path
-        As for `beir_files`.
-    pool
-        How many documents each question gets at most; one that shares no word with a question is none of them.
-    language
-        ISO 639-1 code for splitting documents into sentences.
-    report
-        Is filled with counts and notes, as `pytrace.evaluation.data.datasets.read_questions` tells.
-
-    Yields
-    ------
-    tuple of Place and Question
-        In the order of the questions' file; those without a relevant document are left out.
-
-    Raises
-    ------
-    DataError
-        A file is missing or broken; says file, line and remedy.
-    MissingDependencyError
-        bm25s is not installed.
     """
     files = beir_files(path)
     judged = read_judgements(files.judgements)
@@ -167,19 +125,7 @@ def read_beir(path: Path, *, pool: int, language: str, report: QuestionReport) -
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, _Judgement]]:
-    """Read how relevant documents are to questions: by the question's id, and by the document's.
-
-    Parameters
-    ----------
-    path
-        Lines of three columns, parted by tabs: a question's id, a document's, and the grade, a whole number; 0 and less mean
-        irrelevant. A first line whose grade is no number holds the columns' names.
-
-    Raises
-    ------
-    DataError
-        A line has other columns, or the same two ids have two grades; or nothing is judged.
-    """
+    """Read how relevant documents are to questions: by the question's id, and by the document's."""
     judged: dict[str, dict[str, _Judgement]] = {}
     first = True
     for number, line in enumerate(read_text(path).split("\n"), 1):
@@ -188,33 +134,30 @@ def read_judgements(path: Path) -> dict[str, dict[str, _Judgement]]:
         place = Place(path, number)
         columns = line.rstrip("\r").split("\t")
         if len(columns) != 3:
-            message = (
+            raise place.error(
                 f"{len(columns)} columns parted by tabs, and 3 were expected ({', '.join(_COLUMNS)}); mend this line"
             )
-            raise place.error(message)
         question, document, grade = map(clean_text, columns)
         names, first = first and not any(map(str.isdigit, grade)) and not _is_number(grade), False
         if names:
             continue
         if not question or not document:
-            message = f"the {_COLUMNS[0] if not question else _COLUMNS[1]} is empty; give both ids, or remove this line"
-            raise place.error(message)
+            raise place.error(
+                f"the {_COLUMNS[0] if not question else _COLUMNS[1]} is empty; give both ids, or remove this line"
+            )
         if not _GRADE.fullmatch(grade):
-            message = (
+            raise place.error(
                 f"the score {grade[:40]!a} is no whole number of at most four digits; grade relevance by 0, 1, 2, …"
             )
-            raise place.error(message)
         given = _Judgement(int(grade.partition(".")[0]), place)
         known = judged.setdefault(question, {}).setdefault(document, given)
         if known.grade != given.grade:
-            message = (
+            raise place.error(
                 f"document {document!r} has the score {given.grade} for question {question!r} here and {known.grade} at "
                 f"{known.place}; remove one of them"
             )
-            raise place.error(message)
     if not judged:
-        message = f"judges no document; give lines of {', '.join(_COLUMNS)}, parted by tabs"
-        raise DataError(message, path=path)
+        raise DataError(f"judges no document; give lines of {', '.join(_COLUMNS)}, parted by tabs", path=path)
     return judged
 
 
@@ -229,8 +172,7 @@ class _Corpus:
         for place, row in json_rows(path):
             self._add(row, place, report)
         if not self._whole:
-            message = 'holds no document; give JSON Lines with "_id", "title" and "text"'
-            raise DataError(message, path=path)
+            raise DataError('holds no document; give JSON Lines with "_id", "title" and "text"', path=path)
         self._retriever = Bm25Retriever(self._whole, unmatched=False)
 
     def __len__(self) -> int:
@@ -261,8 +203,9 @@ class _Corpus:
             return
         before = self._whole[known]
         if (before.title, before.sentences) != (document.title, document.sentences):
-            message = f"document id {document.id!r} stands for other words at {before.source}; give each document an id of its own"
-            raise place.error(message)
+            raise place.error(
+                f"document id {document.id!r} stands for other words at {before.source}; give each document an id of its own"
+            )
         report.repeated_documents += 1
         report.add(place, f"document {document.id!r} was left out: the same as {before.source}")
 
@@ -288,8 +231,7 @@ def _read_queries(
         if known is query:
             continue
         if (known.text, known.answers) != (query.text, query.answers):
-            message = f"question id {id!r} also stands at {known.place}; give each question an id of its own"
-            raise place.error(message)
+            raise place.error(f"question id {id!r} also stands at {known.place}; give each question an id of its own")
         report.left_out += 1
         report.add(place, f"left out: the same question as {known.place}")
     for id, documents in judged.items():
@@ -298,8 +240,9 @@ def _read_queries(
             first = next(iter(documents.values()))
             report.add(first.place, f"left out: the question {id!r} is not in {files.queries.name}")
     if not queries:
-        message = f"judges none of the questions of {files.queries.name}; take both from one data set"
-        raise DataError(message, path=files.judgements)
+        raise DataError(
+            f"judges none of the questions of {files.queries.name}; take both from one data set", path=files.judgements
+        )
     return queries
 
 
@@ -309,8 +252,7 @@ def _question_text(row: Row, place: Place) -> str:
         raise place.error(wrong_type("text", text, "a string"))
     cleaned = clean_text(text)
     if not cleaned:
-        message = "`text` is empty; give the question words, or remove its judgements"
-        raise place.error(message)
+        raise place.error("`text` is empty; give the question words, or remove its judgements")
     return cleaned
 
 
@@ -327,8 +269,7 @@ def _answers(row: Row, place: Place) -> tuple[str, ...]:
 def _check_id(row: Row, place: Place, what: str) -> str:
     id = id_of(row, place, "_id")
     if not id:
-        message = f"no `_id`, which each {what} of a BEIR data set must have; add it"
-        raise place.error(message)
+        raise place.error(f"no `_id`, which each {what} of a BEIR data set must have; add it")
     return id
 
 

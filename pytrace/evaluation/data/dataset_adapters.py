@@ -25,11 +25,6 @@ def triviaqa_row(row: Row, place: Place) -> Row:
 
     Pages and search results become documents where their texts are at hand: in the row (tables), or in the folder `evidence`
     beside the data file's folder or in it, as in TriviaQA's archive.
-
-    Raises
-    ------
-    DataError
-        A field is missing or of a wrong type, or an evidence file cannot be read.
     """
     raw = "Answer" in row
     answer = row.get("Answer" if raw else "answer")
@@ -48,11 +43,6 @@ def triviaqa_row(row: Row, place: Place) -> Row:
 def webquestions_row(row: Row, place: Place) -> Row:
     """Read a row of WebQuestions as it was published: the utterance, and answers as descriptions.
 
-    Raises
-    ------
-    DataError
-        `targetValue` is not a list of descriptions.
-
     Examples
     --------
     >>> target = '(list (description "Jazmyn B.") (description Ghana))'
@@ -66,19 +56,12 @@ def webquestions_row(row: Row, place: Place) -> Row:
         raise place.error(wrong_type("targetValue", target, "a string"))
     answers = [_ESCAPED.sub(r"\1", quoted) or bare.strip() for quoted, bare in _DESCRIPTION.findall(target)]
     if not answers:
-        message = f'`targetValue` is {target[:60]!a}, and (list (description "…") …) was expected; correct it'
-        raise place.error(message)
+        raise place.error(f'`targetValue` is {target[:60]!a}, and (list (description "…") …) was expected; correct it')
     return {"question": row["utterance"], "answers": answers}
 
 
 def grailqa_row(row: Row, place: Place) -> Row:
-    """Read a row of GrailQA or GraphQuestions; entities are called by their names, all else by its value.
-
-    Raises
-    ------
-    DataError
-        An answer has a wrong type.
-    """
+    """Read a row of GrailQA or GraphQuestions; entities are called by their names, all else by its value."""
     answers = []
     for number, given in enumerate(_listed(row, "answer", place)):
         answer = given.get("entity_name") or given.get("answer_argument") if isinstance(given, dict) else given
@@ -95,13 +78,7 @@ def grailqa_row(row: Row, place: Place) -> Row:
 
 
 def complex_webquestions_row(row: Row, place: Place) -> Row:
-    """Read a row of ComplexWebQuestions, raw or from a table; every alias is a gold answer.
-
-    Raises
-    ------
-    DataError
-        An answer has a wrong type.
-    """
+    """Read a row of ComplexWebQuestions, raw or from a table; every alias is a gold answer."""
     table = isinstance(row["answers"], dict)
     answers: list[str] = []
     for number, item in enumerate(objects(row, "answers", place) if table else _listed(row, "answers", place)):
@@ -124,13 +101,7 @@ def complex_webquestions_row(row: Row, place: Place) -> Row:
 
 
 def flashrag_row(row: Row, place: Place) -> Row:
-    """Read a row of FlashRAG: `golden_answers`, and in `metadata` what else its data set had, such as documents.
-
-    Raises
-    ------
-    DataError
-        `metadata` is no object.
-    """
+    """Read a row of FlashRAG: `golden_answers`, and in `metadata` what else its data set had, such as documents."""
     metadata = row.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise place.error(wrong_type("metadata", metadata, "an object"))
@@ -181,8 +152,11 @@ def _evidence_text(name: object, folder: str, place: Place) -> str | None:
         path = evidence / name
         # A name in a data file must not lead out of its folder.
         if ".." in Path(name).parts or Path(name).is_absolute():
-            message = f"the evidence file {name[:80]!a} lies outside of {evidence}; correct the row"
-            raise DataError(message, path=place.path, line=place.line)
+            raise DataError(
+                f"the evidence file {name[:80]!a} lies outside of {evidence}; correct the row",
+                path=place.path,
+                line=place.line,
+            )
         if path.is_file():
             return read_text(path)
     return None

@@ -175,38 +175,23 @@ def read_questions(
     (('Ghana',), True)
     """
     if limit is not None and limit < 1:
-        message = f"limit is {limit}; ask for at least 1 question, or for all with None"
-        raise InputError(message)
+        raise InputError(f"limit is {limit}; ask for at least 1 question, or for all with None")
     if format not in get_args(DataFormat):
-        message = f"format {format!r} is unknown; choose one of {', '.join(get_args(DataFormat))}"
-        raise InputError(message)
+        raise InputError(f"format {format!r} is unknown; choose one of {', '.join(get_args(DataFormat))}")
     if pool is not None and pool < 1:
-        message = f"pool is {pool}; give each question at least 1 document of the corpus"
-        raise InputError(message)
+        raise InputError(f"pool is {pool}; give each question at least 1 document of the corpus")
     place, told = Path(path), report if report is not None else QuestionReport()
     if format == "beir" or (format == "auto" and (is_beir(place) or place.is_dir())):
         rows = read_beir(place, pool=pool or POOL, language=language, report=told)
     elif pool is not None:
-        message = f"a pool of {pool} documents is of a corpus, and {place} is no BEIR folder; leave it out"
-        raise InputError(message)
+        raise InputError(f"a pool of {pool} documents is of a corpus, and {place} is no BEIR folder; leave it out")
     else:
         rows = _read(place, format, language, told)
     return itertools.islice(_distinct(rows, place, told), limit)
 
 
 def data_settings(path: str | os.PathLike[str], *, pool: int | None = None) -> dict[str, Any]:
-    """Describe data for the settings of a run, by the content of its file, or of its files and the pool where it is BEIR's.
-
-    Parameters
-    ----------
-    path, pool
-        As for `read_questions`.
-
-    Raises
-    ------
-    DataError
-        A file is missing or cannot be read.
-    """
+    """Describe data for the settings of a run, by the content of its file, or of its files and the pool where it is BEIR's."""
     place = Path(path)
     if is_beir(place) or place.is_dir():
         return {**beir_settings(place), "pool": pool or POOL}
@@ -225,16 +210,16 @@ def _distinct(rows: Iterable[tuple[Place, Question]], path: Path, report: Questi
         known = questions.setdefault(question.id, (digest, place))
         if known[1] is not place:
             if known[0] != digest:
-                message = f"question id {question.id!r} also stands at {known[1]}; give each question an id of its own"
-                raise place.error(message)
+                raise place.error(
+                    f"question id {question.id!r} also stands at {known[1]}; give each question an id of its own"
+                )
             report.left_out += 1
             report.add(place, f"left out: the same question as {known[1]}")
             continue
         report.questions += 1
         yield question
     if not report.questions:
-        message = "holds no question; give JSON Lines or a JSON list of questions"
-        raise DataError(message, path=path)
+        raise DataError("holds no question; give JSON Lines or a JSON list of questions", path=path)
 
 
 def _read_columns(path: Path) -> Iterator[tuple[Place, Question]]:
@@ -294,19 +279,17 @@ def _format_of(row: Row, place: Place) -> DataFormat:
     if "question" in row and ("documents" in row or "answers" in row or "answer" in row):
         return "pytrace"
     fields = ", ".join(clean_text(name)[:20] for name in list(row)[:6]) or "none"
-    message = (
+    raise place.error(
         f"the format of this file is not known (fields: {fields}); a question has `question`, `answers` and "
         "`documents`, a claim `claim` and `label`, or the fields of HotpotQA, 2WikiMultiHopQA or MuSiQue"
     )
-    raise place.error(message)
 
 
 def _check_shape(row: Row, format: DataFormat, place: Place) -> None:
     missing = [fields for fields in _SHAPES[format] if not row.keys() & set(fields)]
     if missing:
         wanted = " or ".join(f"`{field}`" for field in missing[0])
-        message = f"no {wanted}, which a {format} row must have; add it, or choose another format"
-        raise place.error(message)
+        raise place.error(f"no {wanted}, which a {format} row must have; add it, or choose another format")
 
 
 class _QuestionReader:
@@ -344,8 +327,9 @@ class _QuestionReader:
         """Read a row of FEVER; what is its evidence there are places in a Wikipedia that is not here."""
         claim, label = self._string("claim"), self._string("label")
         if label not in LABELS:
-            message = f"the label {label[:40]!a} is none of {', '.join(LABELS)}; correct it, or use the labelled split"
-            raise self.place.error(message)
+            raise self.place.error(
+                f"the label {label[:40]!a} is none of {', '.join(LABELS)}; correct it, or use the labelled split"
+            )
         return Question(
             id=id_of(self.row, self.place, "id", "_id") or _made_id(claim, (label,), ()),
             question=claim,
@@ -359,8 +343,7 @@ class _QuestionReader:
             raise self.place.error(wrong_type(field, value, "a string"))
         cleaned = clean_text(value)
         if not cleaned:
-            message = f"`{field}` is empty; give it words, or remove the row"
-            raise self.place.error(message)
+            raise self.place.error(f"`{field}` is empty; give it words, or remove the row")
         return cleaned
 
     def _answers(self) -> tuple[str, ...]:
@@ -375,8 +358,9 @@ class _QuestionReader:
                 given.extend(strings(value, field, self.place))
         answers = tuple(dict.fromkeys(filter(None, map(clean_text, given))))
         if not answers:
-            message = "no gold answer, so nothing can be scored; add `answer` or `answers`, or use the labelled split"
-            raise self.place.error(message)
+            raise self.place.error(
+                "no gold answer, so nothing can be scored; add `answer` or `answers`, or use the labelled split"
+            )
         return answers
 
     def _documents(self) -> None:
@@ -463,14 +447,14 @@ class _QuestionReader:
         try:
             read = msgspec.convert(value, Perturbation)
         except msgspec.ValidationError as error:
-            message = f"`perturbation` is none that 'pytrace perturb' writes ({error}); make the file anew, or remove the field"
-            raise self.place.error(message) from None
+            raise self.place.error(
+                f"`perturbation` is none that 'pytrace perturb' writes ({error}); make the file anew, or remove the field"
+            ) from None
         if not (0 <= read.ratio < 1 and 0 <= read.measured <= 1):  # NaN is in neither range
-            message = (
+            raise self.place.error(
                 f"`perturbation` has the ratio {read.ratio} and measured {read.measured}; a share of the characters lies from 0 "
                 "to below 1, so make the file anew"
             )
-            raise self.place.error(message)
         return read
 
 

@@ -23,27 +23,6 @@ def pad_questions(
     A document is none of the question's own, has no title of them and holds none of the gold answers (but for yes and no), so
     that it is no evidence. All documents of a padded question are shuffled, so that their places tell nothing.
 
-    Parameters
-    ----------
-    questions
-        To be padded. One that has as many documents or more stays as it is.
-    documents
-        How many each question is to have.
-    others
-        The questions whose documents are drawn from; which ones there are, in which order, decides what is drawn.
-    seed
-        Of the drawing. What a question gets depends on its id, and not on which questions are padded with it.
-
-    Returns
-    -------
-    list of Question
-        In the order given, each with fewer documents only where there are no more that it could get.
-
-    Raises
-    ------
-    InputError
-        The number is below 1.
-
     Examples
     --------
     >>> names = "Ada Foah", "Keta", "Accra"
@@ -52,8 +31,7 @@ def pad_questions(
     [['Keta', 'Ada Foah'], ['Keta', 'Ada Foah']]
     """
     if documents < 1:
-        message = f"each question is to have {documents} documents; ask for at least 1"
-        raise InputError(message)
+        raise InputError(f"each question is to have {documents} documents; ask for at least 1")
     pool = list({document.content_hash: document for other in others for document in other.documents}.values())
     return [_padded(question, documents, pool, seed) for question in questions]
 

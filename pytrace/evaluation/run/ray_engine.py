@@ -38,29 +38,6 @@ class RayEngine:
     """An engine for `pytrace.evaluation.run.runner.evaluate`: processes that Ray starts.
 
     A Ray that this process has started already is used as it is, and left running.
-
-    Parameters
-    ----------
-    make
-        Makes the methods; is called once in each process, so it must be something that pickle takes, of a module that is there
-        on every machine, as are the models.
-    sizes
-        How many questions each method is asked together, as `pytrace.evaluation.run.runner.batch_sizes` tells.
-    processes
-        How many to start; never more than there are batches.
-    threads
-        How many threads the models of a process have, for as many processors are reserved.
-    gpu
-        Whether the models of a process run on a GPU: the GPUs are shared evenly, at most one a process.
-    address
-        Of the cluster, as `ray.init` takes it; one is started on this machine if not given.
-
-    Raises
-    ------
-    InputError
-        If there is to be no process or thread, or `make` cannot be sent to a process.
-    MissingDependencyError
-        If Ray is not installed.
     """
 
     def __init__(
@@ -74,8 +51,7 @@ class RayEngine:
         address: str | None = None,
     ) -> None:
         if processes < 1 or threads < 1:
-            message = f"{processes} processes of {threads} threads were asked for; at least 1 of each is needed"
-            raise InputError(message)
+            raise InputError(f"{processes} processes of {threads} threads were asked for; at least 1 of each is needed")
         self.sizes = dict(sizes)
         self.processes = processes
         self.threads = threads
@@ -85,33 +61,15 @@ class RayEngine:
         _import_ray()
 
     def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[Result]]]:
-        """Answer batches, in the order in which processes are through with them.
-
-        Yields
-        ------
-        tuple
-            A batch and the results of its questions.
-
-        Raises
-        ------
-        WorkerError
-            A batch ended its processes, or Ray cannot go on.
-        InputError
-            There is no cluster at the address.
-        DeviceUnavailableError
-            A GPU was asked for, and Ray knows none.
-        PytraceError
-            What a method, or making it, raised in a process.
-        """
+        """Answer batches, in the order in which processes are through with them."""
         ray = _import_ray()
         processes = min(self.processes, len(batches))
         with self._cluster(ray, processes):
             gpus = float(ray.cluster_resources().get("GPU", 0))
             if self.gpu and not gpus:
-                message = (
+                raise DeviceUnavailableError(
                     "Ray knows no GPU, and --device cuda asks for one; leave it out, or correct CUDA_VISIBLE_DEVICES"
                 )
-                raise DeviceUnavailableError(message)
             attempts = ray.remote(_Attempts).options(num_cpus=0).remote(processes * _ATTEMPTS)
             rows = [{"number": number, "batch": pickle.dumps(batch)} for number, batch in enumerate(batches)]
             data = ray.data.from_items(rows, override_num_blocks=len(rows))
@@ -136,11 +94,10 @@ class RayEngine:
                         yield batches[row["number"]], outcome
             except ray.exceptions.RayError as error:
                 said = str(error).strip().splitlines()
-                message = (
+                raise WorkerError(
                     f"Ray cannot go on ({type(error).__name__}: {said[0] if said else 'no message'}); the answers before are "
                     "kept, so resume the run"
-                )
-                raise WorkerError(message) from error
+                ) from error
 
     @contextmanager
     def _cluster(self, ray: Any, processes: int) -> Iterator[None]:
@@ -165,8 +122,9 @@ class RayEngine:
                     )
             except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
                 where = "on this machine" if self.address is None else f"at {self.address}"
-                message = f"there is no Ray {where} ({error}); correct --ray-address, or use --engine local"
-                raise InputError(message) from error
+                raise InputError(
+                    f"there is no Ray {where} ({error}); correct --ray-address, or use --engine local"
+                ) from error
             try:
                 yield
             finally:
@@ -243,6 +201,7 @@ def _import_ray() -> Any:
         import ray
         import ray.data
     except ImportError as error:
-        message = f"the engine ray needs Ray Data ({error}); pip install 'pytrace-rag[ray]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            f"the engine ray needs Ray Data ({error}); pip install 'pytrace-rag[ray]'"
+        ) from error
     return ray

@@ -298,8 +298,7 @@ class RunStore:
 
     def _open_for_writing(self, what: str) -> sqlite3.Connection:
         if not self._writable:
-            message = f"no run is open in {self.path}; call open_run before {what}"
-            raise StoreError(message)
+            raise StoreError(f"no run is open in {self.path}; call open_run before {what}")
         with self._guard():
             return self._connect()
 
@@ -307,8 +306,7 @@ class RunStore:
         with self._guard():
             row = self._connect().execute("SELECT record FROM document WHERE key = ?", (key,)).fetchone()
         if row is None:
-            message = f"its document {key[:12]} is missing"
-            raise ValueError(message)
+            raise ValueError(f"its document {key[:12]} is missing")
         return msgspec.convert(json.loads(row[0]), Document)
 
     @contextlib.contextmanager
@@ -316,8 +314,9 @@ class RunStore:
         try:
             yield
         except ValueError as error:
-            message = f"{self.path}: {what} cannot be read ({error}); it was written by another version: evaluate into another file"
-            raise StoreError(message) from None
+            raise StoreError(
+                f"{self.path}: {what} cannot be read ({error}); it was written by another version: evaluate into another file"
+            ) from None
 
     def _take_lock(self) -> None:
         if self.path == ":memory:":
@@ -328,23 +327,21 @@ class RunStore:
             self._lock = path.with_name(path.name + ".lock").open("ab")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            message = f"{self.path} is being written by another process; wait for it, or evaluate into another file"
-            raise StoreError(message) from None
+            raise StoreError(
+                f"{self.path} is being written by another process; wait for it, or evaluate into another file"
+            ) from None
         except (OSError, ValueError) as error:
-            message = f"{self.path} cannot be written ({error}); choose another place"
-            raise StoreError(message) from None
+            raise StoreError(f"{self.path} cannot be written ({error}); choose another place") from None
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
             if self._lock is None and self.path != ":memory:" and not Path(self.path).is_file():
-                message = f"no run is stored at {self.path}; check the path"
-                raise StoreError(message)
+                raise StoreError(f"no run is stored at {self.path}; check the path")
             connection = sqlite3.connect(self.path, timeout=30, isolation_level="IMMEDIATE")
             self._connection = connection
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, *_READABLE_VERSIONS) or (version == 0 and _has_tables(connection)):
-                message = f"{self.path} was not written by this version of the run store; choose another file"
-                raise StoreError(message)
+                raise StoreError(f"{self.path} was not written by this version of the run store; choose another file")
             if version < _SCHEMA_VERSION and (self._lock is not None or self.path == ":memory:"):
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
@@ -357,17 +354,17 @@ class RunStore:
         if not count:
             return  # begun and killed before its first result: nothing to protect
         if not resume:
-            message = f"{self.path} already holds a run with {count} results; resume it, or evaluate into another file"
-            raise StoreError(message)
+            raise StoreError(
+                f"{self.path} already holds a run with {count} results; resume it, or evaluate into another file"
+            )
         if held[0] != key:
             differences = _differences(json.loads(held[1]), json.loads(_canonical(settings)))
             shown = "; ".join(differences[:_SHOWN_DIFFERENCES])
             more = len(differences) - _SHOWN_DIFFERENCES
-            message = (
+            raise StoreError(
                 f"{self.path} holds a run with other settings: {shown}{f'; and {more} more' if more > 0 else ''}; "
                 "set them back to resume it, or evaluate into another file"
             )
-            raise StoreError(message)
 
     def _recorded(self, column: str) -> dict[str, Any]:
         query = "SELECT settings, notes FROM run WHERE key = ?"
@@ -381,8 +378,7 @@ class RunStore:
             if self._run is None:
                 held = connection.execute("SELECT key FROM run").fetchone() if _has_tables(connection) else None
                 if held is None:
-                    message = f"{self.path} holds no run yet"
-                    raise StoreError(message)
+                    raise StoreError(f"{self.path} holds no run yet")
                 self._run = held[0]
             rows = connection.execute(query, (self._run, *map(_storable, values))).fetchall()
         yield from rows
@@ -392,10 +388,9 @@ class RunStore:
         try:
             yield
         except sqlite3.Error as error:
-            message = (
+            raise StoreError(
                 f"{self.path} cannot be used as a run store ({error}); check the disk, or evaluate into another file"
-            )
-            raise StoreError(message) from None
+            ) from None
 
 
 def file_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -411,8 +406,7 @@ def file_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
             return {"bytes": stream.tell(), "sha256": digest}
     except OSError as error:
-        message = f"cannot be read: {error.strerror or error}; check the path"
-        raise DataError(message, path=path) from None
+        raise DataError(f"cannot be read: {error.strerror or error}; check the path", path=path) from None
 
 
 def _record(value: msgspec.Struct) -> str:
@@ -423,10 +417,9 @@ def _canonical(settings: Mapping[str, Any]) -> str:
     try:
         return json.dumps(msgspec.to_builtins(dict(settings), str_keys=True), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError, NotImplementedError) as error:
-        message = (
+        raise InputError(
             f"the settings of a run must be JSON values ({error}); turn them into numbers, strings, lists or objects"
-        )
-        raise InputError(message) from None
+        ) from None
 
 
 def _differences(before: object, now: object, name: str = "") -> list[str]:

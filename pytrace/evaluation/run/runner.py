@@ -218,24 +218,23 @@ class _Here:
 
 def _check(sizes: Mapping[str, int], questions: Sequence[Question], baseline: str | None) -> None:
     if not sizes or not questions:
-        message = f"{len(sizes)} methods and {len(questions)} questions were given; an evaluation needs one of each"
-        raise InputError(message)
+        raise InputError(
+            f"{len(sizes)} methods and {len(questions)} questions were given; an evaluation needs one of each"
+        )
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
-            message = f"question id {question.id!r} occurs twice; give each question an id of its own"
-            raise InputError(message)
+            raise InputError(f"question id {question.id!r} occurs twice; give each question an id of its own")
         seen.add(question.id)
         if not question.answers and not question.supporting_documents:
-            message = f"question {question.id!r} has no gold answer and no supporting document, so nothing can be scored; leave it out"
-            raise InputError(message)
+            raise InputError(
+                f"question {question.id!r} has no gold answer and no supporting document, so nothing can be scored; leave it out"
+            )
     for name, size in sizes.items():
         if size < 1:
-            message = f"the batch size of {name} is {size}; it must be at least 1"
-            raise InputError(message)
+            raise InputError(f"the batch size of {name} is {size}; it must be at least 1")
     if baseline is not None and baseline not in sizes:
-        message = f"the baseline {baseline!r} is none of the methods; choose one of {', '.join(sizes)}"
-        raise InputError(message)
+        raise InputError(f"the baseline {baseline!r} is none of the methods; choose one of {', '.join(sizes)}")
 
 
 def _waiting(
@@ -249,11 +248,10 @@ def _waiting(
         if row.question_id not in by_id:
             continue
         if row.question != by_id[row.question_id].question:
-            message = (
+            raise StoreError(
                 f"{store.path} answers another question under the id {row.question_id!r}; "
                 "evaluate these questions into another file"
             )
-            raise StoreError(message)
         if row.answer is None and retry_failed:
             continue
         done.add(row.question_id)
@@ -302,15 +300,13 @@ def _answers(name: str, method: Batched, questions: Sequence[Question]) -> Seque
             return [error]
         return [answer for question in questions for answer in _answers(name, method, [question])]
     if len(answers) != len(questions):
-        message = f"method {name} gave {len(answers)} answers to {len(questions)} questions"
-        raise ValueError(message)
+        raise ValueError(f"method {name} gave {len(answers)} answers to {len(questions)} questions")
     return answers
 
 
 def _result(name: str, question: Question, answer: object) -> Result:
     if not isinstance(answer, Answer | PytraceError):
-        message = f"method {name} gave a {type(answer).__name__} and not an Answer to question {question.id!r}"
-        raise TypeError(message)
+        raise TypeError(f"method {name} gave a {type(answer).__name__} and not an Answer to question {question.id!r}")
     return Result(
         method=name,
         question_id=question.id,

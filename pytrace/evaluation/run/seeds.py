@@ -51,11 +51,6 @@ class Scored(Protocol):
 def seed_summaries(methods: Iterable[Scored]) -> tuple[SeedSummary, ...]:
     """Sum up the methods that differ in the setting `seed` only, where two or more do.
 
-    Returns
-    -------
-    tuple of SeedSummary
-        In the order of their first methods.
-
     Examples
     --------
     >>> class Score(msgspec.Struct):

@@ -29,21 +29,6 @@ _PATIENCE = 10.0
 class Workers:
     """An engine for `pytrace.evaluation.run.runner.evaluate`: processes of this machine.
 
-    Parameters
-    ----------
-    make
-        Makes the methods; is called once in each process, so it must be something that pickle takes: a function at the top of
-        a module, or a `functools.partial` of one. How many threads models may have is its business.
-    sizes
-        How many questions each method is asked together, as `pytrace.evaluation.run.runner.batch_sizes` tells.
-    processes
-        How many to start; never more than there are batches.
-
-    Raises
-    ------
-    InputError
-        If there is to be no process, or `make` cannot be sent to one.
-
     Examples
     --------
     >>> Workers(lambda: {}, {"rag": 8}, processes=2)  # doctest: +ELLIPSIS
@@ -54,27 +39,13 @@ class Workers:
 
     def __init__(self, make: Callable[[], Mapping[str, Method]], sizes: Mapping[str, int], *, processes: int) -> None:
         if processes < 1:
-            message = f"{processes} processes were asked for; at least 1 is needed"
-            raise InputError(message)
+            raise InputError(f"{processes} processes were asked for; at least 1 is needed")
         self.sizes = dict(sizes)
         self.processes = processes
         self._make = pickled(make)
 
     def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[Result]]]:
-        """Answer batches, in the order in which processes are through with them.
-
-        Yields
-        ------
-        tuple
-            A batch and the results of its questions.
-
-        Raises
-        ------
-        WorkerError
-            A process ended before its time.
-        PytraceError
-            What a method, or making it, raised in a process.
-        """
+        """Answer batches, in the order in which processes are through with them."""
         waiting = deque(batches)
         crew: list[_Worker] = []
         finished = False
@@ -120,8 +91,9 @@ class _Worker:
                 process.start()
         except OSError as error:
             self.link.close()
-            message = f"worker {number} cannot be started ({error.strerror}); use fewer processes, or free some memory"
-            raise WorkerError(message) from error
+            raise WorkerError(
+                f"worker {number} cannot be started ({error.strerror}); use fewer processes, or free some memory"
+            ) from error
         finally:
             theirs.close()  # so that the pipe ends when the process does
         self._process: BaseProcess = process
@@ -179,20 +151,13 @@ class _Worker:
 
 
 def pickled(make: Callable[[], Mapping[str, Method]]) -> bytes:
-    """Pickle what makes the methods.
-
-    Raises
-    ------
-    InputError
-        If pickle does not take it.
-    """
+    """Pickle what makes the methods."""
     try:
         return pickle.dumps(make)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        message = (
+        raise InputError(
             f"what makes the methods cannot be sent to another process ({error}); use a function at the top of a module"
-        )
-        raise InputError(message) from error
+        ) from error
 
 
 def portable(error: Exception) -> Exception:

@@ -92,18 +92,6 @@ def gold_evidence(question: Question) -> GoldEvidence:
 def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]) -> ChainStatistics | None:
     """Sum up the chains of a method.
 
-    Parameters
-    ----------
-    results
-        Its results.
-    gold
-        By the questions' ids; what is not there is not known.
-
-    Returns
-    -------
-    ChainStatistics or None
-        None if no answer has a chain, or a graph where chains were searched for.
-
     Notes
     -----
     TRACE, Appendix C.3, Table 5.
@@ -152,18 +140,6 @@ def triple_recall(chains: Iterable[Chain], gold: Sequence[Triple]) -> float | No
     normalised, or with a partial ratio of 80, where all numbers of one name are among those of the other. A sentence or a
     document in the place of a triple holds it if both of its names stand there: their words, or nearly (a partial ratio of 90).
 
-    Parameters
-    ----------
-    chains
-        The chains to look in.
-    gold
-        The gold triples; repeats count once.
-
-    Returns
-    -------
-    float or None
-        None if there is no gold triple.
-
     Examples
     --------
     >>> chain = Chain((Triple("Ada Foah", "", "Ada Foah lies in Ghana."),), (0.0,), 0.0, False)
@@ -201,18 +177,6 @@ def context_sentence_recall(evidence: Evidence | None, gold: GoldEvidence) -> fl
 
     They stand in the context word for word, and their document is among the evidence's; or, in a context of triples, a triple of
     the chains comes from them. What did not fit the reader's model is not looked at.
-
-    Parameters
-    ----------
-    evidence
-        What a method found; None if it failed.
-    gold
-        What is known of the question.
-
-    Returns
-    -------
-    float or None
-        None if there is no gold sentence.
 
     Examples
     --------

@@ -39,19 +39,6 @@ class ClaimScores(msgspec.Struct, frozen=True):
 def claim_scores(method: str, results: Sequence[Result]) -> ClaimScores | None:
     """Score the labels that a method gave to claims.
 
-    Parameters
-    ----------
-    method
-        Its name.
-    results
-        Its results, the failed ones included, which count as wrong.
-
-    Returns
-    -------
-    ClaimScores or None
-        None if a question is no claim, its gold answer no label, or if there is none at all. Labels stand in the order of
-        `pytrace.reader.claims.LABELS`.
-
     Notes
     -----
     The accuracy is the label accuracy of Thorne et al. (NAACL 2018), section 4; it equals the exact match.

@@ -58,25 +58,6 @@ def compare_methods(
 ) -> tuple[Comparison, ...]:
     """Compare every two methods, or every other one with a baseline.
 
-    Parameters
-    ----------
-    scores
-        By method, and by the questions' ids.
-    baseline
-        The method that the others are compared with; differences are theirs minus its.
-    seed
-        For the bootstrap.
-
-    Returns
-    -------
-    tuple of Comparison
-        In the order of the methods. With more than one, each has the p-values adjusted for their number.
-
-    Raises
-    ------
-    InputError
-        The baseline is none of the methods.
-
     Notes
     -----
     Paired bootstrap and McNemar's test as in `pytrace.evaluation.scores.significance`; Holm (1979) over the pairs, measure by measure.
@@ -90,10 +71,9 @@ def compare_methods(
     ('trace', 'rag', 1.0, 4.0, 0)
     """
     if baseline is not None and baseline not in scores:
-        message = (
+        raise InputError(
             f"the baseline {baseline!r} is none of the methods; choose one of {', '.join(scores) or '(no methods)'}"
         )
-        raise InputError(message)
     pairs = (
         list(itertools.combinations(scores, 2))
         if baseline is None

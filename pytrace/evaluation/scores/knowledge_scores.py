@@ -32,18 +32,6 @@ class KnowledgeScores(msgspec.Struct, frozen=True):
 def knowledge_scores(method: str, results: Sequence[Result]) -> KnowledgeScores | None:
     """Count what a method asked.
 
-    Parameters
-    ----------
-    method
-        Its name.
-    results
-        Its results; failed ones are left out.
-
-    Returns
-    -------
-    KnowledgeScores or None
-        None if it never asked.
-
     Notes
     -----
     Chain of Knowledge, section 3.3: only uncertain questions are to be asked about.

@@ -59,8 +59,7 @@ class FuzzyMatcher:
 
     def __init__(self, *, threshold: float = 90.0) -> None:
         if not 0 <= threshold <= 100:
-            message = f"threshold is {threshold}; it must be from 0 to 100"
-            raise InputError(message)
+            raise InputError(f"threshold is {threshold}; it must be from 0 to 100")
         self._threshold = threshold
 
     def match(self, pairs: Sequence[Pair]) -> list[bool]:
@@ -109,8 +108,9 @@ class ModelMatcher:
 
     def __init__(self, model: LanguageModel) -> None:
         if not model.gives_logits:
-            message = f"{model.name} gives no log-probabilities; match answers by their words (FuzzyMatcher) instead"
-            raise LogitsUnavailableError(message)
+            raise LogitsUnavailableError(
+                f"{model.name} gives no log-probabilities; match answers by their words (FuzzyMatcher) instead"
+            )
         self._model = model
 
     def match(self, pairs: Sequence[Pair]) -> list[bool]:

@@ -132,8 +132,7 @@ def f1_score(prediction: str, answers: str | Sequence[str]) -> F1:
 def _gold(answers: str | Sequence[str]) -> Sequence[str]:
     gold = [answers] if isinstance(answers, str) else answers
     if not gold:
-        message = "there is no gold answer to score against; give at least one"
-        raise InputError(message)
+        raise InputError("there is no gold answer to score against; give at least one")
     return gold
 
 
@@ -222,8 +221,7 @@ def ndcg(ranked: Sequence[str], grades: Mapping[str, float], *, depth: int = 10)
     """
     _check_depth(depth)
     if not all(math.isfinite(grade) for grade in grades.values()):
-        message = "a grade is not finite; give whole numbers, 0 for irrelevant documents"
-        raise InputError(message)
+        raise InputError("a grade is not finite; give whole numbers, 0 for irrelevant documents")
     best = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
     if not best:
         return None
@@ -269,8 +267,7 @@ def recall_at(ranked: Sequence[str], supporting: Collection[str], depth: int) ->
 
 def _check_depth(depth: int) -> None:
     if depth < 1:
-        message = f"depth is {depth}; at least 1 document of a ranking must count"
-        raise InputError(message)
+        raise InputError(f"depth is {depth}; at least 1 document of a ranking must count")
 
 
 def mean_of(values: Iterable[float | None]) -> Mean:

@@ -47,27 +47,6 @@ def paired_bootstrap(
     resamples whose mean difference lies as far from the observed one as that lies from 0, the observed one included
     (so it is never 0).
 
-    Parameters
-    ----------
-    first, second
-        `[n]` scores, question by question; finite.
-    resamples
-        How many times n questions are drawn; time and not memory grows with it.
-    confidence
-        Share of the resamples inside the interval.
-    seed
-        Makes the draws; the same seed gives the same result.
-
-    Returns
-    -------
-    BootstrapTest
-        `difference` is mean(first) - mean(second).
-
-    Raises
-    ------
-    InputError
-        The two differ in length or are not one-dimensional, a score is not finite, or an option is out of range.
-
     Notes
     -----
     Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3 and 16.4.
@@ -80,11 +59,9 @@ def paired_bootstrap(
     """
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape:
-        message = f"the scores must be two lists of one length, not of shapes {a.shape} and {b.shape}"
-        raise InputError(message)
+        raise InputError(f"the scores must be two lists of one length, not of shapes {a.shape} and {b.shape}")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        message = "a score is not finite; leave out, in both lists, the questions without a score"
-        raise InputError(message)
+        raise InputError("a score is not finite; leave out, in both lists, the questions without a score")
     _check_options(resamples, confidence)
     differences = a - b
     n = differences.size
@@ -104,23 +81,6 @@ def bootstrap_interval(
 ) -> tuple[float, float] | None:
     """Return the percentile interval of a mean, by drawing questions with replacement.
 
-    Parameters
-    ----------
-    values
-        `[n]` scores, one a question; finite.
-    resamples, confidence, seed
-        As for `paired_bootstrap`.
-
-    Returns
-    -------
-    tuple of float or None
-        Where the interval begins and ends; None for fewer than two values.
-
-    Raises
-    ------
-    InputError
-        The values are not one-dimensional or not finite, or an option is out of range.
-
     Notes
     -----
     Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3.
@@ -133,16 +93,16 @@ def bootstrap_interval(
     """
     scores = np.asarray(values, dtype=np.float64)
     if scores.ndim != 1 or not np.isfinite(scores).all():
-        message = f"the scores must be one list of finite numbers; their shape is {scores.shape}"
-        raise InputError(message)
+        raise InputError(f"the scores must be one list of finite numbers; their shape is {scores.shape}")
     _check_options(resamples, confidence)
     return _percentiles(_resampled_means(scores, resamples, seed), confidence) if scores.size > 1 else None
 
 
 def _check_options(resamples: int, confidence: float) -> None:
     if resamples < 1 or not 0 < confidence < 1:
-        message = f"resamples must be at least 1 and confidence between 0 and 1, not {resamples} and {confidence}"
-        raise InputError(message)
+        raise InputError(
+            f"resamples must be at least 1 and confidence between 0 and 1, not {resamples} and {confidence}"
+        )
 
 
 def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
@@ -163,21 +123,6 @@ def _percentiles(means: NDArray[np.float64], confidence: float) -> tuple[float, 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjust the p-values of several comparisons, so that chance makes none of them small more often than one alone.
 
-    Parameters
-    ----------
-    p_values
-        Those of one family of comparisons; what is None was not tested, and does not count.
-
-    Returns
-    -------
-    list of float or None
-        In the order given; each from its p-value to 1.
-
-    Raises
-    ------
-    InputError
-        A p-value is not from 0 to 1.
-
     Notes
     -----
     Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure (Scandinavian Journal of Statistics, 1979).
@@ -189,8 +134,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """
     tested = [(p, place) for place, p in enumerate(p_values) if p is not None]
     if not all(0 <= p <= 1 for p, _ in tested):
-        message = f"p-values must be from 0 to 1, not {[p for p, _ in tested]}"
-        raise InputError(message)
+        raise InputError(f"p-values must be from 0 to 1, not {[p for p, _ in tested]}")
     adjusted: list[float | None] = [None] * len(p_values)
     highest = 0.0
     for rank, (p, place) in enumerate(sorted(tested)):
@@ -205,21 +149,6 @@ def mcnemar(first: Sequence[bool] | np.ndarray, second: Sequence[bool] | np.ndar
     The exact two-sided test: under chance, each question that only one of them has right falls to either with
     probability one half.
 
-    Parameters
-    ----------
-    first, second
-        `[n]` whether each method was right, question by question.
-
-    Returns
-    -------
-    McNemarTest
-        The two counts and the p-value: 1 if the counts are equal, None if there is no question.
-
-    Raises
-    ------
-    InputError
-        The two differ in length.
-
     Notes
     -----
     Source: McNemar (1947); exact form as in Dietterich (1998), section 3.1.
@@ -230,8 +159,7 @@ def mcnemar(first: Sequence[bool] | np.ndarray, second: Sequence[bool] | np.ndar
     McNemarTest(only_first=6, only_second=1, p_value=0.125, n=7)
     """
     if len(first) != len(second):
-        message = f"the two lists must have one length, not {len(first)} and {len(second)}"
-        raise InputError(message)
+        raise InputError(f"the two lists must have one length, not {len(first)} and {len(second)}")
     n = len(first)
     only_first = sum(bool(a) and not b for a, b in zip(first, second, strict=True))
     only_second = sum(bool(b) and not a for a, b in zip(first, second, strict=True))

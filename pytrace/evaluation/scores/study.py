@@ -202,8 +202,9 @@ def _p_value(own: Sequence[_Row], whole: Sequence[_Row]) -> float | None:
     try:
         stats: Any = importlib.import_module("scipy.stats")
     except ImportError as error:
-        message = "the Mann-Whitney tests of a study need SciPy: pip install 'pytrace-rag[eval]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            "the Mann-Whitney tests of a study need SciPy: pip install 'pytrace-rag[eval]'"
+        ) from error
     value = float(stats.mannwhitneyu(first, second, alternative="two-sided").pvalue)
     return value if math.isfinite(value) else None
 
@@ -306,8 +307,9 @@ def draw_curves(study: Study, directory: Path) -> list[Path]:
     try:
         figures: Any = importlib.import_module("matplotlib.figure")  # draws without a display
     except ImportError as error:
-        message = "drawing the curves of a study needs matplotlib: pip install 'pytrace-rag[eval]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            "drawing the curves of a study needs matplotlib: pip install 'pytrace-rag[eval]'"
+        ) from error
     directory.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
     for noise in _NOISES:

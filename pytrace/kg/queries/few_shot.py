@@ -40,37 +40,6 @@ _STOP = ("\n\n", "Question:", "Relations:")
 class FewShotGenerator:
     """Lets a language model write queries after a few labelled ones, all questions in one batch.
 
-    Parameters
-    ----------
-    model
-        Any language model.
-    relations
-        Those of the store, the most frequent first.
-    form
-        "triplet" or "sparql".
-    encoder
-        Finds the relations nearest to a question where the store has more than are shown; without one, letters decide.
-    demonstrations
-        How many labelled questions to show; fewer where they do not fit the model.
-    shown_relations
-        At most so many relations are told to the model, and allowed by the grammar, for each question.
-    grammar
-        "words" holds the model to the store's relations and to names that the question has; "relations" lets it write any
-        name; "none" lets it write freely, for a server that takes no grammar, and repairs what it writes.
-    temperature
-        Of the candidates after the first.
-    seed
-        Of the candidates after the first.
-    max_tokens
-        The longest query, in tokens; 64 for triplets and 192 for SPARQL if not given.
-    labelled
-        Demonstrations of your own; ours if not given.
-
-    Raises
-    ------
-    InputError
-        No relation can stand in a query, a demonstration's query cannot be read, or a number is out of range.
-
     References
     ----------
     Chain of Knowledge, section 4.1 for triplets and 4.2 for SPARQL.
@@ -100,10 +69,9 @@ class FewShotGenerator:
         labelled: Sequence[QueryDemonstration] | None = None,
     ) -> None:
         if demonstrations < 0 or (max_tokens is not None and max_tokens < 1):
-            message = (
+            raise InputError(
                 f"demonstrations are {demonstrations} and max_tokens {max_tokens}; give at least 0 and at least 1 token"
             )
-            raise InputError(message)
         check_sampling(temperature, 1)
         rows = query_demonstrations(form) if labelled is None else tuple(labelled)
         for row in rows:
@@ -130,28 +98,7 @@ class FewShotGenerator:
         return self._model
 
     def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:
-        """Write queries for every question, all questions in one batch.
-
-        Parameters
-        ----------
-        questions
-            Questions or, for fact checking, claims.
-        candidates
-            At most so many a question: the likeliest one, and samples.
-
-        Returns
-        -------
-        list of list of GeneratedQuery
-            One list a question, the likeliest first, none twice; at least one entry, which may be a fault: a query that
-            cannot be read, or a question that does not fit the model.
-
-        Raises
-        ------
-        InputError
-            `candidates` is below 1.
-        ModelError
-            The model takes no grammar, and it is not "none".
-        """
+        """Write queries for every question, all questions in one batch."""
         check_sampling(self._temperature, candidates)
         found: list[list[GeneratedQuery]] = [[] for _ in questions]
         chosen = self._relations.find(questions)

@@ -65,13 +65,6 @@ _SPARQL = (
 def writable_relations(names: Iterable[str], *, form: QueryForm) -> tuple[str, ...]:
     """Return the names of relations that can stand in a query, each once.
 
-    Parameters
-    ----------
-    names
-        What a store calls its relations.
-    form
-        The form of the queries: a semicolon, for one, can stand in SPARQL but not in a triplet.
-
     Examples
     --------
     >>> writable_relations(["capital", "a;b", " capital", ""], form="triplet")
@@ -95,24 +88,6 @@ def query_grammar(question: str, relations: Sequence[str], *, form: QueryForm, s
     Triplets have a ``?`` in any one of the three places. SPARQL is SELECT DISTINCT, COUNT or ASK, with up to 3 patterns of
     triples in ``?x``, ``?y`` and ``?z``.
 
-    Parameters
-    ----------
-    question
-        Its words are what names are made of.
-    relations
-        The relations that a query may name; those that cannot be written are left out.
-    form
-        Triplets or SPARQL.
-    spans
-        Accept as names only up to 8 words in a row of the question, without function words or a possessive at their ends.
-        Otherwise, and where the question has no such words or its script puts no space between them, any text of at most 60
-        characters.
-
-    Raises
-    ------
-    InputError
-        No relation can be written.
-
     References
     ----------
     Chain of Knowledge, section 4: the two forms, with textual mentions where keys would stand.
@@ -129,8 +104,9 @@ def query_grammar(question: str, relations: Sequence[str], *, form: QueryForm, s
     """
     written = writable_relations(relations, form=form)
     if not written:
-        message = f"none of {len(relations)} relations can stand in a query; give at least one with a name of one line"
-        raise InputError(message)
+        raise InputError(
+            f"none of {len(relations)} relations can stand in a query; give at least one with a name of one line"
+        )
     if form == "sparql":
         written = tuple(write_name("relation", name) for name in written)
     literals = " | ".join(f'"{escaped(name)}"' for name in written)

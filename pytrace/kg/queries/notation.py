@@ -25,26 +25,13 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 def write_name(kind: str, name: str) -> str:
     r"""Write a name as it stands in a SPARQL query.
 
-    Parameters
-    ----------
-    kind
-        "entity" or "relation".
-    name
-        Any text of one line.
-
-    Raises
-    ------
-    InputError
-        The name is blank, or has a control character or half of a surrogate pair.
-
     Examples
     --------
     >>> print(write_name("entity", "AC/DC"))
     entity:/AC\/DC/
     """
     if not name.strip() or _FORBIDDEN.search(name):
-        message = f"the {kind} {name[:80]!a} cannot stand in a query; give it a name of one line"
-        raise InputError(message)
+        raise InputError(f"the {kind} {name[:80]!a} cannot stand in a query; give it a name of one line")
     escaped = name.strip().replace("\\", "\\\\").replace("/", "\\/")
     return f"{kind}:/{escaped}/"
 
@@ -76,13 +63,13 @@ def parse_query(text: str) -> Query:
     """
     text = text.strip()
     if len(text) > _LONGEST:
-        message = f"the query has {len(text):,} characters, more than {_LONGEST:,}; make it shorter"
-        raise InputError(message)
+        raise InputError(f"the query has {len(text):,} characters, more than {_LONGEST:,}; make it shorter")
     if text.startswith("<"):
         return parse_triplet(text)
     if not re.match(r"(?i)(select|ask)\b", text):
-        message = f"the query {text[:80]!a} is neither a triplet like <Ghana; capital; ?> nor begins with SELECT or ASK"
-        raise InputError(message)
+        raise InputError(
+            f"the query {text[:80]!a} is neither a triplet like <Ghana; capital; ?> nor begins with SELECT or ASK"
+        )
     query = SparqlQuery(text)
     query_names(query)
     return query
@@ -104,14 +91,11 @@ def parse_triplet(text: str) -> TripletQuery:
     text = text.strip()
     parts = [part.strip() for part in text.removeprefix("<").removesuffix(">").split(";")]
     if not (text.startswith("<") and text.endswith(">")) or len(parts) != 3:
-        message = f"the query {text[:80]!a} is no triplet; write it as <head; relation; tail>"
-        raise InputError(message)
+        raise InputError(f"the query {text[:80]!a} is no triplet; write it as <head; relation; tail>")
     if sum(part == SOUGHT for part in parts) != 1:
-        message = f"the triplet {text[:80]!a} must have a {SOUGHT} in one of its three places, and only there"
-        raise InputError(message)
+        raise InputError(f"the triplet {text[:80]!a} must have a {SOUGHT} in one of its three places, and only there")
     if not all(parts) or _FORBIDDEN.search(text):
-        message = f"a part of the triplet {text[:80]!a} is blank or no name; fill it in"
-        raise InputError(message)
+        raise InputError(f"a part of the triplet {text[:80]!a} is blank or no name; fill it in")
     return TripletQuery(*parts)
 
 
@@ -198,8 +182,7 @@ def replace_names(query: Query, *, entity: Callable[[str], str], relation: Calla
             return match[0]
         name = re.sub(r"\\(.)", r"\1", match[3], flags=re.DOTALL).strip()
         if not name or _FORBIDDEN.search(name):
-            message = f"the query names a blank {match[2]} at character {match.start() + 1}; fill it in"
-            raise InputError(message)
+            raise InputError(f"the query names a blank {match[2]} at character {match.start() + 1}; fill it in")
         return (entity if match[2] == "entity" else relation)(name)
 
     return _SCANNED.sub(replaced, text)

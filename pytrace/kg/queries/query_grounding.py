@@ -39,25 +39,6 @@ class GroundedQuery(msgspec.Struct, frozen=True):
 class Grounder:
     r"""Grounds queries in a store.
 
-    Parameters
-    ----------
-    store
-        Where they are to be run.
-    linker
-        Finds the entities.
-    encoder
-        Finds relations whose names mean the same as one of a query; without one, only letters count.
-    alternatives
-        At most so many grounded queries for one.
-    either_direction
-        The last of a triplet's is the same with head and tail exchanged, if more than one is allowed. Off by default: what is
-        true of parents is not true of children, and a model that means the other direction can write it.
-
-    Raises
-    ------
-    InputError
-        `alternatives` is below 1.
-
     References
     ----------
     Chain of Knowledge, section 3.3.
@@ -87,8 +68,7 @@ class Grounder:
         either_direction: bool = False,
     ) -> None:
         if alternatives < 1:
-            message = f"alternatives is {alternatives}; allow at least 1 way to read a query"
-            raise InputError(message)
+            raise InputError(f"alternatives is {alternatives}; allow at least 1 way to read a query")
         self._store = store
         self._linker = linker
         relations = store.relations()
@@ -102,33 +82,9 @@ class Grounder:
         return self._names.get(key) or relation_name(key)
 
     def ground(self, queries: Sequence[Query], contexts: Sequence[str]) -> list[list[GroundedQuery] | InputError]:
-        """Ground queries, all mentions of them together.
-
-        Parameters
-        ----------
-        queries
-            Of either form.
-        contexts
-            For each the question that it is of, by which entities of one name are told apart.
-
-        Returns
-        -------
-        list of list of GroundedQuery, or InputError
-            Best first. An error is returned in the place of a query that cannot be run: a name means nothing in the store,
-            or it is no SPARQL, states no triples, changes data or calls another server.
-
-        Raises
-        ------
-        InputError
-            There are not as many contexts as queries.
-        ModelError
-            An encoder gives no usable vectors.
-        StoreError, ServerError
-            The store cannot be asked.
-        """
+        """Ground queries, all mentions of them together."""
         if len(queries) != len(contexts):
-            message = f"there are {len(queries)} queries but {len(contexts)} contexts; give one a query"
-            raise InputError(message)
+            raise InputError(f"there are {len(queries)} queries but {len(contexts)} contexts; give one a query")
         grounded: list[list[GroundedQuery] | InputError] = []
         named: list[tuple[tuple[str, ...], tuple[str, ...]] | InputError] = []
         for query in queries:
@@ -157,8 +113,9 @@ class Grounder:
     def _ground(self, query: Query, entities: dict[str, list[Link]], relations: Sequence[str]) -> list[GroundedQuery]:
         for mention, found in entities.items():
             if not found:
-                message = f"no entity of the knowledge base is called like {mention[:80]!a}; name one as the knowledge base does"
-                raise InputError(message)
+                raise InputError(
+                    f"no entity of the knowledge base is called like {mention[:80]!a}; name one as the knowledge base does"
+                )
         choices: list[list[tuple[str, float]]] = [
             [(link.key, link.score) for link in found] for found in entities.values()
         ]
@@ -211,18 +168,6 @@ def best_combinations(
     choices: Sequence[Sequence[tuple[str, float]]], most: int
 ) -> list[tuple[tuple[tuple[str, float], ...], float]]:
     """Return the combinations of one choice each with the highest sums, without forming all of them.
-
-    Parameters
-    ----------
-    choices
-        Lists of (key, score), each best first and not empty.
-    most
-        At most so many.
-
-    Returns
-    -------
-    list of (combination, sum)
-        Best first; equal ones in the order of their choices.
 
     Examples
     --------

@@ -22,13 +22,6 @@ _NAMED = 3
 class RelationNames:
     """Finds a store's relations by name.
 
-    Parameters
-    ----------
-    relations
-        The store's, the most frequent first; several may have one name.
-    encoder
-        Finds names that mean the same; without one, only letters count.
-
     Examples
     --------
     >>> names = RelationNames([Relation("urn:a:capital", "capital"), Relation("urn:b:capital", "capital")])
@@ -51,11 +44,6 @@ class RelationNames:
         """Return the relations that a name means, best first, each with how well it fits, from 0 to 1.
 
         Those of the very name fit by 1, and then no other is looked for.
-
-        Raises
-        ------
-        InputError
-            No relation is called like that; says which names come nearest.
         """
         form = normal_form(name)
         if form not in self._found:
@@ -66,8 +54,9 @@ class RelationNames:
         if form in self._keys:
             return [(key, 1.0) for key in self._keys[form]]
         if not form or not self._forms:
-            message = f"no relation of the knowledge base is called {name[:80]!a}; it has {len(self._forms)} named ones"
-            raise InputError(message)
+            raise InputError(
+                f"no relation of the knowledge base is called {name[:80]!a}; it has {len(self._forms)} named ones"
+            )
         scores = cdist([form], self._forms, scorer=ratio, dtype=np.float64)[0] / 100
         alike = scores >= _LETTERS
         if self._encoder is not None:
@@ -79,8 +68,7 @@ class RelationNames:
         order = np.argsort(-scores, kind="stable")
         if not alike.any():
             nearest = ", ".join(repr(self._forms[place]) for place in order[:_NAMED].tolist())
-            message = f"no relation of the knowledge base is called {name[:80]!a}; the nearest are {nearest}"
-            raise InputError(message)
+            raise InputError(f"no relation of the knowledge base is called {name[:80]!a}; the nearest are {nearest}")
         return [
             (key, round(float(scores[place]), 3))
             for place in order.tolist()

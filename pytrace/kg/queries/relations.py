@@ -18,23 +18,6 @@ from pytrace.models.encoders.encoder import Encoder, device_of
 class NearestRelations:
     """Finds for each question the relations that its query may name.
 
-    Parameters
-    ----------
-    relations
-        Those of the store, the most frequent first.
-    form
-        The form of the queries; a relation whose name cannot stand in one is left out.
-    most
-        At most so many a question.
-    encoder
-        Compares the question to the relations' names; without one, the share of a name's letters that the question has in
-        order decides.
-
-    Raises
-    ------
-    InputError
-        No relation has a name that can stand in a query, or `most` is below 1.
-
     Examples
     --------
     >>> relations = [Relation("urn:river", "river"), Relation("urn:mayor", "mayor"), Relation("urn:area", "area")]
@@ -46,15 +29,13 @@ class NearestRelations:
         self, relations: Sequence[Relation], *, form: QueryForm, most: int, encoder: Encoder | None = None
     ) -> None:
         if most < 1:
-            message = f"at most {most} relations are to be shown; show at least 1"
-            raise InputError(message)
+            raise InputError(f"at most {most} relations are to be shown; show at least 1")
         self.names = writable_relations((relation.name for relation in relations), form=form)
         if not self.names:
-            message = (
+            raise InputError(
                 f"none of the store's {len(relations)} relations has a name that can stand in a query; "
                 "give the store names for its relations"
             )
-            raise InputError(message)
         self._most = most
         self._encoder = encoder
         self._kept: KeptVectors | None = None

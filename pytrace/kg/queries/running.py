@@ -90,30 +90,6 @@ class _Attempt:
 class QueryRunner:
     r"""Runs the queries of many questions together.
 
-    Parameters
-    ----------
-    store
-        What is asked.
-    linker
-        Finds the entities that queries mention.
-    encoder
-        Finds relations whose names mean the same as one of a query; without one, only letters count.
-    limits
-        What one query may use.
-    alternatives
-        Ways to read the names of one query that are tried.
-    facts
-        Facts that are kept of a query at most. Their sentences have no more than the beginning of a value that is a text.
-    values
-        Values that are kept of a query at most.
-    either_direction
-        See `Grounder`.
-
-    Raises
-    ------
-    InputError
-        A number is below 1.
-
     Examples
     --------
     >>> import pathlib, tempfile
@@ -142,8 +118,7 @@ class QueryRunner:
         either_direction: bool = False,
     ) -> None:
         if facts < 1 or values < 1:
-            message = f"facts is {facts} and values {values}; keep at least 1 of each"
-            raise InputError(message)
+            raise InputError(f"facts is {facts} and values {values}; keep at least 1 of each")
         self._store = store
         self._limits = limits or QueryLimits()
         self._facts = facts
@@ -158,25 +133,6 @@ class QueryRunner:
         A query that is none, names what the store does not have, or is not allowed is refused, and the next one tried; so is
         the next way to read a query, and then the next query, where one gives nothing. Each round takes the next query of
         every question that has no answer yet, so that a server is asked few times.
-
-        Parameters
-        ----------
-        asked
-            Questions with their candidates, best first.
-
-        Returns
-        -------
-        list of KnowledgeQuery
-            One a question. Where nothing came back the outcome is "empty", and the query the first that was run; "stopped"
-            where a limit ended it, with what had come by then; "refused" where none could be run. What ASK asks is answered
-            by "true" or "false", and a COUNT by its number, unless a limit kept it from being known.
-
-        Raises
-        ------
-        StoreError, ServerError
-            The store cannot be asked at all; what is wrong with one query costs only that one.
-        ModelError
-            The linker's encoder gives no usable vectors.
         """
         attempts = [_Attempt(one) for one in asked]
         while True:

@@ -21,21 +21,14 @@ _NAMES_AND_BRACES = re.compile(r"(?:entity|relation):/(?:\\.|[^/\\])*/|[{}]")
 def check_sampling(temperature: float, candidates: int) -> None:
     """Refuse settings that nothing can be sampled with.
 
-    Raises
-    ------
-    InputError
-        The temperature is below 0 or no number, or `candidates` is below 1.
-
     Examples
     --------
     >>> check_sampling(0.7, 5)
     """
     if not 0.0 <= temperature < math.inf:
-        message = f"the temperature is {temperature}; give 0 or a number above it"
-        raise InputError(message)
+        raise InputError(f"the temperature is {temperature}; give 0 or a number above it")
     if candidates < 1:
-        message = f"{candidates} candidates were asked for; ask for at least 1"
-        raise InputError(message)
+        raise InputError(f"{candidates} candidates were asked for; ask for at least 1")
 
 
 def sample_queries(
@@ -50,31 +43,6 @@ def sample_queries(
     grammars: Sequence[str] | None = None,
 ) -> list[list[GeneratedQuery]]:
     """Write queries after every prompt, all prompts at once: the likeliest one, and samples where more are wanted.
-
-    Parameters
-    ----------
-    model
-        Who writes.
-    prompts
-        One a question.
-    candidates
-        At most so many queries a question.
-    max_tokens
-        The longest query of each prompt, in tokens.
-    stop
-        Texts that end a query.
-    temperature
-        Of the samples; at 0 there are none.
-    seed
-        Of the samples.
-    grammars
-        One a prompt, or none for a model that writes freely.
-
-    Returns
-    -------
-    list of list of GeneratedQuery
-        For each prompt the likeliest first, none twice, at least one. Where there are too many, those that are no query
-        go first.
 
     Examples
     --------
@@ -108,16 +76,6 @@ def read_query(completion: Completion) -> GeneratedQuery:
 
     Repaired are text, code fences and quotes around the query, line breaks in it, and brackets that are not closed.
     A query that was cut off is none, even if its beginning can be read.
-
-    Parameters
-    ----------
-    completion
-        The text.
-
-    Returns
-    -------
-    GeneratedQuery
-        Whatever was written, nothing is raised: the fault says why it is no query.
 
     Examples
     --------

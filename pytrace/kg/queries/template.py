@@ -23,11 +23,6 @@ TEMPLATE_VERSION = 1
 def question_prompt(question: str) -> str:
     r"""Return what a trained generator is given for a question; its continuation is a space, the query and a line break.
 
-    Parameters
-    ----------
-    question
-        Line breaks and runs of spaces in it become one space, since a line break ends a part of the text.
-
     Examples
     --------
     >>> question_prompt("What is the capital\nof Ghana?")
@@ -39,22 +34,11 @@ def question_prompt(question: str) -> str:
 def wrong_label(number: int) -> str:
     """Return the label of a wrong query, which the contrastive training text has after the correct one.
 
-    Parameters
-    ----------
-    number
-        Counted from 1.
-
-    Raises
-    ------
-    InputError
-        The number is below 1.
-
     Examples
     --------
     >>> wrong_label(2)
     'Incorrect query 2:'
     """
     if number < 1:
-        message = f"the wrong query's number is {number}; count from 1"
-        raise InputError(message)
+        raise InputError(f"the wrong query's number is {number}; count from 1")
     return f"Incorrect query {number}:"

@@ -40,33 +40,6 @@ class _Recipe(msgspec.Struct, frozen=True):
 class TrainedGenerator:
     """Lets a model write queries that was trained to do nothing else, all questions in one batch.
 
-    Parameters
-    ----------
-    model
-        A language model that was trained on `pytrace.kg.queries.template`.
-    name
-        A short name for reports; the model's if not given.
-    form
-        The form of query that it was trained to write; matters only with a grammar.
-    relations
-        Those of the store, the most frequent first; needed only with a grammar.
-    encoder
-        Finds the relations nearest to a question where the store has more than are allowed; without one, letters decide.
-    allowed_relations
-        At most so many relations are allowed by the grammar for each question.
-    grammar
-        "words" holds the model to the store's relations and to names that the question has; "relations" lets it write any
-        name, which one needs that learned names as the store writes them; "none" trusts what it has learned.
-    temperature
-        Of the candidates after the first.
-    seed
-        Of the candidates after the first.
-
-    Raises
-    ------
-    InputError
-        There is a grammar, and no relation can stand in a query; or the temperature is out of range.
-
     References
     ----------
     Chain of Knowledge, section 4.
@@ -122,31 +95,7 @@ class TrainedGenerator:
         threads: int | None = None,
         deterministic: bool = False,
     ) -> Self:
-        """Load a GGUF that ``pytrace train query-generator`` made; the file says which form it writes.
-
-        Parameters
-        ----------
-        path
-            The file.
-        name
-            A short name for reports; the file's if not given.
-        relations, encoder, allowed_relations, temperature, seed
-            As for the class.
-        grammar
-            As for the class. If it is not given: with relations, what did best when the model had been trained, which the file
-            says; without them, none.
-        threads
-            Threads of the engine; the processors this process may use if not given.
-        deterministic
-            See `LlamaCppModel`.
-
-        Raises
-        ------
-        ModelFileError
-            The file is missing, no model, no query generator, or one of another version.
-        InputError
-            As for the class.
-        """
+        """Load a GGUF that ``pytrace train query-generator`` made; the file says which form it writes."""
         path = Path(path)
         model = LlamaCppModel(path, name=name, style="plain", threads=threads, deterministic=deterministic)
         try:
@@ -188,28 +137,7 @@ class TrainedGenerator:
         return self._form
 
     def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:
-        """Write queries for every question, all questions in one batch.
-
-        Parameters
-        ----------
-        questions
-            Questions or, for fact checking, claims.
-        candidates
-            At most so many a question: the likeliest one, and samples.
-
-        Returns
-        -------
-        list of list of GeneratedQuery
-            One list a question, the likeliest first, none twice; at least one entry, which may be a fault: a query that
-            cannot be read, or a question that leaves no room for one.
-
-        Raises
-        ------
-        InputError
-            `candidates` is below 1.
-        ModelError
-            There is a grammar, and the model takes none.
-        """
+        """Write queries for every question, all questions in one batch."""
         check_sampling(self._temperature, candidates)
         prompts = [question_prompt(question) for question in questions]
         # One more token may begin the sequence.
@@ -252,17 +180,18 @@ class TrainedGenerator:
 def _recipe(model: LlamaCppModel, path: Path) -> _Recipe:
     text = model.metadata(METADATA_KEY)
     if text is None:
-        message = f"{path}: this model is no query generator; give a GGUF that 'pytrace train query-generator' made"
-        raise ModelFileError(message)
+        raise ModelFileError(
+            f"{path}: this model is no query generator; give a GGUF that 'pytrace train query-generator' made"
+        )
     try:
         recipe = msgspec.json.decode(text.encode("utf-8", "replace"), type=_Recipe)
     except msgspec.DecodeError as error:
-        message = f"{path}: what the model says of its training cannot be read ({error}); train it again"
-        raise ModelFileError(message) from error
+        raise ModelFileError(
+            f"{path}: what the model says of its training cannot be read ({error}); train it again"
+        ) from error
     if recipe.template != TEMPLATE_VERSION:
-        message = (
+        raise ModelFileError(
             f"{path}: the model was trained on version {recipe.template} of the prompt, and this is version {TEMPLATE_VERSION}; "
             "train it again"
         )
-        raise ModelFileError(message)
     return recipe

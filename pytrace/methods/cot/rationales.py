@@ -55,17 +55,6 @@ class Vote(msgspec.Struct, frozen=True):
 class Thinker:
     """Lets a language model think about questions, all of them and all samples in one call.
 
-    Parameters
-    ----------
-    model
-        Any language model.
-    demonstrations
-        How many labelled rationales to show (0: the model is only told what to do, zero-shot).
-    max_tokens
-        The longest thought, in tokens.
-    labelled
-        Rationales of your own; ours if not given. Questions without a context are shown them without theirs.
-
     Examples
     --------
     >>> from pytrace.models.scripted import ScriptedModel
@@ -88,13 +77,7 @@ class Thinker:
         self._max_tokens = max_tokens
 
     def fit(self, questions: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[FittedContext]:
-        """Return what the model sees of each context: see `pytrace.reader.answers.fit_context`.
-
-        Raises
-        ------
-        ContextOverflowError
-            If not even one sentence of a context fits.
-        """
+        """Return what the model sees of each context: see `pytrace.reader.answers.fit_context`."""
         return [
             fit_context(self._model, WITH_CONTEXT, question, context, max_tokens=self._max_tokens)
             for question, context in zip(questions, contexts, strict=True)
@@ -111,38 +94,12 @@ class Thinker:
     ) -> list[list[Thought]]:
         """Think about every question, with its context or with none.
 
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        contexts
-            One list of entries a question, empty to think from memory; the last are left out where they do not fit.
-        n
-            Thoughts a question; they share the evaluation of its prompt.
-        temperature
-            0 takes the likeliest words; above 0 samples, which needs more than one thought to be worth it.
-        seed
-            Of the sampling; where the model is deterministic, the same call gives the same thoughts.
-
-        Returns
-        -------
-        list of list of Thought
-            `n` a question.
-
-        Raises
-        ------
-        ContextOverflowError
-            If a question, or the first sentence of its context, does not fit the model.
-        ValueError
-            If `n` is below 1, or there are more questions or more contexts.
-
         Notes
         -----
         Wei et al., section 2, for one thought; Wang et al., section 2, for several.
         """
         if n < 1:
-            message = f"n must be at least 1, not {n}"
-            raise ValueError(message)
+            raise ValueError(f"n must be at least 1, not {n}")
         if not questions:
             return []
         prompts = [
@@ -161,23 +118,6 @@ class Thinker:
     ) -> list[Thought]:
         """Think one more sentence about every question.
 
-        Parameters
-        ----------
-        questions, contexts
-            As for `think`.
-        rationales
-            The sentences so far, perhaps none.
-
-        Returns
-        -------
-        list of Thought
-            One a question: the next sentence, or the answer where it says that; neither where the model says nothing.
-
-        Raises
-        ------
-        ContextOverflowError
-            If a question with its rationale, or the first sentence of its context, does not fit the model.
-
         Notes
         -----
         IRCoT (Trivedi et al., 2023), section 3: only the first sentence that is generated counts.
@@ -195,23 +135,6 @@ class Thinker:
         self, questions: Sequence[str], contexts: Sequence[Sequence[str]], rationales: Sequence[Sequence[str]]
     ) -> list[str]:
         """Answer every question from a rationale that is already there.
-
-        Parameters
-        ----------
-        questions, contexts
-            As for `think`.
-        rationales
-            The sentences that lead to each answer.
-
-        Returns
-        -------
-        list of str
-            One answer a question, greedy; empty where the model says nothing.
-
-        Raises
-        ------
-        ContextOverflowError
-            If a question with its rationale, or the first sentence of its context, does not fit the model.
 
         Notes
         -----
@@ -249,17 +172,6 @@ class Thinker:
 def majority(thoughts: Sequence[Thought]) -> Vote:
     """Let thoughts vote on their normalised answers.
 
-    Parameters
-    ----------
-    thoughts
-        Any number of them.
-
-    Returns
-    -------
-    Vote
-        The answer as its first thought wrote it. Among answers with as many votes the one met first wins; an empty answer
-        loses to any other and counts for nobody.
-
     Notes
     -----
     Wang et al., section 2: the unweighted majority, which did best in their Table 1.
@@ -293,17 +205,6 @@ _NAMED = re.compile(
 def parse_thought(text: str) -> Thought:
     """Read what a model wrote as a rationale and its answer, however it wrote it.
 
-    Parameters
-    ----------
-    text
-        The model's output.
-
-    Returns
-    -------
-    Thought
-        The answer is what follows the first "So the answer is", else the last "the answer is"; where nothing is said to be
-        the answer, it is the last sentence. What follows the answer is passed over.
-
     Examples
     --------
     >>> parse_thought("Rome is in Italy. So the answer is Italy. Question: and now?")
@@ -335,16 +236,9 @@ _Shown = TypeVar("_Shown")
 
 
 def last_of(rows: tuple[_Shown, ...], count: int) -> tuple[_Shown, ...]:
-    """Return the last demonstrations of a file, so that the one next to the question stays whatever their number.
-
-    Raises
-    ------
-    ValueError
-        If `count` is negative.
-    """
+    """Return the last demonstrations of a file, so that the one next to the question stays whatever their number."""
     if count < 0:
-        message = f"demonstrations must be 0 or more, not {count}"
-        raise ValueError(message)
+        raise ValueError(f"demonstrations must be 0 or more, not {count}")
     return rows[len(rows) - min(count, len(rows)) :]
 
 

@@ -56,21 +56,7 @@ class ThoughtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 class Thoughtful:
-    """What the methods that think have in common: settings, thoughts, and the documents that these may see.
-
-    Parameters
-    ----------
-    model
-        Thinks.
-    encoder
-        Retrieves documents where thoughts see any.
-    settings
-        Every choice.
-    name
-        The method's name in answers; the one in the catalog if not given.
-    rank
-        Ranks documents in place of the settings' retriever.
-    """
+    """What the methods that think have in common: settings, thoughts, and the documents that these may see."""
 
     known_as: ClassVar[str]
 

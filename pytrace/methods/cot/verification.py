@@ -23,17 +23,6 @@ VERIFY_INSTRUCTION = "Answer the question from the context with one full sentenc
 class Verifier:
     """Turns the sentences of rationales into verifying questions, and answers these from what was found for them.
 
-    Parameters
-    ----------
-    model
-        Any language model.
-    demonstrations
-        How many labelled verifications to show.
-    max_tokens
-        The longest verifying question or answer, in tokens.
-    labelled
-        Verifications of your own; ours if not given.
-
     Examples
     --------
     >>> from pytrace.models.scripted import ScriptedModel
@@ -59,18 +48,6 @@ class Verifier:
     def ask(self, questions: Sequence[str], sentences: Sequence[str]) -> list[str]:
         """Turn sentences into verifying questions, all in one call.
 
-        Parameters
-        ----------
-        questions
-            For each sentence the question that its rationale is to answer.
-        sentences
-            Sentences of rationales.
-
-        Returns
-        -------
-        list of str
-            One verifying question a sentence; the sentence itself where the model writes none.
-
         Notes
         -----
         Verify-and-Edit, section 3.2.
@@ -90,23 +67,6 @@ class Verifier:
 
     def answer(self, questions: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[str]:
         """Answer verifying questions with full sentences, all in one call.
-
-        Parameters
-        ----------
-        questions
-            Verifying questions.
-        contexts
-            What was found for each.
-
-        Returns
-        -------
-        list of str
-            One sentence a question; empty where the model says nothing.
-
-        Raises
-        ------
-        ContextOverflowError
-            If a question, or the first sentence of its context, does not fit the model.
 
         Notes
         -----

@@ -54,8 +54,7 @@ class SearchSettings:
         """Refuse sizes that search nothing."""
         for name in ("length", "beams", "chains"):
             if getattr(self, name) < 1:
-                message = f"{name} must be at least 1, not {getattr(self, name)}"
-                raise ValueError(message)
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
     @property
     def kept(self) -> int:

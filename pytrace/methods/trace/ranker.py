@@ -27,16 +27,7 @@ _NO_WORD = re.compile(r"[\W_]+")
 
 
 class TripleIndex:
-    """The triples of several questions with their embeddings, one matrix for all.
-
-    Parameters
-    ----------
-    triples
-        One list a question; a question without documents has an empty one.
-    encoder
-        Encodes the triples' texts, when their embeddings are first asked for; a text that several questions share is encoded
-        once.
-    """
+    """The triples of several questions with their embeddings, one matrix for all."""
 
     def __init__(self, triples: Sequence[Sequence[Triple]], encoder: Encoder) -> None:
         self.triples = [tuple(question) for question in triples]
@@ -59,21 +50,7 @@ class TripleIndex:
         return self.triples[question][position]
 
     def named(self, question: int, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Say how surely texts name the heads of a question's triples.
-
-        Parameters
-        ----------
-        question
-            The question's place.
-        texts
-            Any texts.
-
-        Returns
-        -------
-        ndarray
-            float32 [n_texts, n_triples] from 0 to 1: how far the partial ratio of the head's words, without what stands in
-            brackets, lies above 0.9. Words are whole, and an empty head is never named.
-        """
+        """Say how surely texts name the heads of a question's triples."""
         if question not in self._heads:
             heads = [_words(_IN_BRACKETS.sub(" ", triple.head)) for triple in self.triples[question]]
             distinct = list(dict.fromkeys(heads))
@@ -110,12 +87,10 @@ class Ranker:
         self, encoder: Encoder | None, *, candidates: int = 20, link_weight: float = 0.0, new_documents: bool = False
     ) -> None:
         if candidates < 1:
-            message = f"candidates must be at least 1, not {candidates}"
-            raise ValueError(message)
+            raise ValueError(f"candidates must be at least 1, not {candidates}")
         self.encoder = encoder
         if not link_weight >= 0:
-            message = f"link_weight must be 0 or more, not {link_weight}"
-            raise ValueError(message)
+            raise ValueError(f"link_weight must be 0 or more, not {link_weight}")
         self.candidates = candidates
         self.link_weight = link_weight
         self.new_documents = new_documents

@@ -61,17 +61,7 @@ class Selector(Protocol):
 
 
 class Demonstrations:
-    """Chooses labelled questions for a prompt: the nearest to the question, or the same ones for all.
-
-    Parameters
-    ----------
-    count
-        How many.
-    encoder
-        Finds the nearest questions (adaptive, the paper's way); None takes the first ones of the file.
-    labelled
-        Labelled questions; ours if not given.
-    """
+    """Chooses labelled questions for a prompt: the nearest to the question, or the same ones for all."""
 
     def __init__(
         self, count: int = 3, *, encoder: Encoder | None = None, labelled: Sequence[ChainDemonstration] | None = None
@@ -92,22 +82,7 @@ class Demonstrations:
 
 
 class LetterSelector:
-    """Multiple choice by letter: the paper's selector, equation 5.
-
-    Parameters
-    ----------
-    model
-        A language model that gives log-probabilities.
-    demonstrations
-        The labelled questions to show.
-    layout
-        "paper": the chain stands before the candidates, as in the paper's Figure 6. "shared": one list of candidates stands
-        before the chains, all that the chains of a question are offered at this step, so that it is evaluated once for all of
-        them; a chain's options are its own candidates on the list. Where the list has more than there are letters, those
-        with the lowest similarities are not offered.
-    calibrated
-        Subtract the letters' log-probabilities under the same prompt with a content-free question.
-    """
+    """Multiple choice by letter: the paper's selector, equation 5."""
 
     def __init__(
         self,
@@ -118,8 +93,9 @@ class LetterSelector:
         calibrated: bool = False,
     ) -> None:
         if not model.gives_logits:
-            message = f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
-            raise LogitsUnavailableError(message)
+            raise LogitsUnavailableError(
+                f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
+            )
         self._model = model
         self._demonstrations = demonstrations
         self._layout = layout
@@ -180,20 +156,6 @@ class BlackBoxSelector:
 class TextSelector:
     """Scores the candidates' texts as the continuation of the question and the chain.
 
-    Parameters
-    ----------
-    model
-        A language model that gives log-probabilities.
-    demonstrations
-        The labelled questions to show.
-    scoring
-        "likelihood": log p(triple | question, chain). "pmi": log p(triple | question, chain) - log p(triple | chain), which
-        takes away what makes a triple likely anyhow.
-    ranker_weight
-        Adds this much of the ranker's z-scored similarity to the z-scored text score; 0 leaves the text score as it is.
-    stop_bias
-        Added to the score of ending the chain, in the unit of the candidates' scores.
-
     Notes
     -----
     Ending the chain is scored as a text too: what follows a finished chain in the demonstrations, the next question.
@@ -211,8 +173,9 @@ class TextSelector:
         stop_bias: float = 0.0,
     ) -> None:
         if not model.gives_logits:
-            message = f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
-            raise LogitsUnavailableError(message)
+            raise LogitsUnavailableError(
+                f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
+            )
         self._model = model
         self._demonstrations = demonstrations
         self._scoring = scoring
@@ -282,8 +245,7 @@ class SelectorInParts:
 
     def __init__(self, selector: Selector, *, most: int = len(OPTION_LABELS) - 1) -> None:
         if most < 1:
-            message = f"most must be at least 1, not {most}"
-            raise ValueError(message)
+            raise ValueError(f"most must be at least 1, not {most}")
         self._selector = selector
         self._most = most
 

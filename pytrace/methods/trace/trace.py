@@ -249,31 +249,18 @@ def extract_missing(
     *,
     done: Callable[[Extraction], object] | None = None,
 ) -> None:
-    """Extract what a graph lacks of documents, those of all questions in shared batches.
-
-    Raises
-    ------
-    StoreError
-        If the graph was opened for reading and lacks a document.
-    """
+    """Extract what a graph lacks of documents, those of all questions in shared batches."""
     if graph.writable:
         build_graph(graph, extractor, documents, done=done)
     elif missing := graph.missing(documents):
-        message = (
+        raise StoreError(
             f"{graph.place} has no triples of {len(missing)} of the {len(documents)} documents, first of "
             f"{missing[0].title!r}; extract them with 'pytrace kg build', which goes on with --resume"
         )
-        raise StoreError(message)
 
 
 def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSettings) -> Extractor:
-    """Make the extractor that the settings ask for.
-
-    Raises
-    ------
-    InputError
-        If more demonstrations are asked for than there are.
-    """
+    """Make the extractor that the settings ask for."""
     if settings.unit == "sentence":
         return SentenceExtractor()
     if settings.unit == "document":
@@ -291,27 +278,18 @@ def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSetting
 
 
 def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Selector:
-    """Make the selector that the settings ask for.
-
-    Raises
-    ------
-    InputError
-        If there are more candidates than letters to choose them by, more demonstrations are asked for than there are, or nobody
-        is left to choose.
-    """
+    """Make the selector that the settings ask for."""
     if settings.ranker == "none":
         if settings.scoring in {"ranker", "black-box"} or (settings.scoring, settings.layout) == ("letters", "shared"):
-            message = (
+            raise InputError(
                 f"ranker=none offers every triple, among which scoring={settings.scoring} with layout={settings.layout} cannot "
                 "choose; use scoring=letters with layout=paper, likelihood or pmi"
             )
-            raise InputError(message)
     elif settings.scoring in {"letters", "black-box"} and settings.candidates >= len(OPTION_LABELS):
-        message = (
+        raise InputError(
             f"candidates is {settings.candidates}, but letters can tell only {len(OPTION_LABELS) - 1} apart; "
             "use fewer candidates or another scoring"
         )
-        raise InputError(message)
     _check_count("demonstrations", settings.demonstrations, len(chain_demonstrations()))
     shown = Demonstrations(settings.demonstrations, encoder=encoder if settings.adaptive_demonstrations else None)
     if settings.scoring == "letters":
@@ -332,27 +310,18 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
 
 def _check_count(name: str, asked: int, there: int) -> None:
     if asked > there:
-        message = f"{name} is {asked}, but there are only {there} labelled ones to show; ask for at most {there}"
-        raise InputError(message)
+        raise InputError(
+            f"{name} is {asked}, but there are only {there} labelled ones to show; ask for at most {there}"
+        )
 
 
 def check_questions(questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> None:
-    """Refuse lists that do not belong together, and empty questions.
-
-    Raises
-    ------
-    ValueError
-        If the counts differ.
-    InputError
-        If a question has no words.
-    """
+    """Refuse lists that do not belong together, and empty questions."""
     if len(questions) != len(documents):
-        message = f"there are {len(questions)} questions but {len(documents)} lists of documents"
-        raise ValueError(message)
+        raise ValueError(f"there are {len(questions)} questions but {len(documents)} lists of documents")
     for number, question in enumerate(questions, 1):
         if not question.strip():
-            message = f"question {number} of {len(questions)} is empty; ask something"
-            raise InputError(message)
+            raise InputError(f"question {number} of {len(questions)} is empty; ask something")
 
 
 def make_answers(

@@ -14,40 +14,18 @@ _LARGEST = 1e15
 
 
 def encode(encoder: Encoder, texts: Sequence[str], kind: Kind) -> Vectors:
-    """Encode texts and check what comes back, so that nothing broken is stored or ranked.
-
-    Parameters
-    ----------
-    encoder
-        Any encoder.
-    texts
-        Any number of them.
-    kind
-        What the texts are.
-
-    Returns
-    -------
-    float32 array [n, dimension]
-        One row a text.
-
-    Raises
-    ------
-    ModelError
-        The encoder gives vectors of another shape, NaN, infinity, or numbers too large for distances in float32.
-    """
+    """Encode texts and check what comes back, so that nothing broken is stored or ranked."""
     vectors = np.asarray(encoder.encode(texts, kind=kind), dtype=np.float32)
     if vectors.shape != (len(texts), encoder.dimension):
-        message = (
+        raise ModelError(
             f"encoder {encoder.name!r} gives vectors {list(vectors.shape)} for {len(texts)} texts where "
             f"[{len(texts)}, {encoder.dimension}] is due; mend the encoder"
         )
-        raise ModelError(message)
     good = (np.abs(vectors) <= _LARGEST).all(axis=1)  # false for NaN too
     if not good.all():
         row = int(np.argmin(good))
-        message = (
+        raise ModelError(
             f"encoder {encoder.name!r} gives NaN, infinity or numbers above {_LARGEST:.0e} for {int((~good).sum())} of "
             f"{len(texts)} texts, first for number {row}, {texts[row][:60]!a}; mend the encoder or leave the text out"
         )
-        raise ModelError(message)
     return vectors

@@ -87,10 +87,9 @@ class CrossEncoderFiles(OnnxFiles):
         """
         room = limit - self._tokenizer.num_special_tokens_to_add(is_pair=True)
         if room < 1:
-            message = (
+            raise ModelFileError(
                 f"{self.graph} takes {limit} tokens, which leaves no room for a text; export it with a longer sequence"
             )
-            raise ModelFileError(message)
         with self._lock:
             self._tokenizer.no_truncation()
             questions, passages = (self._tokens({pair[place] for pair in pairs}) for place in (0, 1))
@@ -181,11 +180,10 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
         self._limit = min(self.max_tokens, self._graph.columns or self.max_tokens)
         self._count = int(self._logits(self._files.pairs([("", "")], self._limit)).shape[1])
         if self._count not in {1, 2}:
-            message = (
+            raise ModelFileError(
                 f"{self._files.graph} gives {self._count} logits for a pair, but a cross-encoder has one label, or two; use a "
                 "model that was trained to rank passages"
             )
-            raise ModelFileError(message)
         self._positive = self._positive_label(positive)
 
     @cached_property
@@ -229,17 +227,15 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
     def _scores(self, tokens: list[tuple[list[int], list[int]]]) -> Scores:
         logits = self._logits(tokens)
         if logits.shape != (len(tokens), self._count):
-            message = (
+            raise ModelError(
                 f"cross-encoder {self.name!r} gives logits {list(logits.shape)} for {len(tokens)} pairs where "
                 f"[{len(tokens)}, {self._count}] is due; export it again"
             )
-            raise ModelError(message)
         scores = logits[:, self._positive] - logits[:, 1 - self._positive] if self._count == 2 else logits[:, 0]
         if not np.isfinite(scores).all():
-            message = (
+            raise ModelError(
                 f"cross-encoder {self.name!r} gives NaN or infinity for a pair; its graph or its provider is broken"
             )
-            raise ModelError(message)
         return scores
 
     def _logits(self, tokens: list[tuple[list[int], list[int]]]) -> Scores:
@@ -249,19 +245,17 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
         """Return the number of the label whose logit speaks for a passage."""
         if given is not None:
             if not 0 <= given < self._count:
-                message = f"positive must be the number of a label, 0 to {self._count - 1}, not {given}"
-                raise ValueError(message)
+                raise ValueError(f"positive must be the number of a label, 0 to {self._count - 1}, not {given}")
             return given
         if self._count == 1:
             return 0
         names = self._files.labels
         found = [number for number, name in enumerate(names) if _NO_LETTER.sub("", name.casefold()) in _POSITIVE]
         if len(names) != 2 or len(found) != 1:
-            message = (
+            raise ModelFileError(
                 f"{self._files.directory / 'config.json'} does not say which of two labels says yes (id2label: "
                 f"{', '.join(names) or 'none'}); call that one 'relevant' and the other 'irrelevant' there"
             )
-            raise ModelFileError(message)
         return found[0]
 
 
@@ -277,7 +271,6 @@ def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     given: Sequence[Any] = pairs
     for index, pair in enumerate(given):
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-            message = f"pairs must be (question, passage) of two strings, but item {index} is {pair!a:.60}"
-            raise TypeError(message)
+            raise TypeError(f"pairs must be (question, passage) of two strings, but item {index} is {pair!a:.60}")
         checked.append((whole_text(pair[0]), whole_text(pair[1])))
     return checked

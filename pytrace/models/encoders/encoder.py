@@ -140,17 +140,15 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         """Where it runs, and where its vectors are searched."""
         self._pooling = None if self._graph.pooled else pooling or self._files.pooling
         if not self._graph.pooled and self._files.has_dense:
-            message = (
+            raise ModelFileError(
                 f"{self._files.directory} has a dense layer after pooling, which its graph does not contain; export the "
                 "whole model, so that the graph gives 'sentence_embedding'"
             )
-            raise ModelFileError(message)
         if not self._graph.pooled and self._pooling is None:
-            message = (
+            raise ModelFileError(
                 f"{self._files.directory} has no 1_Pooling/config.json and its graph gives a vector for every token; add "
                 "the model's modules.json and 1_Pooling/config.json, or pass pooling='mean', 'cls', 'max' or 'lasttoken'"
             )
-            raise ModelFileError(message)
         self._normalize = self._files.normalize if normalize is None else normalize
         self._cache: OrderedDict[bytes, Vectors] = OrderedDict()
         self._cache_bytes = cache_bytes
@@ -202,18 +200,15 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
             The model gives NaN or infinity.
         """
         if isinstance(texts, str | bytes):
-            message = f"texts must be a sequence of strings, not one {type(texts).__name__}; put it in a list"
-            raise TypeError(message)
+            raise TypeError(f"texts must be a sequence of strings, not one {type(texts).__name__}; put it in a list")
         if kind not in {"query", "passage"}:
-            message = f"kind must be 'query' or 'passage', not {kind!r}"
-            raise ValueError(message)
+            raise ValueError(f"kind must be 'query' or 'passage', not {kind!r}")
         prompt = self._files.prompt(kind)
         rows: dict[str, list[int]] = {}
         given: Sequence[object] = texts
         for index, text in enumerate(given):
             if not isinstance(text, str):
-                message = f"texts must be strings, but item {index} is of type {type(text).__name__}"
-                raise TypeError(message)
+                raise TypeError(f"texts must be strings, but item {index} is of type {type(text).__name__}")
             rows.setdefault(prompt + whole_text(text), []).append(index)
         result = np.empty((len(texts), self._dimension), dtype=np.float32)
         unknown: list[str] = []
@@ -256,8 +251,9 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         output, mask = self._graph.run(tokens, self._files.pad_id)
         vectors = output if self._pooling is None else _pool(output, mask, self._pooling)
         if not np.isfinite(vectors).all():
-            message = f"encoder {self.name!r} gives NaN or infinity for a text; its graph or its provider is broken"
-            raise ModelError(message)
+            raise ModelError(
+                f"encoder {self.name!r} gives NaN or infinity for a text; its graph or its provider is broken"
+            )
         if self._normalize:
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)

@@ -77,8 +77,7 @@ class EncoderFiles(OnnxFiles):
         chosen = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
         if len(chosen) == 1 and chosen[0] in _POOLING_KEYS and config.get("include_prompt", True) is True:
             return _POOLING_KEYS[chosen[0]]
-        message = (
+        raise ModelFileError(
             f"{self.directory / name} asks for pooling that is not supported ({', '.join(chosen) or 'none'}, include_prompt "
             f"{config.get('include_prompt', True)}); {', '.join(get_args(Pooling))} are, one at a time, prompt included"
         )
-        raise ModelFileError(message)

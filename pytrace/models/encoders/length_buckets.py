@@ -21,23 +21,6 @@ def plan(
     A batch ends where the next text would take it over `batch_tokens`, or would bring its padding over what one more
     batch costs. Where all texts are fewer tokens than `threads` batches hold, batches are smaller, so that no thread is
     idle. Takes O(n log n) for n texts.
-
-    Parameters
-    ----------
-    lengths
-        Tokens of each text, at least 1.
-    batch_tokens
-        Tokens in a batch, padding included; a text that is longer is a batch by itself.
-    most_rows
-        Texts in a batch at most.
-    threads
-        How many batches run at once.
-
-    Returns
-    -------
-    list of lists of int
-        The positions of the texts, each once; the batches with the longest texts come first, since the last to start
-        should be short, and memory that was enough for the first is enough for all.
     """
     order = np.argsort(np.asarray(lengths, dtype=np.int64), kind="stable").tolist()
     most = max(1, most_rows or len(order))

@@ -29,11 +29,6 @@ class OnnxFiles:
         The length that inputs are cut to, special tokens included.
     pad_id
         The token that fills up a row.
-
-    Raises
-    ------
-    ModelFileError
-        A file is missing or damaged.
     """
 
     # What to do where there is no model at a path.
@@ -57,8 +52,9 @@ class OnnxFiles:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            message = f"{path} cannot be read as a model's configuration ({error}); fetch the model again"
-            raise ModelFileError(message) from error
+            raise ModelFileError(
+                f"{path} cannot be read as a model's configuration ({error}); fetch the model again"
+            ) from error
 
     def _length(self) -> int:
         """Return the length that the model's own files state."""
@@ -86,18 +82,16 @@ def _locate(path: Path, remedy: str) -> tuple[Path, Path]:
         found = sorted(path.glob("*.onnx")) + sorted(path.glob("onnx/*.onnx"))
         usual = [file for file in (path / "model.onnx", path / "onnx" / "model.onnx") if file in found]
         if not found:
-            message = f"{path} has no .onnx file; {remedy}"
-            raise ModelFileError(message)
+            raise ModelFileError(f"{path} has no .onnx file; {remedy}")
         if not usual and len(found) > 1:
-            message = f"{path} has {len(found)} .onnx files and none is called model.onnx; name the one to use"
-            raise ModelFileError(message)
+            raise ModelFileError(
+                f"{path} has {len(found)} .onnx files and none is called model.onnx; name the one to use"
+            )
         graph = (usual or found)[0]
     if not os.access(graph, os.R_OK) or not graph.is_file():
-        message = f"{graph} is not a readable file; {remedy}"
-        raise ModelFileError(message)
+        raise ModelFileError(f"{graph} is not a readable file; {remedy}")
     if not (directory / "tokenizer.json").is_file():
-        message = f"{directory} has no tokenizer.json; put the model's own beside its graph"
-        raise ModelFileError(message)
+        raise ModelFileError(f"{directory} has no tokenizer.json; put the model's own beside its graph")
     return directory.absolute(), graph.absolute()
 
 
@@ -105,5 +99,4 @@ def _load_tokenizer(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # the binding raises bare Exception
-        message = f"{path} is no tokenizer ({error}); fetch the model again"
-        raise ModelFileError(message) from error
+        raise ModelFileError(f"{path} is no tokenizer ({error}); fetch the model again") from error

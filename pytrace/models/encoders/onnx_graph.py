@@ -54,29 +54,6 @@ class OnnxGraph:
         Whether activations are quantised while it runs, with one scale for a whole batch.
     provider
         The execution provider that runs it.
-
-    Parameters
-    ----------
-    path
-        The ``.onnx`` file.
-    gives
-        What is wanted of it.
-    device, providers
-        Where it runs; `providers`, if given, takes the place of the device's own.
-    threads
-        Threads for one batch. `run` itself may be called from several threads at once.
-    bind
-        The device whose memory inputs and output are bound to: an output stays there until it is copied, once, whole.
-        By default that of a CUDA provider, and none on others, whose memory is the caller's own.
-
-    Raises
-    ------
-    ModelFileError
-        The file is no graph, or takes or gives something unknown.
-    DeviceUnavailableError
-        A provider is not there or could not be used.
-    MissingDependencyError
-        onnxruntime is not installed.
     """
 
     def __init__(
@@ -105,30 +82,16 @@ class OnnxGraph:
     def run(
         self, tokens: Sequence[Sequence[int]], pad_id: int, types: Sequence[Sequence[int]] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Run one batch of token ids, none of them empty; `types` tells of each which text of a pair it is of.
-
-        Returns
-        -------
-        float32 array [n, length, dimension] or, from a pooled graph, [n, dimension or labels]
-            What the graph gives.
-        bool array [n, length]
-            True at tokens, false at padding.
-
-        Raises
-        ------
-        ModelError
-            onnxruntime could not run the graph on it.
-        """
+        """Run one batch of token ids, none of them empty; `types` tells of each which text of a pair it is of."""
         feed, mask = self._feed(tokens, pad_id, types)
         count = len(tokens)
         try:
             output = self._bound(feed) if self._bind else self._session.run([self._output], feed)[0]
         except Exception as error:  # onnxruntime raises classes of its own that share no base
-            message = (
+            raise ModelError(
                 f"{self.path.name} failed on {count} texts of up to {mask.shape[1]} tokens ({_first_line(error)}); use "
                 "smaller batches if memory is short, or fetch the model again"
-            )
-            raise ModelError(message) from error
+            ) from error
         return np.asarray(output, dtype=np.float32)[:count], mask[:count]
 
     def _feed(
@@ -167,11 +130,10 @@ class OnnxGraph:
     def _input_type(self, item: Any) -> type[np.signedinteger[Any]]:
         if item.name in _INPUTS and item.type in _INTEGERS and len(item.shape) == 2:
             return _INTEGERS[item.type]
-        message = (
+        raise ModelFileError(
             f"{self.path} wants the input {item.name!r} ({item.type}, {len(item.shape)} axes), which a text does not "
             f"have; export it {_EXPORTS[self._gives]} and the inputs {', '.join(_INPUTS)} alone"
         )
-        raise ModelFileError(message)
 
     def _choose_output(self) -> tuple[str, bool]:
         ranks = {item.name: len(item.shape) for item in self._session.get_outputs()}
@@ -183,8 +145,9 @@ class OnnxGraph:
         if len(ranks) == 1 and set(ranks.values()) <= {rank for _, rank in known}:
             name, rank = next(iter(ranks.items()))
             return name, rank == 2
-        message = f"{self.path} gives {', '.join(ranks) or 'nothing'}, none of which is known; export it {_EXPORTS[self._gives]}"
-        raise ModelFileError(message)
+        raise ModelFileError(
+            f"{self.path} gives {', '.join(ranks) or 'nothing'}, none of which is known; export it {_EXPORTS[self._gives]}"
+        )
 
 
 def weight_files(path: Path) -> list[Path]:
@@ -194,15 +157,7 @@ def weight_files(path: Path) -> list[Path]:
 
 
 def require_device(device: Device) -> None:
-    """Refuse a device that the installed onnxruntime was not built for, before a graph is loaded.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        It lacks the device's provider.
-    MissingDependencyError
-        onnxruntime is not installed.
-    """
+    """Refuse a device that the installed onnxruntime was not built for, before a graph is loaded."""
     _runtime_with(list(_PROVIDERS[device]))
 
 
@@ -211,20 +166,18 @@ def _runtime_with(providers: list[str]) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        message = (
+        raise MissingDependencyError(
             "onnxruntime is needed to run an encoder; install it with \"pip install 'pytrace-rag[cpu]'\" "
             "('pytrace-rag[cuda]' for a GPU)"
-        )
-        raise MissingDependencyError(message) from error
+        ) from error
     onnxruntime.disable_telemetry_events()
     there = onnxruntime.get_available_providers()
     missing = [name for name in providers if name not in there]
     if missing:
-        message = (
+        raise DeviceUnavailableError(
             f"{', '.join(missing)} is not in the installed onnxruntime, which has {', '.join(there)}; install the build that "
             "has it (for CUDA: uninstall onnxruntime, then install onnxruntime-gpu) or use device='cpu'"
         )
-        raise DeviceUnavailableError(message)
     return onnxruntime
 
 
@@ -242,16 +195,16 @@ def _load(path: Path, providers: list[str], threads: int) -> Any:
         disabled = _SLOW_FUSIONS if providers[0] == "CPUExecutionProvider" else None
         session = onnxruntime.InferenceSession(str(path), options, providers=providers, disabled_optimizers=disabled)
     except Exception as error:  # onnxruntime raises classes of its own that share no base
-        message = f"{path} is no ONNX graph that can be loaded ({_first_line(error)}); fetch the model again"
-        raise ModelFileError(message) from error
+        raise ModelFileError(
+            f"{path} is no ONNX graph that can be loaded ({_first_line(error)}); fetch the model again"
+        ) from error
     used = session.get_providers()
     if used[0] != providers[0]:
         # onnxruntime drops a provider whose libraries are not there, and carries on without it.
-        message = (
+        raise DeviceUnavailableError(
             f"{providers[0]} could not be started and {used[0]} would run instead; install the libraries it needs (for "
             "CUDA: the CUDA and cuDNN versions that onnxruntime was built for) or use device='cpu'"
         )
-        raise DeviceUnavailableError(message)
     return session
 
 

@@ -27,34 +27,7 @@ _Result = TypeVar("_Result")
 
 
 class OnnxTextModel(Generic[_Files]):
-    """A graph that is run on tokenised texts in batches of about the same length.
-
-    Parameters
-    ----------
-    files
-        The model's files, read.
-    gives
-        What the graph gives for a text.
-    device
-        ``"cpu"`` or ``"cuda"``.
-    providers
-        onnxruntime's execution providers in order of preference, instead of those of `device`.
-    threads
-        Threads; by default as many as the kernels use (``PYTRACE_NUM_THREADS``).
-    batch_tokens
-        Padded tokens in a batch; by default 512 on a CPU and 16384 on a GPU.
-
-    Raises
-    ------
-    ValueError
-        An option is out of range.
-    ModelFileError
-        The file is no graph, or takes or gives something unknown.
-    DeviceUnavailableError
-        A provider was asked for and is not there.
-    MissingDependencyError
-        onnxruntime is not installed.
-    """
+    """A graph that is run on tokenised texts in batches of about the same length."""
 
     def __init__(
         self,
@@ -67,12 +40,10 @@ class OnnxTextModel(Generic[_Files]):
         batch_tokens: int | None,
     ) -> None:
         if device not in _BATCH_TOKENS:
-            message = f"device must be 'cpu' or 'cuda', not {device!r}"
-            raise ValueError(message)
+            raise ValueError(f"device must be 'cpu' or 'cuda', not {device!r}")
         for option, value in (("threads", threads), ("batch_tokens", batch_tokens)):
             if value is not None and value < 1:
-                message = f"{option} must be at least 1, not {value}"
-                raise ValueError(message)
+                raise ValueError(f"{option} must be at least 1, not {value}")
         self._files = files
         threads = threads or _core.num_threads()
         size = sum(file.stat().st_size for file in weight_files(files.graph))

@@ -150,11 +150,10 @@ class VectorCache:
         """
         vectors = np.ascontiguousarray(vectors, dtype="<f4")
         if vectors.shape != (len(keys), self._dimension) or any(len(key) != KEY_BYTES for key in keys):
-            message = (
+            raise ValueError(
                 f"{len(keys)} keys of {KEY_BYTES} bytes want vectors [{len(keys)}, {self._dimension}], "
                 f"not {list(vectors.shape)}"
             )
-            raise ValueError(message)
         with self._lock:
             if not self.writable:
                 return False
@@ -184,10 +183,9 @@ class VectorCache:
                     self._keys_path.unlink(missing_ok=True)
                     self._vectors_path.unlink(missing_ok=True)
             except OSError as error:
-                message = (
+                raise StoreError(
                     f"the vector cache {self.directory} cannot be cleared ({error.strerror}); correct its permissions"
-                )
-                raise StoreError(message) from error
+                ) from error
             self._forget()
             self._told.clear()
 
@@ -195,19 +193,19 @@ class VectorCache:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            message = f"the vector cache {self.directory} cannot be made ({error.strerror}); name another directory"
-            raise StoreError(message) from error
+            raise StoreError(
+                f"the vector cache {self.directory} cannot be made ({error.strerror}); name another directory"
+            ) from error
         try:
             with self._lock_path.open("ab"):
                 pass
             writable = True
         except OSError as error:
             if not self._keys_path.exists():
-                message = (
+                raise StoreError(
                     f"the vector cache {self.directory} cannot be written ({error.strerror}) and holds no vectors of this "
                     "model; name a directory that can"
-                )
-                raise StoreError(message) from error
+                ) from error
             writable = False
         for path in (self._keys_path, self._vectors_path):
             try:
@@ -216,8 +214,9 @@ class VectorCache:
             except FileNotFoundError:
                 pass
             except OSError as error:
-                message = f"the vector cache {path} cannot be read ({error.strerror}); name another directory"
-                raise StoreError(message) from error
+                raise StoreError(
+                    f"the vector cache {path} cannot be read ({error.strerror}); name another directory"
+                ) from error
         return writable
 
     def _forget(self) -> None:

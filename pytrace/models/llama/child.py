@@ -25,25 +25,7 @@ class ChildFailedError(Exception):
 
 
 def run(function: Callable[..., _T], /, *arguments: Any, returns: type[_T], timeout: float) -> _T:
-    """Call a function of a module in a fresh Python process and return what it returns.
-
-    Parameters
-    ----------
-    function
-        A function at the top of a module that can be imported.
-    arguments
-        What to call it with; arguments and result travel as JSON.
-    returns
-        The type of what it returns.
-    timeout
-        Seconds after which the child is ended.
-
-    Raises
-    ------
-    ChildFailedError
-        The child crashed, raised, could not be started or took too long; the message is what went wrong, without a
-        remedy.
-    """
+    """Call a function of a module in a fresh Python process and return what it returns."""
     call = msgspec.json.encode(arguments).decode()
     try:
         with tempfile.TemporaryFile() as result:
@@ -56,16 +38,16 @@ def run(function: Callable[..., _T], /, *arguments: Any, returns: type[_T], time
             result.seek(0)
             answer = result.read()
     except subprocess.TimeoutExpired as error:
-        message = f"took more than {timeout:g} s"
-        raise ChildFailedError(message, crashed=False) from error
+        raise ChildFailedError(f"took more than {timeout:g} s", crashed=False) from error
     except OSError as error:
-        message = f"no process could be started ({error.strerror})"
-        raise ChildFailedError(message, crashed=False) from error
+        raise ChildFailedError(f"no process could be started ({error.strerror})", crashed=False) from error
     if done.returncode == 0:
         return msgspec.json.decode(answer, type=returns)
     if done.returncode < 0:
-        message = f"was ended by signal {-done.returncode} ({signal.strsignal(-done.returncode)})"
-        raise ChildFailedError(message, crashed=-done.returncode != signal.SIGINT)
+        raise ChildFailedError(
+            f"was ended by signal {-done.returncode} ({signal.strsignal(-done.returncode)})",
+            crashed=-done.returncode != signal.SIGINT,
+        )
     said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
     raise ChildFailedError(said[-1], crashed=False)
 

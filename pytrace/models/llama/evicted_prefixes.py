@@ -17,13 +17,7 @@ State = NDArray[np.uint8]
 
 
 class PrefixStash:
-    """Saved keys and values by the tokens they stand for, the least recently used first to go.
-
-    Parameters
-    ----------
-    budget
-        Bytes; 0 keeps nothing.
-    """
+    """Saved keys and values by the tokens they stand for, the least recently used first to go."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget

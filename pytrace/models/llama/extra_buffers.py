@@ -49,13 +49,7 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 
 def prepare(c: Any) -> tuple[str, ...]:
-    """Leave on llama.cpp's list the extra buffer types that are safe here, and return their names.
-
-    Parameters
-    ----------
-    c
-        The module llama_cpp, its back ends initialised.
-    """
+    """Leave on llama.cpp's list the extra buffer types that are safe here, and return their names."""
     with _lock:
         ggml = _Ggml(c)
         if not _prepared:

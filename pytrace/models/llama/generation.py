@@ -27,17 +27,12 @@ LONGEST_PERIOD = 48
 
 
 def log_normalizer(row: Row) -> float:
-    """Return the logarithm of the sum of exponentials, which turns logits into log-probabilities.
-
-    Raises
-    ------
-    ModelError
-        If the logits are not numbers, as those of damaged weights are.
-    """
+    """Return the logarithm of the sum of exponentials, which turns logits into log-probabilities."""
     total = _core.log_sum_exp(row)
     if not math.isfinite(total):
-        message = f"the model's largest logit is {row.max()}; its file is damaged, pull it again or choose another"
-        raise ModelError(message)
+        raise ModelError(
+            f"the model's largest logit is {row.max()}; its file is damaged, pull it again or choose another"
+        )
     return total
 
 

@@ -110,11 +110,9 @@ class LlamaCppModel:
             ("reuse_tokens", reuse_tokens, 0),
         ):
             if value is not None and not least <= value < 2**30:
-                message = f"{option} must be at least {least} and below 2**30, not {value}"
-                raise ValueError(message)
+                raise ValueError(f"{option} must be at least {least} and below 2**30, not {value}")
         if stash_bytes < 0:
-            message = f"stash_bytes must be at least 0, not {stash_bytes}"
-            raise ValueError(message)
+            raise ValueError(f"stash_bytes must be at least 0, not {stash_bytes}")
         self._path = Path(path)
         self._name = name or self._path.stem
         wanted_context = context or 8192
@@ -139,8 +137,7 @@ class LlamaCppModel:
         )
         template = self._runtime.chat_template
         if style == "chat" and template is None:
-            message = f"{self._name} has no chat template; use style='plain'"
-            raise ModelError(message)
+            raise ModelError(f"{self._name} has no chat template; use style='plain'")
         self.style: Literal["chat", "plain"] = "plain" if style == "plain" or template is None else "chat"
         self._template = None
         if self.style == "chat" and template is not None:
@@ -232,8 +229,7 @@ class LlamaCppModel:
         assert self._template is not None
         parts = self._template(messages).split("\x00")
         if sorted(set(parts[1::2])) != sorted(map(str, range(len(contents)))):
-            message = f"the chat template of {self._name} leaves a message out; use style='plain'"
-            raise ModelError(message)
+            raise ModelError(f"the chat template of {self._name} leaves a message out; use style='plain'")
         if prompt.answer_start:
             parts += [str(len(contents)), ""]
             contents.append(prompt.answer_start)
@@ -256,11 +252,10 @@ class LlamaCppModel:
             self.demonstrations_dropped += 1
             tokens = self.render(prompt)
         if len(tokens) + reserve > self.context_tokens:
-            message = (
+            raise ContextOverflowError(
                 f"a prompt of {len(tokens)} tokens and {reserve} for the answer do not fit the {self.context_tokens} tokens "
                 f"of {self._name}, even without demonstrations; split the document or use a model with a longer context"
             )
-            raise ContextOverflowError(message)
         if not len(tokens):
             tokens = np.array([max(self._runtime.bos, self._runtime.eos, 0)], dtype=np.int32)
         return tokens
@@ -444,8 +439,9 @@ class LlamaCppModel:
         forms = [self._tokenize(form) for form in dict.fromkeys((label, f" {label.strip()}", label.strip()))]
         tokens = sorted({int(form[0]) for form in forms if len(form) == 1})
         if not tokens or not label.strip():
-            message = f"the option label {label!r} is no single token of {self._name}; use one letter or a short word"
-            raise ValueError(message)
+            raise ValueError(
+                f"the option label {label!r} is no single token of {self._name}; use one letter or a short word"
+            )
         return tokens
 
 

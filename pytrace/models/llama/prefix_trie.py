@@ -64,19 +64,7 @@ class Node:
 
 
 class PrefixTrie:
-    """The beginnings in memory and the sequences that hold them.
-
-    Parameters
-    ----------
-    sequences
-        How many sequences there may be, leaves and prompts in progress together.
-    budget
-        Cells that beginnings may take while no prompt in progress rests on them.
-    forget
-        Called with a sequence and a position from which on its cells are to be given back.
-    leaving
-        Called with a leaf that is about to be evicted.
-    """
+    """The beginnings in memory and the sequences that hold them."""
 
     def __init__(
         self,

@@ -26,18 +26,13 @@ _errors: list[str] = []
 
 @functools.cache
 def library() -> Any:
-    """Import llama-cpp-python once, with the errors that it logs kept in memory instead of printed.
-
-    Raises
-    ------
-    MissingDependencyError
-        If it is not installed.
-    """
+    """Import llama-cpp-python once, with the errors that it logs kept in memory instead of printed."""
     try:
         import llama_cpp
     except ImportError as error:
-        message = "llama-cpp-python is not installed; install pytrace's extra for it: pip install 'pytrace-rag[cpu]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            "llama-cpp-python is not installed; install pytrace's extra for it: pip install 'pytrace-rag[cpu]'"
+        ) from error
 
     @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
     def remember(level: int, text: bytes, _: object) -> None:
@@ -57,22 +52,13 @@ def supports_gpu_offload() -> bool:
 
 
 def require_offload(gpu_layers: int) -> None:
-    """Refuse layers on a GPU where this llama.cpp can put none.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        It has no GPU back end, or finds no GPU.
-    MissingDependencyError
-        llama-cpp-python is not installed.
-    """
+    """Refuse layers on a GPU where this llama.cpp can put none."""
     if gpu_layers != 0 and not supports_gpu_offload():
         wanted = "all" if gpu_layers < 0 else gpu_layers
-        message = (
+        raise DeviceUnavailableError(
             f"{wanted} layers were asked for on a GPU, but this llama.cpp has no GPU back end or finds no GPU; install "
             "llama-cpp-python built with CMAKE_ARGS='-DGGML_CUDA=on', or leave the option out"
         )
-        raise DeviceUnavailableError(message)
 
 
 def why() -> str:
@@ -81,61 +67,23 @@ def why() -> str:
 
 
 def check_gguf(path: Path) -> None:
-    """Refuse what is no GGUF file before the native loader sees it.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is missing, unreadable or does not begin as a GGUF file does.
-    """
+    """Refuse what is no GGUF file before the native loader sees it."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        message = f"{path}: the model file cannot be read ({error.strerror}); see 'pytrace models list'"
-        raise ModelFileError(message) from error
+        raise ModelFileError(
+            f"{path}: the model file cannot be read ({error.strerror}); see 'pytrace models list'"
+        ) from error
     if magic != GGUF_MAGIC:
-        message = (
+        raise ModelFileError(
             f"{path}: this is no GGUF model (it begins with {magic!r}, not {GGUF_MAGIC!r}); "
             "give a .gguf file or a name from 'pytrace models list'"
         )
-        raise ModelFileError(message)
 
 
 class LlamaRuntime:
-    """One loaded model with one context whose key-value cells all sequences share.
-
-    Parameters
-    ----------
-    path
-        A GGUF file.
-    cells
-        Key-value cells: the sum over all sequences in memory, shared prefixes counted once.
-    sequences
-        How many sequences may be in memory at once (llama.cpp allows 256).
-    batch
-        Tokens that one decode call takes.
-    threads
-        Threads, for prompts and for generation.
-    gpu_layers
-        Layers to put on a GPU (-1: all).
-    float32_cache
-        Keep keys and values in float32 instead of float16, and attend without flash attention.
-    flash_attention
-        llama.cpp's flash attention. Not given: as llama.cpp thinks best with layers on a GPU; on a CPU yes, where it passes over
-        cells that a token does not attend to, so that those of other sequences cost next to nothing
-        (`python -m benches.engine_cells` measures both).
-    repack
-        Let llama.cpp rearrange weights for this processor as it loads them, in the ways that `llama_buffers` found to be
-        safe here.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is not a model that llama.cpp can load.
-    DeviceUnavailableError
-        If GPU layers were asked for and this build has no GPU.
-    """
+    """One loaded model with one context whose key-value cells all sequences share."""
 
     def __init__(
         self,
@@ -162,8 +110,7 @@ class LlamaRuntime:
         _errors.clear()
         self._model = c.llama_model_load_from_file(os.fsencode(path), model_parameters)
         if not self._model:
-            message = f"{path}: llama.cpp cannot load this model: {why()}; pull it again or choose another"
-            raise ModelFileError(message)
+            raise ModelFileError(f"{path}: llama.cpp cannot load this model: {why()}; pull it again or choose another")
         self._vocabulary = c.llama_model_get_vocab(self._model)
         unsuitable = {
             "an encoder-decoder": c.llama_model_has_encoder(self._model),
@@ -173,8 +120,9 @@ class LlamaRuntime:
         }
         for kind, is_so in unsuitable.items():
             if is_so:
-                message = f"{path}: {kind} model cannot share prefixes between prompts; choose a causal transformer"
-                raise ModelFileError(message)
+                raise ModelFileError(
+                    f"{path}: {kind} model cannot share prefixes between prompts; choose a causal transformer"
+                )
         self.trained_context = int(c.llama_model_n_ctx_train(self._model))
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocabulary))
         context_parameters = c.llama_context_default_params()
@@ -200,8 +148,9 @@ class LlamaRuntime:
         _errors.clear()
         self._context = c.llama_init_from_model(self._model, context_parameters)
         if not self._context:
-            message = f"{path}: llama.cpp cannot make a context of {cells} cells: {why()}; ask for a smaller one"
-            raise ModelError(message)
+            raise ModelError(
+                f"{path}: llama.cpp cannot make a context of {cells} cells: {why()}; ask for a smaller one"
+            )
         self._memory = c.llama_get_memory(self._context)
         self.cells = min(cells, int(c.llama_n_ctx(self._context)))
         self.sequences = sequences
@@ -220,16 +169,9 @@ class LlamaRuntime:
                 self._model = None
 
     def check_open(self) -> None:
-        """Refuse to touch native memory that is freed.
-
-        Raises
-        ------
-        ModelError
-            If the model was closed.
-        """
+        """Refuse to touch native memory that is freed."""
         if not self._context:
-            message = "this model was closed; load it again"
-            raise ModelError(message)
+            raise ModelError("this model was closed; load it again")
 
     def __del__(self) -> None:
         """Free native memory that nobody freed."""
@@ -243,13 +185,7 @@ class LlamaRuntime:
         return template.decode("utf-8", "replace") if template else None
 
     def metadata(self, key: str) -> str | None:
-        """Return what the model's file says under a key, as text; None if it says nothing.
-
-        Raises
-        ------
-        ModelError
-            If the model was closed.
-        """
+        """Return what the model's file says under a key, as text; None if it says nothing."""
         name = key.encode("utf-8", "replace")
         if b"\0" in name:
             return None
@@ -299,8 +235,7 @@ class LlamaRuntime:
                 if count >= 0:
                     return buffer[:count]
                 size = -count  # a vocabulary without a token for the space spells it in three
-        message = f"llama.cpp cannot tokenise a text of {len(data)} bytes"
-        raise ModelError(message)
+        raise ModelError(f"llama.cpp cannot tokenise a text of {len(data)} bytes")
 
     def piece(self, token: int) -> bytes:
         """Return the bytes of a token; a control token has none."""
@@ -324,24 +259,7 @@ class LlamaRuntime:
         sequence_addresses: NDArray[np.uint64],
         wanted: NDArray[np.int8],
     ) -> bool:
-        """Evaluate tokens, each for all the sequences it belongs to, and keep their keys and values.
-
-        Parameters
-        ----------
-        tokens, positions, sequence_counts, sequence_addresses, wanted
-            One entry a token: its id, its position, how many sequences it belongs to, the address of their int32 ids,
-            and whether its logits are wanted. Contiguous.
-
-        Returns
-        -------
-        bool
-            False if there is no room; nothing has changed then.
-
-        Raises
-        ------
-        ModelError
-            If llama.cpp fails.
-        """
+        """Evaluate tokens, each for all the sequences it belongs to, and keep their keys and values."""
         c = self._c
         self.check_open()
 
@@ -362,8 +280,7 @@ class LlamaRuntime:
         if status == 1:
             return False
         if status != 0:
-            message = f"llama.cpp failed to decode {len(tokens)} tokens (status {status}): {why()}"
-            raise ModelError(message)
+            raise ModelError(f"llama.cpp failed to decode {len(tokens)} tokens (status {status}): {why()}")
         return True
 
     def logits(self, index: int) -> NDArray[np.float32]:
@@ -394,24 +311,18 @@ class LlamaRuntime:
         self._c.llama_memory_clear(self._memory, False)
 
     def grammar(self, text: str) -> Grammar:
-        """Compile a grammar in GBNF whose start symbol is `root`.
-
-        Raises
-        ------
-        ModelError
-            If llama.cpp cannot parse it.
-        """
+        """Compile a grammar in GBNF whose start symbol is `root`."""
         data = text.encode("utf-8", "replace")
         if not data.strip() or b"\0" in data:
-            message = "the grammar is empty or has a zero byte in it; give GBNF rules with a start symbol 'root'"
-            raise ModelError(message)
+            raise ModelError(
+                "the grammar is empty or has a zero byte in it; give GBNF rules with a start symbol 'root'"
+            )
         with self._gate:
             self.check_open()
             _errors.clear()
             sampler = self._c.llama_sampler_init_grammar(self._vocabulary, data, b"root")
         if not sampler:
-            message = f"llama.cpp cannot parse the grammar: {why()}; give GBNF rules with a start symbol 'root'"
-            raise ModelError(message)
+            raise ModelError(f"llama.cpp cannot parse the grammar: {why()}; give GBNF rules with a start symbol 'root'")
         return Grammar(self._c, sampler)
 
 

@@ -56,22 +56,7 @@ class Job:
 
 
 class Scheduler:
-    """Keeps the sequences of one context: those in progress, and beginnings that later prompts may share.
-
-    Parameters
-    ----------
-    runtime
-        The context.
-    max_parallel
-        How many sequences are generated at once.
-    reuse_tokens
-        Cells of finished prompts to keep.
-    stash_bytes
-        Memory for beginnings that had to leave their cells.
-    deterministic
-        Every call begins with an empty memory and is decoded without those of other threads, so that the shape and the order
-        of its batches depend on its own prompts alone.
-    """
+    """Keeps the sequences of one context: those in progress, and beginnings that later prompts may share."""
 
     def __init__(
         self,
@@ -99,19 +84,12 @@ class Scheduler:
         self.usage = Usage()
 
     def run(self, tasks: list[Task]) -> None:
-        """Evaluate all tasks: rounds of what fits, new sequences entering as finished ones leave.
-
-        Raises
-        ------
-        ContextOverflowError
-            If a sequence does not fit the cache.
-        ModelError
-            If llama.cpp fails, or failed for the call of another thread that was decoded together with this one.
-        """
+        """Evaluate all tasks: rounds of what fits, new sequences entering as finished ones leave."""
         self._runtime.check_open()
         if self._driver == threading.get_ident():
-            message = "the model was called from a function that it had called itself; let that function return first"
-            raise ModelError(message)
+            raise ModelError(
+                "the model was called from a function that it had called itself; let that function return first"
+            )
         job = Job(len(tasks))
         for task in tasks:
             task.job = job
@@ -141,8 +119,9 @@ class Scheduler:
             job.abandoned = True
             raise
         if job.error is not None:
-            message = f"a call of another thread failed while this one was decoded with it ({job.error}); ask again"
-            raise ModelError(message) from job.error
+            raise ModelError(
+                f"a call of another thread failed while this one was decoded with it ({job.error}); ask again"
+            ) from job.error
 
     def close(self) -> None:
         """Wait for the round in progress, then free the model."""
@@ -163,11 +142,10 @@ class Scheduler:
                 self._admit()
                 if not self._entering and not self._writing:
                     longest = max(len(task.work.tokens) + task.work.room for task in self._waiting)
-                    message = (
+                    raise ContextOverflowError(
                         f"a sequence of {longest} tokens does not fit the cache of {self._runtime.cells} cells; "
                         "ask for a larger cache_tokens"
                     )
-                    raise ContextOverflowError(message)
                 self._round()
                 self._retire(job)
         except BaseException as error:
@@ -314,11 +292,10 @@ class Scheduler:
             arrays, asked = entries.chunk(start, start + size)
             while not self._runtime.decode(*arrays):
                 if not self._trie.evict():
-                    message = (
+                    raise ModelError(
                         f"the cache of {self._runtime.cells} cells is full with {self._trie.cells} of them in beginnings; "
                         "ask for a larger cache_tokens"
                     )
-                    raise ModelError(message)
             self._spend(Usage(evaluated_tokens=len(arrays[0]), batches=1))
             for index, requests in asked:
                 row = self._runtime.logits(index)

@@ -63,19 +63,14 @@ class Speed(msgspec.Struct, frozen=True):
 
 
 def parameters(path: Path) -> int:
-    """Count a model's weights.
-
-    Raises
-    ------
-    ModelFileError
-        It is no model that llama.cpp can load.
-    """
+    """Count a model's weights."""
     check_gguf(path)
     try:
         return child.run(_parameters, str(path), returns=int, timeout=600)
     except child.ChildFailedError as error:
-        message = f"{path}: llama.cpp cannot read this model: {error}; pull it again or choose another"
-        raise ModelFileError(message) from error
+        raise ModelFileError(
+            f"{path}: llama.cpp cannot read this model: {error}; pull it again or choose another"
+        ) from error
 
 
 def _parameters(path: str) -> int:
@@ -89,13 +84,7 @@ def _parameters(path: str) -> int:
 
 
 def rewrite(source: Path, target: Path, name: str, *, threads: int) -> None:
-    """Write `source` in the format `name` to `target`; what was written is removed if it fails.
-
-    Raises
-    ------
-    child.ChildFailedError
-        llama.cpp refuses, crashes, or the disk is full; the message says what it said.
-    """
+    """Write `source` in the format `name` to `target`; what was written is removed if it fails."""
     number, _ = FORMATS[name]
     try:
         child.run(_rewrite, str(source), str(target), number, threads, returns=type(None), timeout=6 * 3600)
@@ -117,13 +106,7 @@ def _rewrite(source: str, target: str, number: int, threads: int) -> None:
 
 
 def measure(path: Path, *, threads: int) -> Speed:
-    """Measure how fast a file runs, in a child process.
-
-    Raises
-    ------
-    child.ChildFailedError
-        It cannot be loaded or crashes.
-    """
+    """Measure how fast a file runs, in a child process."""
     return child.run(_measure, str(path), threads, returns=Speed, timeout=3600)
 
 

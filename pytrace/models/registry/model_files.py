@@ -181,11 +181,10 @@ def _accept(file: ModelFile, place: Path, label: str, found: _Pin) -> None:
 
 def _refuse(label: str, found: _Pin, sha256: str, size: int | None) -> None:
     expected = f"{sha256[:16]}…" + ("" if size is None else f" of {size:,} bytes")
-    message = (
+    raise ModelFileError(
         f"{label} was refused and removed: its SHA-256 is {found.sha256[:16]}… of {found.size:,} bytes, not {expected}; "
         "pull again, and if it repeats the source was changed or tampered with"
     )
-    raise ModelFileError(message)
 
 
 def _check_room(model: Model, file: ModelFile, place: Path, partial: Path) -> None:
@@ -194,11 +193,10 @@ def _check_room(model: Model, file: ModelFile, place: Path, partial: Path) -> No
     needed = (file.size or 0) + one_at_a_time - there
     free = shutil.disk_usage(place).free
     if needed > free:
-        message = (
+        raise DownloadError(
             f"there is no room for {model.name!r} in {place} ({needed / 1e6:.0f} MB needed, {free / 1e6:.0f} MB free); "
             "free some or set PYTRACE_HOME"
         )
-        raise DownloadError(message)
 
 
 def _state(path: Path, sha256: str | None, size: int | None, *, hashed: bool) -> tuple[FileState, int | None]:
@@ -216,8 +214,9 @@ def _state(path: Path, sha256: str | None, size: int | None, *, hashed: bool) ->
         with path.open("rb") as stream:
             return ("ok" if _pin(stream).sha256 == sha256 else "wrong hash"), actual
     except OSError as error:
-        message = f"the model file {path} cannot be read ({error.strerror}); correct its permissions"
-        raise ModelFileError(message) from error
+        raise ModelFileError(
+            f"the model file {path} cannot be read ({error.strerror}); correct its permissions"
+        ) from error
 
 
 def _expected(file: ModelFile, record: dict[str, _Pin]) -> tuple[str | None, int | None]:
@@ -231,10 +230,9 @@ def _read_record(place: Path) -> dict[str, _Pin]:
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = (
+        raise ModelFileError(
             f"the record of pulled files {place / _RECORD} cannot be read ({error}); remove {place} and pull again"
-        )
-        raise ModelFileError(message) from error
+        ) from error
 
 
 def _settings_files(settings: EncoderSettings | None) -> dict[str, bytes]:

@@ -92,24 +92,17 @@ def place_of_file(home: Path, path: Path) -> Path:
 
 
 def read(place: Path) -> Record | None:
-    """Return a directory's record, or None if nothing was chosen there.
-
-    Raises
-    ------
-    ModelFileError
-        The record cannot be read.
-    """
+    """Return a directory's record, or None if nothing was chosen there."""
     path = place / RECORD
     try:
         return msgspec.json.decode(path.read_bytes(), type=Record)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = (
+        raise ModelFileError(
             f"the record of a rewritten model {path} cannot be read ({error}); run 'pytrace models fastest' for that model "
             "again, with --undo to go back to the original"
-        )
-        raise ModelFileError(message) from error
+        ) from error
 
 
 def read_or_none(place: Path) -> Record | None:
@@ -121,19 +114,7 @@ def read_or_none(place: Path) -> Record | None:
 
 
 def status(place: Path, source: Path, sha256: str | None, *, hashed: bool = False) -> RewrittenStatus | None:
-    """Say whether a directory's choice stands for `source` as it is now, and whether its file is whole.
-
-    Parameters
-    ----------
-    place
-        The directory.
-    source
-        The original file.
-    sha256
-        Its hash if that is known without reading it; else its size and time of change are compared.
-    hashed
-        Read every byte of the rewritten file.
-    """
+    """Say whether a directory's choice stands for `source` as it is now, and whether its file is whole."""
     try:
         record = read(place)
     except ModelFileError:
@@ -174,24 +155,17 @@ def _is_of(then: Source, source: Path, sha256: str | None) -> bool:
 
 
 def instead_of(place: Path, source: Path, sha256: str | None) -> Path:
-    """Return the rewritten file if one is in use for `source`, else `source`.
-
-    Raises
-    ------
-    ModelFileError
-        The rewritten file is gone or has another size, or the record cannot be read.
-    """
+    """Return the rewritten file if one is in use for `source`, else `source`."""
     read(place)
     found = status(place, source, sha256)
     if found is None or found.path is None or found.state == "outdated":
         return source
     if found.state != "in use":
         what = "is not there" if found.state == "missing" else "has the wrong size"
-        message = (
+        raise ModelFileError(
             f"the rewritten model {found.path} {what}; run 'pytrace models fastest' for that model again, with --undo to go "
             "back to the original"
         )
-        raise ModelFileError(message)
     return Path(found.path)
 
 

@@ -130,11 +130,10 @@ class CompletionsDialect(ServerDialect):
             counts = [await self.count(message["content"]) + _MESSAGE_TOKENS for message in messages]
             return Rendered(messages, sum(counts))
         if not self.has_completions:
-            message = (
+            raise ModelError(
                 f"the server of {self.model} has a chat interface alone (/v1/chat/completions) and takes no plain text; "
                 "use style='chat', and scoring='black-box' for chains"
             )
-            raise ModelError(message)
         text = prompt if isinstance(prompt, str) else prompt.plain()
         return Rendered(text, await self.count(text) + 1)
 
@@ -152,8 +151,9 @@ class CompletionsDialect(ServerDialect):
             choice = field(answer, "/v1/chat/completions", "choices", 0)
             text = field(choice, "/v1/chat/completions", "message", "content")
         if text is not None and not isinstance(text, str):
-            message = f"the server of {self.model} writes {text!r} in place of a text; is it a language model server?"
-            raise ServerError(message)
+            raise ServerError(
+                f"the server of {self.model} writes {text!r} in place of a text; is it a language model server?"
+            )
         usage = _usage(answer, prompt.count)
         finish = finish_of(choice)
         pieces = _PIECE.findall(text or "")
@@ -183,8 +183,9 @@ class CompletionsDialect(ServerDialect):
         usage = msgspec.structs.replace(_usage(answer, prompt.count), generated_tokens=0)
         wanted = scores[first:]
         if not wanted or any(score is None for score in wanted):
-            message = f"the server of {self.model} tells no log-probability for the first token; begin with a prompt"
-            raise ServerError(message)
+            raise ServerError(
+                f"the server of {self.model} tells no log-probability for the first token; begin with a prompt"
+            )
         return np.array([log_probability(score, "/v1/completions") for score in wanted]), usage
 
     async def _echoed(self, text: str) -> Any:
@@ -197,11 +198,10 @@ class CompletionsDialect(ServerDialect):
             if self._echoes is None:
                 self._echoes = await self._probe_echo()
         if not self._echoes:
-            message = (
+            raise LogitsUnavailableError(
                 f"{self.model} at {self.client.origin} tells no log-probabilities of given texts (echo); use "
                 "scoring='letters' or scoring='black-box' (--set scoring=black-box)"
             )
-            raise LogitsUnavailableError(message)
 
     async def _probe_echo(self) -> bool:
         """Whether echoed log-probabilities are there, and agree with the list of the likeliest next tokens.
@@ -271,8 +271,9 @@ class LlamaCppPythonDialect(CompletionsDialect):
         """Score a text token by token, each written by force: one request a token."""
         await self.require_logits()
         if not isinstance(prompt.content, str):
-            message = f"the chat interface of {self.model}'s server scores no texts; use style='plain'"
-            raise LogitsUnavailableError(message)
+            raise LogitsUnavailableError(
+                f"the chat interface of {self.model}'s server scores no texts; use style='plain'"
+            )
         tokens = await self._tokens(text)
         length = len(await self._tokens(prompt.content)) + self._begin
         scores = np.empty(len(tokens))
@@ -293,11 +294,10 @@ class LlamaCppPythonDialect(CompletionsDialect):
             told = field(answer, "/v1/completions", "choices", 0, "logprobs", "token_logprobs", 0)
             usage = _usage(answer, length + index)
             if usage.prompt_tokens != length + index:
-                message = (
+                raise ModelError(
                     f"{text!r} cannot be scored after its prompt: the server of {self.model} takes text alone and cuts it into "
                     f"{usage.prompt_tokens} tokens where {length + index} were meant; use llama-server"
                 )
-                raise ModelError(message)
             scores[index] = log_probability(told, "/v1/completions")
             evaluated += 1 if index else usage.evaluated_tokens
         return scores, Usage(1, length + max(len(tokens) - 1, 0), evaluated, 0, len(tokens)) if tokens else Usage()
@@ -305,8 +305,9 @@ class LlamaCppPythonDialect(CompletionsDialect):
     async def _label_spellings(self, label: str) -> list[str]:
         single = [form for form in label_forms(label) if await self.count(form) == 1]
         if not single:
-            message = f"the option label {label!r} is no single token of {self.model}; use one letter or a short word"
-            raise ValueError(message)
+            raise ValueError(
+                f"the option label {label!r} is no single token of {self.model}; use one letter or a short word"
+            )
         return single
 
 
@@ -316,8 +317,7 @@ def _echoed_tokens(answer: Any, length: int) -> tuple[list[int], list[float | No
     offsets = logprobs.get("text_offset") or []
     scores = logprobs.get("token_logprobs") or []
     if len(offsets) != len(scores) or not all(isinstance(offset, int) for offset in offsets):
-        message = "/v1/completions: the echoed prompt's tokens and offsets do not fit together"
-        raise ServerError(message)
+        raise ServerError("/v1/completions: the echoed prompt's tokens and offsets do not fit together")
     inside = [index for index, offset in enumerate(offsets) if offset < length]
     return [offsets[index] for index in inside], [scores[index] for index in inside]
 

@@ -62,17 +62,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class ServerDialect(abc.ABC):
-    """What one kind of server speaks.
-
-    Parameters
-    ----------
-    client
-        The connection.
-    model
-        The name under which the server knows the model.
-    top_tokens
-        How many of the likeliest tokens to ask for where options are scored.
-    """
+    """What one kind of server speaks."""
 
     name: str
     # Tokens of the longest sequence where the server does not tell.
@@ -105,13 +95,7 @@ class ServerDialect(abc.ABC):
         return self._logits
 
     async def require_logits(self) -> None:
-        """Refuse to score where nothing can be scored.
-
-        Raises
-        ------
-        LogitsUnavailableError
-            If the server gives no log-probabilities.
-        """
+        """Refuse to score where nothing can be scored."""
         if not await self.gives_logits():
             raise LogitsUnavailableError(no_logits(self.model, self.client.origin))
 
@@ -164,32 +148,20 @@ class TokenizingDialect(ServerDialect):
         return len(await self.tokens(text))
 
     async def label_tokens(self, label: str) -> list[int]:
-        """Return the tokens that are a label: itself, and with a space before it, where these are single tokens.
-
-        Raises
-        ------
-        ValueError
-            If it has no single-token form.
-        """
+        """Return the tokens that are a label: itself, and with a space before it, where these are single tokens."""
         spelled = [await self.tokens(form) for form in label_forms(label)]
         single = sorted({tokens[0] for tokens in spelled if len(tokens) == 1})
         if not single:
-            message = f"the option label {label!r} is no single token of {self.model}; use one letter or a short word"
-            raise ValueError(message)
+            raise ValueError(
+                f"the option label {label!r} is no single token of {self.model}; use one letter or a short word"
+            )
         return single
 
 
 def label_forms(label: str) -> list[str]:
-    """Return the ways in which a label may be spelled.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing but space in it.
-    """
+    """Return the ways in which a label may be spelled."""
     if not label.strip():
-        message = f"the option label {label!r} is empty; use one letter or a short word"
-        raise ValueError(message)
+        raise ValueError(f"the option label {label!r} is empty; use one letter or a short word")
     return list(dict.fromkeys((label, f" {label.strip()}", label.strip())))
 
 
@@ -205,15 +177,6 @@ def option_scores(
 
     A form that is not among the told ones is less likely than the least likely one listed, and no likelier than all the
     probability that is left.
-
-    Parameters
-    ----------
-    told
-        Log-probabilities by token.
-    listed
-        The log-probabilities of the likeliest tokens; empty if the told ones are no such list.
-    labels
-        The tokens that are the forms of each label.
     """
     left = max(1.0 - math.fsum(math.exp(value) for value in told.values()), 0.0)
     # Probabilities come rounded to float32: what is left of 1 is not known closer than that.
@@ -235,36 +198,26 @@ def option_scores(
 
 
 def log_probability(value: object, where: str) -> float:
-    """Return a log-probability that a server told.
-
-    Raises
-    ------
-    ServerError
-        If it is none.
-    """
+    """Return a log-probability that a server told."""
     if isinstance(value, int | float) and value <= 1e-3:
         # llama-server writes float32's lowest number, about -3.4e38, for what underflowed.
         return UNDERFLOW if value < -1e30 else min(float(value), 0.0)
-    message = f"{where} answers {value!r} for a log-probability; its model may be damaged, or it is no model server"
-    raise ServerError(message)
+    raise ServerError(
+        f"{where} answers {value!r} for a log-probability; its model may be damaged, or it is no model server"
+    )
 
 
 def field(answer: Any, where: str, *path: str | int) -> Any:
-    """Return what stands at a path of an answer.
-
-    Raises
-    ------
-    ServerError
-        If nothing stands there.
-    """
+    """Return what stands at a path of an answer."""
     value = answer
     for key in path:
         try:
             value = value[key]
         except (KeyError, IndexError, TypeError) as error:
             shown = ".".join(map(str, path))
-            message = f"{where}: the answer has no {shown}; is this the kind of server it is taken for (dialect)?"
-            raise ServerError(message) from error
+            raise ServerError(
+                f"{where}: the answer has no {shown}; is this the kind of server it is taken for (dialect)?"
+            ) from error
     return value
 
 

@@ -52,36 +52,7 @@ class EventReader(Protocol):
 
 
 class HttpClient:
-    """JSON requests to one server.
-
-    Parameters
-    ----------
-    url
-        The server's address, with or without a path, without credentials.
-    api_key
-        Sent as a bearer token, to this server alone.
-    api_key_env
-        The name to tell where a key is missing.
-    concurrency
-        How many requests are on their way at once.
-    connect_timeout, read_timeout
-        Seconds to wait for a connection, and for the next piece of an answer.
-    attempts
-        How often a request is tried at most.
-    user_agent
-        What the server is told of who asks.
-    kind
-        What the server is, for errors.
-    largest_answer
-        Bytes of an answer that are taken at most; by default as many as any model server needs.
-
-    Raises
-    ------
-    InputError
-        If the address or the key cannot be used.
-    MissingDependencyError
-        If httpx2 is not installed.
-    """
+    """JSON requests to one server."""
 
     def __init__(
         self,
@@ -197,13 +168,7 @@ class HttpClient:
         return await self._retried("POST", path, body, self._whole, missing=missing)
 
     async def post_form(self, fields: Mapping[str, str], *, accept: str, seconds: float) -> bytes:
-        """Return what the server answers to a form that is sent to the very address that was given.
-
-        Raises
-        ------
-        TimeoutError
-            The answer is not complete after so many seconds; that is not tried again.
-        """
+        """Return what the server answers to a form that is sent to the very address that was given."""
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": accept}
         content = urlencode(fields, errors="replace").encode()
         url = self.origin + self.parts.path
@@ -219,8 +184,7 @@ class HttpClient:
                 if reader.feed(event):
                     return reader
             if not reader.complete:
-                message = "the answer ended in the middle"
-                raise self._http.RemoteProtocolError(message)
+                raise self._http.RemoteProtocolError("the answer ended in the middle")
             return reader
 
         result: R = await self._retried("POST", path, body, read)
@@ -286,10 +250,9 @@ class HttpClient:
             if attempt == self._attempts:
                 raise ServerError(f"{failure}; tried {attempt} times") if attempt > 1 else failure
             if pause is not None and pause > LONGEST_RETRY_AFTER:
-                message = (
+                raise ServerError(
                     f"{failure}; it asks to wait {pause:g} s, longer than the {LONGEST_RETRY_AFTER:g} s waited for"
                 )
-                raise ServerError(message)
             longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1))
             # Half of the pause is drawn, so that requests refused together do not come back together.
             drawn = longest * (0.5 + 0.5 * random.random())
@@ -302,10 +265,9 @@ class HttpClient:
         async for piece in response.aiter_raw():
             size += len(piece)
             if size > self._largest_answer:
-                message = (
+                raise ServerError(
                     f"{self.origin}: an answer is longer than {self._largest_answer:,} bytes; is this a {self._kind}?"
                 )
-                raise ServerError(message)
             yield piece
 
     async def _whole(self, response: Any) -> Any:
@@ -346,8 +308,9 @@ def _library() -> Any:
     try:
         import httpx2
     except ImportError as error:
-        message = "httpx2 is not installed; install pytrace's extra for servers: pip install 'pytrace-rag[remote]'"
-        raise MissingDependencyError(message) from error
+        raise MissingDependencyError(
+            "httpx2 is not installed; install pytrace's extra for servers: pip install 'pytrace-rag[remote]'"
+        ) from error
     return httpx2
 
 
@@ -370,36 +333,29 @@ def _shut_down(client: Any, loop: asyncio.AbstractEventLoop, thread: threading.T
 
 
 def _checked(url: str) -> SplitResult:
-    """Take an address apart.
-
-    Raises
-    ------
-    InputError
-        If it is no http address, or one that carries a secret.
-    """
+    """Take an address apart."""
     try:
         parts = urlsplit(url.strip())
         valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         valid = False
     if not valid:
-        message = f"{url!r} is no server's address; write it as http://127.0.0.1:8080"
-        raise InputError(message)
+        raise InputError(f"{url!r} is no server's address; write it as http://127.0.0.1:8080")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         shown = f"{parts.scheme}://{parts.hostname}"
-        message = (
+        raise InputError(
             f"the address of {shown} carries a name, a password or parameters; leave them out, and put a key into an "
             "environment variable, where no report or process list shows it"
         )
-        raise InputError(message)
     return parts
 
 
 def _checked_key(key: str, variable: str) -> str:
     key = key.strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        message = f"the environment variable {variable} holds no usable key: one word of printable ASCII is needed"
-        raise InputError(message)
+        raise InputError(
+            f"the environment variable {variable} holds no usable key: one word of printable ASCII is needed"
+        )
     return key
 
 
@@ -470,8 +426,9 @@ def _decoded(data: bytes, where: str, kind: str = "model server") -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"{where}: the answer is no JSON ({error}): {_excerpt(data[:400])}; is this a {kind}?"
-        raise ServerError(message) from error
+        raise ServerError(
+            f"{where}: the answer is no JSON ({error}): {_excerpt(data[:400])}; is this a {kind}?"
+        ) from error
 
 
 async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
@@ -484,8 +441,7 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]
         for line in lines:
             name, _, value = bytes(line).strip().partition(b":")
             if name == b"error":
-                message = f"the server broke off with an error: {_excerpt(value.strip())}; look at its log"
-                raise ServerError(message)
+                raise ServerError(f"the server broke off with an error: {_excerpt(value.strip())}; look at its log")
             if name != b"data":
                 continue
             value = value.strip()
@@ -493,6 +449,5 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]
                 return
             event = _decoded(value, "a streamed answer")
             if not isinstance(event, dict) or event.get("error"):
-                message = f"the server broke off with an error: {_excerpt(value)}; look at its log"
-                raise ServerError(message)
+                raise ServerError(f"the server broke off with an error: {_excerpt(value)}; look at its log")
             yield event

@@ -114,8 +114,7 @@ class LlamaServerDialect(TokenizingDialect):
         answer = await self._post("/apply-template", {"messages": messages})
         parts: list[str] = str(field(answer, "/apply-template", "prompt")).split(MARK)
         if parts[1::2] != [str(index) for index in range(len(roles))]:
-            message = f"the chat template of {self.model} leaves a message out or moves it; use style='plain'"
-            raise ModelError(message)
+            raise ModelError(f"the chat template of {self.model} leaves a message out or moves it; use style='plain'")
         self._templates[roles] = parts
         return parts
 

@@ -116,11 +116,9 @@ class RemoteModel:
             ("read_timeout", read_timeout, 0.001),
         ):
             if value is not None and not least <= value < 2**30:
-                message = f"{option} must be at least {least} and below 2**30, not {value}"
-                raise ValueError(message)
+                raise ValueError(f"{option} must be at least {least} and below 2**30, not {value}")
         if dialect != "auto" and dialect not in _DIALECTS:
-            message = f"the dialect {dialect!r} is none of: auto, {', '.join(_DIALECTS)}"
-            raise InputError(message)
+            raise InputError(f"the dialect {dialect!r} is none of: auto, {', '.join(_DIALECTS)}")
         self._client = HttpClient(
             url,
             api_key=read_key(api_key_env),
@@ -148,8 +146,7 @@ class RemoteModel:
     def _style(self, style: Style) -> Literal["chat", "plain"]:
         server = self._server
         if style == "chat" and not server.has_chat:
-            message = f"the server's model {server.model} has no chat template; use style='plain'"
-            raise ModelError(message)
+            raise ModelError(f"the server's model {server.model} has no chat template; use style='plain'")
         if style != "auto":
             return style
         if isinstance(server, CompletionsDialect):
@@ -215,16 +212,14 @@ class RemoteModel:
             self.demonstrations_dropped += 1
             rendered = await self._server.render(prompt, self.style)
         if rendered.count + reserve > self.context_tokens:
-            message = (
+            raise ContextOverflowError(
                 f"a prompt of {rendered.count} tokens and {reserve} for the answer do not fit the {self.context_tokens} tokens "
                 f"of {self.name}, even without demonstrations; split the document, or start the server with a longer context"
             )
-            raise ContextOverflowError(message)
         if not rendered.count:
-            message = (
+            raise ModelError(
                 f"an empty prompt cannot be sent to {self.name}: it begins no sequence with a token; give it a text"
             )
-            raise ModelError(message)
         return rendered
 
     def generate(
@@ -289,11 +284,10 @@ class RemoteModel:
             grammar=grammar,
         )
         if any(grammars) and not self._server.writes_grammar:
-            message = (
+            raise ModelError(
                 f"the server of {self.name} takes no grammar; use llama-server or vLLM, or leave the grammar out "
                 "(for triples: --set spans=false)"
             )
-            raise ModelError(message)
         stops = tuple(text for text in stop if text)
         copies = n if temperature > 0.0 else 1
 
@@ -415,20 +409,19 @@ async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tok
     entries = listing.get("data") if isinstance(listing, dict) else None
     models = [one for one in entries or () if isinstance(one, dict) and isinstance(one.get("id"), str)]
     if listing is None and model is None:
-        message = (
+        raise ServerError(
             f"{client.origin} has no list of models (/v1/models); check the address, or name the model (--llm-model) if this is "
             "a model server"
         )
-        raise ServerError(message)
     names = [str(one["id"]) for one in models]
     if model is None:
         if len(names) != 1:
-            message = f"the server at {client.origin} has {len(names)} models ({', '.join(names[:8])}); name one (--llm-model)"
-            raise InputError(message)
+            raise InputError(
+                f"the server at {client.origin} has {len(names)} models ({', '.join(names[:8])}); name one (--llm-model)"
+            )
         model = names[0]
     elif names and model not in names:
-        message = f"the server at {client.origin} has no model {model!r}, but: {', '.join(names[:8])}"
-        raise InputError(message)
+        raise InputError(f"the server at {client.origin} has no model {model!r}, but: {', '.join(names[:8])}")
     listed: Mapping[str, Any] = next((one for one in models if one["id"] == model), {})
     kind = dialect if dialect != "auto" else await _recognise(client, listed)
     server = _DIALECTS[kind](client, model, top_tokens)

@@ -153,8 +153,7 @@ class VllmDialect(TokenizingDialect):
         asked = {"model": self.model, "tokens": await self._chat(marked)}
         parts = str(field(await self.client.post("/detokenize", asked), "/detokenize", "prompt")).split(MARK)
         if parts[1::2] != [str(index) for index in range(len(messages))]:
-            message = f"the chat template of {self.model} leaves a message out or moves it; use style='plain'"
-            raise ModelError(message)
+            raise ModelError(f"the chat template of {self.model} leaves a message out or moves it; use style='plain'")
         tokens: list[int] = []
         for index, part in enumerate(parts):
             if index % 2:
@@ -219,8 +218,9 @@ class VllmDialect(TokenizingDialect):
         answer = await self.client.post("/v1/completions", body)
         rows = field(answer, "/v1/completions", "choices", 0, "prompt_logprobs")
         if not isinstance(rows, list) or len(rows) != prompt.count + len(tokens):
-            message = "/v1/completions: prompt_logprobs has another length than the prompt; is this a vLLM server?"
-            raise ServerError(message)
+            raise ServerError(
+                "/v1/completions: prompt_logprobs has another length than the prompt; is this a vLLM server?"
+            )
         scores = np.empty(len(tokens))
         for index, (token, row) in enumerate(zip(tokens, rows[prompt.count :], strict=True)):
             told = field(row, "/v1/completions prompt_logprobs", str(token), "logprob")

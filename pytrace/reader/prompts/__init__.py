@@ -198,13 +198,11 @@ def reader_demonstrations(
     ['88', 'no', 'Giles Gilbert Scott', 'Antananarivo']
     """
     if kind not in get_args(ReaderKind):
-        message = f'kind must be "triples", "documents" or "mixed", not {kind!r}'
-        raise ValueError(message)
+        raise ValueError(f'kind must be "triples", "documents" or "mixed", not {kind!r}')
     rows = load_demonstrations(path, _ReaderRow, _reader_demonstration, _READER_SHAPE, shipped="reader.jsonl")
     chosen = tuple(row for row in rows if row.kind == kind)
     if not chosen:
-        message = f'has no demonstration of kind "{kind}" among its {len(rows)}; add at least one'
-        raise DataError(message, path=path)
+        raise DataError(f'has no demonstration of kind "{kind}" among its {len(rows)}; add at least one', path=path)
     return chosen
 
 
@@ -280,8 +278,7 @@ def _load(
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        message = f"cannot read the demonstrations ({reason}); give a readable JSONL file"
-        raise DataError(message, path=path) from error
+        raise DataError(f"cannot read the demonstrations ({reason}); give a readable JSONL file", path=path) from error
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row_type)
     demonstrations = []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
@@ -290,15 +287,15 @@ def _load(
         try:
             row = decoder.decode(line)
         except ValueError as error:
-            message = f"not a demonstration ({error}); each line must be {shape}"
-            raise DataError(message, path=path, line=number) from error
+            raise DataError(
+                f"not a demonstration ({error}); each line must be {shape}", path=path, line=number
+            ) from error
         try:
             demonstrations.append(build(row))
         except ValueError as error:
             raise DataError(str(error), path=path, line=number) from error
     if not demonstrations:
-        message = f"holds no demonstration; give at least one line of {shape}"
-        raise DataError(message, path=path)
+        raise DataError(f"holds no demonstration; give at least one line of {shape}", path=path)
     return tuple(demonstrations)
 
 
@@ -306,14 +303,12 @@ def _triple_demonstration(row: _TripleRow) -> TripleDemonstration:
     require_text("title", row.title, forbidden=";\n\r")
     require_text("text", row.text)
     if not row.triples:
-        message = f"the document {row.title!r} has no triple; label at least one"
-        raise ValueError(message)
+        raise ValueError(f"the document {row.title!r} has no triple; label at least one")
     triples = tuple(_triple(row.title, relation, tail) for relation, tail in row.triples)
     _require_distinct("triples", triples)
     for triple in triples:
         if triple.tail not in row.text:
-            message = f"the tail {triple.tail!r} is no span of the text; copy it from there letter by letter"
-            raise ValueError(message)
+            raise ValueError(f"the tail {triple.tail!r} is no span of the text; copy it from there letter by letter")
     return TripleDemonstration(title=row.title, text=row.text, triples=triples)
 
 
@@ -321,16 +316,14 @@ def _chain_demonstration(row: _ChainRow) -> ChainDemonstration:
     require_text("question", row.question)
     require_text("answer", row.answer)
     if not row.chain:
-        message = "the chain is empty; give the triples that answer the question in order"
-        raise ValueError(message)
+        raise ValueError("the chain is empty; give the triples that answer the question in order")
     chain = tuple(_triple(*triple) for triple in row.chain)
     _require_distinct("chain", chain)
     if len(row.steps) != len(chain) + 1:
-        message = (
+        raise ValueError(
             f"{len(row.steps)} steps for a chain of {len(chain)} triples; "
             f"give {len(chain) + 1}, one a triple and the one that ends it"
         )
-        raise ValueError(message)
     steps = tuple(_chain_step(index, step, chain) for index, step in enumerate(row.steps))
     return ChainDemonstration(question=row.question, kind=row.kind, chain=chain, answer=row.answer, steps=steps)
 
@@ -340,26 +333,25 @@ def _chain_step(index: int, row: _StepRow, chain: tuple[Triple, ...]) -> ChainSt
     place = f"step {index + 1}"
     candidates = tuple(_triple(*triple) for triple in row.candidates)
     if not 1 <= len(candidates) <= _MOST_CANDIDATES:
-        message = f"{place} has {len(candidates)} candidates; give 1 to {_MOST_CANDIDATES}, for the letters B to Z"
-        raise ValueError(message)
+        raise ValueError(
+            f"{place} has {len(candidates)} candidates; give 1 to {_MOST_CANDIDATES}, for the letters B to Z"
+        )
     _require_distinct(f"candidates of {place}", candidates)
     for chosen in chain[:index]:
         if chosen in candidates:
-            message = f"{place} offers {chosen.text}, which the chain already holds; remove it"
-            raise ValueError(message)
+            raise ValueError(f"{place} offers {chosen.text}, which the chain already holds; remove it")
     if index == len(chain):
         if row.answer != -1:
-            message = f"{place} has the answer {row.answer} though the chain is complete; the last answer must be -1"
-            raise ValueError(message)
+            raise ValueError(
+                f"{place} has the answer {row.answer} though the chain is complete; the last answer must be -1"
+            )
     elif not 0 <= row.answer < len(candidates):
-        message = f"{place} has the answer {row.answer}; it must be an index from 0 to {len(candidates) - 1}"
-        raise ValueError(message)
+        raise ValueError(f"{place} has the answer {row.answer}; it must be an index from 0 to {len(candidates) - 1}")
     elif candidates[row.answer] != chain[index]:
-        message = (
+        raise ValueError(
             f"the answer of {place} is {candidates[row.answer].text} but the chain goes on with {chain[index].text}; "
             "make them the same"
         )
-        raise ValueError(message)
     return ChainStep(candidates=candidates, answer=row.answer)
 
 
@@ -367,27 +359,22 @@ def _reader_demonstration(row: _ReaderRow) -> ReaderDemonstration:
     require_text("question", row.question)
     require_text("answer", row.answer)
     if not row.context:
-        message = "the context is empty; give the triples or documents that answer the question"
-        raise ValueError(message)
+        raise ValueError("the context is empty; give the triples or documents that answer the question")
     triples = [item.startswith("<") and item.endswith(">") and item.count(";") >= 2 for item in row.context]
     for item, triple in zip(row.context, triples, strict=True):
         document = item.startswith("[") and bool(item.partition("] ")[2].strip())
         if row.kind == "triples" and not triple:
-            message = f"the context {item!r} is no triple; write it as <head; relation; tail>"
-            raise ValueError(message)
+            raise ValueError(f"the context {item!r} is no triple; write it as <head; relation; tail>")
         if row.kind == "documents" and not document:
-            message = f"the context {item!r} is no document; write it as [title] text"
-            raise ValueError(message)
+            raise ValueError(f"the context {item!r} is no document; write it as [title] text")
         if row.kind == "mixed" and not (triple or document):
-            message = (
+            raise ValueError(
                 f"the context {item!r} is neither <head; relation; tail> nor [title] sentence; write it as one of them"
             )
-            raise ValueError(message)
     if row.kind == "mixed" and (len(set(triples)) < 2 or triples != sorted(triples, reverse=True)):
-        message = (
+        raise ValueError(
             "a mixed context needs triples first and sentences after them; give at least one of each in this order"
         )
-        raise ValueError(message)
     return ReaderDemonstration(kind=row.kind, context=tuple(row.context), question=row.question, answer=row.answer)
 
 
@@ -401,19 +388,15 @@ def _triple(head: str, relation: str, tail: str) -> Triple:
 
 def require_text(name: str, value: str, *, forbidden: str = "") -> None:
     if not value.strip():
-        message = f"the {name} is empty; give it a text"
-        raise ValueError(message)
+        raise ValueError(f"the {name} is empty; give it a text")
     if value != value.strip():
-        message = f"the {name} {value!r} begins or ends with a space; remove it"
-        raise ValueError(message)
+        raise ValueError(f"the {name} {value!r} begins or ends with a space; remove it")
     for character in forbidden:
         if character in value:
-            message = f"the {name} {value!r} contains {character!r}, which separates triples; reword it"
-            raise ValueError(message)
+            raise ValueError(f"the {name} {value!r} contains {character!r}, which separates triples; reword it")
 
 
 def _require_distinct(name: str, triples: tuple[Triple, ...]) -> None:
     for index, triple in enumerate(triples):
         if triple in triples[:index]:
-            message = f"the {name} hold {triple.text} twice; remove one"
-            raise ValueError(message)
+            raise ValueError(f"the {name} hold {triple.text} twice; remove one")

@@ -32,22 +32,6 @@ class ClaimDemonstration(msgspec.Struct, frozen=True):
 def claim_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[ClaimDemonstration, ...]:
     """Labelled claims, in ours as many of each label, one after the other.
 
-    Parameters
-    ----------
-    path
-        A JSONL file of your own, one ``{"claim": …, "facts": [sentence, …], "label": "SUPPORTS", "REFUTES" or "NOT ENOUGH
-        INFO"}`` a line; ours if None.
-
-    Returns
-    -------
-    tuple of ClaimDemonstration
-        In the order of the file, so that the last three of ours show each label once.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, holds no row, or a row is malformed; the message names file and line.
-
     Notes
     -----
     The labels are those of Thorne et al., "FEVER: a Large-scale Dataset for Fact Extraction and VERification" (NAACL 2018).
@@ -72,11 +56,9 @@ _CLAIM_SHAPE = '{"claim": text, "facts": [text, ...], "label": "SUPPORTS", "REFU
 def _claim(row: _ClaimRow) -> ClaimDemonstration:
     require_text("claim", row.claim)
     if not row.facts:
-        message = f"the claim {row.claim[:80]!r} has no fact; give at least one sentence"
-        raise ValueError(message)
+        raise ValueError(f"the claim {row.claim[:80]!r} has no fact; give at least one sentence")
     for name, text in (("claim", row.claim), *(("fact", fact) for fact in row.facts)):
         require_text(name, text)
         if "\n" in text or "\r" in text:
-            message = f"the {name} {text[:80]!r} has a line break; write it on one line"
-            raise ValueError(message)
+            raise ValueError(f"the {name} {text[:80]!r} has a line break; write it on one line")
     return ClaimDemonstration(row.claim, tuple(row.facts), row.label)

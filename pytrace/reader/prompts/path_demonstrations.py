@@ -38,24 +38,6 @@ class PathDemonstration(msgspec.Struct, frozen=True):
 def path_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[PathDemonstration, ...]:
     """Labelled reasoning paths, as many valid as invalid ones in ours, by kind.
 
-    Parameters
-    ----------
-    path
-        A JSONL file of your own, one ``{"kind": …, "question": …, "answer": …, "path": [[head, relation, tail], …],
-        "check": [sentence, …]}`` a line; ours if None. The question names the entity that a valid path starts from.
-
-    Returns
-    -------
-    tuple of PathDemonstration
-        In the order of the file.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, holds no row, or a row is malformed or contradicts itself: a valid path that does not lead
-        from an entity of the question to the answer, or an incoherent or misguided one that does. The message names file and
-        line.
-
     Notes
     -----
     "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs", appendix F.1.
@@ -88,8 +70,7 @@ def _path(row: _PathRow) -> PathDemonstration:
     require_text("answer", row.answer, forbidden="\n\r")
     for name, texts in (("path", row.path), ("check", row.check)):
         if not texts:
-            message = f"the {name} is empty; give at least one step"
-            raise ValueError(message)
+            raise ValueError(f"the {name} is empty; give at least one step")
     for sentence in row.check:
         require_text("check", sentence, forbidden="\n\r")
     for triple in row.path:
@@ -97,11 +78,10 @@ def _path(row: _PathRow) -> PathDemonstration:
             require_text(name, part, forbidden="\n\r")
     leads = row.answer in _ends(row)
     if leads != (row.kind == "valid") and row.kind != "factual":
-        message = (
+        raise ValueError(
             f"the path is said to be {row.kind}, but {'leads' if leads else 'does not lead'} from an entity that the question "
             f"names to the answer {row.answer!r}; correct the path or its kind"
         )
-        raise ValueError(message)
     return PathDemonstration(
         row.kind, row.question, row.answer, tuple(Triple(*triple) for triple in row.path), tuple(row.check)
     )

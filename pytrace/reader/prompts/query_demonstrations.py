@@ -37,27 +37,6 @@ def query_demonstrations(
 ) -> tuple[QueryDemonstration, ...]:
     """Labelled questions for the query generator.
 
-    Parameters
-    ----------
-    form
-        ``"triplet"`` or ``"sparql"``: which rows of the file to return.
-    path
-        A JSONL file of your own, one ``{"form": "triplet" or "sparql", "question": …, "relations": [name, …], "query": …}``
-        a line; ours if None. It may hold rows of both forms; all of them are checked.
-
-    Returns
-    -------
-    tuple of QueryDemonstration
-        Those of that form, in the order of the file.
-
-    Raises
-    ------
-    InputError
-        `form` is neither.
-    DataError
-        The file cannot be read, holds no row of that form, or a row is malformed, names a relation that it does not list, or
-        an entity that its question does not; the message names file and line.
-
     Notes
     -----
     Li et al., "Chain of Knowledge" (2023), section 4. The paper trains its generators; a prompted one has to be shown.
@@ -68,13 +47,11 @@ def query_demonstrations(
     '<Skagen Lighthouse; architect; ?>'
     """
     if form not in get_args(DemonstratedForm):
-        message = f'the form must be "triplet" or "sparql", not {form!r}'
-        raise InputError(message)
+        raise InputError(f'the form must be "triplet" or "sparql", not {form!r}')
     rows = load_demonstrations(path, _QueryRow, _query, _QUERY_SHAPE, shipped="queries.jsonl")
     chosen = tuple(row for row in rows if row.form == form)
     if not chosen:
-        message = f'has no demonstration of form "{form}" among its {len(rows)}; add at least one'
-        raise DataError(message, path=path)
+        raise DataError(f'has no demonstration of form "{form}" among its {len(rows)}; add at least one', path=path)
     return chosen
 
 
@@ -92,29 +69,31 @@ def _query(row: _QueryRow) -> QueryDemonstration:
     require_text("question", row.question, forbidden="\n\r")
     require_text("query", row.query, forbidden="\n\r")
     if not row.relations:
-        message = f"the question {row.question[:80]!r} has no relation; list those that its query is chosen from"
-        raise ValueError(message)
+        raise ValueError(
+            f"the question {row.question[:80]!r} has no relation; list those that its query is chosen from"
+        )
     for relation in row.relations:
         require_text("relation", relation, forbidden=";\n\r")
     entities, relations = (_triplet_names if row.form == "triplet" else _sparql_names)(row.query)
     for name in relations:
         if name not in row.relations:
-            message = f"the query's relation {name!r} is not among the {len(row.relations)} that are listed; list it"
-            raise ValueError(message)
+            raise ValueError(
+                f"the query's relation {name!r} is not among the {len(row.relations)} that are listed; list it"
+            )
     for name in entities:
         if name not in row.question:
-            message = f"the query's entity {name!r} is no part of the question; copy it from there letter by letter"
-            raise ValueError(message)
+            raise ValueError(
+                f"the query's entity {name!r} is no part of the question; copy it from there letter by letter"
+            )
     return QueryDemonstration(row.form, row.question, tuple(row.relations), row.query)
 
 
 def _triplet_names(query: str) -> tuple[list[str], list[str]]:
     parts = [part.strip() for part in query.removeprefix("<").removesuffix(">").split(";")]
     if not (query.startswith("<") and query.endswith(">") and len(parts) == 3 and all(parts) and parts.count("?") == 1):
-        message = (
+        raise ValueError(
             f"the query {query[:80]!r} is no triplet; write it as <head; relation; tail> with a ? for one of the three"
         )
-        raise ValueError(message)
     head, relation, tail = parts
     return [part for part in (head, tail) if part != "?"], [relation] if relation != "?" else []
 
@@ -122,9 +101,8 @@ def _triplet_names(query: str) -> tuple[list[str], list[str]]:
 def _sparql_names(query: str) -> tuple[list[str], list[str]]:
     found = [(kind, re.sub(r"\\(.)", r"\1", name)) for kind, name in _NAME.findall(query)]
     if not re.match(r"(?i)(select|ask)\b.*\{.*\}$", query) or not found:
-        message = (
+        raise ValueError(
             f"the query {query[:80]!r} is no SPARQL with names; write it as "
             "select ?x where { entity:/name/ relation:/name/ ?x } or ask { ... }"
         )
-        raise ValueError(message)
     return [name for kind, name in found if kind == "entity"], [name for kind, name in found if kind == "relation"]

@@ -28,23 +28,6 @@ class StepDemonstration(msgspec.Struct, frozen=True):
 def step_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[StepDemonstration, ...]:
     """Labelled reasoning in numbered steps.
 
-    Parameters
-    ----------
-    path
-        A JSONL file of your own, one ``{"question": …, "plan": [relation, …], "steps": [sentence, …], "answer": …}`` a line;
-        ours if None.
-
-    Returns
-    -------
-    tuple of StepDemonstration
-        In the order of the file.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, holds no row, or a row is malformed, has a plan that is not as long as its steps, or steps
-        of which the last does not name the answer; the message names file and line.
-
     Notes
     -----
     "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs", appendix F.2.
@@ -72,12 +55,14 @@ def _step(row: _StepRow) -> StepDemonstration:
     require_text("question", row.question)
     require_text("answer", row.answer)
     if not row.steps or len(row.steps) != len(row.plan):
-        message = f"there are {len(row.steps)} steps and {len(row.plan)} relations in the plan; give one for each, at least one"
-        raise ValueError(message)
+        raise ValueError(
+            f"there are {len(row.steps)} steps and {len(row.plan)} relations in the plan; give one for each, at least one"
+        )
     for number, (step, relation) in enumerate(zip(row.steps, row.plan, strict=True), 1):
         require_text(f"step {number}", step, forbidden="\n\r")
         require_text(f"relation {number}", relation, forbidden="\n\r")
     if row.answer not in row.steps[-1]:
-        message = f"the last step {row.steps[-1]!r} does not name the answer {row.answer!r}; a step must conclude it"
-        raise ValueError(message)
+        raise ValueError(
+            f"the last step {row.steps[-1]!r} does not name the answer {row.answer!r}; a step must conclude it"
+        )
     return StepDemonstration(row.question, tuple(row.plan), tuple(row.steps), row.answer)

@@ -50,23 +50,6 @@ class VerificationDemonstration(msgspec.Struct, frozen=True):
 def question_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[QuestionDemonstration, ...]:
     """Labelled questions for the construction of triples from a question alone.
 
-    Parameters
-    ----------
-    path
-        A JSONL file of your own, one ``{"question": …, "subject": …, "triples": [[relation, tail], …]}`` a line; ours if
-        None. The subject is the head of all of them.
-
-    Returns
-    -------
-    tuple of QuestionDemonstration
-        In the order of the file.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, holds no row, or a row is malformed, repeats a triple, or has a subject that is no part of
-        its question; the message names file and line.
-
     Notes
     -----
     KS-LLM, section 3.1.
@@ -83,22 +66,6 @@ def question_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tu
 def rationale_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[RationaleDemonstration, ...]:
     """Labelled rationales for chain of thought, with and without a context.
 
-    Parameters
-    ----------
-    path
-        A JSONL file of your own, one ``{"context": [text, …], "question": …, "rationale": [sentence, …], "answer": …}`` a
-        line; ours if None.
-
-    Returns
-    -------
-    tuple of RationaleDemonstration
-        In the order of the file.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, holds no row, or a row is malformed; the message names file and line.
-
     Notes
     -----
     Wei et al., "Chain-of-Thought Prompting Elicits Reasoning in Large Language Models" (NeurIPS 2022), section 2.
@@ -114,22 +81,6 @@ def rationale_demonstrations(*, path: str | os.PathLike[str] | None = None) -> t
 
 def verification_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[VerificationDemonstration, ...]:
     """Labelled thoughts with the questions that verify them, some of them wrong.
-
-    Parameters
-    ----------
-    path
-        A JSONL file of your own, one ``{"question": …, "sentence": …, "verifying_question": …, "context": [text, …],
-        "answer": sentence}`` a line; ours if None.
-
-    Returns
-    -------
-    tuple of VerificationDemonstration
-        In the order of the file.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, holds no row, or a row is malformed; the message names file and line.
 
     Notes
     -----
@@ -178,19 +129,16 @@ def _question(row: _QuestionRow) -> QuestionDemonstration:
     require_text("question", row.question)
     require_text("subject", row.subject, forbidden=";\n\r")
     if row.subject not in row.question:
-        message = f"the subject {row.subject!r} is no part of the question; copy it from there letter by letter"
-        raise ValueError(message)
+        raise ValueError(f"the subject {row.subject!r} is no part of the question; copy it from there letter by letter")
     if not row.triples:
-        message = f"the question {row.question!r} has no triple; give at least one about {row.subject!r}"
-        raise ValueError(message)
+        raise ValueError(f"the question {row.question!r} has no triple; give at least one about {row.subject!r}")
     for relation, tail in row.triples:
         require_text("relation", relation, forbidden=";\n\r")
         require_text("tail", tail, forbidden="\n\r")
     triples = tuple(Triple(row.subject, relation, tail) for relation, tail in row.triples)
     for index, triple in enumerate(triples):
         if triple in triples[:index]:
-            message = f"the triples hold {triple.text} twice; remove one"
-            raise ValueError(message)
+            raise ValueError(f"the triples hold {triple.text} twice; remove one")
     return QuestionDemonstration(row.question, row.subject, triples)
 
 
@@ -212,10 +160,8 @@ def _verification(row: _VerificationRow) -> VerificationDemonstration:
 def _require_lines(name: str, texts: Sequence[str]) -> None:
     """Refuse no text, empty texts, and texts of more than one line: a line break ends what a model writes."""
     if not texts:
-        message = f"the {name} is empty; give at least one text"
-        raise ValueError(message)
+        raise ValueError(f"the {name} is empty; give at least one text")
     for text in texts:
         require_text(name, text)
         if len(text.splitlines()) > 1:
-            message = f"the {name} {text!r} has a line break; write it on one line"
-            raise ValueError(message)
+            raise ValueError(f"the {name} {text!r} has a line break; write it on one line")

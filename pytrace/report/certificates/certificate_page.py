@@ -68,8 +68,7 @@ def certificate_page(
     """
     settings = settings or {}
     if pictures < 0:
-        message = f"a page cannot have {pictures} pictures; give 0 or more"
-        raise InputError(message)
+        raise InputError(f"a page cannot have {pictures} pictures; give 0 or more")
     data = embedded_json(
         {
             "rows": list(page_rows(certificates, base, pictures=pictures)),

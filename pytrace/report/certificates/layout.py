@@ -86,13 +86,6 @@ class _Nodes:
 def lay_out(certificate: Certificate, base: KnowledgeBase) -> Layout:
     """Collect the triples of a response's picture.
 
-    Parameters
-    ----------
-    certificate
-        What became of the response; its first 8 gold triples and 8 steps are taken.
-    base
-        The graph. Up to 12 of its other triples around the paths' entities come along, 4 an entity.
-
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder

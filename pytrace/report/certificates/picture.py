@@ -78,18 +78,6 @@ class Box(NamedTuple):
 def draw(certificate: Certificate, base: KnowledgeBase) -> Picture | None:
     """Draw the triples of a response's steps, its gold path and some facts around them.
 
-    Parameters
-    ----------
-    certificate
-        What became of the response.
-    base
-        The graph.
-
-    Returns
-    -------
-    Picture or None
-        The same for the same response and graph; None if there is neither a step with a triple nor a gold path.
-
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder

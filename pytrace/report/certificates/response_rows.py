@@ -25,23 +25,7 @@ _MOST_ENTRIES = 50
 
 
 def page_rows(certificates: Sequence[Certificate], base: KnowledgeBase, *, pictures: int) -> Iterator[dict[str, Any]]:
-    """Turn certificates into the page's rows.
-
-    Parameters
-    ----------
-    certificates
-        In the order of the page.
-    base
-        The graph that they speak of.
-    pictures
-        How many of them, from the first, get a picture of the graph.
-
-    Yields
-    ------
-    dict
-        One a certificate, in plain values that `embedded_json` writes. Longer texts than a page can carry are cut; `left`
-        counts the characters of the response that are missing.
-    """
+    """Turn certificates into the page's rows."""
     room = _ALL_RESPONSES
     for number, one in enumerate(certificates):
         kept = min(_LONGEST_RESPONSE, max(room, _SHORT_RESPONSE))

@@ -28,18 +28,7 @@ _COLUMNS = (
 
 
 def chains_table(methods: Sequence[MethodSummary]) -> str:
-    """Write a row for each method with chains; empty if none has any. Statistics that no method has are left out.
-
-    Parameters
-    ----------
-    methods
-        All of the run, as they are numbered on the page.
-
-    Returns
-    -------
-    str
-        Markup.
-    """
+    """Write a row for each method with chains; empty if none has any. Statistics that no method has are left out."""
     known = [(number, one.method, one.chains) for number, one in enumerate(methods, 1) if one.chains is not None]
     columns = [one for one in _COLUMNS if any(_mean(getattr(own, one[0])) is not None for _, _, own in known)]
     if not columns:

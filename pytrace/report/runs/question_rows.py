@@ -36,26 +36,7 @@ class PageData(msgspec.Struct, frozen=True):
 
 
 def page_data(store: RunStore, methods: Sequence[str]) -> PageData:
-    """Read the questions that a run has results to, with each method's result.
-
-    Parameters
-    ----------
-    store
-        The run.
-    methods
-        Which methods, in this order.
-
-    Returns
-    -------
-    PageData
-        Plain values, bounded. The questions stand in the order of the data; those of old files, which kept none, in the order
-        in which they were answered, and without documents.
-
-    Raises
-    ------
-    StoreError
-        The run cannot be read.
-    """
+    """Read the questions that a run has results to, with each method's result."""
     questions: list[list[Any]] = []
     results: list[list[Any]] = [[] for _ in methods]
     blocks: list[str] = []

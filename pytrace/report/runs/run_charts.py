@@ -118,15 +118,7 @@ def stage_key(methods: Sequence[MethodSummary]) -> str:
 
 
 def agreement_chart(right: Sequence[int], methods: int) -> str:
-    """Draw how many questions are answered right by none, by one … by all methods.
-
-    Parameters
-    ----------
-    right
-        For each question, how many methods answered it right.
-    methods
-        How many methods there are.
-    """
+    """Draw how many questions are answered right by none, by one … by all methods."""
     counts = [right.count(number) for number in range(methods + 1)]
     most = max((*counts, 1))
     room = WIDTH - _LEFT - _RIGHT

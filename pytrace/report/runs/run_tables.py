@@ -37,22 +37,6 @@ class Head(NamedTuple):
 def table(caption: str, heads: Sequence[Head], rows: Sequence[Sequence[Cell]], *, kind: str = "sortable") -> str:
     """Write a table that scrolls by itself where the page is narrow; the first cell of a row is its head.
 
-    Parameters
-    ----------
-    caption
-        What it shows, as markup.
-    heads
-        Of the columns.
-    rows
-        As many cells each as there are heads.
-    kind
-        Its class: the page's script lets the columns of "sortable" ones be sorted, and "wordy" ones hold words.
-
-    Returns
-    -------
-    str
-        Markup.
-
     Examples
     --------
     >>> table("F1", [Head("Method"), Head("F1")], [[Cell("rag", "rag"), Cell("40.0", 0.4)]]).count("<td")

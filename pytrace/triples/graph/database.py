@@ -164,8 +164,7 @@ class Database:
         if mode == "read":
             return cls._open_to_read(directory, recipe)
         if mode not in ("create", "resume"):
-            message = f"mode is {mode!r}; it can be 'create', 'resume' or 'read'"
-            raise InputError(message)
+            raise InputError(f"mode is {mode!r}; it can be 'create', 'resume' or 'read'")
         file = directory / FILE_NAME
         if mode == "resume" and recipe is None and not file.exists():
             raise _no_graph(directory)
@@ -173,10 +172,9 @@ class Database:
             directory.mkdir(parents=True, exist_ok=True)
             lock_file = _lock(directory)
         except OSError as error:
-            message = (
+            raise StoreError(
                 f"cannot write a knowledge graph in {directory}: {error.strerror}; name a directory you can write to"
-            )
-            raise StoreError(message) from error
+            ) from error
         database = None
         try:
             with translated(str(file)):
@@ -186,11 +184,10 @@ class Database:
                         raise _no_graph(directory)
                     _create_schema(database, recipe or BY_HAND)
                 elif mode == "create" and _holds_documents(database):
-                    message = (
+                    raise StoreError(
                         f"{directory} already holds a knowledge graph; resume it (--resume), name another directory, "
                         "or delete it first"
                     )
-                    raise StoreError(message)
                 elif mode == "create":
                     _store_recipe(database, recipe or BY_HAND)
                 else:
@@ -242,16 +239,14 @@ class Database:
         """Give the connection to one thread, with SQLite's errors put into words."""
         with self._mutex, translated(self.place):
             if self._connection is None:
-                message = f"the knowledge graph in {self.place} is closed; open it again"
-                raise StoreError(message)
+                raise StoreError(f"the knowledge graph in {self.place} is closed; open it again")
             yield self._connection
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """Run one transaction: all of it is kept, or nothing."""
         if not self.writable:
-            message = f"{self.place} was opened for reading; open it with mode='resume' to change it"
-            raise StoreError(message)
+            raise StoreError(f"{self.place} was opened for reading; open it with mode='resume' to change it")
         with self.read() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -321,14 +316,12 @@ def _is_blank(database: Database, file: Path) -> bool:
     if application == 0 and tables == 0:
         return True
     if application != APPLICATION_ID:
-        message = f"{file} is a database, but not a knowledge graph of pytrace; name another directory"
-        raise StoreError(message)
+        raise StoreError(f"{file} is a database, but not a knowledge graph of pytrace; name another directory")
     if version != SCHEMA_VERSION:
-        message = (
+        raise StoreError(
             f"{file} has format {version} and this version of pytrace reads format {SCHEMA_VERSION}; "
             "use the version that wrote it, or export there and import here"
         )
-        raise StoreError(message)
     _check_whole(database, file)
     return False
 
@@ -369,11 +362,10 @@ def _check_whole(database: Database, file: Path) -> None:
         (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     size = file.stat().st_size
     if size < pages * page_size:
-        message = (
+        raise StoreError(
             f"{file} is damaged: it has {size} of {pages * page_size} bytes; "
             "restore a copy, or delete the directory and build again"
         )
-        raise StoreError(message)
 
 
 def _logged(file: Path) -> bool:
@@ -386,11 +378,10 @@ def _check_recipe(database: Database, recipe: Recipe | None) -> None:
     stored = database.recipe()
     if recipe is None or stored.hash == recipe.hash:
         return
-    message = (
+    raise StoreError(
         f"the triples in {database.place} were extracted in another way ({'; '.join(stored.differences(recipe))}); "
         "name another directory (--out), use the same settings, or delete it and build again"
     )
-    raise StoreError(message)
 
 
 def _no_graph(directory: Path) -> StoreError:
@@ -411,11 +402,10 @@ def _lock(directory: Path) -> BinaryIO:
         file.seek(0)
         holder = file.read(20).decode(errors="replace")
         file.close()
-        message = (
+        raise StoreError(
             f"process {holder or '(unknown)'} is writing to the knowledge graph in {directory}; "
             "wait until it ends, or stop it (it can be resumed)"
-        )
-        raise StoreError(message) from error
+        ) from error
     except BaseException:
         file.close()
         raise

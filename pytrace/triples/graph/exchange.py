@@ -69,8 +69,7 @@ def export(graph: GraphReader, path: str | Path | BinaryIO, *, format: str | Non
         path = Path(path)
         kind = graph_format(path, format)
     elif format is None:
-        message = f"a stream has no suffix to tell the format by; name one of {', '.join(FORMATS)}"
-        raise InputError(message)
+        raise InputError(f"a stream has no suffix to tell the format by; name one of {', '.join(FORMATS)}")
     else:
         kind = graph_format(Path(), format)
     writers: dict[str, Callable[[GraphReader, BinaryIO], None]] = {
@@ -106,20 +105,12 @@ def import_(graph: KnowledgeGraph, path: Path, *, format: str | None = None) -> 
 
 
 def graph_format(path: Path, name: str | None) -> str:
-    """Return the format of a file: the one named, else that of its suffix.
-
-    Raises
-    ------
-    InputError
-        The suffix tells none, or the name is of none.
-    """
+    """Return the format of a file: the one named, else that of its suffix."""
     if name is None and path.suffix.lower() not in SUFFIXES:
-        message = f"the suffix of {path} tells no format; name one of {', '.join(FORMATS)} (--format)"
-        raise InputError(message)
+        raise InputError(f"the suffix of {path} tells no format; name one of {', '.join(FORMATS)} (--format)")
     kind = SUFFIXES[path.suffix.lower()] if name is None else name
     if kind not in FORMATS:
-        message = f"{kind!r} is no format of knowledge graphs; name one of {', '.join(FORMATS)}"
-        raise InputError(message)
+        raise InputError(f"{kind!r} is no format of knowledge graphs; name one of {', '.join(FORMATS)}")
     return kind
 
 
@@ -133,8 +124,7 @@ def atomic_output(path: Path) -> Iterator[BinaryIO]:
     try:
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
             if path.is_dir():
-                message = f"{path} is a directory; name a file"
-                raise StoreError(message)
+                raise StoreError(f"{path} is a directory; name a file")
             with path.open("wb") as stream:  # a pipe or device
                 yield stream
             return
@@ -146,8 +136,7 @@ def atomic_output(path: Path) -> Iterator[BinaryIO]:
             os.fsync(stream.fileno())
         partial.replace(path)
     except OSError as error:
-        message = f"cannot write {path}: {error.strerror or error}; nothing was changed there"
-        raise StoreError(message) from error
+        raise StoreError(f"cannot write {path}: {error.strerror or error}; nothing was changed there") from error
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
@@ -159,8 +148,9 @@ def input_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"cannot be read: {error.strerror or error}; check the path and its permissions"
-        raise DataError(message, path=path) from error
+        raise DataError(
+            f"cannot be read: {error.strerror or error}; check the path and its permissions", path=path
+        ) from error
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -172,8 +162,11 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             try:
                 text = line.decode()
             except UnicodeDecodeError as error:
-                message = f"byte {error.start + 1} of the line is not UTF-8; convert the file to UTF-8"
-                raise DataError(message, path=path, line=number) from error
+                raise DataError(
+                    f"byte {error.start + 1} of the line is not UTF-8; convert the file to UTF-8",
+                    path=path,
+                    line=number,
+                ) from error
             text = text.removesuffix("\n").removesuffix("\r")
             if text:
                 yield number, text
@@ -208,8 +201,9 @@ def _parse(text: str, kind: type[_Header | _DocumentLine | _TripleLine], path: P
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
-        message = f"{error}; see `pytrace kg export --format jsonl` for the form of a line"
-        raise DataError(message, path=path, line=line) from error
+        raise DataError(
+            f"{error}; see `pytrace kg export --format jsonl` for the form of a line", path=path, line=line
+        ) from error
     except msgspec.DecodeError:
         pass
     try:  # the standard library takes escaped lone surrogates, which msgspec does not
@@ -217,8 +211,7 @@ def _parse(text: str, kind: type[_Header | _DocumentLine | _TripleLine], path: P
     except msgspec.ValidationError as error:
         raise DataError(str(error), path=path, line=line) from error
     except (ValueError, RecursionError) as error:
-        message = f"not JSON: {error}; each line must be one JSON object"
-        raise DataError(message, path=path, line=line) from error
+        raise DataError(f"not JSON: {error}; each line must be one JSON object", path=path, line=line) from error
 
 
 def _read_jsonl(writer: Writer, path: Path) -> None:
@@ -243,22 +236,10 @@ def _read_jsonl(writer: Writer, path: Path) -> None:
 
 
 def read_triples(path: Path) -> list[Triple]:
-    """Read triples that a person wrote for one document: TSV, or JSON lines of head, relation, tail and sentence.
-
-    Parameters
-    ----------
-    path
-        A file with the suffix .tsv or .jsonl.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read or a line of it is malformed; says which line.
-    """
+    """Read triples that a person wrote for one document: TSV, or JSON lines of head, relation, tail and sentence."""
     kind = graph_format(path, None)
     if kind not in ("tsv", "jsonl"):
-        message = "triples are edited as .tsv or .jsonl; export them so"
-        raise DataError(message, path=path)
+        raise DataError("triples are edited as .tsv or .jsonl; export them so", path=path)
     with input_errors(path):
         if kind == "tsv":
             return [triple for _, triple in read_tsv(path)]
@@ -307,11 +288,15 @@ def read_tsv(path: Path) -> Iterator[tuple[int, Triple]]:
     for number, text in read_lines(path):
         columns = text.split("\t")
         if len(columns) != 3:
-            message = f"{len(columns)} columns where head, relation and tail are wanted; put one tab between them"
-            raise DataError(message, path=path, line=number)
+            raise DataError(
+                f"{len(columns)} columns where head, relation and tail are wanted; put one tab between them",
+                path=path,
+                line=number,
+            )
         try:
             head, relation, tail = map(_unescape, columns)
         except KeyError as error:
-            message = f"unknown escape \\{error.args[0]}; write a backslash as \\\\"
-            raise DataError(message, path=path, line=number) from error
+            raise DataError(
+                f"unknown escape \\{error.args[0]}; write a backslash as \\\\", path=path, line=number
+            ) from error
         yield number, Triple(head, relation, tail)

@@ -234,8 +234,7 @@ class GraphReader:
             yield from self._all_contents()
             return
         if isinstance(documents, str):
-            message = "documents must be a list of ids or documents, not one string"
-            raise InputError(message)
+            raise InputError("documents must be a list of ids or documents, not one string")
         for document in documents:
             if isinstance(document, str):
                 name = document
@@ -248,8 +247,7 @@ class GraphReader:
             if row is None:
                 raise self._unknown(name)
             if row[1] == WAITING:
-                message = f"document {name!r} in {self.place} has not been extracted yet; resume the build"
-                raise StoreError(message)
+                raise StoreError(f"document {name!r} in {self.place} has not been extracted yet; resume the build")
             yield canonical(name), row[0]
 
     def _all_contents(self) -> Iterator[tuple[str, int]]:
@@ -413,19 +411,17 @@ class GraphReader:
                     bare = connection.execute("SELECT 1 FROM triples WHERE content = ? LIMIT 1", (content,)).fetchone()
                     if bare is None:
                         continue
-                    message = (
+                    raise StoreError(
                         f"the triples of document {document_id!r} in {self.place} have no embeddings by encoder "
                         f"{encoder!r}; compute those that unembedded() lists first"
                     )
-                    raise StoreError(message)
             vectors = np.frombuffer(row[1], "<f4")
             if row[0] and len(vectors):
                 parts.append(vectors.reshape(-1, row[0]))
         if len({part.shape[1] for part in parts}) > 1:
-            message = (
+            raise StoreError(
                 f"encoder {encoder!r} has vectors of several lengths in {self.place}; give each encoder its own name"
             )
-            raise StoreError(message)
         return np.concatenate(parts).astype(np.float32, copy=False) if parts else np.empty((0, 0), np.float32)
 
     def export(self, path: str | Path | BinaryIO, *, format: str | None = None) -> int:

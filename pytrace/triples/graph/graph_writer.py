@@ -37,11 +37,10 @@ class Writer:
         if recipe.hash == self._recipe.hash:
             return
         if self.connection.execute("SELECT 1 FROM documents LIMIT 1").fetchone():
-            message = (
+            raise StoreError(
                 f"the file was extracted in another way than {self._place} "
                 f"({'; '.join(self._recipe.differences(recipe))}); import it into a directory of its own"
             )
-            raise StoreError(message)
         self.connection.execute("UPDATE settings SET value = ? WHERE name = 'recipe'", (recipe.to_json(),))
         self._recipe = recipe
 
@@ -63,11 +62,10 @@ class Writer:
         rows = rows_of(document, triples)
         if content in self._contents:
             if stored_rows(self.connection, content) != rows:
-                message = (
+                raise InputError(
                     f"document {document.id!r} has the same words as one before it, but other triples; "
                     "give both the same triples, or change a title"
                 )
-                raise InputError(message)
             return
         self._contents.add(content)
         if statistics is None:
@@ -88,8 +86,7 @@ class Writer:
                     "SELECT 1 FROM documents d JOIN contents c ON c.number = d.content WHERE d.id = ? OR c.hash = ?",
                     (to_sql(document.id), content_hash),
                 ).fetchone():
-                    message = f"{self._place} already has triples of a file named {path.name}; rename the file"
-                    raise InputError(message)
+                    raise InputError(f"{self._place} already has triples of a file named {path.name}; rename the file")
                 content = content_number(self.connection, document, content_hash)
                 place_document(self.connection, document, content, None)
                 self.connection.execute("DELETE FROM triples WHERE content = ?", (content,))
@@ -118,8 +115,9 @@ def prepare(document: Document) -> tuple[Document, bytes]:
             canonical(document.source),
         )
     except TypeError as error:
-        message = f"document {document.id!r} has a title, sentence or source that is no text: {error}"
-        raise InputError(message) from error
+        raise InputError(
+            f"document {document.id!r} has a title, sentence or source that is no text: {error}"
+        ) from error
     return document, bytes.fromhex(document.content_hash)
 
 
@@ -130,8 +128,9 @@ def rows_of(document: Document, triples: Sequence[Triple]) -> list[Row]:
         try:
             row = (to_sql(triple.head), to_sql(triple.relation), to_sql(triple.tail))
         except AttributeError as error:
-            message = f"triple {position} of document {document.id!r} has a part that is no text: {triple!r}"
-            raise InputError(message) from error
+            raise InputError(
+                f"triple {position} of document {document.id!r} has a part that is no text: {triple!r}"
+            ) from error
         fault = ""
         if triple.document_id not in ("", document.id) and canonical(triple.document_id) != document.id:
             fault = f"says it is of document {triple.document_id!r}"
@@ -140,8 +139,7 @@ def rows_of(document: Document, triples: Sequence[Triple]) -> list[Row]:
         elif not (math.isfinite(triple.support) and 0 <= triple.support <= 100):
             fault = f"has support {triple.support}, which must be from 0 to 100"
         if fault:
-            message = f"triple {position} of document {document.id!r} {fault}"
-            raise InputError(message)
+            raise InputError(f"triple {position} of document {document.id!r} {fault}")
         rows.append((position, *row, triple.sentence, float(triple.support)))
     return rows
 

@@ -161,8 +161,10 @@ def read_rdf(writer: Writer, path: Path, *, kind: str) -> None:
             raise DataError(str(error), path=path) from error
     left = connection.execute("SELECT subject FROM notes WHERE used = 0 LIMIT 1").fetchone()
     if left is not None:
-        message = f"<{left[0]}> belongs to no document of the file (with a pt:position), or has a property too many"
-        raise DataError(message, path=path)
+        raise DataError(
+            f"<{left[0]}> belongs to no document of the file (with a pt:position), or has a property too many",
+            path=path,
+        )
     with writer.loose_triples(path) as put:
         last = -1
         while page := connection.execute(
@@ -180,8 +182,7 @@ def _stage(connection: sqlite3.Connection, path: Path, kind: str) -> None:
         for quad in ox.parse(path=str(path), format=_FORMATS[kind]):
             subject, predicate, target = quad.subject, quad.predicate.value, quad.object
             if isinstance(subject, ox.Triple) or isinstance(target, ox.Triple):
-                message = f"a triple within a triple cannot be read ({quad.triple}); state it alone"
-                raise DataError(message, path=path)
+                raise DataError(f"a triple within a triple cannot be read ({quad.triple}); state it alone", path=path)
             if subject.value.startswith(_NOTED):
                 if predicate == _TYPE.value:
                     continue
@@ -191,8 +192,7 @@ def _stage(connection: sqlite3.Connection, path: Path, kind: str) -> None:
                     (subject.value, predicate, to_sql(_term(target))),
                 )
                 if same.rowcount == 0:
-                    message = f"{subject} has two values of <{predicate}>; keep one"
-                    raise DataError(message, path=path)
+                    raise DataError(f"{subject} has two values of <{predicate}>; keep one", path=path)
             elif predicate == _LABEL.value:
                 if isinstance(target, ox.Literal):
                     connection.execute(
@@ -206,8 +206,7 @@ def _stage(connection: sqlite3.Connection, path: Path, kind: str) -> None:
                     (_term(subject), "<" + predicate, to_sql(_term(target))),
                 )
     except SyntaxError as error:
-        message = f"{error.msg}; repair the line"
-        raise DataError(message, path=path, line=error.lineno) from error
+        raise DataError(f"{error.msg}; repair the line", path=path, line=error.lineno) from error
 
 
 def _term(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> str:
@@ -238,8 +237,7 @@ class _Reader:
         if state == "waiting":
             return document, None, EXTRACTED
         if state not in _STATES:
-            message = f"<{node}> has state {state!r}; it can be waiting, extracted or edited"
-            raise DataError(message, path=self._path)
+            raise DataError(f"<{node}> has state {state!r}; it can be waiting, extracted or edited", path=self._path)
         return document, [self._triple(key, *part) for part in self._parts("statement", key)], _STATES[state]
 
     def _triple(self, key: str, number: int, notes: dict[str, str]) -> Triple:
@@ -257,8 +255,9 @@ class _Reader:
             index = -1 if sentence is None else int(sentence.removeprefix(f"{_PREFIXES['sentence']}{key}:"))
             support = float(notes.get("support", "0"))
         except ValueError as error:
-            message = f"<{node}> has a pt:sentence or pt:support of the wrong kind: {error}"
-            raise DataError(message, path=self._path) from error
+            raise DataError(
+                f"<{node}> has a pt:sentence or pt:support of the wrong kind: {error}", path=self._path
+            ) from error
         return msgspec.structs.replace(self.triple(*terms), sentence=index, support=support)
 
     def triple(self, head: str, relation: str, tail: str) -> Triple:
@@ -267,8 +266,7 @@ class _Reader:
 
     def _take(self, node: str, notes: dict[str, str], name: str) -> str:
         if name not in notes:
-            message = f"<{node}> has no {name}; export the graph again"
-            raise DataError(message, path=self._path)
+            raise DataError(f"<{node}> has no {name}; export the graph again", path=self._path)
         return notes[name]
 
     def _notes(self, node: str) -> dict[str, str]:
@@ -291,8 +289,10 @@ class _Reader:
         for number in range(count):
             notes = self._notes(f"{start}{number}")
             if not notes:
-                message = f"of {count} {prefix}s of document {_decode(key)!r}, <{start}{number}> is not there"
-                raise DataError(message, path=self._path)
+                raise DataError(
+                    f"of {count} {prefix}s of document {_decode(key)!r}, <{start}{number}> is not there",
+                    path=self._path,
+                )
             yield number, notes
 
     def name(self, term: str) -> str:
@@ -316,5 +316,4 @@ class _Reader:
         try:
             return _decode(iri[len(prefix) :])
         except UnicodeDecodeError as error:
-            message = f"<{iri}> is not percent-encoded UTF-8; encode it anew"
-            raise DataError(message, path=self._path) from error
+            raise DataError(f"<{iri}> is not percent-encoded UTF-8; encode it anew", path=self._path) from error

@@ -131,11 +131,10 @@ class KnowledgeGraph(GraphReader):
                     before = from_sql(known[2])
                     if known[1] != content_hash:
                         places = " and ".join(source for source in (before, document.source) if source)
-                        message = (
+                        raise InputError(
                             f"two documents have the id {document.id!r} and different words"
                             f"{f' (in {places})' if places else ''}; give each its own id"
                         )
-                        raise InputError(message)
                     repeats += 1
                     if repeated is not None:
                         repeated(document, before)
@@ -238,8 +237,7 @@ class KnowledgeGraph(GraphReader):
     def remove(self, document_ids: Iterable[str]) -> None:
         """Delete documents, and the triples that no other document needs; InputError names an id that is not there."""
         if isinstance(document_ids, str):
-            message = "document ids must be a list of strings, not one string"
-            raise InputError(message)
+            raise InputError("document ids must be a list of strings, not one string")
         with self._database.write() as connection:
             for document_id in document_ids:
                 deleted = connection.execute("DELETE FROM documents WHERE id = ?", (to_sql(document_id),))
@@ -266,21 +264,20 @@ class KnowledgeGraph(GraphReader):
         """
         vectors = np.asarray(vectors)
         if vectors.ndim != 2 or vectors.dtype != np.float32:
-            message = (
+            raise InputError(
                 f"embeddings must be float32 of two dimensions, not {vectors.dtype} of shape {vectors.shape}; "
                 "give one row per triple"
             )
-            raise InputError(message)
         if not np.isfinite(vectors).all():
             row = int(np.argmin(np.isfinite(vectors).all(axis=1)))
-            message = f"row {row} of the embeddings is not finite; check the encoder"
-            raise InputError(message)
+            raise InputError(f"row {row} of the embeddings is not finite; check the encoder")
         ((document_id, content),) = self._contents([document])
         with self._database.write() as connection:
             (count,) = connection.execute("SELECT count(*) FROM triples WHERE content = ?", (content,)).fetchone()
             if count != len(vectors):
-                message = f"document {document_id!r} has {count} triples, but {len(vectors)} embeddings were given"
-                raise InputError(message)
+                raise InputError(
+                    f"document {document_id!r} has {count} triples, but {len(vectors)} embeddings were given"
+                )
             connection.execute(
                 "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)",
                 (content, encoder, vectors.shape[1], np.ascontiguousarray(vectors, "<f4").tobytes()),
