@@ -1,8 +1,4 @@
-"""Baselines: what a method must beat.
-
-Those that read stand here, those that think in `pytrace.methods.cot.thinking`, `pytrace.methods.cot.ircot` and
-`pytrace.methods.cot.verify_and_edit`.
-"""
+"""Baselines that read: what a method must beat. Those that think stand in `pytrace.methods.cot`."""
 
 from __future__ import annotations
 
@@ -10,29 +6,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pytrace.methods.cot.thinking import ChainOfThought, SelfConsistency, ThoughtSettings
-from pytrace.methods.cot.verify_and_edit import VerifyAndEdit
-from pytrace.methods.ranking import Rank, rank_by
-from pytrace.methods.stages import Stages
-from pytrace.methods.trace.trace import Count, Positive, check_questions, make_answers
+from pytrace.errors import InputError
+from pytrace.methods.base import Count, Method, MethodRow, Parts, Positive, Selected, Stages, register
+from pytrace.methods.ranking import Rank, rank_by, rank_by_cross_encoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import all_documents
-from pytrace.records import Answer, Document
+from pytrace.records import Document
 from pytrace.retrieval import RetrieverName
-
-__all__ = [
-    "ChainOfThought",
-    "DenseSettings",
-    "Rag",
-    "RagSettings",
-    "RetrievalRag",
-    "RetrievalSettings",
-    "SelfConsistency",
-    "ThoughtSettings",
-    "VerifyAndEdit",
-]
 
 
 class RagSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -75,7 +57,7 @@ class DenseSettings(RetrievalSettings, frozen=True, forbid_unknown_fields=True, 
     whole_documents: bool = False
 
 
-class Rag:
+class Rag(Method):
     """Answers from all documents in their given order (TRACE, section 4.1: "w. all documents", the vanilla RAG).
 
     Parameters
@@ -100,23 +82,14 @@ class Rag:
         self._model = model
         self._reader = Reader(model, demonstrations=reader_demonstrations)
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions, each from all of its documents.
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        """
-        check_questions(questions, documents)
-        stages = Stages(self._model)
-        evidence = [all_documents(own) for own in documents]
-        with stages.stage("read"):
-            readings = self._reader.read(questions, evidence)
-        return make_answers(questions, evidence, readings, stages, self.name)
+    def _select(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
+    ) -> list[Selected]:
+        del questions, stages
+        return [Selected(all_documents(own)) for own in documents]
 
 
-class RetrievalRag:
+class RetrievalRag(Method):
     """Answers from the documents that a retriever, or anything else that ranks, puts first.
 
     Parameters
@@ -166,30 +139,71 @@ class RetrievalRag:
         self._rank = rank or rank_by(retriever, encoder, whole_documents=whole)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions, each from the first of its documents.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question.
-
-        Returns
-        -------
-        list of Answer
-            With the documents read, best first.
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        """
-        check_questions(questions, documents)
-        stages = Stages(self._model)
+    def _select(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
+    ) -> list[Selected]:
         with stages.stage("retrieve"):
-            evidence = [all_documents(own) for own in self._rank(questions, documents, self.settings.top)]
-        with stages.stage("read"):
-            readings = self._reader.read(questions, evidence)
-        return make_answers(questions, evidence, readings, stages, self.name)
+            return [Selected(all_documents(own)) for own in self._rank(questions, documents, self.settings.top)]
+
+
+GOLD = "gold"
+"""Answers from the documents that support the gold answer and no others: the ceiling of all that select documents."""
+NO_CROSS_ENCODER = "cross-encoder ranks with a model that was not named; give --cross-encoder DIR"
+
+
+def _make_rag(parts: Parts, settings: RagSettings, name: str) -> Rag:
+    return Rag(parts.model, reader_demonstrations=settings.reader_demonstrations, name=name)
+
+
+def _make_retrieval(parts: Parts, settings: RetrievalSettings, name: str) -> RetrievalRag:
+    retriever = name.partition(":")[0]
+    encoder = parts.encoder() if retriever != "bm25" else None
+    return RetrievalRag(parts.model, encoder, settings, retriever=retriever, name=name)  # type: ignore[arg-type]
+
+
+def _make_cross_encoder(parts: Parts, settings: RetrievalSettings, name: str) -> RetrievalRag:
+    if parts.cross_encoder is None:
+        raise InputError(NO_CROSS_ENCODER)
+    return RetrievalRag(parts.model, None, settings, name=name, rank=rank_by_cross_encoder(parts.cross_encoder()))
+
+
+_RAG_SMALL = RagSettings(reader_demonstrations=4)
+_RETRIEVAL_SMALL = RetrievalSettings(reader_demonstrations=4)
+_DENSE_SMALL = DenseSettings(reader_demonstrations=4)
+register(MethodRow("rag", "answer from all documents, in their order", Rag, RagSettings(), _RAG_SMALL, _make_rag))
+register(
+    MethodRow(
+        GOLD,
+        "answer from the documents that support the gold answer ('eval' alone knows them)",
+        Rag,
+        RagSettings(),
+        _RAG_SMALL,
+        _make_rag,
+    )
+)
+register(
+    MethodRow(
+        "bm25",
+        "answer from the first documents by words (BM25)",
+        RetrievalRag,
+        RetrievalSettings(),
+        _RETRIEVAL_SMALL,
+        _make_retrieval,
+    )
+)
+for _name, _summary in (
+    ("dense", "answer from the first documents by vectors"),
+    ("rrf", "answer from the first documents by the ranks of words and vectors together"),
+):
+    register(MethodRow(_name, _summary, RetrievalRag, DenseSettings(), _DENSE_SMALL, _make_retrieval))
+register(
+    MethodRow(
+        "cross-encoder",
+        "answer from the first documents by a model that reads each with the question",
+        RetrievalRag,
+        RetrievalSettings(),
+        _RETRIEVAL_SMALL,
+        _make_cross_encoder,
+        needs=frozenset({"documents", "cross-encoder"}),
+    )
+)

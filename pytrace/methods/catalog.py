@@ -1,76 +1,47 @@
 """Every method by its name, with the settings that it has by default and those that a user changes.
 
 A method is named as ``NAME`` or ``NAME:setting=value,setting=value``, so that one command can compare a method with itself
-(``ks-llm:sentences=1 ks-llm:sentences=4``). Which settings suit which model stands in `pytrace.methods.profiles`.
+(``ks-llm:sentences=1 ks-llm:sentences=4``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+import importlib
+import pkgutil
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import msgspec
 
+import pytrace.methods
 from pytrace.errors import InputError
-from pytrace.methods import profiles
-from pytrace.methods.baselines import ChainOfThought, Rag, RetrievalRag, SelfConsistency, VerifyAndEdit
-from pytrace.methods.cok.chain_of_knowledge import ChainOfKnowledge, Knowledge
-from pytrace.methods.cok.fact_checking import StandardClaims
-from pytrace.methods.cot.ircot import Ircot
-from pytrace.methods.ks_llm import VARIANTS, KnowledgeSelection
-from pytrace.methods.ranking import rank_by_cross_encoder
-from pytrace.methods.scope_coe import ScopeCoe
-from pytrace.methods.trace.top_triples import TopTriples
-from pytrace.methods.trace.trace import Trace
-from pytrace.models.encoders.cross_encoder import CrossEncoder
-from pytrace.models.encoders.encoder import Encoder
-from pytrace.models.language_model import LanguageModel
-from pytrace.records import Answer, Document
-from pytrace.retrieval import SentenceIndex
+from pytrace.methods.base import METHODS, Method, MethodRow, Parts, changed, setting_name
 from pytrace.triples.graph import KnowledgeGraph
 
-
-class Method(Protocol):
-    """Anything that answers questions from documents."""
-
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions, each from its own documents; all of them go through every stage together."""
-        ...
+for _module in pkgutil.walk_packages(pytrace.methods.__path__, "pytrace.methods."):
+    importlib.import_module(_module.name)
 
 
-TRACE_METHODS = ("trace", "trace-doc")
-# TRACE without its chains.
-TOP_TRIPLES = "top-triples"
-RETRIEVERS = ("bm25", "dense", "rrf")
-CROSS_ENCODER = "cross-encoder"
-INTERLEAVED = "ircot"
-THOUGHT_METHODS = ("cot", "cot-sc", "verify-and-edit", "cok")
-# Answers from the documents that support the gold answer and no others: the ceiling of all that select documents.
-GOLD = "gold"
-METHODS = (
-    *TRACE_METHODS,
-    TOP_TRIPLES,
-    *VARIANTS,
-    "scope-coe",
-    "rag",
-    GOLD,
-    *RETRIEVERS,
-    CROSS_ENCODER,
-    INTERLEAVED,
-    *THOUGHT_METHODS,
-)
-NO_CROSS_ENCODER = f"{CROSS_ENCODER} ranks with a model that was not named; give --cross-encoder DIR"
-# These answer without any document, too: from the model alone, or from a document that it writes.
-NEEDS_NO_DOCUMENTS = frozenset({*VARIANTS, *THOUGHT_METHODS})
+def _unregistered(method: type[Method]) -> list[str]:
+    """Return the names of a class's subclasses in this room that can be made and have no row."""
+    rows = {row.method for row in METHODS.values()}
+    return [
+        name
+        for one in method.__subclasses__()
+        for name in (
+            *([one.__name__] if "answer" in dir(one) and not one.__abstractmethods__ and one not in rows else []),
+            *_unregistered(one),
+        )
+        if one.__module__.startswith("pytrace.methods.")
+    ]
 
-# Classes that are made alike, by method: from triples and their graph, and from the two models alone.
-_FROM_TRIPLES: dict[str, Callable[..., Method]] = {**dict.fromkeys(TRACE_METHODS, Trace), TOP_TRIPLES: TopTriples}
-_FROM_MODELS: dict[str, Callable[..., Method]] = {
-    "scope-coe": ScopeCoe,
-    "cot": ChainOfThought,
-    "cot-sc": SelfConsistency,
-    "verify-and-edit": VerifyAndEdit,
-}
+
+_ABSTRACT = {"Thoughtful"}
+if _forgotten := set(_unregistered(Method)) - _ABSTRACT:
+    raise InputError(f"{', '.join(sorted(_forgotten))} has no row; end its module with register(MethodRow(...))")
+
+SMALL_MODELS = {"tiny", "smollm2-135m", "gemma", "gemma3-270m"}
+"""The catalog's models of less than a billion parameters, by any name of theirs."""
 
 
 class MethodName(msgspec.Struct, frozen=True):
@@ -83,6 +54,19 @@ class MethodName(msgspec.Struct, frozen=True):
     def label(self) -> str:
         """The method as it is named in reports."""
         return f"{self.name}:{','.join(self.overrides)}" if self.overrides else self.name
+
+
+def method_row(name: str) -> MethodRow:
+    """Return a method's row.
+
+    Raises
+    ------
+    InputError
+        There is no such method.
+    """
+    if name not in METHODS:
+        raise InputError(f"there is no method {name!r}; choose one of {', '.join(METHODS)}")
+    return METHODS[name]
 
 
 def parse_method(text: str) -> MethodName:
@@ -99,16 +83,32 @@ def parse_method(text: str) -> MethodName:
     MethodName(name='scope-coe', overrides=('cover=exact',))
     """
     name, colon, rest = text.strip().partition(":")
-    if name not in METHODS:
-        raise InputError(f"there is no method {name!r}; choose one of {', '.join(METHODS)}")
+    method_row(name)
     overrides = tuple(part.strip() for part in rest.split(",") if part.strip())
     if colon and (not overrides or not all("=" in one for one in overrides)):
         raise InputError(f"{text!r} does not name settings behind the colon; write {name}:setting=value,setting=value")
     return MethodName(name, overrides)
 
 
-def method_settings(method: str | MethodName, llm: str, overrides: Iterable[str] = ()) -> msgspec.Struct:
-    """Return the settings of a method for a model.
+def prompt_style(llm: str) -> Literal["plain", "auto"]:
+    """Return how prompts are written for a model: the smallest answer plain text far better than their chat template."""
+    return "plain" if llm in SMALL_MODELS else "auto"
+
+
+def default_settings(method: str, llm: str) -> msgspec.Struct:
+    """Return the settings that a method has with a model if nobody changes them.
+
+    Examples
+    --------
+    >>> default_settings("trace-doc", "llama.gguf").reader
+    'document'
+    """
+    row = method_row(method)
+    return row.small if llm in SMALL_MODELS else row.settings
+
+
+def method_settings(method: str | MethodName, llm: str, overrides: Iterable[str] = ()) -> Any:
+    """Return the settings of a method for a model, with `name=value` overrides.
 
     Examples
     --------
@@ -116,8 +116,7 @@ def method_settings(method: str | MethodName, llm: str, overrides: Iterable[str]
     3
     """
     named = parse_method(method) if isinstance(method, str) else method
-    base = profiles.default_settings(named.name, llm)
-    return profiles.changed(base, [*overrides, *named.overrides], what=named.name)
+    return changed(default_settings(named.name, llm), [*overrides, *named.overrides], what=named.name)
 
 
 def check_overrides(methods: Sequence[MethodName], llm: str, overrides: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -126,9 +125,9 @@ def check_overrides(methods: Sequence[MethodName], llm: str, overrides: Sequence
     used: set[str] = set()
     known: set[str] = set()
     for method in methods:
-        fields = profiles.default_settings(method.name, llm).__struct_fields__
+        fields = default_settings(method.name, llm).__struct_fields__
         known |= set(fields)
-        mine = tuple(one for one in overrides if profiles.setting_name(one) in fields)
+        mine = tuple(one for one in overrides if setting_name(one) in fields)
         own[method.name] = mine
         used |= set(mine)
         method_settings(method, llm, mine)
@@ -141,37 +140,15 @@ def check_overrides(methods: Sequence[MethodName], llm: str, overrides: Sequence
     return own
 
 
-def make_method(
-    method: str | MethodName,
-    model: LanguageModel,
-    encoder: Callable[[], Encoder],
-    llm: str,
-    overrides: Iterable[str] = (),
-    *,
-    graph: KnowledgeGraph | None = None,
-    extracted: Callable[[Any], object] | None = None,
-    index: SentenceIndex | None = None,
-    knowledge: Callable[[], Knowledge] | None = None,
-    cross_encoder: Callable[[], CrossEncoder] | None = None,
-) -> Method:
+def make_method(method: str | MethodName, parts: Parts, llm: str, overrides: Iterable[str] = ()) -> Method:
     """Make a method by its name.
 
     Parameters
     ----------
     method, llm, overrides
         As for `method_settings`.
-    model
-        The language model.
-    encoder
-        Gives the encoder; called only for a method that needs one.
-    graph, extracted
-        For TRACE and top-triples: see `pytrace.methods.trace.trace.Trace`.
-    index
-        For KS-LLM: see `pytrace.methods.ks_llm.KnowledgeSelection`.
-    knowledge
-        For Chain of Knowledge: gives the knowledge base and what it takes to ask it; called only for that method.
-    cross_encoder
-        For cross-encoder: gives the model that ranks documents; called only for that method.
+    parts
+        The models and whatever else methods are made of.
 
     Returns
     -------
@@ -186,38 +163,25 @@ def make_method(
     """
     named = parse_method(method) if isinstance(method, str) else method
     overrides = tuple(overrides)
-    settings: Any = method_settings(named, llm, overrides)
-    name, label = named.name, named.label
-    if index is not None and name not in VARIANTS:
-        raise InputError(
-            f"{name} has no use for an index of sentences; leave it out, or use one of {', '.join(VARIANTS)}"
-        )
-    if index is not None and "titles" not in map(profiles.setting_name, (*overrides, *named.overrides)):
-        # A profile may put titles before sentences; an index has them as they are.
-        settings = msgspec.structs.replace(settings, titles=False)
-    if name in _FROM_TRIPLES:
-        if graph is not None and "unit" in map(profiles.setting_name, (*overrides, *named.overrides)):
-            _check_unit(settings.unit, graph, label)
-        return _FROM_TRIPLES[name](model, encoder(), settings, graph=graph, name=label, extracted=extracted)
-    if name in _FROM_MODELS:
-        return _FROM_MODELS[name](model, encoder(), settings, name=label)
-    if name in ("rag", GOLD):
-        return Rag(model, reader_demonstrations=settings.reader_demonstrations, name=label)
-    if name in RETRIEVERS:
-        return RetrievalRag(model, encoder() if name != "bm25" else None, settings, retriever=name, name=label)  # type: ignore[arg-type]
-    if name == CROSS_ENCODER:
-        if cross_encoder is None:
-            raise InputError(NO_CROSS_ENCODER)
-        return RetrievalRag(model, None, settings, name=label, rank=rank_by_cross_encoder(cross_encoder()))
-    if name == INTERLEAVED:
-        return Ircot(model, encoder() if settings.retriever != "bm25" else None, settings, name=label)
-    if name == "cok":
-        if knowledge is None:
-            raise InputError("cok asks a knowledge base, and there is none; give --kb FILE|URL")
-        return ChainOfKnowledge(model, encoder(), settings, knowledge=knowledge(), name=label)
-    if name == "standard":
-        return StandardClaims(model, encoder(), settings, name=label, index=index)
-    return KnowledgeSelection(model, encoder(), settings, variant=name, name=label, index=index)  # type: ignore[arg-type]
+    row = method_row(named.name)
+    settings = method_settings(named, llm, overrides)
+    chosen = {setting_name(one) for one in (*overrides, *named.overrides)}
+    if parts.index is not None:
+        if "sentence index" not in row.takes:
+            able = [one.name for one in METHODS.values() if "sentence index" in one.takes]
+            raise InputError(
+                f"{named.name} has no use for an index of sentences; leave it out, or use one of {', '.join(able)}"
+            )
+        if "titles" not in chosen:
+            # Small-model settings may put titles before sentences; an index has them as they are.
+            settings = msgspec.structs.replace(settings, titles=False)
+    if parts.graph is not None and "graph" in row.takes and "unit" in chosen:
+        _check_unit(settings.unit, parts.graph, named.label)
+    if row.make is not None:
+        return row.make(parts, settings, named.label)
+    make: Any = row.method
+    made: Method = make(parts.model, parts.encoder(), settings, name=named.label)
+    return made
 
 
 def _check_unit(unit: str, graph: KnowledgeGraph, label: str) -> None:

@@ -16,15 +16,25 @@ import msgspec
 
 from pytrace.documents import split_sentences
 from pytrace.errors import InputError
+from pytrace.methods.base import (
+    READER_CHOICE,
+    Count,
+    Method,
+    MethodRow,
+    Parts,
+    Positive,
+    Selected,
+    Stages,
+    choice,
+    register,
+)
 from pytrace.methods.cot.rationales import Thinker
-from pytrace.methods.cot.thinking import NO_CONTEXT, make_thoughtful_answers
-from pytrace.methods.stages import Stages
-from pytrace.methods.trace.trace import Count, Positive, check_questions
+from pytrace.methods.cot.thinking import NO_CONTEXT
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import Reader, Reading
 from pytrace.reader.evidence import document_text
-from pytrace.records import Answer, Document, Evidence, Triple
+from pytrace.records import Document, Evidence, Triple
 from pytrace.retrieval import SentenceIndex
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.extraction import sentence_units
@@ -80,7 +90,7 @@ class KsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     rationale_demonstrations: Count = 0
 
 
-class KnowledgeSelection:
+class KnowledgeSelection(Method):
     r"""Answers questions with KS-LLM, or with one of the methods that its paper compares it with.
 
     Parameters
@@ -155,29 +165,10 @@ class KnowledgeSelection:
             max_tokens=self.settings.generated_tokens,
         )
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions, each from its own documents; all of them go through every stage together.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question: together, in their order, its evidence document. It may be empty.
-
-        Returns
-        -------
-        list of Answer
-            With the constructed triples in the evidence. Notes tell where no triple was sound, so that the question itself
-            was the query, what was dropped, and where the evidence document was generated or cut.
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        """
-        check_questions(questions, documents)
-        stages = Stages(self._model)
+    def _select(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
+    ) -> list[Selected]:
+        """Note where no triple was sound, what was dropped, and where the evidence document was generated or cut."""
         notes: list[list[str]] = [[] for _ in questions]
         constructed = [QuestionTriples("", ())] * len(questions)
         if self.variant in _WITH_TRIPLES:
@@ -189,20 +180,14 @@ class KnowledgeSelection:
             documents = self._complete(questions, documents, notes, stages)
         if self.variant in _WITH_SENTENCES:
             with stages.stage("select"):
-                evidence = self._select(questions, constructed, documents)
+                evidence = self._nearest(questions, constructed, documents)
         elif self.variant in _WITH_DOCUMENT:
             evidence = [self._whole(own, told) for own, told in zip(documents, notes, strict=True)]
         elif self.variant == "ks-t":
             evidence = [Evidence("triples", _texts(one.triples), (), triples=one.triples) for one in constructed]
         else:
             evidence = [NO_CONTEXT] * len(questions)
-        with stages.stage("read"):
-            evidence, readings = self._read(questions, evidence)
-        answers = make_thoughtful_answers(questions, evidence, readings, stages, self.name)
-        return [
-            msgspec.structs.replace(answer, notes=(*answer.notes, *own))
-            for answer, own in zip(answers, notes, strict=True)
-        ]
+        return [Selected(one, tuple(own)) for one, own in zip(evidence, notes, strict=True)]
 
     def _complete(
         self,
@@ -232,7 +217,7 @@ class KnowledgeSelection:
                 notes[number].append("the question has no document; the model wrote one")
         return whole
 
-    def _select(
+    def _nearest(
         self,
         questions: Sequence[str],
         constructed: Sequence[QuestionTriples],
@@ -295,10 +280,10 @@ class KnowledgeSelection:
             left -= self._model.count_tokens(text)
         return Evidence("documents", tuple(context), tuple(one.id for one in documents[: len(context)]))
 
-    def _read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> tuple[list[Evidence], list[Reading]]:
+    def _read(self, questions: Sequence[str], evidence: list[Evidence]) -> tuple[list[Evidence], list[Reading]]:
         """Answer the questions (section 3.3), after a thought if the variant has one."""
         if self.variant != "cot-doc":
-            return list(evidence), self._reader.read(questions, evidence)
+            return evidence, self._reader.read(questions, evidence)
         contexts = [one.context for one in evidence]
         thoughts = [row[0] for row in self._thinker.think(questions, contexts)]
         readings = [
@@ -388,3 +373,41 @@ def _triple_notes(found: QuestionTriples, *, selects: bool) -> list[str]:
 
 def _texts(units: Sequence[Triple]) -> tuple[str, ...]:
     return tuple(unit.text for unit in units)
+
+
+def _make(parts: Parts, settings: KsSettings, name: str) -> KnowledgeSelection:
+    variant = name.partition(":")[0]
+    return KnowledgeSelection(parts.model, parts.encoder(), settings, variant=variant, name=name, index=parts.index)  # type: ignore[arg-type]
+
+
+KS_SMALL = KsSettings(titles=True, triple_demonstrations=0, reader_demonstrations=4, rationale_demonstrations=3)
+_SUMMARIES: dict[Variant, str] = {
+    "ks-llm": "triples written from the question → the sentences nearest to them → answer from both",
+    "ks-q": "the sentences nearest to the question → answer from those",
+    "ks-t": "triples written from the question → answer from those",
+    "ks-s": "the sentences nearest to triples written from the question → answer from those",
+    "standard-doc": "answer from the evidence document, cut to a length",
+    "cot-doc": "think first, with the evidence document",
+}
+for _variant, _summary in _SUMMARIES.items():
+    register(
+        MethodRow(
+            _variant,
+            _summary,
+            KnowledgeSelection,
+            KsSettings(),
+            KS_SMALL,
+            _make,
+            needs=frozenset(),
+            takes=frozenset({"sentence index"}),
+            space=(
+                choice("titles", "true", "false"),
+                choice("sentences", 1, 2, 3, 4, 5),
+                choice("triple_demonstrations", 0, 1, 3),
+                choice("triples", 1, 3, 5),
+                READER_CHOICE,
+            )
+            if _variant == "ks-llm"
+            else (),
+        )
+    )

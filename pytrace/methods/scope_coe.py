@@ -19,13 +19,12 @@ from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
 from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
 from pytrace.chain_of_evidence.text_judge import TextJudge
 from pytrace.kernels.set_cover import minimum_covers, scope_covers
-from pytrace.methods.stages import Stages
-from pytrace.methods.trace.trace import Count, Positive, check_questions, make_answers
+from pytrace.methods.base import READER_CHOICE, Count, Method, MethodRow, Positive, Selected, Stages, choice, register
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import document_text
-from pytrace.records import Answer, Coverage, Document, Evidence, Feature
+from pytrace.records import Coverage, Document, Evidence, Feature
 from pytrace.retrieval import Retriever, RetrieverName, rank_each
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -79,7 +78,7 @@ class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     reader_demonstrations: Count = 0
 
 
-class ScopeCoe:
+class ScopeCoe(Method):
     """Answers questions from the fewest snippets that hold a chain of evidence.
 
     Parameters
@@ -131,29 +130,10 @@ class ScopeCoe:
         self._judge = judge or make_judge(model, encoder, self.settings)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions, each from its own documents or from the retriever; all go through every stage together.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question; not looked at if there is a retriever.
-
-        Returns
-        -------
-        list of Answer
-            `Evidence.coverage` tells for every feature which snippets of `Evidence.pool` hold it. Notes tell what nobody
-            holds, and where the order of retrieval had to do.
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        """
-        check_questions(questions, documents)
-        stages = Stages(self._model)
+    def _select(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
+    ) -> list[Selected]:
+        """Note what no snippet holds, and where the order of retrieval had to do."""
         with stages.stage("retrieve"):
             pools = self._pools(questions, documents)
         with stages.stage("features"):
@@ -167,12 +147,9 @@ class ScopeCoe:
         with stages.stage("cover"):
             chosen = self._cover(inquiries, judged)
         evidence = [self._evidence(*one) for one in zip(inquiries, judged, chosen, pools, strict=True)]
-        with stages.stage("read"):
-            readings = self._reader.read(questions, evidence)
-        answers = make_answers(questions, evidence, readings, stages, self.name)
         return [
-            msgspec.structs.replace(answer, notes=(*answer.notes, *_notes(found, bool(taken), answer.evidence)))
-            for answer, found, taken in zip(answers, extractions, chosen, strict=True)
+            Selected(one, _notes(found, bool(taken), one))
+            for one, found, taken in zip(evidence, extractions, chosen, strict=True)
         ]
 
     def _pools(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[list[Document]]:
@@ -285,3 +262,26 @@ def _notes(found: Extraction, covered: bool, evidence: Evidence) -> tuple[str, .
 
 def _named(feature: Feature) -> str:
     return f"the {feature.kind} {feature.statement!r}"
+
+
+register(
+    MethodRow(
+        "scope-coe",
+        "the question's features → which snippet holds which → the few that hold all → answer from those",
+        ScopeCoe,
+        ScopeSettings(),
+        # A small model judges by yes and no hardly better than chance, and text alone well; it copies what a grammar lets it copy.
+        ScopeSettings(snippet="sentence", pool=10, judge="text", threshold=0.3, spans=True, reader_demonstrations=1),
+        space=(
+            choice("judge", "text", "model", "fused"),
+            choice("snippet", "document", "sentence"),
+            choice("retriever", "dense", "bm25", "rrf"),
+            choice("pool", 2, 3, 4, 5, 10),
+            choice("cover", "greedy", "exact"),
+            choice("threshold", 0.3, 0.5, 0.7),
+            choice("feature_demonstrations", 1, 3, 5),
+            choice("top", 1, 2, 3),
+            READER_CHOICE,
+        ),
+    )
+)

@@ -11,17 +11,17 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
+from pytrace.errors import InputError
 from pytrace.kg.fact_store import QueryLimits, TripleStore
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries import QueryGenerator
 from pytrace.kg.queries.running import Asked, QueryRunner
+from pytrace.methods.base import Count, MethodRow, Parts, Positive, Stages, check_questions, register
 from pytrace.methods.cok.fact_checking import make_claim_answers
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import NO_CONTEXT, Thoughtful, ThoughtSettings
 from pytrace.methods.cot.verification import Verifier
 from pytrace.methods.ranking import Rank
-from pytrace.methods.stages import Stages
-from pytrace.methods.trace.trace import Count, Positive, check_questions
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.claims import ClaimJudge, ClaimScoring, votes
@@ -414,3 +414,25 @@ def _query_note(queries: Sequence[KnowledgeQuery], found: bool) -> str:
     return f"asked the knowledge base {len(queries)} times: {told}" + (
         "" if found else "; no fact came back, so the vote stands"
     )
+
+
+def _make(parts: Parts, settings: KnowledgeSettings, name: str) -> ChainOfKnowledge:
+    if parts.knowledge is None:
+        raise InputError("cok asks a knowledge base, and there is none; give --kb FILE|URL")
+    return ChainOfKnowledge(parts.model, parts.encoder(), settings, knowledge=parts.knowledge(), name=name)
+
+
+register(
+    MethodRow(
+        "cok",
+        "think five times; where the thoughts disagree, ask a knowledge base → edit the thoughts by its facts → answer",
+        ChainOfKnowledge,
+        KnowledgeSettings(),
+        # A small model's thoughts name people who are none, and it does not find the answer among the facts that a query gave.
+        KnowledgeSettings(
+            ask="question", unverified="drop", conclude="query", claim_demonstrations=0, claim_scoring="words"
+        ),
+        _make,
+        needs=frozenset({"knowledge base"}),
+    )
+)

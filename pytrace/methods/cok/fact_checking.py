@@ -7,26 +7,15 @@ Source: Li et al., "Chain of Knowledge: A Framework for Grounding Large Language
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
+from pytrace.methods.base import Count, MethodRow, Stages, check_questions, register
 from pytrace.methods.cot.thinking import NO_CONTEXT
 from pytrace.methods.ks_llm import KnowledgeSelection, KsSettings
-from pytrace.methods.stages import Stages
-from pytrace.methods.trace.trace import Count, check_questions
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.claims import LABELS, ClaimJudge, ClaimJudgement, ClaimScoring
 from pytrace.records import Answer, Document, Evidence
 from pytrace.retrieval import SentenceIndex
-
-
-@runtime_checkable
-class ClaimMethod(Protocol):
-    """A method that can judge claims, beside answering questions."""
-
-    def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Judge claims, each with its own documents; the text of an answer is one of `pytrace.reader.claims.LABELS`."""
-        ...
 
 
 class StandardSettings(KsSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -163,3 +152,22 @@ def judgement_notes(judgement: ClaimJudgement, facts: int) -> tuple[str, ...]:
     if not judgement.left_out:
         return (told,)
     return told, f"{judgement.left_out} of {facts} facts did not fit the model's context whole"
+
+
+register(
+    MethodRow(
+        "standard",
+        "answer, or judge a claim, by what the model knows",
+        StandardClaims,
+        StandardSettings(),
+        # A small model labels claims no better than chance, whatever it is shown; by words and calibrated it gives all three labels.
+        StandardSettings(
+            reader_demonstrations=4, rationale_demonstrations=3, claim_demonstrations=0, claim_scoring="words"
+        ),
+        lambda parts, settings, name: StandardClaims(
+            parts.model, parts.encoder(), settings, name=name, index=parts.index
+        ),
+        needs=frozenset(),
+        takes=frozenset({"sentence index"}),
+    )
+)

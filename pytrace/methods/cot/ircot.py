@@ -10,15 +10,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytrace.methods.base import Count, Method, MethodRow, Positive, Selected, Stages, register
 from pytrace.methods.cot.rationales import Thinker
 from pytrace.methods.ranking import Rank, rank_by
-from pytrace.methods.stages import Stages
-from pytrace.methods.trace.trace import Count, Positive, check_questions, make_answers
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import all_documents
-from pytrace.records import Answer, Document
+from pytrace.records import Document
 from pytrace.retrieval import RetrieverName
 
 
@@ -63,7 +62,7 @@ class _Search(msgspec.Struct):
     done: bool = False
 
 
-class Ircot:
+class Ircot(Method):
     """Thinks and retrieves in turn, and answers from all that was retrieved; all questions take each step together.
 
     Parameters
@@ -108,30 +107,9 @@ class Ircot:
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions, each from the documents that its thoughts led to.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question.
-
-        Returns
-        -------
-        list of Answer
-            With the documents in the order in which they were found, and the thoughts as the rationale.
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        ContextOverflowError
-            If a question with its thoughts does not fit the model.
-        """
-        check_questions(questions, documents)
-        stages = Stages(self._model)
+    def _select(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
+    ) -> list[Selected]:
         searches = [_Search(question, own, question) for question, own in zip(questions, documents, strict=True)]
         self._retrieve(searches, stages)
         for _ in range(self.settings.steps):
@@ -140,13 +118,10 @@ class Ircot:
                 break
             self._think(thinking, stages)
             self._retrieve([search for search in thinking if not search.done], stages)
-        evidence = [
-            msgspec.structs.replace(all_documents(search.collected), rationale=tuple(search.sentences))
+        return [
+            Selected(msgspec.structs.replace(all_documents(search.collected), rationale=tuple(search.sentences)))
             for search in searches
         ]
-        with stages.stage("read"):
-            readings = self._reader.read(questions, evidence)
-        return make_answers(questions, evidence, readings, stages, self.name)
 
     def _think(self, searches: Sequence[_Search], stages: Stages) -> None:
         """Let every search go on by a sentence; one that says the answer, nothing or the same again is done."""
@@ -171,3 +146,17 @@ class Ircot:
             search.collected += documents[: self.settings.most - len(search.collected)]
             # More sentences would find nothing more.
             search.done = search.done or len(search.collected) >= min(self.settings.most, len(search.documents))
+
+
+register(
+    MethodRow(
+        "ircot",
+        "think a sentence, retrieve by it, think the next; answer from all that was retrieved",
+        Ircot,
+        IrcotSettings(),
+        IrcotSettings(reader_demonstrations=4),
+        lambda parts, settings, name: Ircot(
+            parts.model, parts.encoder() if settings.retriever != "bm25" else None, settings, name=name
+        ),
+    )
+)

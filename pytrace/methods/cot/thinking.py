@@ -11,10 +11,19 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from pytrace.methods.base import (
+    Count,
+    Method,
+    MethodRow,
+    Positive,
+    Selected,
+    Stages,
+    check_questions,
+    make_answers,
+    register,
+)
 from pytrace.methods.cot.rationales import Thinker, Thought, Vote, majority
 from pytrace.methods.ranking import Rank, rank_by
-from pytrace.methods.stages import Stages
-from pytrace.methods.trace.trace import Count, Positive, check_questions, make_answers
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reading
@@ -55,7 +64,7 @@ class ThoughtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     sentences: Positive = 3
 
 
-class Thoughtful:
+class Thoughtful(Method):
     """What the methods that think have in common: settings, thoughts, and the documents that these may see."""
 
     known_as: ClassVar[str]
@@ -76,6 +85,15 @@ class Thoughtful:
         if rank is None and self.settings.context == "documents":
             self._rank = rank_by(self.settings.retriever, encoder)
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
+
+    def select(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Evidence]:
+        """Return what the answers to questions rest on; what a method thinks leads to its evidence, so it thinks and answers."""
+        return [answer.evidence for answer in self.answer(questions, documents)]
+
+    def _select(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
+    ) -> list[Selected]:
+        return [Selected(one) for one in self._evidence(questions, documents, stages)]
 
     def _evidence(
         self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
@@ -104,7 +122,7 @@ class Thoughtful:
     ) -> list[Answer]:
         """Put together each question's answer with the thought that led to it."""
         fitted = self._thinker.fit(questions, [one.context for one in evidence])
-        return make_thoughtful_answers(
+        return make_answers(
             questions,
             [
                 msgspec.structs.replace(one, rationale=thought.sentences)
@@ -253,11 +271,18 @@ def vote_note(vote: Vote) -> str:
     return f"{vote.count} of {vote.of} samples agreed"
 
 
-def make_thoughtful_answers(
-    questions: Sequence[str], evidence: Sequence[Evidence], readings: Sequence[Reading], stages: Stages, name: str
-) -> list[Answer]:
-    """Put together what a method found; where there was to be no context, its absence is no news."""
-    return [
-        answer if answer.evidence.kind != "none" else msgspec.structs.replace(answer, notes=())
-        for answer in make_answers(questions, evidence, readings, stages, name)
-    ]
+register(
+    MethodRow(
+        "cot", "think first, then answer", ChainOfThought, ThoughtSettings(), ThoughtSettings(), needs=frozenset()
+    )
+)
+register(
+    MethodRow(
+        "cot-sc",
+        "think five times, sampled, and vote",
+        SelfConsistency,
+        ThoughtSettings(),
+        ThoughtSettings(),
+        needs=frozenset(),
+    )
+)

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytrace.methods.base import MethodRow, Stages, check_questions, register
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
 from pytrace.methods.cot.verification import Verifier
 from pytrace.methods.ranking import Rank
-from pytrace.methods.stages import Stages
-from pytrace.methods.trace.trace import check_questions
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Answer, Document, Evidence, Triple
@@ -180,3 +179,15 @@ class VerifyAndEdit(Thoughtful):
             context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(found)),
         )
         return stages.added_to(edited, among)
+
+
+register(
+    MethodRow(
+        "verify-and-edit",
+        "think five times; where thoughts disagree, check the sentences of one against the documents",
+        VerifyAndEdit,
+        ThoughtSettings(),
+        ThoughtSettings(),
+        needs=frozenset(),
+    )
+)

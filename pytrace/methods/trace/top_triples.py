@@ -10,22 +10,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pytrace.methods.stages import Stages
+from pytrace.methods.base import Method, MethodRow, Positive, Selected, Stages, register
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
-from pytrace.methods.trace.trace import (
-    Positive,
-    UnitSettings,
-    check_questions,
-    extract_missing,
-    make_answers,
-    make_extractor,
-    with_graph,
-)
+from pytrace.methods.trace.trace import SMALL, UnitSettings, extract_missing, make_extractor, with_graph
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import document_evidence, triple_evidence
-from pytrace.records import Answer, Candidate, Chain, Document
+from pytrace.records import Candidate, Chain, Document
 from pytrace.triples.extraction import Extraction
 from pytrace.triples.graph import KnowledgeGraph
 
@@ -48,7 +40,7 @@ class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, 
     top: Positive = 10
 
 
-class TopTriples:
+class TopTriples(Method):
     """Answers from the triples nearest to the question, or from the documents that these come from.
 
     Parameters
@@ -99,31 +91,10 @@ class TopTriples:
         self._ranker = Ranker(encoder, candidates=self.settings.top)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions, each from its own documents; all of them go through every stage together.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question.
-
-        Returns
-        -------
-        list of Answer
-            With each triple as a chain of its own, nearest first, whose score is the logarithm of its share among the T by the
-            softmax of their similarities.
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        StoreError
-            If a graph opened for reading lacks a document.
-        """
-        check_questions(questions, documents)
-        stages = Stages(self._model)
+    def _select(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
+    ) -> list[Selected]:
+        """Take each triple as a chain of its own, scored by its share among the T (softmax of their similarities)."""
         with stages.stage("triples"):
             read = [document for own in documents for document in own]
             extract_missing(self.graph, self.extractor, read, done=self._extracted)
@@ -131,7 +102,7 @@ class TopTriples:
         with stages.stage("rank"):
             index = TripleIndex(triples, self._encoder)
             found = self._ranker.rank(index, questions, range(len(questions)), [()] * len(questions))
-        evidence = []
+        selected = []
         for nearest, searched, own in zip(found, triples, documents, strict=True):
             chains = _chains(nearest)
             if self.settings.reader == "triple":
@@ -139,13 +110,34 @@ class TopTriples:
             else:
                 by_id = {document.id: document for document in own}
                 chosen = document_evidence(chains, by_id, most=self.settings.reader_documents)
-            evidence.append(with_graph(chosen, searched))
-        with stages.stage("read"):
-            readings = self._reader.read(questions, evidence)
-        return make_answers(questions, evidence, readings, stages, self.name)
+            selected.append(Selected(with_graph(chosen, searched)))
+        return selected
 
 
 def _chains(nearest: Sequence[Candidate]) -> list[Chain]:
     scores = np.array([one.score for one in nearest], dtype=np.float64)
     shares = (scores - np.logaddexp.reduce(scores)).tolist() if nearest else []
     return [Chain((one.triple,), (share,), share, False) for one, share in zip(nearest, shares, strict=True)]
+
+
+register(
+    MethodRow(
+        "top-triples",
+        "the triples nearest to the question → answer from those, or from their documents; no chains",
+        TopTriples,
+        TopTriplesSettings(),
+        # What TRACE does for the same model, less its chains.
+        TopTriplesSettings(
+            unit=SMALL.unit,
+            extraction=SMALL.extraction,
+            adaptive_triple_demonstrations=SMALL.adaptive_triple_demonstrations,
+            spans=SMALL.spans,
+            reader_demonstrations=SMALL.reader_demonstrations,
+            reader_documents=SMALL.reader_documents,
+        ),
+        lambda parts, settings, name: TopTriples(
+            parts.model, parts.encoder(), settings, graph=parts.graph, name=name, extracted=parts.extracted
+        ),
+        takes=frozenset({"graph"}),
+    )
+)

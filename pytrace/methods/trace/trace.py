@@ -13,7 +13,19 @@ from typing import Annotated, Literal
 import msgspec
 
 from pytrace.errors import InputError, StoreError
-from pytrace.methods.stages import Stages
+from pytrace.methods.base import (
+    READER_CHOICE,
+    Choice,
+    Count,
+    Method,
+    MethodRow,
+    Parts,
+    Positive,
+    Selected,
+    Stages,
+    choice,
+    register,
+)
 from pytrace.methods.trace.beam_search import SearchSettings, build_chains
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
 from pytrace.methods.trace.selector import (
@@ -28,10 +40,10 @@ from pytrace.methods.trace.selector import (
 )
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel
-from pytrace.reader.answers import Reader, Reading
+from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import document_evidence, triple_evidence
 from pytrace.reader.prompts import chain_demonstrations, triple_demonstrations
-from pytrace.records import Answer, Document, Evidence, GraphCounts, Triple
+from pytrace.records import Document, Evidence, GraphCounts, Triple
 from pytrace.triples.extraction import (
     DocumentExtractor,
     Extraction,
@@ -45,8 +57,6 @@ from pytrace.triples.graph import KnowledgeGraph, describe_triples
 
 Unit = Literal["triple", "sentence", "document"]
 Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -131,7 +141,7 @@ class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_on
     adaptive_demonstrations: bool = True
 
 
-class Trace:
+class Trace(Method):
     """Answers multi-hop questions with TRACE.
 
     Parameters
@@ -186,30 +196,9 @@ class Trace:
         self._selector = make_selector(model, encoder, self.settings)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions, each from its own documents; all of them go through every stage together.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question.
-
-        Returns
-        -------
-        list of Answer
-            With chains, evidence, and seconds and usage by stage (what a batch shares is divided evenly).
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        StoreError
-            If a graph opened for reading lacks a document.
-        """
-        check_questions(questions, documents)
-        stages = Stages(self._model)
+    def _select(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
+    ) -> list[Selected]:
         with stages.stage("triples"):
             read = [document for own in documents for document in own]
             extract_missing(self.graph, self.extractor, read, done=self._extracted)
@@ -228,18 +217,17 @@ class Trace:
             stage=stages.stage,
         )
         by_id = [{document.id: document for document in own} for own in documents]
-        evidence: list[Evidence] = [
-            with_graph(
-                triple_evidence(some)
-                if settings.reader == "triple"
-                else document_evidence(some, own, most=settings.reader_documents),
-                searched,
+        return [
+            Selected(
+                with_graph(
+                    triple_evidence(some)
+                    if settings.reader == "triple"
+                    else document_evidence(some, own, most=settings.reader_documents),
+                    searched,
+                )
             )
             for some, own, searched in zip(chains, by_id, triples, strict=True)
         ]
-        with stages.stage("read"):
-            readings = self._reader.read(questions, evidence)
-        return make_answers(questions, evidence, readings, stages, self.name)
 
 
 def extract_missing(
@@ -315,46 +303,6 @@ def _check_count(name: str, asked: int, there: int) -> None:
         )
 
 
-def check_questions(questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> None:
-    """Refuse lists that do not belong together, and empty questions."""
-    if len(questions) != len(documents):
-        raise ValueError(f"there are {len(questions)} questions but {len(documents)} lists of documents")
-    for number, question in enumerate(questions, 1):
-        if not question.strip():
-            raise InputError(f"question {number} of {len(questions)} is empty; ask something")
-
-
-def make_answers(
-    questions: Sequence[str], evidence: Sequence[Evidence], readings: Sequence[Reading], stages: Stages, name: str
-) -> list[Answer]:
-    """Put together what a method found; what a batch spent is divided evenly among its questions."""
-    share = 1 / max(len(questions), 1)
-    return [
-        Answer(
-            question=question,
-            text=reading.text,
-            method=name,
-            evidence=one,
-            usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
-            seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
-            notes=notes_of(one, reading.left_out),
-            context_tokens=reading.context_tokens,
-            deterministic=stages.deterministic,
-        )
-        for question, one, reading in zip(questions, evidence, readings, strict=True)
-    ]
-
-
-def notes_of(evidence: Evidence, left_out: int) -> tuple[str, ...]:
-    """Say what a reader of the answer should know: no evidence, or a context that did not fit."""
-    notes = []
-    if not evidence.context:
-        notes.append("no evidence was found; the answer is the model's own")
-    if left_out:
-        notes.append(f"{left_out} of {len(evidence.context)} context entries did not fit the model's context whole")
-    return tuple(notes)
-
-
 def with_graph(evidence: Evidence, triples: Iterable[Triple]) -> Evidence:
     """Return the evidence with the counts of the graph that its chains were searched in (TRACE, Table 5).
 
@@ -366,3 +314,90 @@ def with_graph(evidence: Evidence, triples: Iterable[Triple]) -> Evidence:
     """
     counted = describe_triples(triples)
     return msgspec.structs.replace(evidence, graph=GraphCounts(counted.entities, counted.triples, counted.density))
+
+
+# Chosen on HotpotQA's adversarial subset, by hand and by `pytrace tune` (docs/measurements.md). SmolLM2-135M judges
+# letters no better than chance, and texts by PMI well; but what it adds to the ranker is gone once the ranker knows
+# which heads are named, so it only reads. It drowns in context, so that one chain of two documents is read, the best
+# of eight. It makes most tails up, so that sentences are its units and phrases its triples.
+SMALL = TraceSettings(
+    unit="sentence",
+    extraction="phrases",
+    scoring="ranker",
+    link_weight=0.5,
+    new_documents=True,
+    candidates=8,
+    length=2,
+    beams=8,
+    chains=1,
+    width=8,
+    demonstrations=2,
+    adaptive_demonstrations=False,
+    adaptive_triple_demonstrations=False,
+    spans=True,
+    reader_demonstrations=4,
+    reader_documents=2,
+)
+_SPACE = (
+    # A selector that the ranker has no part in is worth little where the model is small; letters are the paper's.
+    Choice(
+        "scoring",
+        (
+            ("scoring=ranker", "ranker_weight=0"),
+            ("scoring=pmi", "ranker_weight=0"),
+            ("scoring=pmi", "ranker_weight=1"),
+            ("scoring=likelihood", "ranker_weight=1"),
+            ("scoring=letters", "ranker_weight=0", "layout=paper"),
+            ("scoring=letters", "ranker_weight=0", "layout=shared"),
+        ),
+    ),
+    Choice(
+        "unit",
+        (
+            ("unit=sentence",),
+            ("unit=document",),
+            ("unit=triple", "extraction=phrases"),
+            ("unit=triple", "extraction=written"),
+        ),
+    ),
+    choice("link_weight", 0, 0.25, 0.5, 1),
+    choice("new_documents", "true", "false"),
+    choice("width", "none", 4, 8),
+    choice("chains", 1, 2, 3, 5),
+    choice("length", 1, 2, 3, 4),
+    choice("beams", 2, 4, 8),
+    choice("candidates", 4, 8, 16),
+    choice("adaptive", "true", "false"),
+    choice("demonstrations", 0, 1, 2, 3),
+    choice("adaptive_demonstrations", "true", "false"),
+)
+
+
+def _make(parts: Parts, settings: TraceSettings, name: str) -> Trace:
+    return Trace(parts.model, parts.encoder(), settings, graph=parts.graph, name=name, extracted=parts.extracted)
+
+
+register(
+    MethodRow(
+        "trace",
+        "triples → beam search for reasoning chains → answer from the chains' triples",
+        Trace,
+        TraceSettings(),
+        SMALL,
+        _make,
+        takes=frozenset({"graph"}),
+        space=(*_SPACE, READER_CHOICE),
+    )
+)
+register(
+    MethodRow(
+        "trace-doc",
+        "the same chains vote for documents → answer from those",
+        Trace,
+        TraceSettings(reader="document"),
+        msgspec.structs.replace(SMALL, reader="document"),
+        _make,
+        takes=frozenset({"graph"}),
+        space=(*_SPACE, choice("reader_documents", 1, 2, 3, "none"), READER_CHOICE),
+    )
+)

@@ -1,0 +1,333 @@
+"""What every method is: two verbs, one row in the registry, and the answer that all of them end with.
+
+A method's module ends with `register(MethodRow(...))`; `pytrace.methods.catalog` imports every module of this room, so that a
+file with a row is all that it takes to add a method. A row that does not hold together is an error at import.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, get_args, runtime_checkable
+
+import msgspec
+
+from pytrace.errors import InputError
+from pytrace.models.language_model import LanguageModel
+from pytrace.reader.answers import Reader, Reading
+from pytrace.records import Answer, Document, Evidence, Usage
+
+if TYPE_CHECKING:
+    from pytrace.methods.cok.chain_of_knowledge import Knowledge
+    from pytrace.models.encoders.cross_encoder import CrossEncoder
+    from pytrace.models.encoders.encoder import Encoder
+    from pytrace.retrieval import SentenceIndex
+    from pytrace.triples.graph import KnowledgeGraph
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Need = Literal["documents", "knowledge base", "cross-encoder", "log-probabilities"]
+Extra = Literal["graph", "sentence index"]
+Option = tuple[str, ...]
+"""Settings that change together, as text: ``("unit=triple", "extraction=phrases")``."""
+
+_Settings = TypeVar("_Settings", bound=msgspec.Struct)
+
+
+class Stages:
+    """Adds up wall-clock seconds and the models' usage by stage; only one stage runs at a time."""
+
+    def __init__(self, model: LanguageModel, *others: LanguageModel) -> None:
+        self._models = (model, *(other for other in others if other is not model))
+        self.seconds: dict[str, float] = {}
+        self.usage: dict[str, Usage] = {}
+
+    @property
+    def deterministic(self) -> bool:
+        """How the models run: see `LanguageModel.deterministic`."""
+        return all(model.deterministic for model in self._models)
+
+    def _spent(self) -> Usage:
+        return sum((model.usage for model in self._models), Usage())
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what happens inside for a stage; entering it again adds to it."""
+        started, before = time.perf_counter(), self._spent()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+            self.usage[name] = self.usage.get(name, Usage()) + (self._spent() - before)
+
+    def added_to(self, answer: Answer, among: int) -> Answer:
+        """Return an answer with its share of what these stages cost `among` answers, added to what it has cost before."""
+        usage, seconds = dict(answer.usage), dict(answer.seconds)
+        for stage, spent in self.usage.items():
+            usage[stage] = usage.get(stage, Usage()) + spent.scaled(1 / among)
+        for stage, took in self.seconds.items():
+            seconds[stage] = seconds.get(stage, 0.0) + took / among
+        return msgspec.structs.replace(answer, usage=usage, seconds=seconds)
+
+
+class Selected(NamedTuple):
+    """A question's evidence, and notes on how it was found."""
+
+    evidence: Evidence
+    notes: tuple[str, ...] = ()
+
+
+class Method(ABC):
+    """A method with its two verbs; those that read what they select need `_select` alone."""
+
+    name: str
+    _model: LanguageModel
+    _reader: Reader
+
+    def select(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Evidence]:
+        """Select evidence for questions, each from its own documents, without reading an answer from it.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question.
+
+        Returns
+        -------
+        list of Evidence
+            One a question. The language model is used only if the method selects with it.
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        """
+        check_questions(questions, documents)
+        return [one.evidence for one in self._select(questions, documents, Stages(self._model))]
+
+    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Answer questions, each from its own documents; all of them go through every stage together.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        documents
+            One list of documents a question.
+
+        Returns
+        -------
+        list of Answer
+            With evidence, notes, and seconds and usage by stage (what a batch shares is divided evenly).
+
+        Raises
+        ------
+        InputError
+            If a question is empty.
+        """
+        check_questions(questions, documents)
+        stages = Stages(self._model)
+        selected = self._select(questions, documents, stages)
+        with stages.stage("read"):
+            evidence, readings = self._read(questions, [one.evidence for one in selected])
+        answers = make_answers(questions, evidence, readings, stages, self.name)
+        return [
+            msgspec.structs.replace(answer, notes=(*answer.notes, *one.notes)) if one.notes else answer
+            for answer, one in zip(answers, selected, strict=True)
+        ]
+
+    @abstractmethod
+    def _select(
+        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
+    ) -> list[Selected]:
+        """Select evidence for checked questions, timing each stage."""
+
+    def _read(self, questions: Sequence[str], evidence: list[Evidence]) -> tuple[list[Evidence], list[Reading]]:
+        """Read answers from evidence; a method may add to the evidence what it thought while reading."""
+        return evidence, self._reader.read(questions, evidence)
+
+
+@runtime_checkable
+class ClaimMethod(Protocol):
+    """A method that can judge claims, beside answering questions."""
+
+    def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+        """Judge claims, each with its own documents; the text of an answer is one of `pytrace.reader.claims.LABELS`."""
+        ...
+
+
+def check_questions(questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> None:
+    """Refuse lists that do not belong together, and empty questions."""
+    if len(questions) != len(documents):
+        raise ValueError(f"there are {len(questions)} questions but {len(documents)} lists of documents")
+    for number, question in enumerate(questions, 1):
+        if not question.strip():
+            raise InputError(f"question {number} of {len(questions)} is empty; ask something")
+
+
+def make_answers(
+    questions: Sequence[str], evidence: Sequence[Evidence], readings: Sequence[Reading], stages: Stages, name: str
+) -> list[Answer]:
+    """Put together what a method found; what a batch spent is divided evenly among its questions."""
+    share = 1 / max(len(questions), 1)
+    return [
+        Answer(
+            question=question,
+            text=reading.text,
+            method=name,
+            evidence=one,
+            usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
+            seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
+            notes=_notes(one, reading.left_out),
+            context_tokens=reading.context_tokens,
+            deterministic=stages.deterministic,
+        )
+        for question, one, reading in zip(questions, evidence, readings, strict=True)
+    ]
+
+
+def _notes(evidence: Evidence, left_out: int) -> tuple[str, ...]:
+    """Say what a reader of the answer should know: no evidence, or a context that did not fit."""
+    # Where a method is to have no context, its absence is no news.
+    if evidence.kind == "none":
+        return ()
+    notes = []
+    if not evidence.context:
+        notes.append("no evidence was found; the answer is the model's own")
+    if left_out:
+        notes.append(f"{left_out} of {len(evidence.context)} context entries did not fit the model's context whole")
+    return tuple(notes)
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One decision of a search for settings: its name, and what may be decided, the first of equals first."""
+
+    name: str
+    options: tuple[Option, ...]
+
+
+def choice(name: str, *values: object) -> Choice:
+    """Return the choice among values of one setting."""
+    return Choice(name, tuple((f"{name}={value}",) for value in values))
+
+
+READER_CHOICE = choice("reader_demonstrations", 0, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a method may be made of; what is a function is called only for a method that needs it."""
+
+    model: LanguageModel
+    encoder: Callable[[], Encoder]
+    graph: KnowledgeGraph | None = None
+    extracted: Callable[[Any], object] | None = None
+    index: SentenceIndex | None = None
+    knowledge: Callable[[], Knowledge] | None = None
+    cross_encoder: Callable[[], CrossEncoder] | None = None
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """All that the project knows of a method; its row in the registry.
+
+    Parameters
+    ----------
+    name
+        As users write it.
+    summary
+        What it does, in one line.
+    method
+        Its class.
+    settings, small
+        Its settings, the paper's and those that measured best for models of less than a billion parameters.
+    make
+        Makes it from parts, settings and a label; by its model, encoder and settings if not given.
+    needs
+        What it cannot do without.
+    takes
+        What it can use beside the documents of a question.
+    space
+        What a search for its settings tries, in that order; the common choices that it has if empty.
+    """
+
+    name: str
+    summary: str
+    method: type[Method]
+    settings: msgspec.Struct
+    small: msgspec.Struct
+    make: Callable[[Parts, Any, str], Method] | None = None
+    needs: frozenset[Need] = frozenset({"documents"})
+    takes: frozenset[Extra] = frozenset()
+    space: tuple[Choice, ...] = ()
+
+
+METHODS: dict[str, MethodRow] = {}
+"""Every registered method by its name."""
+
+
+def register(row: MethodRow) -> None:
+    """Add a method to the registry.
+
+    Raises
+    ------
+    InputError
+        The name is taken or no name, the summary is missing, `small` has other fields than `settings`, the class lacks a verb,
+        a need is unknown, or the search space names a setting or a value that the settings do not take.
+    """
+    where = f"the method {row.name!r} cannot be registered"
+    if row.name in METHODS:
+        raise InputError(f"{where}: the name is taken by {METHODS[row.name].method.__name__}")
+    if not row.name.replace("-", "").isalnum() or not row.name.islower():
+        raise InputError(f"{where}: a name has lower-case letters, digits and hyphens")
+    if not row.summary.strip():
+        raise InputError(f"{where}: it has no summary")
+    if type(row.settings) is not type(row.small):
+        raise InputError(
+            f"{where}: settings are {type(row.settings).__name__}, but those for small models {type(row.small).__name__}"
+        )
+    if not (isinstance(row.method, type) and issubclass(row.method, Method)) or row.method.__abstractmethods__:
+        raise InputError(f"{where}: {row.method!r} is no class with the verbs select and answer")
+    if unknown := (row.needs - set(get_args(Need))) | (row.takes - set(get_args(Extra))):
+        raise InputError(f"{where}: nothing is known of {', '.join(sorted(unknown))}")
+    for one in row.space:
+        for option in one.options:
+            changed(row.settings, option, what=row.name)
+    METHODS[row.name] = row
+
+
+def setting_name(override: str) -> str:
+    """Return the name in `name=value`, as the settings have it; "" if it is none.
+
+    Examples
+    --------
+    >>> setting_name("reader-documents=3")
+    'reader_documents'
+    """
+    name, equals, _ = override.partition("=")
+    return name.strip().replace("-", "_") if equals else ""
+
+
+def changed(settings: _Settings, overrides: Sequence[str], *, what: str) -> _Settings:
+    """Return settings with some of them changed."""
+    values: dict[str, Any] = msgspec.to_builtins(settings)
+    may_be_none = {field.name for field in msgspec.structs.fields(settings) if type(None) in get_args(field.type)}
+    for override in overrides:
+        name = setting_name(override)
+        if name not in values:
+            raise InputError(
+                f"the setting {override!r} of {what} is not name=value with a name among: {', '.join(sorted(values))}"
+            )
+        text = override.partition("=")[2].strip()
+        values[name] = None if name in may_be_none and text.lower() == "none" else text
+    try:
+        return msgspec.convert(values, type(settings), strict=False)
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f"a setting of {what} cannot be used: {error}; see {type(settings).__module__}.{type(settings).__name__}"
+        ) from error
