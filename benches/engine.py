@@ -25,7 +25,7 @@ from typing import Any
 from benches.engine_sides import Alone, HighLevel
 from pytrace.bench import machine
 from pytrace.evaluation.data.datasets import read_questions
-from pytrace.methods.profiles import trace_settings
+from pytrace.methods.catalog import method_settings
 from pytrace.methods.trace.beam_search import SearchSettings, build_chains
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
 from pytrace.methods.trace.selector import Demonstrations, Layout, LetterSelector
@@ -282,7 +282,7 @@ class Works:
             self.add(f"chains, {layout} layout", answer)
 
     def trace(self) -> None:
-        settings = trace_settings("trace", "tiny", SELECTING)
+        settings = method_settings("trace", "tiny", SELECTING)
         methods: dict[int, Trace] = {}
 
         def answer(model: LanguageModel, some: Sequence[Question]) -> list[object]:

@@ -144,8 +144,8 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
     from pytrace.triples.graph import GraphReader
 
     model = TimedModel(pause)
-    loading.ModelOptions.model = model  # type: ignore[assignment]
-    loading.ModelOptions.encoder = HashEncoder()  # type: ignore[assignment]
+    loading.Engine.model = model  # type: ignore[assignment]
+    loading.Engine.encoder = HashEncoder()  # type: ignore[assignment]
     clock = Clock()
     memory = {"start": status_bytes("VmRSS")}
     clock.iteration(pytrace.documents, "read_documents", "read")

@@ -23,7 +23,7 @@ from pytrace.chain_of_evidence.features import Inquiry
 from pytrace.chain_of_evidence.judges import FusedJudge, Judge, ModelJudge
 from pytrace.chain_of_evidence.text_judge import TextJudge
 from pytrace.evaluation.data.datasets import read_questions
-from pytrace.methods.profiles import prompt_style
+from pytrace.methods.catalog import prompt_style
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.models.llama.llama_cpp import LlamaCppModel

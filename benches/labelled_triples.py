@@ -20,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 
 from pytrace.documents import split_sentences
 from pytrace.kernels.fuzzy import cdist, partial_ratio
-from pytrace.methods.profiles import prompt_style
+from pytrace.methods.catalog import prompt_style
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.models.llama.llama_cpp import LlamaCppModel

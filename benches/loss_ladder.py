@@ -22,10 +22,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.cli.loading import ModelOptions, model_options, settings_option
+from pytrace.cli.loading import model_options, settings_option
+from pytrace.engine.loading import Engine
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.evaluation.scores.metrics import exact_match, f1_score, mean_of, support_score
-from pytrace.methods.profiles import trace_settings
+from pytrace.methods.catalog import method_settings
 from pytrace.methods.trace.beam_search import SearchSettings, build_chains
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
 from pytrace.methods.trace.selector import Selector, Step
@@ -89,13 +90,13 @@ def main(
     method: str,
     title_words: int | None,
     settings: tuple[str, ...],
-    models: ModelOptions,
+    models: Engine,
 ) -> None:
     """Print the ladder of a TRACE method as a table in Markdown."""
     questions = list(read_questions(data, limit=limit))
     if title_words is not None:
         questions = [retitled(one, title_words) for one in questions]
-    chosen = trace_settings(method, models.llm, settings)
+    chosen = method_settings(method, models.llm, settings)
     gold = {one.question: frozenset(one.supporting_documents) for one in questions}
     extractor = make_extractor(models.model, models.encoder, chosen)
     graph = KnowledgeGraph(recipe=extractor.recipe)

@@ -26,7 +26,7 @@ from pytrace.kg.queries.few_shot import FewShotGenerator
 from pytrace.kg.queries.notation import write_name
 from pytrace.kg.queries.query_records import GeneratedQuery, Grammar
 from pytrace.kg.sparql import rewrite
-from pytrace.methods.profiles import prompt_style
+from pytrace.methods.catalog import prompt_style
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.models.llama.llama_cpp import LlamaCppModel

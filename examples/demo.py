@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytrace.cli.answer_text import print_answer
 from pytrace.documents import read_documents
-from pytrace.methods.profiles import prompt_style, trace_settings
+from pytrace.methods.catalog import method_settings, prompt_style
 from pytrace.methods.trace.trace import Trace
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder
@@ -25,7 +25,7 @@ def main() -> int:
     documents = list(read_documents(HERE / "docs"))
     model = LlamaCppModel(registry.resolve("tiny", "language-model"), name="tiny", style=prompt_style("tiny"))
     encoder = OnnxEncoder(registry.resolve("tiny", "encoder"))
-    trace = Trace(model, encoder, trace_settings("trace-doc", "tiny"), name="trace-doc")
+    trace = Trace(model, encoder, method_settings("trace-doc", "tiny"), name="trace-doc")
     rows = [json.loads(line) for line in (HERE / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
     print(f"{len(documents)} documents of examples/docs, {len(rows)} questions, models on this machine only\n")
     for row in rows:

@@ -18,7 +18,8 @@ from pytrace.cli.certifying import (
     settings_in_words,
     write_certificates,
 )
-from pytrace.cli.loading import EncoderOptions, encoder_options, graph_option, settings_option
+from pytrace.cli.loading import encoder_options, graph_option, settings_option
+from pytrace.engine.loading import EncoderLoader
 
 if TYPE_CHECKING:
     from pytrace.certify.generative import Choice
@@ -67,7 +68,7 @@ def certify(
     plots: Path | None,
     explain: bool,
     settings: tuple[str, ...],
-    models: EncoderOptions,
+    models: EncoderLoader,
     as_json: bool,
 ) -> None:
     """Check the reasoning of responses, of any model, against a knowledge graph.
@@ -87,7 +88,7 @@ def certify(
     from pytrace.certify.grounding import GroundingSettings
     from pytrace.certify.response_files import read_responses
     from pytrace.kg import KnowledgeBase
-    from pytrace.methods.profiles import changed
+    from pytrace.methods.base import changed
 
     chosen = changed(GroundingSettings(), settings, what="certify")
     rows = list(read_responses(responses, limit=limit))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pytrace.cli import common
-from pytrace.cli.loading import ModelOptions, graph_option, model_options
+from pytrace.cli.loading import graph_option, model_options
+from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def discriminate(
     calibrated: bool,
     out: Path | None,
     resume: bool,
-    models: ModelOptions,
+    models: Engine,
     as_json: bool,
 ) -> None:
     """Let the language model judge valid and invalid reasoning paths, and report how often it is right.

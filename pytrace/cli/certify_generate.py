@@ -12,7 +12,8 @@ import msgspec
 
 from pytrace.cli import common
 from pytrace.cli.certifying import certify_responses, print_scores, settings_in_words, write_certificates
-from pytrace.cli.loading import ModelOptions, graph_option, model_options, settings_option
+from pytrace.cli.loading import graph_option, model_options, settings_option
+from pytrace.engine.loading import Engine
 from pytrace.errors import StoreError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def generate(
     samples: Choice,
     out: Path,
     settings: tuple[str, ...],
-    models: ModelOptions,
+    models: Engine,
     as_json: bool,
 ) -> None:
     """Let the language model answer questions in numbered steps, from memory, and certify its reasoning.
@@ -118,7 +119,7 @@ def _respond(
     questions: Sequence[GoldQuestion],
     prompting: Prompting,
     settings: GenerationSettings,
-    models: ModelOptions,
+    models: Engine,
     path: Path,
 ) -> tuple[list[Response], Usage]:
     """Ask what the file has no response to yet, and return all responses with what this run spent."""
@@ -158,7 +159,7 @@ def _split(
     overrides: Sequence[str], generation: GenerationSettings, grounding: GroundingSettings
 ) -> tuple[GenerationSettings, GroundingSettings]:
     """Give each of the two the settings that it has; what neither has, the first refuses."""
-    from pytrace.methods.profiles import changed, setting_name
+    from pytrace.methods.base import changed, setting_name
 
     checks = [one for one in overrides if setting_name(one) in grounding.__struct_fields__]
     rest = [one for one in overrides if one not in checks]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.loading import EncoderOptions
+from pytrace.engine.loading import EncoderLoader
 
 if TYPE_CHECKING:
     from pytrace.certify.certificate_records import Certificate, Response
@@ -24,7 +24,7 @@ _MARKS = {"supported": "+", "unsupported": "-", "undecided": "?"}
 
 def certify_responses(
     base: KnowledgeBase,
-    models: EncoderOptions,
+    models: EncoderLoader,
     responses: Sequence[Response],
     settings: GroundingSettings,
     *,

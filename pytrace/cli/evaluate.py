@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 import click
 
 from pytrace.cli import common
-from pytrace.cli.evaluation_job import EvaluationJob, make_askers, open_job
-from pytrace.cli.knowledge import KnowledgeOptions, knowledge_options
-from pytrace.cli.loading import MethodType, ModelOptions, model_options, settings_option
+from pytrace.cli.knowledge import knowledge_options
+from pytrace.cli.loading import MethodType, model_options, settings_option
 from pytrace.cli.sweeps import baseline_label, expand
+from pytrace.engine.evaluation_jobs import EvaluationJob, make_askers, open_job
+from pytrace.engine.knowledge import KnowledgeOptions
+from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.evaluation.run.runner import Batched, Engine, Progress, RunStore
+    from pytrace.evaluation.run.runner import Batched, Progress, RunStore
+    from pytrace.evaluation.run.runner import Engine as Executor
     from pytrace.methods.catalog import Method, MethodName
     from pytrace.records import Question
 
@@ -120,7 +123,7 @@ def evaluate(
     match: str,
     knowledge: KnowledgeOptions,
     settings: tuple[str, ...],
-    models: ModelOptions,
+    models: Engine,
     as_json: bool,
 ) -> None:
     """Ask each METHOD the questions of a data set, and report scores and costs.
@@ -185,7 +188,7 @@ def evaluate(
         )
         matcher = ModelMatcher(models.model) if match == "model" else None
         askers = made.askers()
-        answering: Mapping[str, Batched] | Engine = askers
+        answering: Mapping[str, Batched] | Executor = askers
         if processes > 1 or engine == "ray":
             answering = _elsewhere(job, batch_sizes(askers), engine, processes, threads, ray_address)
             del made, askers
@@ -223,7 +226,7 @@ def evaluate(
 def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -> None:
     """Refuse to have claims judged by methods that cannot."""
     from pytrace.evaluation.data.datasets import CLAIM
-    from pytrace.methods.cok.fact_checking import ClaimMethod
+    from pytrace.methods.base import ClaimMethod
 
     claims = sum(one.kind == CLAIM for one in questions)
     for label, method in methods.items():
@@ -235,7 +238,7 @@ def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -
 
 def check_gold(methods: Iterable[MethodName], questions: Sequence[Question]) -> None:
     """Refuse to read gold documents where there are none."""
-    from pytrace.methods.catalog import GOLD
+    from pytrace.methods.baselines import GOLD
 
     without = [one.id for one in questions if not one.supporting_documents]
     if without and any(method.name == GOLD for method in methods):
@@ -283,7 +286,7 @@ def _questions(
 
 def _elsewhere(
     job: EvaluationJob, sizes: Mapping[str, int], engine: str, processes: int, threads: int, ray_address: str | None
-) -> Engine:
+) -> Executor:
     """Return the engine that has other processes answer, each with so many threads."""
     make = partial(make_askers, job.for_processes(threads))
     if engine == "ray":

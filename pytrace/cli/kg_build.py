@@ -11,7 +11,8 @@ import click
 import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.loading import ModelOptions, model_options, settings_option
+from pytrace.cli.loading import model_options, settings_option
+from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def build(
     resume: bool,
     retry: bool,
     settings: tuple[str, ...],
-    models: ModelOptions,
+    models: Engine,
     as_json: bool,
 ) -> None:
     """Extract the triples of documents into a graph (sentences or documents with --set unit=...).
@@ -49,14 +50,14 @@ def build(
     changed corpus is followed: new and changed documents are extracted, deleted ones leave the graph.
     """
     from pytrace.documents import ReadReport, read_documents
-    from pytrace.methods.profiles import trace_settings
+    from pytrace.methods.catalog import method_settings
     from pytrace.methods.trace.trace import make_extractor
     from pytrace.triples.graph import KnowledgeGraph
 
     report = ReadReport()
     documents = read_documents(docs, report=report, distinct=False)
     extractor = make_extractor(
-        models.model, models.encoder, trace_settings("trace", models.llm, ("unit=triple", *settings))
+        models.model, models.encoder, method_settings("trace", models.llm, ("unit=triple", *settings))
     )
     with KnowledgeGraph.open(out, recipe=extractor.recipe, mode="resume" if resume else "create") as graph:
         changes = _sync(graph, documents, out, report)
@@ -144,7 +145,7 @@ def _counted(documents: Iterator[Document], advance: Callable[[], None]) -> Iter
         advance()
 
 
-def _extract(graph: KnowledgeGraph, extractor: Extractor, models: ModelOptions, *, retry: bool) -> _Outcome:
+def _extract(graph: KnowledgeGraph, extractor: Extractor, models: Engine, *, retry: bool) -> _Outcome:
     """Extract what waits; whatever ends it early, what is stored stays and is counted."""
     from pytrace.triples.extraction import build_graph
 

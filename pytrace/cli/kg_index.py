@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from pytrace.cli import common
-from pytrace.cli.loading import EncoderOptions, encoder_options
+from pytrace.cli.loading import encoder_options
+from pytrace.engine.loading import EncoderLoader
 from pytrace.triples.graph.exchange import FORMATS
 
 
@@ -20,7 +21,7 @@ from pytrace.triples.graph.exchange import FORMATS
 @click.option("--format", type=click.Choice(FORMATS), help="If the suffix of a file does not tell it.")
 @encoder_options
 @common.json_option
-def index(*, source: Path, out: Path, format: str | None, models: EncoderOptions, as_json: bool) -> None:
+def index(*, source: Path, out: Path, format: str | None, models: EncoderLoader, as_json: bool) -> None:
     """Compile a knowledge graph for `pytrace certify`: triples, names and the vectors of their sentences.
 
     SOURCE is a file of triples (TSV, JSON lines, N-Triples, Turtle) or the directory of a graph. A build that was ended

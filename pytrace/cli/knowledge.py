@@ -1,139 +1,18 @@
-"""The options of a knowledge base that methods may ask, and what they open."""
+"""The options of a knowledge base that methods may ask."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from pytrace.errors import InputError
-
-if TYPE_CHECKING:
-    from pytrace.cli.loading import ModelOptions
-    from pytrace.kg.fact_store import TripleStore
-    from pytrace.kg.linking import EntityLinker
-    from pytrace.kg.queries.query_records import Grammar, QueryGenerator
-    from pytrace.methods.catalog import MethodName
-    from pytrace.methods.cok.chain_of_knowledge import Knowledge
-    from pytrace.models.encoders.encoder import Encoder
+from pytrace.engine.knowledge import FEW_SHOT, GRAMMARS, KnowledgeOptions
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-FEW_SHOT = "few-shot"
-GRAMMARS = ("words", "relations", "none")
-# What 'pytrace train query-generator' calls the model in its directory.
-TRAINED = "query-generator.gguf"
-# The methods that ask a knowledge base.
-ASKING = frozenset({"cok"})
-
-
-@dataclass
-class KnowledgeOptions:
-    """What the options of `knowledge_options` say; store, generator and linker are made when they are first asked for."""
-
-    kb: str | None
-    kb_format: str | None
-    kb_labels: Path | None
-    kb_predicates: Path | None
-    kb_cache: Path | None
-    user_agent: str | None
-    query_generator: str | None
-    query_grammar: Grammar | None
-
-    def check(self, methods: Sequence[MethodName]) -> None:
-        """Refuse options that do not belong together, and methods that lack a knowledge base or have no use for one."""
-        asking = [method.name for method in methods if method.name in ASKING]
-        if self.kb is None:
-            given = [option.name for option in fields(self) if getattr(self, option.name) is not None]
-            if given:
-                raise InputError(
-                    f"--{given[0].replace('_', '-')} is of a knowledge base, and there is none; give --kb FILE|URL"
-                )
-            if asking:
-                raise InputError(f"{asking[0]} asks a knowledge base, and there is none; give --kb FILE|URL")
-        elif not asking:
-            raise InputError(
-                f"{', '.join(dict.fromkeys(method.name for method in methods))} asks no knowledge base; leave --kb out, or use "
-                f"{' or '.join(sorted(ASKING))}"
-            )
-
-    @functools.cached_property
-    def store(self) -> TripleStore:
-        """The knowledge base: a file's triples, or a server's."""
-        from pytrace.kg.connect import open_store
-
-        if self.kb is None:
-            raise InputError("there is no knowledge base; give --kb FILE|URL")
-        return open_store(
-            self.kb,
-            format=self.kb_format,
-            labels=self.kb_labels,
-            predicates=self.kb_predicates,
-            cache_directory=self.kb_cache,
-            user_agent=self.user_agent,
-        )
-
-    def generator(self, models: ModelOptions) -> QueryGenerator:
-        """Return who writes queries: the language model by a few examples, or a model trained for it."""
-        if self.query_generator is None or self.query_generator == FEW_SHOT:
-            from pytrace.kg.queries.few_shot import FewShotGenerator
-
-            return FewShotGenerator(
-                models.model, self.store.relations(), encoder=models.encoder, grammar=self.query_grammar or "words"
-            )
-        from pytrace.kg.queries.trained import TrainedGenerator
-
-        path = Path(self.query_generator)
-        return TrainedGenerator.load(
-            path / TRAINED if path.is_dir() else path,
-            relations=self.store.relations(),
-            encoder=models.encoder,
-            grammar=self.query_grammar,
-            threads=models.threads,
-            deterministic=models.deterministic,
-        )
-
-    def linker(self, encoder: Encoder) -> EntityLinker:
-        """Return who finds the entities that a query mentions."""
-        from pytrace.kg.linking import EntityLinker
-
-        return EntityLinker(self.store, encoder)
-
-    def opener(self, models: ModelOptions) -> Callable[[], Knowledge] | None:
-        """Return what opens all of it when it is first called; None if there is no knowledge base."""
-        if self.kb is None:
-            return None
-
-        @functools.cache
-        def opened() -> Knowledge:
-            from pytrace.methods.cok.chain_of_knowledge import Knowledge
-
-            return Knowledge(self.store, self.linker(models.encoder), self.generator(models))
-
-        return opened
-
-    def settings(self, knowledge: Knowledge) -> dict[str, Any]:
-        """Return what answers depend on, so that a run is not gone on with beside another knowledge base or generator."""
-        from pytrace.evaluation.run.runner import file_settings
-
-        return {
-            "store": knowledge.store.fingerprint,
-            "generator": knowledge.generator.name,
-            "generator's model": knowledge.generator.model.fingerprint,
-            "grammar": self.query_grammar,
-            "labels": None if self.kb_labels is None else file_settings(self.kb_labels),
-            "predicates": None if self.kb_predicates is None else file_settings(self.kb_predicates),
-        }
-
-    def close(self) -> None:
-        """Close the knowledge base, if it was opened."""
-        store = self.__dict__.pop("store", None)
-        if store is not None:
-            store.close()
 
 
 def knowledge_options(function: _F) -> _F:

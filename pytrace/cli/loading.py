@@ -4,134 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
+from pytrace.engine.loading import EncoderLoader, Engine
 from pytrace.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from pytrace.methods.catalog import MethodName
-    from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
-    from pytrace.models.encoders.encoder import OnnxEncoder
-    from pytrace.models.language_model import LanguageModel, Style
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-
-@dataclass
-class EncoderOptions:
-    """What the options of `encoder_options` say; the encoder is loaded when it is first asked for."""
-
-    encoder_name: str
-    device: str
-    threads: int | None
-    vector_cache: str | None
-
-    def check_device(self) -> None:
-        """Refuse a card that the kernels or the models cannot use, before anything is read or loaded."""
-        if self.device == "cuda":
-            from pytrace.kernels import devices
-            from pytrace.models.encoders import onnx_graph
-
-            devices.require("cuda")
-            onnx_graph.require_device("cuda")
-
-    @functools.cached_property
-    def encoder(self) -> OnnxEncoder:
-        """The encoder."""
-        from pytrace.models import registry
-        from pytrace.models.encoders.encoder import OnnxEncoder
-
-        return OnnxEncoder(
-            registry.resolve(self.encoder_name, "encoder"),
-            device="cuda" if self.device == "cuda" else "cpu",
-            threads=self.threads,
-            cache_directory=self.vector_cache or None,
-        )
-
-
-@dataclass
-class ModelOptions(EncoderOptions):
-    """What the options of `model_options` say; models are loaded when they are first asked for."""
-
-    llm: str
-    gpu_layers: int | None
-    context: int | None
-    llm_style: Style | None
-    llm_model: str | None
-    api_key_env: str
-    concurrency: int
-    deterministic: bool
-    cross_encoder_directory: Path | None
-
-    @property
-    def _layers_on_gpu(self) -> int:
-        """How many layers of a model in this process go to the GPU; -1 stands for all."""
-        return self.gpu_layers if self.gpu_layers is not None else -1 if self.device == "cuda" else 0
-
-    def check_device(self) -> None:
-        """Refuse a card as `EncoderOptions.check_device` does, and where llama.cpp cannot use one either."""
-        super().check_device()
-        if self.device == "cuda" and not self.remote:
-            from pytrace.models.llama import runtime as llama_runtime
-
-            llama_runtime.require_offload(self._layers_on_gpu)
-
-    @property
-    def remote(self) -> bool:
-        """Whether the language model runs on a server."""
-        return self.llm.lower().startswith(("http://", "https://"))
-
-    @functools.cached_property
-    def cross_encoder(self) -> OnnxCrossEncoder:
-        """The cross-encoder, which runs where the encoder does."""
-        from pytrace.methods.catalog import NO_CROSS_ENCODER
-        from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
-
-        if self.cross_encoder_directory is None:
-            raise InputError(NO_CROSS_ENCODER)
-        return OnnxCrossEncoder(
-            self.cross_encoder_directory, device="cuda" if self.device == "cuda" else "cpu", threads=self.threads
-        )
-
-    @functools.cached_property
-    def model(self) -> LanguageModel:
-        """The language model: a server's where an address is given, else one inside this process."""
-        from pytrace.methods.profiles import prompt_style
-        from pytrace.models import registry
-        from pytrace.models.llama.llama_cpp import LlamaCppModel
-        from pytrace.models.servers.remote_model import RemoteModel
-
-        if self.remote:
-            if self.gpu_layers is not None:
-                raise InputError(
-                    "--gpu-layers is for models inside this process; a server has its own settings, so leave it out"
-                )
-            if self.deterministic:
-                raise InputError(
-                    "--deterministic is for models inside this process; a server batches as it likes, so leave it out"
-                )
-            return RemoteModel(
-                self.llm,
-                model=self.llm_model,
-                style=self.llm_style or "auto",
-                context=self.context,
-                concurrency=self.concurrency,
-                api_key_env=self.api_key_env,
-            )
-        return LlamaCppModel(
-            registry.resolve(self.llm, "language-model"),
-            name=self.llm,
-            context=self.context,
-            threads=self.threads,
-            gpu_layers=self._layers_on_gpu,
-            style=self.llm_style or prompt_style(self.llm),
-            deterministic=self.deterministic,
-        )
 
 
 _ENCODER_OPTIONS = (
@@ -191,22 +77,21 @@ _MODEL_OPTIONS = (
         metavar="DIR",
         help="For the method cross-encoder: the ONNX export of a model that ranks passages.",
     ),
+    click.option("--reader-llm", metavar="NAME|FILE|URL", help="Read answers with another language model than --llm."),
 )
 
 
 def encoder_options(function: _F) -> _F:
-    """Give a command the options that choose an encoder, passed to it as one `EncoderOptions` named `models`."""
-    return _with_options(function, _ENCODER_OPTIONS, EncoderOptions)
+    """Give a command the options that choose an encoder, passed to it as one `EncoderLoader` named `models`."""
+    return _with_options(function, _ENCODER_OPTIONS, EncoderLoader)
 
 
 def model_options(function: _F) -> _F:
-    """Give a command the options that choose models, passed to it as one `ModelOptions` named `models`."""
-    return _with_options(function, _MODEL_OPTIONS, ModelOptions)
+    """Give a command the options that choose models, passed to it as one `Engine` named `models`."""
+    return _with_options(function, _MODEL_OPTIONS, Engine)
 
 
-def _with_options(
-    function: _F, options: Sequence[Callable[[Any], Any]], record: type[EncoderOptions | ModelOptions]
-) -> _F:
+def _with_options(function: _F, options: Sequence[Callable[[Any], Any]], record: type[EncoderLoader | Engine]) -> _F:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         models = record(**{option.name: kwargs.pop(option.name) for option in fields(record)})

@@ -123,10 +123,10 @@ def fastest(*, name: str, undo: bool, threads: int | None, as_json: bool) -> Non
 
 def _choose(name: str, threads: int | None) -> rewritten.Record:
     from pytrace.evaluation import format_choice
-    from pytrace.methods.profiles import prompt_style, trace_settings
+    from pytrace.methods.catalog import method_settings, prompt_style
 
     original = registry.resolve_original(name)
-    scoring = trace_settings("trace", name).scoring
+    scoring = method_settings("trace", name).scoring
     return format_choice.choose(
         original.path,
         original.place,

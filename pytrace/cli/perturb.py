@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from pytrace.cli import common
-from pytrace.cli.loading import ModelOptions, model_options
+from pytrace.cli.loading import model_options
+from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def perturb(
     judge: Literal["model", "text", "fused"] | None,
     threshold: float,
     retriever: Literal["bm25", "dense", "rrf"],
-    models: ModelOptions,
+    models: Engine,
     as_json: bool,
 ) -> None:
     """Make questions with broken chains of evidence, irrelevant text and misinformation, for 'pytrace eval'.
@@ -145,7 +146,7 @@ def perturb(
         _print(out, report, counts, settings.kinds, settings.noises)
 
 
-def _judge(name: Literal["model", "text", "fused"], models: ModelOptions, settings: ScopeSettings) -> Judge:
+def _judge(name: Literal["model", "text", "fused"], models: Engine, settings: ScopeSettings) -> Judge:
     from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
     from pytrace.chain_of_evidence.text_judge import TextJudge
 

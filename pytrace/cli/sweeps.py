@@ -47,8 +47,8 @@ def expand(
     >>> [one.label for one in expand(methods, ["samples=3,5"], "7", "tiny")]
     ['rag', 'cot-sc:top=2,samples=3,seed=7', 'cot-sc:top=2,samples=5,seed=7']
     """
-    from pytrace.methods.catalog import MethodName, method_settings
-    from pytrace.methods.profiles import default_settings, setting_name
+    from pytrace.methods.base import setting_name
+    from pytrace.methods.catalog import MethodName, default_settings, method_settings
 
     swept = _values(sweeps, seeds)
     for one in settings:
@@ -78,7 +78,7 @@ def expand(
 
 def identity(method: MethodName) -> tuple[str, frozenset[tuple[str, str]]]:
     """Return what two methods have in common that are the same: name and settings, in whatever order and spelling."""
-    from pytrace.methods.profiles import setting_name
+    from pytrace.methods.base import setting_name
 
     return method.name, frozenset(
         {setting_name(one): one.partition("=")[2].strip() for one in method.overrides}.items()
@@ -99,7 +99,7 @@ def baseline_label(baseline: MethodName | None, methods: Sequence[MethodName]) -
 
 def _values(sweeps: Sequence[str], seeds: str | None) -> dict[str, tuple[str, ...]]:
     """Read the options: the values of each setting, in the order given and each once."""
-    from pytrace.methods.profiles import setting_name
+    from pytrace.methods.base import setting_name
 
     swept: dict[str, tuple[str, ...]] = {}
     for sweep in sweeps:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pytrace.cli import common
-from pytrace.cli.knowledge import GRAMMARS
 from pytrace.cli.loading import settings_option
+from pytrace.engine.knowledge import GRAMMARS
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def query_generator(
         raise InputError("--lora-rank is of the adapters of a base, and there is none; give --base too")
     if epochs is None and steps is None and minutes is None:
         epochs = _DEFAULT_EPOCHS
-    from pytrace.methods.profiles import changed
+    from pytrace.methods.base import changed
     from pytrace.training.run import Source, train_generator
     from pytrace.training.training_settings import Length, TrainingSettings
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pytrace.cli import common
-from pytrace.cli.loading import MethodType, ModelOptions, model_options, settings_option
+from pytrace.cli.loading import MethodType, model_options, settings_option
+from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def tune(
     resume: bool,
     batch: int,
     settings: tuple[str, ...],
-    models: ModelOptions,
+    models: Engine,
     as_json: bool,
 ) -> None:
     """Search for the settings of METHOD that do best on questions with answers, and say how they do on others.
@@ -77,18 +78,19 @@ def tune(
 
     What was found is printed as a method that 'pytrace eval' and 'pytrace ask' take, and stands in OUT/settings.json.
     """
-    from pytrace.cli.evaluation_job import asker, versions
+    from pytrace.engine.evaluation_jobs import asker, versions
     from pytrace.evaluation.data.datasets import data_settings, read_questions
     from pytrace.evaluation.run.runner import Batched, RunStore
-    from pytrace.methods.catalog import GOLD, MethodName, check_overrides, make_method, parse_method
+    from pytrace.methods.baselines import GOLD
+    from pytrace.methods.catalog import METHODS, MethodName, check_overrides, make_method, parse_method
     from pytrace.models.response_cache import RememberingModel
     from pytrace.storage.files import replace_file
     from pytrace.tuning import default_space, parse_choice
     from pytrace.tuning import tune as search
 
-    if method.name == "cok":
+    if "knowledge base" in METHODS[method.name].needs:
         raise InputError(
-            "cok asks a knowledge base, which a search has none of; compare its settings with 'pytrace eval'"
+            f"{method.name} asks a knowledge base, which a search has none of; compare its settings with 'pytrace eval'"
         )
     start = MethodName(method.name, (*check_overrides([method], models.llm, settings)[method.name], *method.overrides))
     space = [parse_choice(one, start, models.llm) for one in tries] or list(default_space(method.name, models.llm))

@@ -131,7 +131,7 @@ class Method(ABC):
             If a question is empty.
         """
         check_questions(questions, documents)
-        stages = Stages(self._model)
+        stages = Stages(self._model, self._reader.model)
         selected = self._select(questions, documents, stages)
         with stages.stage("read"):
             evidence, readings = self._read(questions, [one.evidence for one in selected])
@@ -140,6 +140,18 @@ class Method(ABC):
             msgspec.structs.replace(answer, notes=(*answer.notes, *one.notes)) if one.notes else answer
             for answer, one in zip(answers, selected, strict=True)
         ]
+
+    def read_with(self, model: LanguageModel) -> None:
+        """Have another language model read the answers, as in TRACE's Figure 3 and Tables 7 and 8.
+
+        Raises
+        ------
+        InputError
+            The method answers with the words that it thinks, so that nothing is left to read.
+        """
+        if not hasattr(self, "_reader"):
+            raise InputError(f"{self.name} has no reader apart from its model; leave --reader-llm out")
+        self._reader = self._reader.with_model(model)
 
     @abstractmethod
     def _select(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -16,13 +16,45 @@ import msgspec
 import pytrace.methods
 from pytrace.errors import InputError
 from pytrace.methods.base import METHODS, Method, MethodRow, Parts, changed, setting_name
+from pytrace.methods.cok.chain_of_knowledge import Knowledge
+from pytrace.models.encoders.cross_encoder import CrossEncoder
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.retrieval import SentenceIndex
 from pytrace.triples.graph import KnowledgeGraph
+
+__all__ = [
+    "METHODS",
+    "SMALL_MODELS",
+    "Method",
+    "MethodName",
+    "check_overrides",
+    "default_settings",
+    "make_method",
+    "method_row",
+    "method_settings",
+    "parse_method",
+    "prompt_style",
+]
 
 for _module in pkgutil.walk_packages(pytrace.methods.__path__, "pytrace.methods."):
     importlib.import_module(_module.name)
 
 
-def _unregistered(method: type[Method]) -> list[str]:
+# The order of lists and help texts: the papers' methods, then what they are compared with; not the order of imports.
+_ORDER = ("trace", "ks_llm", "scope_coe", "cok", "cot", "baselines")
+
+
+def _place(row: MethodRow) -> int:
+    room = row.method.__module__.removeprefix("pytrace.methods.").partition(".")[0]
+    return _ORDER.index(room) if room in _ORDER else len(_ORDER)
+
+
+for _name in sorted(METHODS, key=lambda name: _place(METHODS[name])):
+    METHODS[_name] = METHODS.pop(_name)
+
+
+def _unregistered(method: Any) -> list[str]:
     """Return the names of a class's subclasses in this room that can be made and have no row."""
     rows = {row.method for row in METHODS.values()}
     return [
@@ -140,15 +172,34 @@ def check_overrides(methods: Sequence[MethodName], llm: str, overrides: Sequence
     return own
 
 
-def make_method(method: str | MethodName, parts: Parts, llm: str, overrides: Iterable[str] = ()) -> Method:
+def make_method(
+    method: str | MethodName,
+    model: LanguageModel,
+    encoder: Callable[[], Encoder],
+    llm: str,
+    overrides: Iterable[str] = (),
+    *,
+    reader: LanguageModel | None = None,
+    graph: KnowledgeGraph | None = None,
+    extracted: Callable[[Any], object] | None = None,
+    index: SentenceIndex | None = None,
+    knowledge: Callable[[], Knowledge] | None = None,
+    cross_encoder: Callable[[], CrossEncoder] | None = None,
+) -> Method:
     """Make a method by its name.
 
     Parameters
     ----------
     method, llm, overrides
         As for `method_settings`.
-    parts
-        The models and whatever else methods are made of.
+    model
+        The language model.
+    encoder
+        Gives the encoder; called only for a method that needs one.
+    reader
+        The language model that reads the answer, if another one.
+    graph, extracted, index, knowledge, cross_encoder
+        What some methods take or need: see `pytrace.methods.base.Parts`.
 
     Returns
     -------
@@ -162,6 +213,7 @@ def make_method(method: str | MethodName, parts: Parts, llm: str, overrides: Ite
         needs a knowledge base or a cross-encoder and has none.
     """
     named = parse_method(method) if isinstance(method, str) else method
+    parts = Parts(model, encoder, graph, extracted, index, knowledge, cross_encoder)
     overrides = tuple(overrides)
     row = method_row(named.name)
     settings = method_settings(named, llm, overrides)
@@ -178,9 +230,13 @@ def make_method(method: str | MethodName, parts: Parts, llm: str, overrides: Ite
     if parts.graph is not None and "graph" in row.takes and "unit" in chosen:
         _check_unit(settings.unit, parts.graph, named.label)
     if row.make is not None:
-        return row.make(parts, settings, named.label)
-    make: Any = row.method
-    made: Method = make(parts.model, parts.encoder(), settings, name=named.label)
+        made = row.make(parts, settings, named.label)
+    else:
+        # Which arguments a class takes its row's test says, not its type.
+        make: Any = row.method
+        made = make(model, encoder(), settings, name=named.label)
+    if reader is not None:
+        made.read_with(reader)
     return made
 
 

@@ -72,10 +72,14 @@ class Reader:
         max_tokens: int = 32,
         labelled: Sequence[ReaderDemonstration] | None = None,
     ) -> None:
-        self._model = model
+        self.model = model
         self._count = demonstrations
         self._max_tokens = max_tokens
         self._labelled = labelled
+
+    def with_model(self, model: LanguageModel) -> Reader:
+        """Return the same reader with another model."""
+        return Reader(model, demonstrations=self._count, max_tokens=self._max_tokens, labelled=self._labelled)
 
     def read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> list[Reading]:
         """Answer every question from its evidence.
@@ -89,18 +93,18 @@ class Reader:
             If not even one sentence of a context fits.
         """
         kept = [
-            fit_context(self._model, _instruction(one.kind), question, one.context, max_tokens=self._max_tokens)
+            fit_context(self.model, _instruction(one.kind), question, one.context, max_tokens=self._max_tokens)
             for question, one in zip(questions, evidence, strict=True)
         ]
         prompts = [
             self._prompt(question, one.kind, fitted.entries)
             for question, one, fitted in zip(questions, evidence, kept, strict=True)
         ]
-        completions = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
+        completions = self.model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
         return [
             Reading(
                 clean_answer(completion[0].text),
-                self._model.count_tokens("\n".join(fitted.entries)),
+                self.model.count_tokens("\n".join(fitted.entries)),
                 fitted.left_out,
             )
             for completion, fitted in zip(completions, kept, strict=True)

@@ -45,7 +45,7 @@ FEW = (
 )
 
 # What loads a model; the fixture `run` puts a scripted one in its place.
-ENGINE = loading.ModelOptions.__dict__["model"]
+ENGINE = loading.Engine.__dict__["model"]
 
 needs_engine = pytest.mark.skipif(
     importlib.util.find_spec("llama_cpp") is None, reason="llama-cpp-python is not installed"
@@ -99,8 +99,8 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process, with scripted models."""
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(script))
-    monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder(dimension=4096))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(script))
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder(dimension=4096))
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
 
     def call(*arguments: object) -> tuple[int, str, str]:
@@ -200,7 +200,7 @@ def test_scope_coe_tells_which_snippet_holds_which_feature(
     def write(prompt: str) -> str:
         return FEATURES if prompt.startswith("Take the question apart") else script(prompt)
 
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(write))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(write))
     arguments = ("ask", QUESTION, "--docs", docs, "--method", "scope-coe:snippet=document", "--explain")
     status, output, _ = run(*arguments)
     assert status == 0
@@ -471,12 +471,12 @@ def test_a_build_follows_its_documents_and_does_nothing_twice(docs: Path, run: R
 def test_what_failed_is_named_and_retried_on_request(
     docs: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(["nonsense"]))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(["nonsense"]))
     told = json.loads(run("kg", "build", *WRITTEN, "--docs", docs, "--out", tmp_path / "kg", "--json")[1])
     assert [line.partition(":")[0] for line in told["failures"]] == ["Pellisk Ferry", "Orrin Head", "Isaura Venn"]
     _, output, _ = run("kg", "show", tmp_path / "kg", "--json")
     assert [triple["relation"] for triple in json.loads(output)["triples"]] == [""] * 6
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(script))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(script))
     assert (
         json.loads(run("kg", "build", *WRITTEN, "--docs", docs, "--out", tmp_path / "kg", "--resume", "--json")[1])[
             "extracted"
@@ -566,7 +566,7 @@ def test_questions_are_asked_in_batches_with_the_same_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = Counting(deterministic=deterministic)
-    monkeypatch.setattr(loading.ModelOptions, "model", model)
+    monkeypatch.setattr(loading.Engine, "model", model)
     status, out, _ = run("eval", "rag", "--data", questions, "--json", *options)
     assert status == 0
     assert model.sizes == sizes
@@ -578,7 +578,7 @@ def test_questions_are_asked_in_batches_with_the_same_answers(
 def test_an_answer_says_whether_its_model_ran_deterministically(
     flags: list[str], docs: Path, run: Run, random_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading.ModelOptions, "model", ENGINE)
+    monkeypatch.setattr(loading.Engine, "model", ENGINE)
     status, out, _ = run(
         "ask",
         QUESTION,
@@ -628,8 +628,8 @@ def answer(prompt):
     time.sleep(float(os.environ["TEST_PAUSE"]))
     return " has; a roof>" if prompt.endswith(";") else "Founder" + re.findall("House ([0-9]+)", prompt)[-1]
 
-loading.ModelOptions.model = ScriptedModel(answer)
-loading.ModelOptions.encoder = HashEncoder()
+loading.Engine.model = ScriptedModel(answer)
+loading.Engine.encoder = HashEncoder()
 main()
 """
 

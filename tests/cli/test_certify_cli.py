@@ -24,8 +24,8 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run a command in this process in a folder with a graph, responses and questions, with scripted models."""
-    monkeypatch.setattr(loading.EncoderOptions, "encoder", HashEncoder())
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel([RIGHT, WRONG]))
+    monkeypatch.setattr(loading.EncoderLoader, "encoder", HashEncoder())
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel([RIGHT, WRONG]))
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
     monkeypatch.chdir(tmp_path)
     Path("kg.tsv").write_text(FACTS)
@@ -148,7 +148,7 @@ def test_generate_goes_on_where_it_was(run, monkeypatch):
     )
     assert told(run, *arguments, "--limit", 2)["promptings"]["cot"]["scores"]["n"] == 2
     model = ScriptedModel(RIGHT)
-    monkeypatch.setattr(loading.ModelOptions, "model", model)
+    monkeypatch.setattr(loading.Engine, "model", model)
     assert told(run, *arguments)["promptings"]["cot"]["scores"]["n"] == 3
     assert len(model.prompts) == 1
     status, _, err = run(*arguments, "--set", "temperature=0.5")
@@ -177,7 +177,7 @@ def test_ask_needs_certify_for_facts(run):
 
 def test_ask_certifies_thoughts_by_a_given_graph(run, monkeypatch):
     monkeypatch.setattr(
-        loading.ModelOptions,
+        loading.Engine,
         "model",
         ScriptedModel("Corfu is part of Greece. Greece speaks Greek. So the answer is Greek."),
     )

@@ -39,10 +39,10 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, data: Path) -> Run:
     """Run the command in this process, with a scripted model and a graph in memory."""
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(["It is. Verdict: Yes"]))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(["It is. Verdict: Yes"]))
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
     base = KnowledgeBase.in_memory((Triple(*fact) for fact in FACTS), HashEncoder())
-    monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder())
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder())
     monkeypatch.setattr(KnowledgeBase, "load", lambda *_, **__: base)
     group = click.Group(commands=[discriminate])
 

@@ -53,8 +53,8 @@ def script(prompt: str) -> str:
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(script))
-    monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder())
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(script))
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder())
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
 
     def call(*arguments: object) -> tuple[int, str, str]:
@@ -96,14 +96,14 @@ def test_failures_are_counted_named_and_listed_by_show(run: Run, tmp_path: Path)
 def test_a_thousand_failures_are_named_and_all_of_them_listed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(["nonsense"]))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(["nonsense"]))
     docs, graph = write(tmp_path / "docs.jsonl", range(1300)), tmp_path / "kg"
     told = json.loads(run("build", *WRITTEN, "--docs", docs, "--out", graph, "--json")[1])
     assert (told["failed"], len(told["failures"]), told["statistics"]["failures"]) == (1300, 1000, 1300)
     assert len(json.loads(run("show", graph, "--failures", "--json")[1])["failures"]) == 1300
     assert run("show", graph, "--failures")[1].count("\n") == 1300
     clean = tmp_path / "clean"
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel([" has; a roof>"]))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel([" has; a roof>"]))
     assert run("build", *WRITTEN, "--docs", docs, "--out", clean)[0] == 0
     assert run("show", clean, "--failures")[1] == "no document failed or was cut off\n"
     assert json.loads(run("show", clean, "--failures", "--json")[1])["failures"] == []
@@ -155,14 +155,14 @@ def test_a_model_that_breaks_on_the_way_leaves_what_was_done_and_says_how_to_go_
         return " has; a roof>"
 
     docs, graph = write(tmp_path / "docs.jsonl", range(10)), tmp_path / "kg"
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(breaks))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(breaks))
     status, output, errors = run("build", *WRITTEN, "--docs", docs, "--out", graph)
     assert (status, output) == (1, "")
     assert errors.splitlines() == [
         "pytrace: stopped after 6 of 10 documents; they are stored, go on with --resume",
         "pytrace: the model was closed; load it again",
     ]
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel([" has; a roof>"]))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel([" has; a roof>"]))
     assert json.loads(run("build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--json")[1])["extracted"] == 4
 
 
@@ -181,8 +181,8 @@ def answer(prompt):
     return " has; a roof>"
 
 common.PLAIN_INTERVAL = 0.3
-loading.ModelOptions.model = ScriptedModel(answer)
-loading.ModelOptions.encoder = HashEncoder()
+loading.Engine.model = ScriptedModel(answer)
+loading.Engine.encoder = HashEncoder()
 main()
 """
 

@@ -14,8 +14,8 @@ import pytest
 from pytrace import cli
 from pytrace.cli import common, loading
 from pytrace.cli.answer_text import answer_document, print_answer
-from pytrace.cli.evaluation_job import asker
 from pytrace.cli.knowledge import GRAMMARS, KnowledgeOptions
+from pytrace.engine.evaluation_jobs import asker
 from pytrace.errors import StoreError
 from pytrace.kg.fact_store import Relation
 from pytrace.kg.queries.query_records import Grammar
@@ -101,8 +101,8 @@ class Cok:
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process, with scripted models."""
-    monkeypatch.setattr(loading.ModelOptions, "model", Verdicts(by_claim))
-    monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder())
+    monkeypatch.setattr(loading.Engine, "model", Verdicts(by_claim))
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder())
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
 
     def call(*arguments: object) -> tuple[int, str, str]:
@@ -366,7 +366,7 @@ def test_rows_of_pathquestion_are_asked_and_their_answers_compared_in_words(
     rows.write_text(
         "what is ada_foah 's country 's name ?\tgold_coast(gold_coast/ghana/)\tada_foah#country#x#name#gold_coast#<end>#gold_coast\n"
     )
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(["The Gold Coast."]))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(["The Gold Coast."]))
     status, output, _ = run("eval", "standard", "--data", rows, "--json")
     assert status == 0
     [method] = json.loads(output)["methods"]

@@ -53,8 +53,8 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command in this process, with scripted models."""
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(script))
-    monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder(dimension=4096))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(script))
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder(dimension=4096))
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
     group = click.Group(commands=[perturb])
 

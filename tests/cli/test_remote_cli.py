@@ -35,7 +35,7 @@ def docs(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process, with an encoder that needs no file."""
-    monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder())
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder())
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
     monkeypatch.delenv("PYTRACE_API_KEY", raising=False)
 

@@ -16,8 +16,8 @@ import pytest
 
 from pytrace import cli
 from pytrace.cli import common, loading
-from pytrace.cli.evaluation_job import graph_settings
 from pytrace.cli.sweeps import baseline_label, expand
+from pytrace.engine.evaluation_jobs import graph_settings
 from pytrace.errors import ContextOverflowError, InputError, StoreError
 from pytrace.evaluation.run.runner import RunStore
 from pytrace.evaluation.run.seeds import seed_summaries, without_seed
@@ -184,8 +184,8 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
         found = re.search(r"Founder\d+", prompt.rpartition("Context:")[2])
         return found[0] if found else "unknown"
 
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(script))
-    monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder(dimension=256))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(script))
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder(dimension=256))
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
 
     def call(*arguments: object) -> tuple[int, str, str]:
@@ -238,13 +238,13 @@ def test_threads_are_a_setting_where_they_decide_and_processes_never(
         def deterministic(self) -> bool:
             return False
 
-    exact = vars(loading.ModelOptions)["model"]
-    monkeypatch.setattr(loading.ModelOptions, "model", Loose(["Founder1"]))
+    exact = vars(loading.Engine)["model"]
+    monkeypatch.setattr(loading.Engine, "model", Loose(["Founder1"]))
     assert evaluated("--threads", 1)[0] == evaluated("--threads", 2)[0] == 0
     with RunStore(tmp_path / "run.sqlite") as store:
         assert store.settings["threads"] is None
     (tmp_path / "run.sqlite").unlink()
-    monkeypatch.setattr(loading.ModelOptions, "model", exact)
+    monkeypatch.setattr(loading.Engine, "model", exact)
     assert evaluated("--threads", 1) == (0, "")
     status, errors = evaluated("--threads", 2)
     assert (status, "threads was 1 and is now 2" in errors) == (2, True)
@@ -267,7 +267,7 @@ def test_failed_questions_are_asked_again_on_the_command_line(
         assert status == 0, errors
         return int(json.loads(output)["methods"][0]["failed"])
 
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(script))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(script))
     assert failed() == 1
     troubles.clear()
     assert failed("--resume") == 1

@@ -264,8 +264,8 @@ def test_a_run_is_known_by_the_content_of_all_three_files_and_the_pool(tmp_path:
 def test_the_command_scores_choices_of_a_corpus(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(lambda _: "Fort Kongenstein"))
-    monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder())
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(lambda _: "Fort Kongenstein"))
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder())
     folder, out = make(tmp_path / "data"), tmp_path / "run"
 
     def run(*arguments: object) -> tuple[int, str, str]:

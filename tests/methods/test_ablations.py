@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from pytrace import cli
 from pytrace.cli import common, loading
 from pytrace.errors import InputError
-from pytrace.methods.catalog import METHODS, make_method, method_settings, parse_method
-from pytrace.methods.profiles import default_settings
+from pytrace.methods.catalog import METHODS, default_settings, make_method, method_settings, parse_method
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
 from pytrace.methods.trace.selector import Demonstrations, LetterSelector, SelectorInParts, Step
 from pytrace.models.language_model import OPTION_LABELS, OptionScores, Prompt
@@ -417,8 +416,8 @@ def test_the_page_says_how_many_demonstrations_there_are() -> None:
 def test_the_command_line_evaluates_every_ablation_of_the_page(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading.ModelOptions, "model", ScriptedModel(script))
-    monkeypatch.setattr(loading.ModelOptions, "encoder", HashEncoder(dimension=4096))
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(script))
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder(dimension=4096))
     row = {
         "_id": "q",
         "question": QUESTION,

@@ -10,17 +10,11 @@ import msgspec
 import pytest
 
 from pytrace.errors import InputError
-from pytrace.methods.baselines import (
-    ChainOfThought,
-    Rag,
-    RetrievalRag,
-    RetrievalSettings,
-    SelfConsistency,
-    ThoughtSettings,
-    VerifyAndEdit,
-)
+from pytrace.methods.baselines import Rag, RetrievalRag, RetrievalSettings
 from pytrace.methods.cot.ircot import Ircot, IrcotSettings
 from pytrace.methods.cot.rationales import INSTRUCTION, WITH_CONTEXT
+from pytrace.methods.cot.thinking import ChainOfThought, SelfConsistency, ThoughtSettings
+from pytrace.methods.cot.verify_and_edit import VerifyAndEdit
 from pytrace.methods.ranking import rank_by
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel

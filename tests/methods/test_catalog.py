@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from pytrace.errors import InputError
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries.few_shot import FewShotGenerator
-from pytrace.methods import profiles
 from pytrace.methods.catalog import (
     METHODS,
-    NEEDS_NO_DOCUMENTS,
     MethodName,
     check_overrides,
+    default_settings,
     make_method,
     method_settings,
     parse_method,
@@ -78,7 +77,7 @@ def test_no_document_at_all_is_never_a_crash(method: str) -> None:
 
 
 def test_methods_that_need_no_documents_do_not_say_that_evidence_is_missing() -> None:
-    for method in sorted(NEEDS_NO_DOCUMENTS):
+    for method in sorted(name for name, row in METHODS.items() if not row.needs):
         model = ScriptedModel(["Ada Foah is in Ghana."])
         made = make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model))
         (answer,) = made.answer(QUESTIONS[:1], [[]])
@@ -155,10 +154,10 @@ def test_none_is_a_value_only_where_a_setting_may_be_none() -> None:
 
 
 def test_small_models_have_settings_of_their_own_and_others_the_papers() -> None:
-    assert profiles.default_settings("scope-coe", "tiny").judge == "text"  # type: ignore[attr-defined]
-    paper = profiles.default_settings("scope-coe", "some.gguf")
+    assert default_settings("scope-coe", "tiny").judge == "text"  # type: ignore[attr-defined]
+    paper = default_settings("scope-coe", "some.gguf")
     assert (paper.judge, paper.cover, paper.recheck, paper.top) == ("model", "greedy", False, 5)  # type: ignore[attr-defined]
-    ks = profiles.default_settings("ks-llm", "some.gguf")
+    ks = default_settings("ks-llm", "some.gguf")
     assert (ks.sentences, ks.document_tokens, ks.reader_demonstrations) == (2, 300, 0)  # type: ignore[attr-defined]
-    thoughts = profiles.default_settings("cot-sc", "some.gguf")
+    thoughts = default_settings("cot-sc", "some.gguf")
     assert (thoughts.samples, thoughts.temperature) == (5, 0.7)  # type: ignore[attr-defined]

@@ -10,9 +10,8 @@ import pytest
 
 from pytrace.errors import InputError, StoreError
 from pytrace.methods.catalog import make_method, method_settings
-from pytrace.methods.profiles import TINY
 from pytrace.methods.trace.top_triples import TopTriples, TopTriplesSettings
-from pytrace.methods.trace.trace import Trace, TraceSettings
+from pytrace.methods.trace.trace import SMALL, Trace, TraceSettings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Document, Usage
 from pytrace.triples.graph import KnowledgeGraph
@@ -144,7 +143,7 @@ def test_settings_have_the_paper_s_defaults_and_those_of_trace() -> None:
         assert getattr(mine, name) == getattr(its, name), name
     tiny = method_settings("top-triples", "tiny", ["top=20"])
     for name in set(mine.__struct_fields__) - {"top"}:
-        assert getattr(tiny, name) == getattr(TINY, name), name
+        assert getattr(tiny, name) == getattr(SMALL, name), name
     made = make_method("top-triples:top=1", model(), lambda: ENCODER, "some.gguf", [])
     (answer,) = made.answer([QUESTION], [DOCUMENTS])
     assert (answer.method, len(answer.evidence.context)) == ("top-triples:top=1", 1)

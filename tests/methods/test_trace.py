@@ -12,9 +12,9 @@ import pytest
 from pytrace.documents import read_documents
 from pytrace.errors import InputError, LogitsUnavailableError, StoreError
 from pytrace.methods.baselines import Rag
-from pytrace.methods.profiles import PAPER, TINY, trace_settings
+from pytrace.methods.catalog import method_settings
 from pytrace.methods.trace.selector import BlackBoxSelector, LetterSelector, RankerSelector, TextSelector
-from pytrace.methods.trace.trace import Trace, TraceSettings, make_extractor, make_selector
+from pytrace.methods.trace.trace import SMALL, Trace, TraceSettings, make_extractor, make_selector
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Answer, Document, Triple, Usage
 from pytrace.triples.graph import KnowledgeGraph, Recipe
@@ -260,17 +260,27 @@ def test_settings_choose_the_parts() -> None:
 
 
 def test_the_defaults_are_the_paper_s() -> None:
-    assert (PAPER.candidates, PAPER.length, PAPER.beams, PAPER.chains) == (20, 4, 5, 5)
-    assert (PAPER.unit, PAPER.scoring, PAPER.adaptive, PAPER.reader_demonstrations) == ("triple", "letters", True, 0)
-    assert (PAPER.demonstrations, PAPER.adaptive_demonstrations) == (3, True)
-    assert (PAPER.triple_demonstrations, PAPER.adaptive_triple_demonstrations) == (3, True)
+    assert (TraceSettings().candidates, TraceSettings().length, TraceSettings().beams, TraceSettings().chains) == (
+        20,
+        4,
+        5,
+        5,
+    )
+    assert (
+        TraceSettings().unit,
+        TraceSettings().scoring,
+        TraceSettings().adaptive,
+        TraceSettings().reader_demonstrations,
+    ) == ("triple", "letters", True, 0)
+    assert (TraceSettings().demonstrations, TraceSettings().adaptive_demonstrations) == (3, True)
+    assert (TraceSettings().triple_demonstrations, TraceSettings().adaptive_triple_demonstrations) == (3, True)
 
 
 def test_profiles_and_overrides_make_settings() -> None:
     for method in ("trace", "trace-doc"):
-        assert trace_settings(method, "tiny").scoring == TINY.scoring
-        assert trace_settings(method, "some.gguf").reader == ("document" if method == "trace-doc" else "triple")
-    changed = trace_settings(
+        assert method_settings(method, "tiny").scoring == SMALL.scoring
+        assert method_settings(method, "some.gguf").reader == ("document" if method == "trace-doc" else "triple")
+    changed = method_settings(
         "trace", "tiny", ["unit=sentence", "stop-bias= -1.5", "adaptive=false", "reader_documents=none"]
     )
     assert (changed.unit, changed.stop_bias, changed.adaptive, changed.reader_documents) == (
@@ -279,7 +289,7 @@ def test_profiles_and_overrides_make_settings() -> None:
         False,
         None,
     )
-    assert trace_settings("trace", "tiny", ["reader_documents=3"]).reader_documents == 3
+    assert method_settings("trace", "tiny", ["reader_documents=3"]).reader_documents == 3
 
 
 @pytest.mark.parametrize(
@@ -300,7 +310,7 @@ def test_profiles_and_overrides_make_settings() -> None:
 )
 def test_settings_that_cannot_be_are_refused(override: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        trace_settings("trace", "tiny", [override])
+        method_settings("trace", "tiny", [override])
 
 
 @pytest.mark.models
@@ -314,7 +324,7 @@ def test_the_tiny_models_answer_a_question_of_the_examples(tiny_models: dict[str
     documents = [document for document in read_documents(EXAMPLES / "docs") if document.title in names]
     assert len(documents) == 3
     tiny = LlamaCppModel(tiny_models["language-model"], name="tiny", context=2048)
-    settings = trace_settings(
+    settings = method_settings(
         "trace", "tiny", ["unit=sentence", "scoring=pmi", "candidates=4", "demonstrations=1", "beams=2"]
     )
     (answer,) = Trace(tiny, OnnxEncoder(tiny_models["encoder"]), settings).answer([asked["question"]], [documents])

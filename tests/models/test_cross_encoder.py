@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from pytrace.cli import program
-from pytrace.cli.loading import ModelOptions
+from pytrace.engine.loading import Engine
 from pytrace.errors import DeviceUnavailableError, InputError, ModelError, ModelFileError
 from pytrace.methods.catalog import make_method
 from pytrace.methods.ranking import rank_by_cross_encoder
@@ -510,8 +510,8 @@ def test_the_method_is_refused_without_a_cross_encoder() -> None:
 
 def test_the_command_line_ranks_with_the_model_of_its_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = ScriptedModel(["river"])
-    monkeypatch.setattr(ModelOptions, "model", reader)
-    monkeypatch.setattr(ModelOptions, "encoder", HashEncoder())
+    monkeypatch.setattr(Engine, "model", reader)
+    monkeypatch.setattr(Engine, "encoder", HashEncoder())
     rows = [{"id": str(number), "title": word, "text": f"{word} {word}"} for number, word in enumerate(WORDS[4:])]
     docs = tmp_path / "docs.jsonl"
     docs.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

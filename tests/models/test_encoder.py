@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from pytrace.cli.loading import ModelOptions, model_options
+from pytrace.cli.loading import model_options
+from pytrace.engine.loading import Engine
 from pytrace.errors import DeviceUnavailableError, ModelError, ModelFileError, StoreError
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import Encoder, OnnxEncoder
@@ -402,7 +403,7 @@ def test_vectors_made_before_an_error_are_kept(tmp_path: Path) -> None:
 def test_the_command_line_keeps_vectors_where_it_is_told_to(tmp_path: Path, by: str) -> None:
     @click.command()
     @model_options
-    def command(models: ModelOptions) -> None:
+    def command(models: Engine) -> None:
         models.encoder.encode(["red"])
 
     place = str(tmp_path / "cache")

@@ -17,7 +17,8 @@ from pytrace.errors import ContextOverflowError, InputError, LogitsUnavailableEr
 from pytrace.evaluation.run.run_store import Result
 from pytrace.evaluation.scores.claim_scores import NO_LABEL, claim_scores
 from pytrace.evaluation.scores.summary import make_report
-from pytrace.methods.cok.fact_checking import ClaimMethod, StandardClaims, StandardSettings
+from pytrace.methods.base import ClaimMethod
+from pytrace.methods.cok.fact_checking import StandardClaims, StandardSettings
 from pytrace.models import registry
 from pytrace.models.language_model import ContinuationScore, OptionScores, Prompt
 from pytrace.models.llama.llama_cpp import LlamaCppModel

@@ -15,7 +15,6 @@ from pytrace.evaluation.run.runner import Batched
 from pytrace.methods.catalog import METHODS, MethodName, method_settings
 from pytrace.records import Answer, Document, Evidence, Question
 from pytrace.tuning import Choice, Trial, Tuned, default_space, parse_choice, tune
-from pytrace.tuning.spaces import _SPACES
 
 
 def questions(count: int, first: int = 0) -> list[Question]:
@@ -170,7 +169,7 @@ def test_every_default_space_has_settings_of_its_method_only(method: str) -> Non
             space = default_space(method, llm)
         except InputError as error:
             assert "--try" in str(error)  # noqa: PT017
-            assert method not in _SPACES
+            assert not METHODS[method].space
             continue
         for choice in space:
             assert len(choice.options) > 1

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytrace
-from pytrace.cli.knowledge import KnowledgeOptions
-from pytrace.cli.loading import ModelOptions
+from pytrace.engine.knowledge import KnowledgeOptions
+from pytrace.engine.loading import Engine
 
 if TYPE_CHECKING:
     from pytrace.evaluation.run.runner import Batched
@@ -36,7 +36,7 @@ class EvaluationJob:
 
     methods: tuple[MethodName, ...]
     settings: tuple[str, ...]
-    models: ModelOptions
+    models: Engine
     knowledge: KnowledgeOptions
     kg: Path | None = None
     batch: int | None = None
@@ -48,20 +48,14 @@ class EvaluationJob:
     def release(self, *, keep_model: bool) -> None:
         """Let go of what was loaded; it is loaded again when it is asked for."""
         self.knowledge.close()
-        loaded = vars(self.models)
-        for name in ("encoder", "cross_encoder"):
-            loaded.pop(name, None)
-        if not keep_model and "model" in loaded:
-            close = getattr(loaded.pop("model"), "close", None)
-            if close is not None:
-                close()
+        self.models.close(keep_model=keep_model)
 
 
 class OpenJob:
     """A job's methods, made: see `open_job`."""
 
     def __init__(self, job: EvaluationJob, graph: KnowledgeGraph | None) -> None:
-        from pytrace.methods.catalog import check_overrides, make_method
+        from pytrace.methods.catalog import check_overrides
 
         self.job = job
         self.graph = graph
@@ -69,23 +63,14 @@ class OpenJob:
         models = job.models
         own = check_overrides(job.methods, models.llm, job.settings)
         self.methods: dict[str, Method] = {
-            method.label: make_method(
-                method,
-                models.model,
-                lambda: models.encoder,
-                models.llm,
-                own[method.name],
-                graph=graph,
-                knowledge=self.opener,
-                cross_encoder=lambda: models.cross_encoder,
-            )
+            method.label: models.method(method, own[method.name], graph=graph, knowledge=self.opener)
             for method in job.methods
         }
 
     def askers(self) -> dict[str, Batched]:
         """Return what asks each method a batch of questions, by its label."""
         from pytrace.evaluation.run.runner import Batched
-        from pytrace.methods.catalog import GOLD
+        from pytrace.methods.baselines import GOLD
 
         # With --deterministic, questions that a resumed run finds together must not decide what a question's answer is.
         size = self.job.batch or (1 if self.job.models.model.deterministic else _BATCH)
@@ -110,6 +95,7 @@ class OpenJob:
         own = check_overrides(everything, models.llm, self.job.settings)
         return {
             "language model": models.model.fingerprint,
+            **({} if models.reader is None else {"reader": models.reader.fingerprint}),
             "encoder": models.encoder.fingerprint,
             "cross-encoder": None if models.cross_encoder_directory is None else models.cross_encoder.fingerprint,
             "context": models.model.context_tokens,
@@ -150,7 +136,7 @@ def make_askers(job: EvaluationJob) -> dict[str, Batched]:
 def asker(method: Method, *, gold: bool = False) -> Callable[[Sequence[Question]], list[Answer]]:
     """Return what asks a method questions, with their supporting documents alone if `gold`, and lets it judge claims."""
     from pytrace.evaluation.data.datasets import CLAIM
-    from pytrace.methods.cok.fact_checking import ClaimMethod
+    from pytrace.methods.base import ClaimMethod
 
     def answers(questions: Sequence[Question]) -> list[Answer]:
         claims = [one for one in questions if one.kind == CLAIM]

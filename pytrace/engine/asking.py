@@ -1,0 +1,165 @@
+"""One question from retrieval to a certified answer: what ``pytrace ask`` does, as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytrace.errors import InputError
+
+if TYPE_CHECKING:
+    from pytrace.certify.certificate_records import Certificate
+    from pytrace.documents import ReadReport
+    from pytrace.engine.knowledge import KnowledgeOptions
+    from pytrace.engine.loading import Engine
+    from pytrace.methods.catalog import MethodName
+    from pytrace.records import Answer, Document, Triple
+    from pytrace.retrieval import SentenceIndex
+
+Progress = Callable[[str, int], AbstractContextManager[Callable[[], object]]]
+"""From what is done and how often to a context that gives what to call after each."""
+
+
+@contextmanager
+def silent(what: str, count: int) -> Iterator[Callable[[], object]]:
+    """Show no progress."""
+    del what, count
+    yield lambda: None
+
+
+def certify_chains(
+    answerer: object,
+    answer: Answer,
+    documents: list[Document],
+    facts: Path | None,
+    models: Engine,
+    progress: Progress = silent,
+) -> list[Certificate]:
+    """Certify what an answer rests on: by a given graph, by the one that its chains were made of, or by its documents'."""
+    from pytrace.certify.answer_certificates import certify_answer
+    from pytrace.kg import KnowledgeBase
+    from pytrace.methods.trace.top_triples import TopTriples
+    from pytrace.methods.trace.trace import Trace
+
+    if facts is not None:
+        return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer)
+    graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace | TopTriples) else ()
+    triples = [triple for triple in graph if triple.relation] or extract_triples(answer, documents, models, progress)
+    if not triples:
+        raise InputError(
+            f"there is no triple to certify the answer of {answer.method} by, neither its own nor in its "
+            f"{len(documents)} documents; give --facts KG"
+        )
+    return certify_answer(KnowledgeBase.in_memory(triples, models.encoder), models.encoder, answer)
+
+
+def extract_triples(
+    answer: Answer, documents: list[Document], models: Engine, progress: Progress = silent
+) -> list[Triple]:
+    """Let the language model find triples in the documents that an answer rests on."""
+    from pytrace.methods.catalog import method_settings
+    from pytrace.methods.trace.trace import make_extractor
+    from pytrace.triples.extraction import build_graph
+    from pytrace.triples.graph import KnowledgeGraph
+
+    used = [document for document in documents if document.id in answer.evidence.document_ids] or documents
+    if not used:
+        return []
+    extractor = make_extractor(models.model, models.encoder, method_settings("trace", models.llm, ["unit=triple"]))
+    with (
+        progress("extracting triples to certify by", len(used)) as advance,
+        KnowledgeGraph(recipe=extractor.recipe) as graph,
+    ):
+        build_graph(graph, extractor, used, done=lambda _: advance())
+        return [triple for triple in graph.iterate_triples() if triple.relation]
+
+
+def read_corpus(
+    docs: Path | None, kg: Path | None, *, needed: MethodName, report: ReadReport | None = None
+) -> list[Document]:
+    """Read the documents that a method needs; the report is told what was passed over."""
+    from pytrace.documents import read_documents
+    from pytrace.methods.catalog import METHODS
+    from pytrace.triples.graph import KnowledgeGraph
+
+    if docs is not None:
+        return list(read_documents(docs, report=report))
+    if kg is not None:
+        with KnowledgeGraph.open(kg, mode="read") as graph:
+            return list(graph.documents())
+    if "documents" not in METHODS[needed.name].needs:
+        return []
+    raise InputError(f"there is nothing that {needed.name} could answer from; give --docs FILE|FOLDER or --kg DIR")
+
+
+def answer_one(
+    question: str,
+    documents: list[Document],
+    *,
+    kg: Path | None,
+    method: MethodName,
+    retrieve: int,
+    index: Path | None,
+    settings: tuple[str, ...],
+    models: Engine,
+    claim: bool = False,
+    knowledge: KnowledgeOptions | None = None,
+    check: Callable[[object, Answer, list[Document]], object] = lambda *_: None,
+    progress: Progress = silent,
+) -> tuple[list[Document], Answer]:
+    """Retrieve and answer; `check` sees the method while its graph is open, the answer, and what it was given."""
+    from pytrace.methods.base import ClaimMethod
+    from pytrace.methods.catalog import check_overrides
+    from pytrace.retrieval import nearest_documents
+    from pytrace.triples.graph import KnowledgeGraph
+
+    own = check_overrides([method], models.llm, settings)[method.name]
+    chosen = documents
+    if index is None and len(documents) > retrieve:
+        chosen = nearest_documents(question, documents, models.encoder, retrieve)
+    with (
+        progress("extracting triples", len(chosen)) as advance,
+        KnowledgeGraph.open(kg, mode="read") if kg is not None else nullcontext() as graph,
+        open_index(index, documents, models) if index is not None else nullcontext() as sentences,
+    ):
+        answerer = models.method(
+            method,
+            own,
+            graph=graph,
+            extracted=lambda _: advance(),
+            index=sentences,
+            knowledge=None if knowledge is None else knowledge.opener(models),
+        )
+        if not claim:
+            answer = answerer.answer([question], [chosen])[0]
+        elif isinstance(answerer, ClaimMethod):
+            answer = answerer.judge([question], [chosen])[0]
+        else:
+            raise InputError(f"{method.label} cannot judge claims; use standard or cok")
+        check(answerer, answer, chosen)
+    if len(chosen) < len(documents):
+        note = f"used the {len(chosen)} documents nearest to the question, of {len(documents)}"
+        answer = msgspec.structs.replace(answer, notes=(*answer.notes, note))
+    return chosen, answer
+
+
+def open_index(directory: Path, documents: list[Document], models: Engine) -> SentenceIndex:
+    """Open an index of sentences, or build it if it is not there, and add the documents that it lacks."""
+    from pytrace.retrieval import SentenceIndex
+
+    if not documents:
+        return SentenceIndex.open(directory, models.encoder)
+    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
+        index = SentenceIndex.build(directory, (), models.encoder)
+    else:
+        index = SentenceIndex.open(directory, models.encoder, mode="write")
+    try:
+        index.add_documents(documents)
+    except BaseException:
+        index.close()
+        raise
+    return index

@@ -1,0 +1,335 @@
+"""Models of one's choice, loaded when they are first used, and the methods made of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytrace.engine.corpus import Corpus
+from pytrace.errors import InputError
+from pytrace.models.deferred import deferred
+
+if TYPE_CHECKING:
+    from pytrace.certify.certificate_records import Certificate, Response
+    from pytrace.kg import KnowledgeBase
+    from pytrace.methods.base import Method
+    from pytrace.methods.catalog import MethodName
+    from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
+    from pytrace.models.encoders.encoder import OnnxEncoder
+    from pytrace.models.language_model import LanguageModel, Style
+    from pytrace.records import Answer, Document, Evidence
+
+
+@dataclass
+class EncoderLoader:
+    """Which encoder to load, and where it runs; it is loaded when it is first asked for."""
+
+    encoder_name: str = "tiny"
+    device: str = "cpu"
+    threads: int | None = None
+    vector_cache: str | None = None
+
+    def check_device(self) -> None:
+        """Refuse a card that the kernels or the models cannot use, before anything is read or loaded."""
+        if self.device == "cuda":
+            from pytrace.kernels import devices
+            from pytrace.models.encoders import onnx_graph
+
+            devices.require("cuda")
+            onnx_graph.require_device("cuda")
+
+    @functools.cached_property
+    def encoder(self) -> OnnxEncoder:
+        """The encoder."""
+        from pytrace.models import registry
+        from pytrace.models.encoders.encoder import OnnxEncoder
+
+        return OnnxEncoder(
+            registry.resolve(self.encoder_name, "encoder"),
+            device="cuda" if self.device == "cuda" else "cpu",
+            threads=self.threads,
+            cache_directory=self.vector_cache or None,
+        )
+
+
+@dataclass
+class Engine(EncoderLoader):
+    """Models and methods on this machine: the front door of the library, made by `pytrace.load`."""
+
+    llm: str = "tiny"
+    gpu_layers: int | None = None
+    context: int | None = None
+    llm_style: Style | None = None
+    llm_model: str | None = None
+    api_key_env: str = "PYTRACE_API_KEY"
+    concurrency: int = 8
+    deterministic: bool = False
+    cross_encoder_directory: Path | None = None
+    reader_llm: str | None = None
+
+    @property
+    def _layers_on_gpu(self) -> int:
+        """How many layers of a model in this process go to the GPU; -1 stands for all."""
+        return self.gpu_layers if self.gpu_layers is not None else -1 if self.device == "cuda" else 0
+
+    def check_device(self) -> None:
+        """Refuse a card as `EncoderLoader.check_device` does, and where llama.cpp cannot use one either."""
+        super().check_device()
+        if self.device == "cuda" and not self.remote:
+            from pytrace.models.llama import runtime as llama_runtime
+
+            llama_runtime.require_offload(self._layers_on_gpu)
+
+    @property
+    def remote(self) -> bool:
+        """Whether the language model runs on a server."""
+        return _is_address(self.llm)
+
+    @functools.cached_property
+    def cross_encoder(self) -> OnnxCrossEncoder:
+        """The cross-encoder, which runs where the encoder does."""
+        from pytrace.methods.baselines import NO_CROSS_ENCODER
+        from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
+
+        if self.cross_encoder_directory is None:
+            raise InputError(NO_CROSS_ENCODER)
+        return OnnxCrossEncoder(
+            self.cross_encoder_directory, device="cuda" if self.device == "cuda" else "cpu", threads=self.threads
+        )
+
+    @functools.cached_property
+    def model(self) -> LanguageModel:
+        """The language model: a server's where an address is given, else one inside this process, loaded on first use."""
+        self._check_server_options()
+        return deferred(functools.partial(self._load_model, self.llm))
+
+    @functools.cached_property
+    def reader(self) -> LanguageModel | None:
+        """The language model that reads answers, if another one than `model`."""
+        return None if self.reader_llm is None else deferred(functools.partial(self._load_model, self.reader_llm))
+
+    def _check_server_options(self) -> None:
+        if self.remote and self.gpu_layers is not None:
+            raise InputError(
+                "--gpu-layers is for models inside this process; a server has its own settings, so leave it out"
+            )
+        if self.remote and self.deterministic:
+            raise InputError(
+                "--deterministic is for models inside this process; a server batches as it likes, so leave it out"
+            )
+
+    def _load_model(self, llm: str) -> LanguageModel:
+        from pytrace.methods.catalog import prompt_style
+        from pytrace.models import registry
+        from pytrace.models.llama.llama_cpp import LlamaCppModel
+        from pytrace.models.servers.remote_model import RemoteModel
+
+        if _is_address(llm):
+            return RemoteModel(
+                llm,
+                model=self.llm_model,
+                style=self.llm_style or "auto",
+                context=self.context,
+                concurrency=self.concurrency,
+                api_key_env=self.api_key_env,
+            )
+        return LlamaCppModel(
+            registry.resolve(llm, "language-model"),
+            name=llm,
+            context=self.context,
+            threads=self.threads,
+            gpu_layers=self._layers_on_gpu,
+            style=self.llm_style or prompt_style(llm),
+            deterministic=self.deterministic,
+        )
+
+    def method(self, method: str | MethodName, settings: Sequence[str] = (), **parts: Any) -> Method:
+        """Make a method of these models; `parts` are those of `pytrace.methods.catalog.make_method`."""
+        from pytrace.methods.catalog import make_method
+
+        return make_method(
+            method,
+            self.model,
+            lambda: self.encoder,
+            self.llm,
+            settings,
+            reader=self.reader,
+            cross_encoder=lambda: self.cross_encoder,
+            **parts,
+        )
+
+    def select(
+        self,
+        question: str,
+        corpus: Corpus | str | Path | Sequence[Document],
+        *,
+        method: str = "trace",
+        settings: Sequence[str] = (),
+    ) -> Evidence:
+        """Select the evidence for a question; the language model is loaded only if the method selects with it.
+
+        Parameters
+        ----------
+        question
+            The question.
+        corpus
+            A corpus, documents, or a file or folder of documents.
+        method
+            Any method, with settings of its own behind a colon.
+        settings
+            `name=value` settings of the method.
+
+        Returns
+        -------
+        Evidence
+            What a reader would see, and what led to it.
+
+        Raises
+        ------
+        InputError
+            The question is empty, or there is no such method or setting.
+        """
+        documents = Corpus.of(corpus).nearest(question, self)
+        return self.method(method, settings).select([question], [documents])[0]
+
+    def ask(
+        self,
+        question: str,
+        corpus: Corpus | str | Path | Sequence[Document],
+        *,
+        method: str = "trace",
+        settings: Sequence[str] = (),
+    ) -> Answer:
+        """Answer a question from a corpus.
+
+        Parameters
+        ----------
+        question, corpus, method, settings
+            As for `select`.
+
+        Returns
+        -------
+        Answer
+            Its text, and in `evidence` the chains, sentences and documents that it rests on.
+
+        Raises
+        ------
+        InputError
+            The question is empty, or there is no such method or setting.
+        """
+        documents = Corpus.of(corpus).nearest(question, self)
+        return self.method(method, settings).answer([question], [documents])[0]
+
+    def certify(
+        self, responses: Sequence[Response], facts: str | Path | KnowledgeBase, **settings: Any
+    ) -> list[Certificate]:
+        """Certify the reasoning of responses against a knowledge graph, step by step.
+
+        Parameters
+        ----------
+        responses
+            Chains of thought with their questions.
+        facts
+            A knowledge base, or a file or directory that one is read from.
+        **settings
+            Of `pytrace.certify.grounding.GroundingSettings`.
+
+        Returns
+        -------
+        list of Certificate
+            One a response, in their order.
+
+        Raises
+        ------
+        InputError
+            The graph cannot be read.
+        """
+        from pytrace.certify.certifier import Certifier
+        from pytrace.certify.grounding import GroundingSettings
+        from pytrace.kg import KnowledgeBase
+
+        base = facts if isinstance(facts, KnowledgeBase) else KnowledgeBase.load(facts, self.encoder)
+        return list(Certifier(base, self.encoder, GroundingSettings(**settings)).certify(responses))
+
+    def close(self, *, keep_model: bool = False) -> None:
+        """Free the models; they are loaded again when they are asked for."""
+        loaded = vars(self)
+        for name in ("encoder", "cross_encoder"):
+            loaded.pop(name, None)
+        for name in ("reader",) if keep_model else ("model", "reader"):
+            model = loaded.pop(name, None)
+            if model is not None and hasattr(model, "close"):
+                model.close()
+
+
+def _is_address(llm: str) -> bool:
+    return llm.lower().startswith(("http://", "https://"))
+
+
+def load(
+    llm: str = "tiny",
+    *,
+    encoder: str | None = None,
+    reader_llm: str | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    **options: Any,
+) -> Engine:
+    """Load the models that questions are answered with; each is read from disk when it is first used.
+
+    Parameters
+    ----------
+    llm
+        A profile or model by name, a GGUF file, or the address of a server.
+    encoder
+        A model by name, or a directory with an ONNX sentence encoder; the profile's if not given.
+    reader_llm
+        The language model that reads answers, if another one.
+    device
+        "cpu" or "cuda".
+    threads
+        Threads of the models; all processors if not given.
+    **options
+        Any other field of `Engine`, such as `context`, `deterministic` or `vector_cache`.
+
+    Returns
+    -------
+    Engine
+        Models and methods.
+
+    Raises
+    ------
+    InputError
+        There is no such option.
+    DeviceUnavailableError
+        The device that was asked for is not there.
+
+    Examples
+    --------
+    >>> engine = load("tiny", threads=1)
+    >>> engine.llm, engine.encoder_name
+    ('tiny', 'tiny')
+    """
+    known = {field.name for field in fields(Engine)}
+    if unknown := set(options) - known:
+        raise InputError(f"there is no option {min(unknown)!r}; choose among {', '.join(sorted(known))}")
+    engine = Engine(
+        encoder_name=encoder or profile_encoder(llm),
+        device=device,
+        threads=threads,
+        llm=llm,
+        reader_llm=reader_llm,
+        **options,
+    )
+    engine.check_device()
+    return engine
+
+
+def profile_encoder(llm: str) -> str:
+    """Return the encoder that goes with a profile; the tiny one for anything else."""
+    from pytrace.models import registry
+
+    return llm if llm in {profile.name for profile in registry.catalog().profiles} else "tiny"
