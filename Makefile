@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# auto: the CUDA module is compiled where a card is, for that card; on: for all cards; off: not at all.
+PYTRACE_CUDA ?= auto
 # The installed library must be the checkout's, whatever the caller's environment says.
 unexport PYTHONPATH PYTHONHOME
 
@@ -13,11 +15,11 @@ KERNEL_TESTS := $(addprefix tests/kernels/test_,similarity.py fuzzy.py alignment
 CUDA_FILES := $(wildcard csrc/cuda/* bindings/cuda/*)
 EMULATION_FILES := $(wildcard tests/cuda_emulation/* tests/native/cuda_*)
 CUDA_TESTS := $(filter-out %_machine_code.py,$(wildcard tests/kernels/test_*cuda*.py))
-CXX_FILES := $(wildcard csrc/*.h csrc/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc) \
+CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc) \
   $(CUDA_FILES) $(EMULATION_FILES)
-CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*.* bindings/*.*) $(CUDA_FILES)
+CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint bench models format emulation gpu-check sanitize sanitize-races sanitize-threads fuzz cross-arm64 clean
+.PHONY: demo test lint counts bench models format emulation gpu-check sanitize sanitize-races sanitize-threads fuzz cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -117,7 +119,7 @@ cross-arm64:
 	  { echo 'cross-arm64 needs g++-aarch64-linux-gnu and qemu-user (apt-get install both)' >&2; exit 1; }
 	mkdir -p build/arm64
 	aarch64-linux-gnu-g++ -std=c++17 -O2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Icsrc -pthread -static \
-	  $(wildcard csrc/*.cc) tests/native/threads.cc -o build/arm64/threads
+	  $(filter-out csrc/cuda/%,$(wildcard csrc/*/*.cc)) tests/native/threads.cc -o build/arm64/threads
 	qemu-aarch64 build/arm64/threads
 
 build/tsan/build.ninja: SANITIZE := thread
@@ -126,6 +128,10 @@ build/tsan/build.ninja build/fuzz/build.ninja: $(VENV)/.ready-native CMakeLists.
 	@command -v clang++-14 > /dev/null || { echo "clang is missing; on Debian: apt-get install $(CLANG_PACKAGES)" >&2; exit 1; }
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 \
 	  -DCMAKE_BUILD_TYPE=Release -DPYTRACE_PYTHON=OFF -DPYTRACE_DRIVERS=ON -DPYTRACE_WERROR=ON -DPYTRACE_SANITIZE=$(SANITIZE)
+
+# How large the house is.
+counts:
+	@$(PYTHON) tools/counts.py
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix-only .
@@ -136,9 +142,20 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 
+# llama.cpp alone, without its tools, server, common library and image support, which nothing here uses.
+LLAMA := $(shell sed -n 's/^ *"\(llama-cpp-python==[0-9.]*\)", *\# llama.cpp and.*/\1/p' pyproject.toml)
+
+$(VENV)/.ready-llama: $(BIN)/python
+	@echo "Installing $(LLAMA): compiling llama.cpp takes about 3 minutes on 2 cores, once; pip keeps the wheel."
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/cmake/llama.cmake $$CMAKE_ARGS" \
+	  $(BIN)/pip install '$(LLAMA)'
+	@touch $@
+
 # Editable: the Python layer runs from the checkout, the core is rebuilt when its sources change.
-$(VENV)/.ready: $(BIN)/python $(CORE)
-	$(BIN)/pip install --editable '.[cpu]' --config-settings=cmake.define.PYTRACE_WERROR=ON
+$(VENV)/.ready: $(VENV)/.ready-llama $(CORE)
+	@echo "Installing pytrace: compiling its kernels takes about 2 minutes on 2 cores (with CUDA for all cards 9 more)."
+	$(BIN)/pip install --editable '.[cpu]' --config-settings=cmake.define.PYTRACE_WERROR=ON \
+	  --config-settings=cmake.define.PYTRACE_CUDA=$(PYTRACE_CUDA)
 	@touch $@
 
 $(VENV)/.ready-test: $(VENV)/.ready

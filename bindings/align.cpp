@@ -1,4 +1,4 @@
-#include "align.h"
+#include "align/align.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "align_check.h"
+#include "align/align_check.h"
 #include "calls.h"
 #include "module.h"
 

@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "views.h"
+#include "common/views.h"
 
 namespace pytrace::bindings {
 

@@ -1,4 +1,4 @@
-#include "beam.h"
+#include "beam/beam.h"
 
 #include <algorithm>
 

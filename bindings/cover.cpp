@@ -1,4 +1,4 @@
-#include "cover.h"
+#include "cover/cover.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "calls.h"
+#include "common/parallel.h"
 #include "module.h"
-#include "parallel.h"
 
 namespace py = pybind11;
 

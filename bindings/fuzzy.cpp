@@ -1,4 +1,4 @@
-#include "fuzzy.h"
+#include "fuzzy/fuzzy.h"
 
 #include <pybind11/numpy.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "fuzzy.h"
+#include "fuzzy/fuzzy.h"
 
 namespace pytrace::bindings {
 

@@ -1,8 +1,8 @@
 #include <pybind11/stl.h>
 
-#include "dispatch.h"
+#include "common/dispatch.h"
+#include "common/parallel.h"
 #include "module.h"
-#include "parallel.h"
 
 namespace py = pybind11;
 

@@ -1,4 +1,4 @@
-#include "topk.h"
+#include "topk/topk.h"
 
 #include <algorithm>
 #include <limits>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "topk.h"
+#include "topk/topk.h"
 
 namespace pytrace::bindings {
 

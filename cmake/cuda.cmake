@@ -39,6 +39,18 @@ elseif(NOT PYTRACE_CUDA_WANTED MATCHES "^(auto|on)$")
   message(FATAL_ERROR "PYTRACE_CUDA is '${PYTRACE_CUDA}'; it must be auto, on or off")
 endif()
 
+# Compiling for all cards takes nine minutes on two cores; where there is no card, nobody is helped by it.
+if(PYTRACE_CUDA_WANTED STREQUAL "auto")
+  file(GLOB PYTRACE_CARDS /proc/driver/nvidia/gpus/* /dev/nvidia[0-9]*)
+  if(NOT PYTRACE_CARDS AND NOT EXISTS /dev/dxg)  # dxg: a card seen from Linux under Windows
+    message(STATUS "CUDA: there is no card here, so the module for GPUs is left out; PYTRACE_CUDA=on builds it for all cards")
+    return()
+  endif()
+  if(NOT PYTRACE_CUDA_ARCHITECTURES AND NOT CMAKE_VERSION VERSION_LESS 3.24)  # an older one does not know "native"
+    set(PYTRACE_CUDA_ARCHITECTURES native)
+  endif()
+endif()
+
 include(CheckLanguage)
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)

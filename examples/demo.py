@@ -6,34 +6,38 @@ Run it with `make demo`.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 
-from pytrace.cli.answer_text import print_answer
-from pytrace.documents import read_documents
-from pytrace.methods.catalog import method_settings, prompt_style
-from pytrace.methods.trace.trace import Trace
-from pytrace.models import registry
-from pytrace.models.encoders.encoder import OnnxEncoder
-from pytrace.models.llama.llama_cpp import LlamaCppModel
+import pytrace
 
 HERE = Path(__file__).parent
 
 
+def show(answer: pytrace.Answer, corpus: pytrace.Corpus) -> None:
+    """Print an answer with its chains: each step's document and sentence."""
+    by_id = {document.id: document for document in corpus}
+    print(f"Answer: {answer.text}")
+    for number, chain in enumerate(answer.evidence.chains, 1):
+        print(f"\nChain {number} (probability {math.exp(chain.score):.3f})")
+        for step, triple in enumerate(chain.triples, 1):
+            document = by_id[triple.document_id]
+            print(f'  {step}. {document.title}: "{document.sentences[triple.sentence]}"')
+
+
 def main() -> int:
     """Ask the questions, print answers with chains, and say what to type next."""
-    documents = list(read_documents(HERE / "docs"))
-    model = LlamaCppModel(registry.resolve("tiny", "language-model"), name="tiny", style=prompt_style("tiny"))
-    encoder = OnnxEncoder(registry.resolve("tiny", "encoder"))
-    trace = Trace(model, encoder, method_settings("trace-doc", "tiny"), name="trace-doc")
+    corpus = pytrace.Corpus.read(HERE / "docs")
+    engine = pytrace.load()
     rows = [json.loads(line) for line in (HERE / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
-    print(f"{len(documents)} documents of examples/docs, {len(rows)} questions, models on this machine only\n")
+    print(f"{len(corpus)} documents of examples/docs, {len(rows)} questions, models on this machine only\n")
     for row in rows:
         print("-" * 100)
         print(f"Question: {row['question']}")
-        print_answer(trace.answer([row["question"]], [documents])[0], documents, explain=False)
+        show(engine.ask(row["question"], corpus, method="trace-doc"), corpus)
         print(f"\nExpected: {row['answers'][0]}")
-    used = model.usage
+    used = engine.model.usage
     print("-" * 100)
     print(
         f"{used.prompt_tokens} prompt tokens were asked for and {used.evaluated_tokens} evaluated "

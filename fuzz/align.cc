@@ -1,5 +1,5 @@
 // Alignments beside the plain table of three states, and edit distances beside theirs.
-#include "align.h"
+#include "align/align.h"
 
 #include <algorithm>
 #include <limits>

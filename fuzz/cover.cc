@@ -1,5 +1,5 @@
 // Minimum covers beside a search of all choices of sets.
-#include "cover.h"
+#include "cover/cover.h"
 
 #include <vector>
 

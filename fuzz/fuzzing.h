@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "dispatch.h"
+#include "common/dispatch.h"
 
 #define FUZZ_CHECK(condition)                                                             \
   do {                                                                                    \

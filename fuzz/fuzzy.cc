@@ -1,5 +1,5 @@
 // Fuzzy scores beside their definitions, computed by the plain table.
-#include "fuzzy.h"
+#include "fuzzy/fuzzy.h"
 
 #include <algorithm>
 #include <cstring>

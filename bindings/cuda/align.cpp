@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "align_check.h"
+#include "align/align_check.h"
 #include "calls.h"
 #include "cuda/mixed_arrays.h"
 #include "cuda/module.h"

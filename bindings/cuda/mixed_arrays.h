@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "arrays.h"
+#include "common/views.h"
 #include "cuda/operands.h"
-#include "views.h"
 
 namespace pytrace::bindings {
 

@@ -1,4 +1,4 @@
-#include "topk.h"
+#include "topk/topk.h"
 
 #include <algorithm>
 #include <string>
@@ -9,8 +9,8 @@
 #include "cuda/module.h"
 #include "cuda/operands.h"
 #include "cuda/topk_search.h"
+#include "topk/topk_check.h"
 #include "topk_arguments.h"
-#include "topk_check.h"
 
 namespace pytrace::bindings {
 namespace {

@@ -1,5 +1,5 @@
-// Batched global alignment on a card: what csrc/align.h computes, score for score and column for
-// column.
+// Batched global alignment on a card: what csrc/align/align.h computes, score for score and column
+// for column.
 //
 // W lanes share a pair (4, 8 or 32, by the candidate's length): lane i has row i of a strip of W
 // rows and runs one column behind the lane above, so that a strip is a wavefront over

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "parallel.h"
+#include "common/parallel.h"
 
 namespace pytrace::cuda {
 namespace {

@@ -1,5 +1,5 @@
-// One step of a beam search on a card: what csrc/beam.h computes, with its order of ties, all in
-// float64.
+// One step of a beam search on a card: what csrc/beam/beam.h computes, with its order of ties, all
+// in float64.
 //
 // Each chain's options are cut into segments of a fixed size; a warp a segment adds up the
 // exponentials and keeps the best options on the way, so that logits are read once. A warp a chain

@@ -1,4 +1,4 @@
-// Fuzzy scores of many pairs of texts on a card: csrc/fuzzy.h, bit for bit.
+// Fuzzy scores of many pairs of texts on a card: csrc/fuzzy/fuzzy.h, bit for bit.
 //
 // partial_ratio, shorter text of up to 64 characters: a warp a pair, a lane a window. The lanes
 // make the masks of the text's characters in shared memory, with zeros around the text, so that the
@@ -21,7 +21,7 @@
 #include <cstdint>
 
 #include "cuda/runtime.h"
-#include "fuzzy.h"
+#include "fuzzy/fuzzy.h"
 
 namespace pytrace::cuda {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fuzzy.h"
+#include "fuzzy/fuzzy.h"
 
 namespace pytrace::cuda {
 

@@ -3,7 +3,7 @@
 
 #include "cuda/device.cuh"
 #include "cuda/fuzzy_kernels.h"
-#include "fuzzy_score.h"
+#include "fuzzy/fuzzy_score.h"
 
 namespace pytrace::cuda {
 

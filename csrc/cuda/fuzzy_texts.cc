@@ -5,8 +5,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "fuzzy_text.h"
-#include "parallel.h"
+#include "common/parallel.h"
+#include "fuzzy/fuzzy_text.h"
 
 namespace pytrace::cuda {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cuda/fuzzy_kernels.h"
-#include "fuzzy.h"
-#include "fuzzy_words.h"
+#include "fuzzy/fuzzy.h"
+#include "fuzzy/fuzzy_words.h"
 
 namespace pytrace::cuda {
 

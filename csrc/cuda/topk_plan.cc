@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "cuda/topk_rows.h"
-#include "topk_check.h"
+#include "topk/topk_check.h"
 
 namespace pytrace::cuda {
 namespace {

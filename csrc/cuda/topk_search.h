@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
+#include "common/views.h"
 #include "cuda/runtime.h"
 #include "cuda/topk.h"
-#include "views.h"
 
 namespace pytrace::cuda {
 

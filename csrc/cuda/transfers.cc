@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "parallel.h"
+#include "common/parallel.h"
 
 namespace pytrace::cuda {
 namespace {

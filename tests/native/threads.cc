@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "align.h"
-#include "beam.h"
-#include "cover.h"
-#include "dispatch.h"
-#include "fuzzy.h"
-#include "parallel.h"
-#include "topk.h"
+#include "align/align.h"
+#include "beam/beam.h"
+#include "common/dispatch.h"
+#include "common/parallel.h"
+#include "cover/cover.h"
+#include "fuzzy/fuzzy.h"
+#include "topk/topk.h"
 
 namespace {
 

@@ -1,0 +1,88 @@
+"""The front door: what a newcomer types works as README says, and nothing is loaded before it is used."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytrace
+from pytrace.errors import InputError, ModelFileError
+from pytrace.models.scripted import HashEncoder, ScriptedModel
+
+CHECKOUT = Path(__file__).parents[2]
+DOCUMENTS = [
+    pytrace.Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",)),
+    pytrace.Document("2", "Ghana", ("The capital of Ghana is Accra.",)),
+    pytrace.Document("3", "Bread", ("Bread is baked.",)),
+]
+QUESTION = "What is the capital of the country of Ada Foah?"
+
+
+def scripted(*texts: str) -> pytrace.Engine:
+    engine = pytrace.Engine()
+    vars(engine).update(model=ScriptedModel(list(texts)), encoder=HashEncoder())
+    return engine
+
+
+@pytest.mark.models
+def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 5
+    monkeypatch.chdir(CHECKOUT)
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        exec(code, {})  # noqa: S102 - the example itself is what is tested
+    assert "Tobias Rook" in output.getvalue()
+
+
+def test_a_corpus_is_searched_without_a_language_model(tmp_path: Path) -> None:
+    engine = pytrace.load(str(tmp_path / "missing.gguf"))
+    vars(engine)["encoder"] = HashEncoder()
+    found = pytrace.Corpus(DOCUMENTS).search(QUESTION, engine, chains=2)
+    assert 1 <= len(found) <= 2
+    assert all(len(one.chains) == 1 and one.kind == "sentences" for one in found)
+    assert engine.select(QUESTION, DOCUMENTS, method="rag").document_ids == ("1", "2", "3")
+    with pytest.raises(ModelFileError, match=r"missing\.gguf"):
+        engine.ask(QUESTION, DOCUMENTS, method="rag")
+
+
+def test_a_question_is_asked_of_documents_a_folder_or_a_corpus(tmp_path: Path) -> None:
+    (tmp_path / "town.txt").write_text("Ada Foah is a town in Ghana.", encoding="utf-8")
+    for corpus in (DOCUMENTS, pytrace.Corpus(DOCUMENTS), tmp_path, str(tmp_path)):
+        answer = scripted("Accra").ask(QUESTION, corpus, method="rag")
+        assert (answer.text, answer.method) == ("Accra", "rag")
+
+
+def test_from_a_larger_corpus_the_nearest_documents_are_read() -> None:
+    many = [pytrace.Document(str(n), f"Bread {n}", ("It is baked.",)) for n in range(40)]
+    answer = scripted("Accra").ask("What is baked?", many, method="rag")
+    assert len(answer.evidence.document_ids) == 20
+
+
+def test_reasoning_is_certified_against_a_file_of_facts(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.tsv"
+    facts.write_text("Corfu\tpart of\tGreece\nGreece\tlanguage\tGreek\n", encoding="utf-8")
+    response = pytrace.Response(
+        "1",
+        "What is spoken on Corfu?",
+        "1. Corfu part of Greece. 2. Greece language Greek. So the answer is (Greek).",
+        ("Greek",),
+    )
+    (certificate,) = scripted("unused").certify([response], facts)
+    assert len(certificate.steps) == 2
+
+
+def test_options_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match="there is no option 'temperature'; choose among api_key_env"):
+        pytrace.load(temperature=1)
+
+
+def test_importing_the_package_loads_no_library() -> None:
+    code = "import pytrace, sys; print([m for m in ('numpy', 'llama_cpp', 'onnxruntime', 'click') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=CHECKOUT)
+    assert done.stdout.strip() == "[]"
