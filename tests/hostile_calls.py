@@ -32,7 +32,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pytrace import _core
-from pytrace.kernels import alignment, beam, devices, fuzzy, normalize, set_cover, similarity, top_k
+from pytrace.kernels import alignment, beam, devices, fuzzy, normalize, set_cover, top_k
+from pytrace.kernels.similarity import similarity
 
 
 class Own(Exception):

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "../align_check.h"
+#include "align/align_check.h"
 #include "cuda/align.h"
 #include "cuda/align_kernels.cuh"
 #include "cuda/align_parts.h"

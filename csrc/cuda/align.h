@@ -24,7 +24,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "../align.h"
+#include "align/align.h"
 #include "cuda/runtime.h"
 
 namespace pytrace::cuda {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "../align.h"
+#include "align/align.h"
 #include "cuda/device.cuh"
 
 namespace pytrace::cuda {

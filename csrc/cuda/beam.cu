@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "../beam_check.h"
+#include "beam/beam_check.h"
 #include "cuda/beam.h"
 #include "cuda/beam_kernels.cuh"
 #include "cuda/runs.cuh"

@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "../beam.h"
+#include "beam/beam.h"
 #include "cuda/runtime.h"
 
 namespace pytrace::cuda {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "../beam.h"
+#include "beam/beam.h"
 #include "cuda/selection.cuh"
 
 namespace pytrace::cuda {

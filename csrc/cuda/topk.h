@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "../topk.h"  // the processor's, not this one
+#include "topk/topk.h"  // the processor's, not this one
 
 namespace pytrace::cuda {
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytrace.kernels import similarity
+from pytrace.kernels.similarity import similarity
 from pytrace.kg import KnowledgeBase
 from pytrace.kg.paths import neighbourhood
 from pytrace.models.encoders.encoder import Encoder

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pytrace.certify.naming import Place
-from pytrace.kernels.device_vectors import KeptVectors
+from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kg import KnowledgeBase, verbalise
 from pytrace.models.encoders.encoder import Encoder, device_of
 
@@ -33,7 +33,7 @@ class RelationReader:
     def __init__(self, base: KnowledgeBase, encoder: Encoder) -> None:
         self._base = base
         self._encoder = encoder
-        self._kept: KeptVectors | None = None
+        self._kept: DeviceVectors | None = None
 
     def read(self, texts: Sequence[str], relations: Sequence[int]) -> list[Telling]:
         """Compare masked steps with relations."""
@@ -41,7 +41,7 @@ class RelationReader:
             return []
         if self._kept is None:
             names = [verbalise(_HEAD, name, _TAIL) for name in self._base.columns.relation_names]
-            self._kept = KeptVectors(self._encoder.encode(names, kind="passage"), device_of(self._encoder))
+            self._kept = DeviceVectors(self._encoder.encode(names, kind="passage"), device_of(self._encoder))
         known = {text: place for place, text in enumerate(dict.fromkeys(texts))}
         steps = self._encoder.encode(list(known), kind="query")
         best, nearest = self._kept.top_k(steps, 1)

@@ -157,7 +157,7 @@ def evaluate(
     if pad_seed is not None and pad is None:
         raise InputError(f"--pad-seed {pad_seed} is of what --pad draws, and nothing is padded; give --pad N too")
     knowledge.check(methods)
-    chosen = expand(methods, sweeps, seeds, models.llm, settings)
+    chosen = expand(methods, sweeps, seeds, models.settings_name, settings)
     compared = baseline_label(baseline, chosen)
     if sweeps or seeds is not None:
         click.echo(f"pytrace: --sweep and --seeds make {len(chosen)} methods of {len(methods)}", err=True)

@@ -57,7 +57,7 @@ def build(
     report = ReadReport()
     documents = read_documents(docs, report=report, distinct=False)
     extractor = make_extractor(
-        models.model, models.encoder, method_settings("trace", models.llm, ("unit=triple", *settings))
+        models.model, models.encoder, method_settings("trace", models.settings_name, ("unit=triple", *settings))
     )
     with KnowledgeGraph.open(out, recipe=extractor.recipe, mode="resume" if resume else "create") as graph:
         changes = _sync(graph, documents, out, report)

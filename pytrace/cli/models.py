@@ -8,7 +8,7 @@ from pytrace.cli import common
 from pytrace.errors import ModelFileError
 from pytrace.models import registry
 from pytrace.models.registry import rewritten
-from pytrace.models.registry.catalog import Role
+from pytrace.models.registry.known_models import Role
 from pytrace.models.registry.progress import ConsoleProgress
 
 
@@ -122,15 +122,17 @@ def fastest(*, name: str, undo: bool, threads: int | None, as_json: bool) -> Non
 
 
 def _choose(name: str, threads: int | None) -> rewritten.Record:
+    from pytrace.engine.loading import settings_name
     from pytrace.evaluation import format_choice
     from pytrace.methods.catalog import method_settings, prompt_style
 
     original = registry.resolve_original(name)
-    scoring = method_settings("trace", name).scoring
+    known = settings_name(name)
+    scoring = method_settings("trace", known).scoring
     return format_choice.choose(
         original.path,
         original.place,
-        style=prompt_style(name),
+        style=prompt_style(known),
         scoring="letters" if scoring in {"letters", "black-box"} else "pmi",
         threads=threads,
         progress=ConsoleProgress(common.messages()),

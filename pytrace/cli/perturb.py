@@ -126,7 +126,7 @@ def perturb(
         click.echo(f"pytrace: {note}", err=True)
     documents = list({document.id: document for question in questions for document in question.documents}.values())
     report = PerturbReport()
-    scope = method_settings("scope-coe", models.llm)
+    scope = method_settings("scope-coe", models.settings_name)
     assert isinstance(scope, ScopeSettings)
     with common.progress("breaking chains", len(questions) * len(settings.kinds)) as advance:
         rows = make_rows(

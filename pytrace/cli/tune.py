@@ -92,8 +92,12 @@ def tune(
         raise InputError(
             f"{method.name} asks a knowledge base, which a search has none of; compare its settings with 'pytrace eval'"
         )
-    start = MethodName(method.name, (*check_overrides([method], models.llm, settings)[method.name], *method.overrides))
-    space = [parse_choice(one, start, models.llm) for one in tries] or list(default_space(method.name, models.llm))
+    start = MethodName(
+        method.name, (*check_overrides([method], models.settings_name, settings)[method.name], *method.overrides)
+    )
+    space = [parse_choice(one, start, models.settings_name) for one in tries] or list(
+        default_space(method.name, models.settings_name)
+    )
     questions = list(read_questions(data, format=data_format, limit=limit))  # type: ignore[arg-type]
     searched, held_out = split_questions(questions, hold_out)
     out.mkdir(parents=True, exist_ok=True)
@@ -105,7 +109,7 @@ def tune(
 
         def make(named: MethodName) -> Batched:
             made = make_method(
-                named, model, lambda: models.encoder, models.llm, cross_encoder=lambda: models.cross_encoder
+                named, model, lambda: models.encoder, models.settings_name, cross_encoder=lambda: models.cross_encoder
             )
             return Batched(asker(made, gold=named.name == GOLD), batch)
 
@@ -128,7 +132,7 @@ def tune(
             make,
             space,
             searched,
-            llm=models.llm,
+            llm=models.settings_name,
             store=store,
             objective=objective,
             held_out=held_out,

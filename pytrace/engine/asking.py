@@ -69,7 +69,9 @@ def extract_triples(
     used = [document for document in documents if document.id in answer.evidence.document_ids] or documents
     if not used:
         return []
-    extractor = make_extractor(models.model, models.encoder, method_settings("trace", models.llm, ["unit=triple"]))
+    extractor = make_extractor(
+        models.model, models.encoder, method_settings("trace", models.settings_name, ["unit=triple"])
+    )
     with (
         progress("extracting triples to certify by", len(used)) as advance,
         KnowledgeGraph(recipe=extractor.recipe) as graph,
@@ -117,7 +119,7 @@ def answer_one(
     from pytrace.retrieval import nearest_documents
     from pytrace.triples.graph import KnowledgeGraph
 
-    own = check_overrides([method], models.llm, settings)[method.name]
+    own = check_overrides([method], models.settings_name, settings)[method.name]
     chosen = documents
     if index is None and len(documents) > retrieve:
         chosen = nearest_documents(question, documents, models.encoder, retrieve)

@@ -61,7 +61,7 @@ class OpenJob:
         self.graph = graph
         self.opener: Callable[[], Knowledge] | None = job.knowledge.opener(job.models)
         models = job.models
-        own = check_overrides(job.methods, models.llm, job.settings)
+        own = check_overrides(job.methods, models.settings_name, job.settings)
         self.methods: dict[str, Method] = {
             method.label: models.method(method, own[method.name], graph=graph, knowledge=self.opener)
             for method in job.methods
@@ -92,7 +92,7 @@ class OpenJob:
         # Of all methods, so that a run can be resumed with more of them; settings behind a colon are in a method's label.
         everything = [MethodName(name) for name in METHODS]
         models = self.job.models
-        own = check_overrides(everything, models.llm, self.job.settings)
+        own = check_overrides(everything, models.settings_name, self.job.settings)
         return {
             "language model": models.model.fingerprint,
             **({} if models.reader is None else {"reader": models.reader.fingerprint}),
@@ -104,7 +104,8 @@ class OpenJob:
             "triples": None if self.graph is None else graph_settings(self.graph),
             "knowledge base": None if self.opener is None else self.job.knowledge.settings(self.opener()),
             "settings": {
-                one.name: msgspec.to_builtins(method_settings(one, models.llm, own[one.name])) for one in everything
+                one.name: msgspec.to_builtins(method_settings(one, models.settings_name, own[one.name]))
+                for one in everything
             },
             "versions": {"pytrace": pytrace.__version__, **versions(remote=models.remote)},
         }

@@ -89,6 +89,11 @@ class Engine(EncoderLoader):
         return _is_address(self.llm)
 
     @functools.cached_property
+    def settings_name(self) -> str:
+        """The name by which methods have settings for the language model: the catalog's where the file's content is known."""
+        return settings_name(self.llm)
+
+    @functools.cached_property
     def cross_encoder(self) -> OnnxCrossEncoder:
         """The cross-encoder, which runs where the encoder does."""
         from pytrace.methods.baselines import NO_CROSS_ENCODER
@@ -142,7 +147,7 @@ class Engine(EncoderLoader):
             context=self.context,
             threads=self.threads,
             gpu_layers=self._layers_on_gpu,
-            style=self.llm_style or prompt_style(llm),
+            style=self.llm_style or prompt_style(settings_name(llm)),
             deterministic=self.deterministic,
         )
 
@@ -154,7 +159,7 @@ class Engine(EncoderLoader):
             method,
             self.model,
             lambda: self.encoder,
-            self.llm,
+            self.settings_name,
             settings,
             reader=self.reader,
             cross_encoder=lambda: self.cross_encoder,
@@ -263,6 +268,16 @@ class Engine(EncoderLoader):
             model = loaded.pop(name, None)
             if model is not None and hasattr(model, "close"):
                 model.close()
+
+
+def settings_name(llm: str) -> str:
+    """Return the catalog's name of a model where it is named or its file's content is known, else what was given."""
+    from pytrace.models import registry
+    from pytrace.models.registry.identify import identify
+
+    if _is_address(llm) or llm in registry.catalog().names:
+        return llm
+    return identify(llm) or llm
 
 
 def _is_address(llm: str) -> bool:

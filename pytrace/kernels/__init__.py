@@ -1,7 +1,8 @@
-"""The five kernels: typed fronts of the compiled core."""
+"""The five kernels: typed fronts of the compiled core. No function hides the module of its name."""
 
+from pytrace.kernels.alignment import align_batch, alignment_score, edit_distance, needleman_wunsch
 from pytrace.kernels.beam import Expansion, expand, log_sum_exp
-from pytrace.kernels.device_vectors import KeptVectors
+from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kernels.fuzzy import (
     ScoreAlignment,
     cdist,
@@ -13,24 +14,33 @@ from pytrace.kernels.fuzzy import (
     ratio,
     token_set_ratio,
 )
-from pytrace.kernels.similarity import Metric, normalize, similarity, top_k
+from pytrace.kernels.set_cover import greedy_cover, minimum_cover, minimum_covers, scope_cover, scope_covers
+from pytrace.kernels.similarity import Metric, normalize, top_k
 
 __all__ = [
+    "DeviceVectors",
     "Expansion",
-    "KeptVectors",
     "Metric",
     "ScoreAlignment",
+    "align_batch",
+    "alignment_score",
     "cdist",
     "cpdist",
+    "edit_distance",
     "expand",
     "extract",
     "extract_one",
+    "greedy_cover",
     "log_sum_exp",
+    "minimum_cover",
+    "minimum_covers",
+    "needleman_wunsch",
     "normalize",
     "partial_ratio",
     "partial_ratio_alignment",
     "ratio",
-    "similarity",
+    "scope_cover",
+    "scope_covers",
     "token_set_ratio",
     "top_k",
 ]

@@ -18,10 +18,10 @@ from pytrace.errors import DeviceUnavailableError
 from pytrace.kernels.devices import card_of, to_device, to_host
 from pytrace.kernels.similarity import Metric, top_k
 
-__all__ = ["KeptVectors"]
+__all__ = ["DeviceVectors"]
 
 
-class KeptVectors:
+class DeviceVectors:
     """Vectors to search with `top_k`, on the processor or on a card.
 
     Parameters
@@ -40,7 +40,7 @@ class KeptVectors:
 
     Examples
     --------
-    >>> kept = KeptVectors(np.eye(3, dtype=np.float32))
+    >>> kept = DeviceVectors(np.eye(3, dtype=np.float32))
     >>> kept.top_k(np.array([[0.5, 2, 1]], dtype=np.float32), 2)[1].tolist()
     [[1, 2]]
     """

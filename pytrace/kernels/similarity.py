@@ -160,7 +160,7 @@ def similarity(
 
     Examples
     --------
-    >>> from pytrace.kernels import similarity
+    >>> from pytrace.kernels.similarity import similarity
     >>> similarity([[3.0, 4.0]], [[0.0, 0.0], [3.0, 0.0]], metric="l2").tolist()
     [[5.0, 4.0]]
     """

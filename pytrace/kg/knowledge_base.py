@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.kernels.device_vectors import KeptVectors
+from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kg.building import Building
 from pytrace.kg.columns import Columns, compile_triples
 from pytrace.kg.graph_sources import read_source
@@ -62,7 +62,7 @@ class KnowledgeBase:
         self._vectors = vectors
         self._sketch = sketch
         self._files = files
-        self._kept = None if device == "cpu" else KeptVectors(vectors, device)
+        self._kept = None if device == "cpu" else DeviceVectors(vectors, device)
 
     @classmethod
     def in_memory(

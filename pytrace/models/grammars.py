@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from pytrace.errors import InputError, MissingDependencyError
+from pytrace.errors import InputError
 
 
 def escaped(text: str) -> str:
@@ -32,21 +30,3 @@ def choices(texts: Sequence[str]) -> str:
         raise InputError(f"a choice needs a list of texts of which none is empty, not {texts!r}")
     quoted = (f'"{escaped(text)}"' for text in dict.fromkeys(texts))
     return f'root ::= " "? ({" | ".join(quoted)})'
-
-
-def json_schema(schema: Mapping[str, Any]) -> str:
-    """Return a grammar that accepts the JSON documents of a schema, without needless blanks."""
-    try:
-        from llama_cpp.llama_grammar import json_schema_to_gbnf
-    except ImportError as error:
-        raise MissingDependencyError(
-            "llama-cpp-python is not installed; install pytrace's extra for it: pip install 'pytrace-rag[cpu]'"
-        ) from error
-    try:
-        grammar = json_schema_to_gbnf(json.dumps(schema))
-    except Exception as error:  # whatever the converter may raise at a schema that it does not know
-        raise InputError(
-            f"the JSON schema cannot be made into a grammar ({type(error).__name__}: {error}); simplify it"
-        ) from error
-    # The converter lets control characters stand in a string, which JSON forbids.
-    return str(grammar).replace(r'[^"\\]', r'[^"\\\x7F\x00-\x1F]')

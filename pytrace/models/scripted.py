@@ -28,7 +28,7 @@ class HashEncoder:
     dimension
         The length of a vector; in a small one more words share a place.
     device
-        Where its vectors are searched: see `pytrace.kernels.KeptVectors`.
+        Where its vectors are searched: see `pytrace.kernels.DeviceVectors`.
 
     References
     ----------

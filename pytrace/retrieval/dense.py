@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytrace.kernels.device_vectors import KeptVectors
+from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.models.encoders.checked_vectors import encode
 from pytrace.models.encoders.encoder import Encoder, device_of
 from pytrace.records import Document
@@ -52,7 +52,7 @@ class DenseRetriever:
     def __init__(self, documents: Sequence[Document], encoder: Encoder) -> None:
         self._corpus = Sentences([documents])
         self._encoder = encoder
-        self._kept = KeptVectors(encode(encoder, self._corpus.texts, "passage"), device_of(encoder))
+        self._kept = DeviceVectors(encode(encoder, self._corpus.texts, "passage"), device_of(encoder))
 
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
         """Rank the corpus by each query, many in one call.

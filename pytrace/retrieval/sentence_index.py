@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import InputError, StoreError
-from pytrace.kernels.device_vectors import KeptVectors
+from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoders.checked_vectors import encode
 from pytrace.models.encoders.encoder import Encoder, Vectors, device_of
@@ -92,7 +92,7 @@ class SentenceIndex:
         self._rows: _Rows | None = _MemoryRows(encoder.dimension)
         self._graph: NeighbourGraph | None = None
         self._on_card = device_of(encoder) != "cpu"
-        self._kept: KeptVectors | None = None
+        self._kept: DeviceVectors | None = None
         self._keeping = threading.Lock()
         self._place = "the index in memory"
 
@@ -434,12 +434,12 @@ class SentenceIndex:
         order = np.lexsort((rows, distances), axis=1)[:, :k]
         return np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)
 
-    def _kept_now(self, vectors: Vectors) -> KeptVectors:
+    def _kept_now(self, vectors: Vectors) -> DeviceVectors:
         """Return the vectors as they are on the card; rows are only ever added, so their number tells whether all are."""
         with self._keeping:
             if self._kept is None or len(self._kept) != len(vectors):
                 self._kept = None  # the card's memory is free before it is asked for more
-                self._kept = KeptVectors(vectors, device_of(self._encoder))
+                self._kept = DeviceVectors(vectors, device_of(self._encoder))
             return self._kept
 
 

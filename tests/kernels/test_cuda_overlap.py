@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pytrace.kernels import cdist, cpdist, expand, partial_ratio, ratio, similarity, token_set_ratio, top_k
+from pytrace.kernels import cdist, cpdist, expand, partial_ratio, ratio, token_set_ratio, top_k
 from pytrace.kernels.devices import cuda_module, to_device
+from pytrace.kernels.similarity import similarity
 
 pytestmark = pytest.mark.parametrize("card", ["emulated"], indirect=True)
 

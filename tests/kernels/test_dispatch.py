@@ -15,7 +15,7 @@ from pytrace import _core
 ISAS = _core.available_isas()
 USES = {
     "top_k": "kernels.top_k([[1.0, 2.0]], [[3.0, 4.0]], 1)",
-    "similarity": "kernels.similarity([[1.0, 2.0]], [[3.0, 4.0]])",
+    "similarity": "kernels.similarity.similarity([[1.0, 2.0]], [[3.0, 4.0]])",
     "partial_ratio": "kernels.partial_ratio('ada', 'ada foah')",
     "cdist": "kernels.cdist(['ada'], ['ada foah'])",
     "needleman_wunsch": "alignment.needleman_wunsch('ada', 'foah')",
@@ -81,3 +81,14 @@ def test_doctor_says_which_runs_and_what_could_not_be_obeyed(isa, tmp_path):
     else:
         assert not problems
         assert report["active_instruction_set"] == isa
+
+
+def test_no_function_hides_the_module_of_its_name() -> None:
+    import types
+
+    from pytrace import kernels
+
+    for name in ("alignment", "beam", "fuzzy", "set_cover", "similarity"):
+        assert isinstance(getattr(kernels, name), types.ModuleType), name
+    assert kernels.similarity.top_k is kernels.top_k
+    assert all(callable(getattr(kernels, name)) or name == "Metric" for name in kernels.__all__)

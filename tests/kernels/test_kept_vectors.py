@@ -11,7 +11,7 @@ import pytest
 
 from pytrace.certify.relation_checks import RelationReader
 from pytrace.errors import DeviceUnavailableError
-from pytrace.kernels import KeptVectors, devices
+from pytrace.kernels import DeviceVectors, devices
 from pytrace.kernels import device_vectors as kept_vectors
 from pytrace.kg import KnowledgeBase
 from pytrace.kg.fact_store import Relation
@@ -54,7 +54,7 @@ def test_searches_with_every_option_equal_the_processors_and_copy_the_vectors_on
     random = np.random.default_rng(1)
     vectors = random.standard_normal((30, 8), dtype=np.float32)
     queries = random.standard_normal((3, 8), dtype=np.float32)
-    there, here = KeptVectors(vectors, "cuda"), KeptVectors(vectors)
+    there, here = DeviceVectors(vectors, "cuda"), DeviceVectors(vectors)
     for k, options in (
         (4, {}),
         (4, {"metric": "l2"}),
@@ -74,14 +74,14 @@ def test_searches_with_every_option_equal_the_processors_and_copy_the_vectors_on
 
 def test_on_the_processor_vectors_are_searched_where_they_lie() -> None:
     vectors = np.eye(4, dtype=np.float32)
-    kept = KeptVectors(vectors)
+    kept = DeviceVectors(vectors)
     assert kept.vectors is vectors
     assert kept._placed() is vectors
 
 
 def test_a_device_that_is_none_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="device must be 'cpu', 'cuda' or 'cuda:N', not 'gpu'"):
-        KeptVectors(np.eye(2, dtype=np.float32), "gpu")
+        DeviceVectors(np.eye(2, dtype=np.float32), "gpu")
 
 
 def test_a_card_without_room_is_told_with_the_numbers(card: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_a_card_without_room_is_told_with_the_numbers(card: str, monkeypatch: py
     with pytest.raises(
         DeviceUnavailableError, match=r"4 vectors of 4 numbers .* no room for 12 MB .* or use device 'cpu'"
     ):
-        KeptVectors(np.eye(4, dtype=np.float32), card).top_k(np.eye(4, dtype=np.float32), 1)
+        DeviceVectors(np.eye(4, dtype=np.float32), card).top_k(np.eye(4, dtype=np.float32), 1)
 
 
 def test_the_ranker_offers_the_same_candidates_and_a_questions_triples_travel_once(uploads: list[int]) -> None:

@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytrace import _core
-from pytrace.kernels import normalize, similarity, top_k
+from pytrace.kernels import normalize, top_k
+from pytrace.kernels.similarity import similarity
 from tests import oracles
 from tests.similarity_checks import METRICS, check_random_floats, check_top_k, exact_searches, hostile_calls, tolerance
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytrace.kernels import devices, similarity, top_k
+from pytrace.kernels import devices, top_k
+from pytrace.kernels.similarity import similarity
 from tests import oracles
 from tests.similarity_checks import METRICS, check_random_floats, check_top_k, exact_searches, hostile_calls, tolerance
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pytrace.errors import InputError
-from pytrace.models.grammars import choices, json_schema
+from pytrace.models.grammars import choices
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 
 FEATURES = {
@@ -42,22 +41,3 @@ def test_a_choice_is_one_of_the_texts(model: LlamaCppModel) -> None:
 def test_a_choice_of_nothing_is_refused(texts: list[str]) -> None:
     with pytest.raises(InputError, match="a choice needs"):
         choices(texts)
-
-
-def test_json_is_of_the_schema(model: LlamaCppModel) -> None:
-    grammar = json_schema(FEATURES)
-    for seed in range(3):
-        for row in model.generate(["a", "b"], max_tokens=400, temperature=1.5, n=4, seed=seed, grammar=grammar):
-            for completion in row:
-                assert completion.finish == "end"
-                value = json.loads(completion.text)
-                assert set(value) == {"intent", "nodes", "kind"}
-                # A random model also writes bytes that are no characters, and llama.cpp counts those in its own way.
-                assert len(value["intent"]) <= 12 or "\ufffd" in value["intent"]
-                assert 1 <= len(value["nodes"]) <= 3
-                assert value["kind"] in {"bridge", "comparison"}
-
-
-def test_a_schema_that_is_none_is_refused() -> None:
-    with pytest.raises(InputError, match="cannot be made into a grammar"):
-        json_schema({"$ref": "#/nowhere"})

@@ -26,8 +26,8 @@ from rich.console import Console
 
 from pytrace.errors import DataError, DownloadError, InputError, MissingDependencyError, ModelFileError
 from pytrace.models import registry
-from pytrace.models.registry import catalog
 from pytrace.models.registry import downloads as sources
+from pytrace.models.registry import known_models as catalog
 from pytrace.models.registry.progress import ConsoleProgress
 
 CHUNKS = [bytes([65 + index]) * 3000 + os.urandom(5000) for index in range(3)]

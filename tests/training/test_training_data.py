@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,7 +25,7 @@ from pytrace.training.graph_samples import sample_examples
 from pytrace.training.invented_names import NameMaker
 from pytrace.training.path_examples import path_query
 from pytrace.training.query_mentions import find_mentions
-from pytrace.training.splits import seen_share, split_by_group, write_questions
+from pytrace.training.splits import split_by_group, write_questions
 from pytrace.training.texts import training_text
 from pytrace.training.training_records import QueryExample, WrongQuery
 from pytrace.training.variation import vary_names, vary_writing
@@ -284,6 +285,13 @@ def many(count: int, entities: int) -> list[QueryExample]:
         example(f"q{n}?", f"<e{(at := chance.randrange(entities))}; r; ?>", id=str(n), group=f"e{at}")
         for n in range(count)
     ]
+
+
+def seen_share(training: Sequence[QueryExample], held_out: Sequence[QueryExample]) -> float:
+    """Return the share of the entities named by held-out queries that training queries name too."""
+    known = {normal_form(name) for example in training for name in query_entities(example.query)}
+    asked = {normal_form(name) for example in held_out for name in query_entities(example.query)}
+    return len(asked & known) / len(asked) if asked else 0.0
 
 
 @given(st.integers(0, 60), st.integers(1, 20), st.floats(0, 0.99), st.integers(0, 9))

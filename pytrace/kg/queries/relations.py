@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pytrace.errors import InputError
-from pytrace.kernels.device_vectors import KeptVectors
+from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.kg.fact_store import Relation
 from pytrace.kg.queries.grammar import writable_relations
@@ -38,7 +38,7 @@ class NearestRelations:
             )
         self._most = most
         self._encoder = encoder
-        self._kept: KeptVectors | None = None
+        self._kept: DeviceVectors | None = None
 
     def find(self, questions: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the names for each question, the nearest first; all in the store's order where they are few."""
@@ -55,6 +55,6 @@ class NearestRelations:
             order = np.argsort(-scores, axis=1, kind="stable")[:, : self._most]
         else:
             if self._kept is None:
-                self._kept = KeptVectors(self._encoder.encode(self.names), device_of(self._encoder))
+                self._kept = DeviceVectors(self._encoder.encode(self.names), device_of(self._encoder))
             _, order = self._kept.top_k(self._encoder.encode(questions, kind="query"), self._most)
         return [tuple(self.names[place] for place in row) for row in order.tolist()]

@@ -15,7 +15,7 @@ from itertools import chain as concatenate
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.kernels.device_vectors import KeptVectors
+from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.models.encoders.encoder import Encoder, device_of
 from pytrace.records import Candidate, Triple
@@ -41,9 +41,9 @@ class TripleIndex:
         return self._encoder.encode([triple.text for triple in concatenate(*self.triples)], kind="passage")
 
     @cached_property
-    def kept(self) -> KeptVectors:
+    def kept(self) -> DeviceVectors:
         """The same vectors, kept where the encoder's device is: each step of each chain searches them."""
-        return KeptVectors(self.embeddings, device_of(self._encoder))
+        return DeviceVectors(self.embeddings, device_of(self._encoder))
 
     def triple(self, question: int, position: int) -> Triple:
         """Return the triple at a position of a question's list."""

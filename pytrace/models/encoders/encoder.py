@@ -74,7 +74,7 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         A directory with the graph (``model.onnx`` or ``onnx/model.onnx``, or the only ``.onnx`` file) and
         ``tokenizer.json``, or such an ``.onnx`` file. `pytrace.models.registry.resolve` gives one for a name.
     device
-        ``"cpu"`` or ``"cuda"``, where vectors that are kept are also searched (see `pytrace.kernels.KeptVectors`).
+        ``"cpu"`` or ``"cuda"``, where vectors that are kept are also searched (see `pytrace.kernels.DeviceVectors`).
     providers
         onnxruntime's execution providers in order of preference, instead of those of `device`.
     threads

@@ -17,7 +17,7 @@ from pytrace.errors import DownloadError, InputError, ModelFileError
 from pytrace.models.registry import downloads as sources
 from pytrace.models.registry import model_files as store
 from pytrace.models.registry import rewritten
-from pytrace.models.registry.catalog import Catalog, Model, Role, load
+from pytrace.models.registry.known_models import Catalog, Model, Role, load
 from pytrace.models.registry.progress import PullProgress
 
 

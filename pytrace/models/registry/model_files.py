@@ -20,7 +20,7 @@ import msgspec
 
 from pytrace.errors import DownloadError, ModelFileError
 from pytrace.models.registry import downloads as sources
-from pytrace.models.registry.catalog import EncoderSettings, Model, ModelFile
+from pytrace.models.registry.known_models import EncoderSettings, Model, ModelFile
 from pytrace.models.registry.progress import PullProgress
 
 _BLOCK = 1 << 20

@@ -1,0 +1,77 @@
+"""Which model of the catalog a file is, by its content: settings follow a model, not the word that it was named by."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from pytrace.models import registry
+from pytrace.models.registry import model_files, rewritten
+from pytrace.storage.files import replace_file
+
+_HASHES = "hashes.json"
+
+
+def identify(path: str | Path) -> str | None:
+    """Return the catalog's name of a GGUF file.
+
+    Parameters
+    ----------
+    path
+        Any file, wherever it lies.
+
+    Returns
+    -------
+    str or None
+        The name of the language model whose pinned SHA-256 the file has, or from which 'pytrace models fastest' rewrote it here;
+        None for any other file, and where there is none. A file is read only if its size is that of a known one, and its hash is
+        kept until its size or time changes.
+    """
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return None
+    candidates = {sha256: name for name, known, sha256 in _known() if known == size}
+    if not candidates:
+        return None
+    try:
+        return candidates.get(_sha256(path))
+    except OSError:
+        return None
+
+
+def _known() -> list[tuple[str, int, str]]:
+    """Return name, size and SHA-256 of every pinned language model that is one file, and of what it was rewritten into."""
+    known = []
+    for model in registry.catalog().models:
+        file = model.files[0]
+        if model.role != "language-model" or len(model.files) != 1 or file.size is None or file.sha256 is None:
+            continue
+        known.append((model.name, file.size, file.sha256))
+        record = rewritten.read_or_none(registry.directory(model) / ".rewritten")
+        if record is not None and record.size is not None and record.sha256 and record.source.sha256 == file.sha256:
+            known.append((model.name, record.size, record.sha256))
+    return known
+
+
+def _sha256(path: Path) -> str:
+    """Hash a file, or recall its hash: a hundred megabytes take a third of a second, each time that the command starts."""
+    whole = path.resolve()
+    now = whole.stat()
+    key = f"{hashlib.sha256(bytes(whole)).hexdigest()[:16]}-{now.st_size}-{now.st_mtime_ns}"
+    place = registry.home() / _HASHES
+    try:
+        hashes = msgspec.json.decode(place.read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        hashes = {}
+    if key not in hashes:
+        hashes[key] = model_files.sha256_of(whole)
+        # The hash is right whether or not it can be kept.
+        with contextlib.suppress(OSError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(place, msgspec.json.encode(hashes))
+    return hashes[key]
