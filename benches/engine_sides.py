@@ -36,7 +36,7 @@ class OneByOne(ABC):
             threads=threads,
             max_parallel=1,
             reuse_tokens=0,
-            stash_bytes=0,
+            swap_bytes=0,
             batch=1024,
             flash_attention=flash,
         )

@@ -119,7 +119,7 @@ def alone(random_gguf: Path) -> LlamaCppModel:
     """Return a model that keeps nothing from one call to the next; the tests give it one prompt a call."""
     from pytrace.models.llama.llama_cpp import LlamaCppModel
 
-    return LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True, reuse_tokens=0, stash_bytes=0)
+    return LlamaCppModel(random_gguf, threads=1, context=256, float32_cache=True, reuse_tokens=0, swap_bytes=0)
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ def readings(pairs: Sequence[tuple[str, str]], starts: frozenset[str]) -> frozen
 
 
 def _free_ends(pairs: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """Return the ends of the first triple that the second does not share: its head if it stands alone, both if in doubt."""
+    """Return the ends of the first triple that the second does not share: its head if it stands alone, both if in item."""
     first = frozenset(pairs[0])
     if len(pairs) == 1:
         return frozenset(pairs[0][:1])

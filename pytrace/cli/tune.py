@@ -83,7 +83,7 @@ def tune(
     from pytrace.evaluation.run.runner import Batched, RunStore
     from pytrace.methods.baselines import GOLD
     from pytrace.methods.catalog import METHODS, MethodName, check_overrides, make_method, parse_method
-    from pytrace.models.response_cache import RememberingModel
+    from pytrace.models.response_cache import CachedModel
     from pytrace.storage.files import replace_file
     from pytrace.tuning import default_space, parse_choice
     from pytrace.tuning import tune as search
@@ -103,7 +103,7 @@ def tune(
     out.mkdir(parents=True, exist_ok=True)
 
     with (
-        closing(RememberingModel(models.model, out / "answers.sqlite")) as model,
+        closing(CachedModel(models.model, out / "answers.sqlite")) as model,
         RunStore(out / "run.sqlite") as store,
     ):
 

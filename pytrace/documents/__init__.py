@@ -1,12 +1,12 @@
 """Readers: JSON Lines, question data sets, text and Markdown files and folders of them, all to `Document` records."""
 
-from pytrace.documents.parts import DocumentPart, split_document
+from pytrace.documents.chunks import DocumentChunk, split_document
 from pytrace.documents.phrases import Phrase, content_phrases
 from pytrace.documents.reader import ReadReport, Skipped, read_documents
 from pytrace.documents.sentences import clean_text, split_sentences
 
 __all__ = [
-    "DocumentPart",
+    "DocumentChunk",
     "Phrase",
     "ReadReport",
     "Skipped",

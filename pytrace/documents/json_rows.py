@@ -224,7 +224,7 @@ def _list_items(stream: BinaryIO, path: Path) -> Iterator[tuple[bytes, int]]:
 
 
 def _no_list(reason: str, path: Path, line: int) -> DataError:
-    message = f"not a JSON list ({reason}); mend the file, or write one JSON object a line and name it .jsonl"
+    message = f"not a JSON list ({reason}); correct the file, or write one JSON object a line and name it .jsonl"
     return DataError(message, path=path, line=line)
 
 
@@ -235,7 +235,7 @@ def _decode(data: bytes, place: Place) -> object:
         raise _not_utf8(error, place) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise place.error(
-            f"not JSON ({_reason(error)}); mend this line: each line must hold one whole JSON object"
+            f"not JSON ({_reason(error)}); correct this line: each line must hold one whole JSON object"
         ) from None
 
 
@@ -258,7 +258,7 @@ def _json_type(value: object) -> str:
 
 def _not_utf8(error: UnicodeDecodeError, place: Place) -> DataError:
     byte = error.object[error.start]
-    return place.error(f"not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8, or mend this line")
+    return place.error(f"not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8, or correct this line")
 
 
 def walk(folder: Path) -> Iterator[Path]:

@@ -271,7 +271,7 @@ class KnowledgeSelection(Method):
         context: list[str] = []
         for document in documents:
             text = document_text(document).rstrip()
-            beginning = beginning_of(text, left, self._model.count_tokens)
+            beginning = prefix_of(text, left, self._model.count_tokens)
             if beginning:
                 context.append(beginning)
             if beginning != text:
@@ -327,7 +327,7 @@ def write_documents(model: LanguageModel, questions: Sequence[str], *, max_token
     return written
 
 
-def beginning_of(text: str, most: int, count_tokens: Callable[[str], int]) -> str:
+def prefix_of(text: str, most: int, count_tokens: Callable[[str], int]) -> str:
     """Return as much of a text as has at most so many tokens, cut between words.
 
     Notes
@@ -337,7 +337,7 @@ def beginning_of(text: str, most: int, count_tokens: Callable[[str], int]) -> st
 
     Examples
     --------
-    >>> beginning_of("One two three.", 2, lambda text: len(text.split()))
+    >>> prefix_of("One two three.", 2, lambda text: len(text.split()))
     'One two'
     """
     words = [match.end() for match in re.finditer(r"\S+", text)]

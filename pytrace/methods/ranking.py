@@ -63,12 +63,12 @@ def _checked(cross_encoder: CrossEncoder, pairs: list[tuple[str, str]]) -> Score
     scores = np.asarray(cross_encoder.score(pairs), dtype=np.float32)
     if scores.shape != (len(pairs),):
         raise ModelError(
-            f"cross-encoder {cross_encoder.name!r} gives scores {list(scores.shape)} for {len(pairs)} pairs; mend the model"
+            f"cross-encoder {cross_encoder.name!r} gives scores {list(scores.shape)} for {len(pairs)} pairs; re-export the model"
         )
     if not np.isfinite(scores).all():
         place = int(np.argmin(np.isfinite(scores)))
         raise ModelError(
             f"cross-encoder {cross_encoder.name!r} gives NaN or infinity for {int((~np.isfinite(scores)).sum())} of "
-            f"{len(pairs)} pairs, first for the question {pairs[place][0][:60]!a}; mend the model"
+            f"{len(pairs)} pairs, first for the question {pairs[place][0][:60]!a}; re-export the model"
         )
     return scores

@@ -34,7 +34,7 @@ class _Options(msgspec.Struct, frozen=True):
     bounded: tuple[bool, ...]
 
 
-class RememberingModel:
+class CachedModel:
     """Answers from memory what it was asked before, and asks another model the rest.
 
     Parameters
@@ -64,7 +64,7 @@ class RememberingModel:
     Examples
     --------
     >>> from pytrace.models.scripted import ScriptedModel
-    >>> model = RememberingModel(ScriptedModel(["Ghana", "Togo"]))
+    >>> model = CachedModel(ScriptedModel(["Ghana", "Togo"]))
     >>> [model.generate(["Where?"], max_tokens=4)[0][0].text for _ in range(2)]
     ['Ghana', 'Ghana']
     """

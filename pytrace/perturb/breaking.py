@@ -93,7 +93,7 @@ def _run(
     outcomes: dict[int, Outcome] = {}
     offered: dict[int, Pieces] = {}
 
-    def go_on(place: int, verdict: Verdict | None) -> None:
+    def continue_thoughts(place: int, verdict: Verdict | None) -> None:
         course = courses[place]
         try:
             offered[place] = next(course) if verdict is None else course.send(verdict)
@@ -102,7 +102,7 @@ def _run(
             settled()
 
     for place in range(len(courses)):
-        go_on(place, None)
+        continue_thoughts(place, None)
     while offered:
         waiting, offered = offered, {}
         verdicts = discriminator.discriminate(
@@ -112,7 +112,7 @@ def _run(
             ]
         )
         for at, (verdict,) in zip(waiting, verdicts, strict=True):
-            go_on(at, verdict)
+            continue_thoughts(at, verdict)
     return [outcomes[place] for place in range(len(courses))]
 
 

@@ -137,7 +137,7 @@ def misinformation(
 
 _OPENINGS = (
     "", "According to several records, ", "As the sources tell, ", "It is well known that ", "Most accounts agree: ",
-    "One often reads that ", "The archives confirm that ", "There is no doubt that ", "Those who looked into it report that ",
+    "One often reads that ", "The archives confirm that ", "There is no item that ", "Those who looked into it report that ",
     "Whoever asks hears that ", "In short, ", "To sum up, ",
 )  # fmt: skip
 _STATEMENTS = (

@@ -5,7 +5,7 @@ from pytrace.retrieval.choose import RetrieverName, check_retriever, make_retrie
 from pytrace.retrieval.dense import DenseRetriever
 from pytrace.retrieval.fusion import FusedRetriever, fuse
 from pytrace.retrieval.nearest_documents import nearest_documents
-from pytrace.retrieval.original_order import CallableRetriever, GivenRetriever
+from pytrace.retrieval.original_order import CallableRetriever, OriginalOrderRetriever
 from pytrace.retrieval.retriever import Hit, Retriever
 from pytrace.retrieval.sentence_index import SentenceHit, SentenceIndex
 
@@ -14,8 +14,8 @@ __all__ = [
     "CallableRetriever",
     "DenseRetriever",
     "FusedRetriever",
-    "GivenRetriever",
     "Hit",
+    "OriginalOrderRetriever",
     "Retriever",
     "RetrieverName",
     "SentenceHit",

@@ -13,7 +13,7 @@ from pytrace.records import Document
 from pytrace.retrieval.bm25 import Bm25Retriever
 from pytrace.retrieval.dense import DenseRetriever, Sentences
 from pytrace.retrieval.fusion import FusedRetriever, fuse
-from pytrace.retrieval.original_order import GivenRetriever
+from pytrace.retrieval.original_order import OriginalOrderRetriever
 from pytrace.retrieval.retriever import Hit, Retriever, check_queries
 
 RetrieverName = Literal["given", "dense", "bm25", "rrf"]
@@ -55,7 +55,7 @@ def make_retriever(name: RetrieverName, documents: Sequence[Document], encoder: 
     """
     check_retriever(name, encoder)
     if name == "given":
-        return GivenRetriever(documents)
+        return OriginalOrderRetriever(documents)
     if name == "bm25":
         return Bm25Retriever(documents)
     dense = DenseRetriever(documents, _needed(encoder))

@@ -9,7 +9,7 @@ from pytrace.records import Document
 from pytrace.retrieval.retriever import Hit, check_queries
 
 
-class GivenRetriever:
+class OriginalOrderRetriever:
     """Gives the corpus in its own order, whatever is asked; the score is 1 / rank.
 
     Parameters
@@ -20,9 +20,9 @@ class GivenRetriever:
     Examples
     --------
     >>> from pytrace.records import Document
-    >>> from pytrace.retrieval import GivenRetriever
+    >>> from pytrace.retrieval import OriginalOrderRetriever
     >>> corpus = [Document("1", "Bread", ("It is baked.",)), Document("2", "Ferries", ("One ferry carries mail.",))]
-    >>> [hit.document.id for hit in GivenRetriever(corpus).retrieve(["Which ferry?"], 1)[0]]
+    >>> [hit.document.id for hit in OriginalOrderRetriever(corpus).retrieve(["Which ferry?"], 1)[0]]
     ['1']
     """
 

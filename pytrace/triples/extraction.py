@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.documents import DocumentPart, content_phrases, split_document
+from pytrace.documents import DocumentChunk, content_phrases, split_document
 from pytrace.errors import ContextOverflowError, InputError, ModelError
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoders.encoder import Encoder
@@ -191,7 +191,7 @@ class _Reading:
 
     place: int
     document: Document
-    parts: list[DocumentPart]
+    parts: list[DocumentChunk]
     fault: str = ""
     completions: list[Completion | str | None] = field(init=False)
     left: int = field(init=False)

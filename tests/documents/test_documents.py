@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.documents import (
-    DocumentPart,
+    DocumentChunk,
     ReadReport,
     clean_text,
     read_documents,
@@ -599,14 +599,14 @@ def characters(text: str) -> int:
     return len(text) + 2
 
 
-def joined(parts: list[DocumentPart]) -> str:
+def joined(parts: list[DocumentChunk]) -> str:
     return "".join("".join(sentence.split()) for part in parts for sentence in part.document.sentences)
 
 
 class TestParts:
     def test_a_document_that_fits_is_itself(self) -> None:
         document = Document("a", "A", ("One two.", "Three."), "f:1")
-        assert split_document(document, 3, words) == [DocumentPart(document, (0, 1))]
+        assert split_document(document, 3, words) == [DocumentChunk(document, (0, 1))]
 
     def test_parts_break_between_sentences_and_keep_their_indices(self) -> None:
         document = Document("a", "A", ("One two.", "Three.", "Four five six.", "Seven."), "f:1")

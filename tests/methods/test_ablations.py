@@ -17,7 +17,7 @@ from pytrace.cli import common, loading
 from pytrace.errors import InputError
 from pytrace.methods.catalog import METHODS, default_settings, make_method, method_settings, parse_method
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
-from pytrace.methods.trace.selector import Demonstrations, LetterSelector, SelectorInParts, Step
+from pytrace.methods.trace.selector import ChunkedSelector, Demonstrations, LetterSelector, Step
 from pytrace.models.language_model import OPTION_LABELS, OptionScores, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.prompts import chain_demonstrations, triple_demonstrations
@@ -202,7 +202,7 @@ def test_letters_in_parts_are_log_odds_to_ending_in_their_own_part() -> None:
     few, none = step.candidates[:2], step.candidates[:0]
     letters = LetterSelector(Placed(), Demonstrations(0))
     steps = [step, Step("Who?", (), few), Step("Who?", (), none)]
-    whole, second, third = SelectorInParts(letters, most=3).select(steps)
+    whole, second, third = ChunkedSelector(letters, most=3).select(steps)
     # Parts of 3, 2 and 2: 0 1 2, 3 4, 5 6.
     ends = np.array([3, 3, 3, 7, 7, 11, 11])
     np.testing.assert_allclose(whole, [0, *((np.arange(7) + ends) / 100)], atol=1e-12)
@@ -210,11 +210,11 @@ def test_letters_in_parts_are_log_odds_to_ending_in_their_own_part() -> None:
     assert third.tolist() == [0]
     # One part is the selector's own distribution.
     (own,) = letters.select([step])
-    (one,) = SelectorInParts(letters, most=7).select([step])
+    (one,) = ChunkedSelector(letters, most=7).select([step])
     np.testing.assert_allclose(one - np.logaddexp.reduce(one), own - np.logaddexp.reduce(own), atol=1e-12)
-    assert SelectorInParts(letters).select([]) == []
+    assert ChunkedSelector(letters).select([]) == []
     with pytest.raises(ValueError, match="most must be at least 1, not 0"):
-        SelectorInParts(letters, most=0)
+        ChunkedSelector(letters, most=0)
 
 
 def test_an_ending_that_a_server_left_out_gives_no_infinite_odds() -> None:
@@ -223,7 +223,7 @@ def test_an_ending_that_a_server_left_out_gives_no_infinite_odds() -> None:
             return [np.array([-np.inf, *(-1.0 for _ in step.candidates)]) for step in steps]
 
     step = Step("Who?", (), tuple(Candidate(Triple("x", "y", str(number)), number, 0.0) for number in range(3)))
-    assert SelectorInParts(Silent(), most=2).select([step])[0].tolist() == [0, 99, 99, 99]
+    assert ChunkedSelector(Silent(), most=2).select([step])[0].tolist() == [0, 99, 99, 99]
 
 
 # The selector

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.errors import InputError
-from pytrace.methods.ks_llm import VARIANTS, KnowledgeSelection, KsSettings, Variant, beginning_of, write_documents
+from pytrace.methods.ks_llm import VARIANTS, KnowledgeSelection, KsSettings, Variant, prefix_of, write_documents
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.answers import INSTRUCTION, WITHOUT_CONTEXT
 from pytrace.reader.prompts.thought_demonstrations import QuestionDemonstration, question_demonstrations
@@ -223,7 +223,7 @@ def characters(text: str) -> int:
 @given(st.text(alphabet="ab 日\n", max_size=60), st.integers(0, 40))
 def test_the_beginning_of_a_text_is_the_longest_that_fits(text: str, most: int) -> None:
     for count in (characters, lambda text: len(text.split())):
-        found = beginning_of(text, most, count)
+        found = prefix_of(text, most, count)
         assert text.startswith(found)
         assert count(found) <= most
         rest = text[len(found) :]
@@ -246,7 +246,7 @@ def test_a_huge_text_is_cut_without_counting_all_of_it() -> None:
 
     for text in ("word " * 200_000, "日" * 1_000_000):
         counted.clear()
-        assert 0 < count(beginning_of(text, 300, count)) <= 300
+        assert 0 < count(prefix_of(text, 300, count)) <= 300
         assert max(counted) < 25_000
         assert len(counted) < 60
 

@@ -39,7 +39,7 @@ def test_batched_results_equal_those_of_prompts_alone(
     stashed: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(llama_scheduler, "STASHED_TOKENS", stashed)  # 3: nearly all that leaves is saved and comes back
+    monkeypatch.setattr(llama_scheduler, "EVICTED_TOKENS", stashed)  # 3: nearly all that leaves is saved and comes back
     random = np.random.default_rng(seed)
     with LlamaCppModel(random_gguf, threads=1, float32_cache=True, **settings) as model:  # type: ignore[arg-type]
         for _ in range(3):  # later calls share with what earlier ones left in memory

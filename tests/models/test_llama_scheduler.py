@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pytrace.errors import ModelError
 from pytrace.models.language_model import Completion
-from pytrace.models.llama.evicted_prefixes import PrefixStash
+from pytrace.models.llama.evicted_prefixes import EvictedPrefixes
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from tests.engine_checks import assert_close, random_prompts
 
@@ -46,20 +46,20 @@ def test_what_prompts_shared_comes_back_from_outside_the_cells(random_gguf: Path
     prompts = [beginning + ending for ending in "xyz"]
     others = [letter * 150 for letter in "efg"]
     evaluated = {}
-    for stash_bytes in (0, 1 << 20):
+    for swap_bytes in (0, 1 << 20):
         with LlamaCppModel(
-            random_gguf, threads=1, context=256, float32_cache=True, reuse_tokens=100, stash_bytes=stash_bytes
+            random_gguf, threads=1, context=256, float32_cache=True, reuse_tokens=100, swap_bytes=swap_bytes
         ) as model:
             model.score_options(prompts[:2], [["A", "B"]] * 2)
             for other in others:  # each by itself, so that it is kept in cells
                 model.score_options([other], [["A"]])
             usage = model.usage
             scores = model.score_options(prompts[2:], [["A", "B"]])[0]
-            evaluated[stash_bytes] = (model.usage - usage).evaluated_tokens
+            evaluated[swap_bytes] = (model.usage - usage).evaluated_tokens
             assert_close(scores.log_probabilities, alone.score_options(prompts[2:], [["A", "B"]])[0].log_probabilities)
-            stash = model._scheduler._stash
-            assert stash.bytes <= stash_bytes
-            assert stash.knows(model.render(beginning)) == (stash_bytes > 0)
+            stash = model._scheduler._evicted
+            assert stash.bytes <= swap_bytes
+            assert stash.knows(model.render(beginning)) == (swap_bytes > 0)
     assert evaluated == {0: 81, 1 << 20: 1}
 
 
@@ -77,7 +77,7 @@ def test_what_one_prompt_began_with_is_there_for_the_next_call_though_it_did_not
 
 
 def test_the_stash_keeps_what_was_used_last_within_its_bytes() -> None:
-    stash = PrefixStash(100)
+    stash = EvictedPrefixes(100)
     first, second, longer = (np.array(tokens, dtype=np.int32) for tokens in ([1, 2], [3, 4, 5], [1, 2, 6, 7]))
     stash.put(first, np.zeros(40, dtype=np.uint8))
     stash.put(second, np.zeros(40, dtype=np.uint8))

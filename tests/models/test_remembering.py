@@ -11,13 +11,13 @@ import pytest
 
 from pytrace.errors import LogitsUnavailableError, StoreError
 from pytrace.models.language_model import Completion, ContinuationScore, LanguageModel, Prompt
-from pytrace.models.response_cache import RememberingModel
+from pytrace.models.response_cache import CachedModel
 from pytrace.models.scripted import ScriptedModel
 
 
 def test_it_is_a_language_model_with_the_identity_of_its_own() -> None:
     inner = ScriptedModel(["a"], context_tokens=77)
-    model = RememberingModel(inner)
+    model = CachedModel(inner)
     assert isinstance(model, LanguageModel)
     assert (model.name, model.fingerprint, model.context_tokens) == (inner.name, inner.fingerprint, 77)
     assert (model.gives_logits, model.deterministic, model.count_tokens("one two")) == (True, True, 2)
@@ -28,7 +28,7 @@ def test_what_was_asked_is_not_asked_again_by_any_verb(tmp_path: Path) -> None:
     told = []
     for attempt in range(2):
         inner = ScriptedModel(lambda text: f"about {len(text)} letters")
-        model = RememberingModel(inner, tmp_path / "answers.sqlite")
+        model = CachedModel(inner, tmp_path / "answers.sqlite")
         told.append(
             (
                 [row[0].text for row in model.generate([prompt, "Where?", "Where?"], max_tokens=[9, 3, 3])],
@@ -48,7 +48,7 @@ def test_what_was_asked_is_not_asked_again_by_any_verb(tmp_path: Path) -> None:
 
 def test_equal_prompts_in_one_call_are_asked_once() -> None:
     inner = ScriptedModel(["one", "two", "three"])
-    model = RememberingModel(inner)
+    model = CachedModel(inner)
     assert [row[0].text for row in model.generate(["x", "y", "x"], max_tokens=4)] == ["one", "two", "one"]
     assert (model.asked, model.known, len(inner.prompts)) == (2, 0, 2)
 
@@ -67,7 +67,7 @@ def test_equal_prompts_in_one_call_are_asked_once() -> None:
 )
 def test_other_parameters_are_another_question(changed: dict[str, object]) -> None:
     inner = ScriptedModel(["one", "two"])
-    model = RememberingModel(inner)
+    model = CachedModel(inner)
     model.generate(["x"], max_tokens=4)
     model.generate(["x"], max_tokens=4, temperature=0.5)
     before = len(inner.prompts)
@@ -77,14 +77,14 @@ def test_other_parameters_are_another_question(changed: dict[str, object]) -> No
 
 def test_a_seed_that_nothing_is_drawn_by_does_not_matter() -> None:
     inner = ScriptedModel(["one"])
-    model = RememberingModel(inner)
+    model = CachedModel(inner)
     model.generate(["x"], max_tokens=4, seed=1)
     model.generate(["x"], max_tokens=4, seed=2)
     assert len(inner.prompts) == 1
 
 
 def test_each_prompt_is_told_as_done_once_known_or_not() -> None:
-    model = RememberingModel(ScriptedModel(lambda text: text))
+    model = CachedModel(ScriptedModel(lambda text: text))
     model.generate(["b"], max_tokens=4)
     told: dict[int, str] = {}
 
@@ -101,12 +101,12 @@ def test_what_a_killed_call_had_finished_is_known(tmp_path: Path) -> None:
         if place == 1:
             raise KeyboardInterrupt
 
-    model = RememberingModel(ScriptedModel(lambda text: text), tmp_path / "answers.sqlite")
+    model = CachedModel(ScriptedModel(lambda text: text), tmp_path / "answers.sqlite")
     with pytest.raises(KeyboardInterrupt):
         model.generate(["a", "b", "c"], max_tokens=4, done=stop)
     model.close()
     inner = ScriptedModel(lambda text: text)
-    RememberingModel(inner, tmp_path / "answers.sqlite").generate(["a", "b", "c"], max_tokens=4)
+    CachedModel(inner, tmp_path / "answers.sqlite").generate(["a", "b", "c"], max_tokens=4)
     assert inner.prompts == ["c"]
 
 
@@ -119,7 +119,7 @@ class _Infinite(ScriptedModel):
 
 
 def test_infinite_log_probabilities_are_remembered() -> None:
-    model = RememberingModel(_Infinite())
+    model = CachedModel(_Infinite())
     for _ in range(2):
         ((score,),) = model.score_continuations(["a"], [["b"]])
         assert score.token_log_probabilities.tolist() == [-math.inf, -1.25]
@@ -128,7 +128,7 @@ def test_infinite_log_probabilities_are_remembered() -> None:
 
 
 def test_lone_surrogates_and_no_prompts_are_no_trouble() -> None:
-    model = RememberingModel(ScriptedModel(["x"]))
+    model = CachedModel(ScriptedModel(["x"]))
     assert model.generate(["\ud800"], max_tokens=2)[0][0].text == "x"
     assert model.generate([], max_tokens=2) == []
     assert model.score_continuations([], []) == []
@@ -136,7 +136,7 @@ def test_lone_surrogates_and_no_prompts_are_no_trouble() -> None:
 
 
 def test_what_the_model_refuses_is_refused() -> None:
-    model = RememberingModel(ScriptedModel(gives_logits=False))
+    model = CachedModel(ScriptedModel(gives_logits=False))
     with pytest.raises(LogitsUnavailableError):
         model.score_options(["a"], [["A"]])
 
@@ -154,7 +154,7 @@ def test_files_that_are_none_of_its_own_are_refused_and_left_alone(tmp_path: Pat
         path.write_bytes(content)
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"other\.sqlite"):
-        RememberingModel(ScriptedModel(), path)
+        CachedModel(ScriptedModel(), path)
     assert path.read_bytes() == before
     with pytest.raises(StoreError, match="nowhere"):
-        RememberingModel(ScriptedModel(), tmp_path / "nowhere" / "answers.sqlite")
+        CachedModel(ScriptedModel(), tmp_path / "nowhere" / "answers.sqlite")

@@ -27,7 +27,7 @@ from pytrace.perturb.pieces import Piece, Sample, characters, knowledge, make_sa
 from pytrace.perturb.rewriting import blanked, broader, clauses_cut, joined, misstated
 from pytrace.perturb.rewriting_demonstrations import demonstrations
 from pytrace.records import Document, Feature, Perturbation, Question
-from pytrace.retrieval import GivenRetriever, make_retriever
+from pytrace.retrieval import OriginalOrderRetriever, make_retriever
 
 
 class Literally:
@@ -492,7 +492,7 @@ def test_text_beside_a_swapped_chain_does_not_give_the_wrong_answer() -> None:
     question = msgspec.structs.replace(QUESTION, documents=(*QUESTION.documents, spoiling))
     rows = perturb(
         [question], extractor=Given(FEATURES), discriminator=Discriminator(Literally()), pool=["Thornlea"],
-        retrieve=GivenRetriever([spoiling, *OTHERS]).retrieve,
+        retrieve=OriginalOrderRetriever([spoiling, *OTHERS]).retrieve,
         settings=Settings(kinds=("coe",), noises=("irrelevant", "swapped"), ratios=(0.5,)),
     )  # fmt: skip
     irrelevant_row, swapped_row = rows

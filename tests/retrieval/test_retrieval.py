@@ -24,8 +24,8 @@ from pytrace.retrieval import (
     CallableRetriever,
     DenseRetriever,
     FusedRetriever,
-    GivenRetriever,
     Hit,
+    OriginalOrderRetriever,
     fuse,
     make_retriever,
     nearest_documents,
@@ -244,9 +244,9 @@ class TestFusion:
         with pytest.raises(ValueError, match="there is no retriever"):
             FusedRetriever([])
         with pytest.raises(ValueError, match="k must be at least 0, not -1"):
-            FusedRetriever([GivenRetriever([])], k=-1)
+            FusedRetriever([OriginalOrderRetriever([])], k=-1)
         with pytest.raises(ValueError, match="depth must be at least 1, not 0"):
-            FusedRetriever([GivenRetriever([])], depth=0)
+            FusedRetriever([OriginalOrderRetriever([])], depth=0)
 
 
 class TestCallable:

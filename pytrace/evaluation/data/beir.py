@@ -135,7 +135,7 @@ def read_judgements(path: Path) -> dict[str, dict[str, _Judgement]]:
         columns = line.rstrip("\r").split("\t")
         if len(columns) != 3:
             raise place.error(
-                f"{len(columns)} columns parted by tabs, and 3 were expected ({', '.join(_COLUMNS)}); mend this line"
+                f"{len(columns)} columns parted by tabs, and 3 were expected ({', '.join(_COLUMNS)}); correct this line"
             )
         question, document, grade = map(clean_text, columns)
         names, first = first and not any(map(str.isdigit, grade)) and not _is_number(grade), False

@@ -99,7 +99,7 @@ class _Step(msgspec.Struct):
     edited: str = ""
 
 
-class _Doubt(msgspec.Struct):
+class _Uncertain(msgspec.Struct):
     """A question that the knowledge base is asked about: its place among all, and its chain."""
 
     place: int
@@ -225,18 +225,18 @@ class ChainOfKnowledge(Thoughtful):
         """
         check_questions(questions, documents)
         evidence, votes, chosen, answers = self._vote(questions, documents)
-        doubts = [
-            _Doubt(place, thought, [])
+        uncertain = [
+            _Uncertain(place, thought, [])
             for place, (vote, thought) in enumerate(zip(votes, chosen, strict=True))
             if self._choices.trigger == "always" or not vote.certain
         ]
         asking = Stages(self._model, self.knowledge.generator.model)
-        self._decompose(questions, doubts, asking)
-        self._query(doubts, asking)
-        self._edit(doubts, asking)
-        concluded = self._conclude(questions, evidence, doubts, asking)
-        for doubt, text in zip(doubts, concluded, strict=True):
-            answers[doubt.place] = self._edited(answers[doubt.place], doubt, text, asking, len(doubts))
+        self._decompose(questions, uncertain, asking)
+        self._query(uncertain, asking)
+        self._edit(uncertain, asking)
+        concluded = self._conclude(questions, evidence, uncertain, asking)
+        for item, text in zip(uncertain, concluded, strict=True):
+            answers[item.place] = self._edited(answers[item.place], item, text, asking, len(uncertain))
         return answers
 
     def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
@@ -280,47 +280,49 @@ class ChainOfKnowledge(Thoughtful):
         with stages.stage("judge"):
             judged = judge.judge(claims, [()] * len(claims))
         answers = make_claim_answers(claims, [NO_CONTEXT] * len(claims), judged, stages, self.name)
-        ballots = [votes(one.probabilities, temperature=choices.temperature, samples=choices.samples) for one in judged]
-        answers = [
-            _noted(answer, f"{ballot.share:.0%} of samples would agree")
-            for answer, ballot in zip(answers, ballots, strict=True)
+        vote_shares = [
+            votes(one.probabilities, temperature=choices.temperature, samples=choices.samples) for one in judged
         ]
-        doubts = [
-            _Doubt(place, Thought((), ""), [_Step(WHOLE, "", claims[place])])
-            for place, ballot in enumerate(ballots)
-            if choices.trigger == "always" or not ballot.certain
+        answers = [
+            _noted(answer, f"{vote_share.share:.0%} of samples would agree")
+            for answer, vote_share in zip(answers, vote_shares, strict=True)
+        ]
+        uncertain = [
+            _Uncertain(place, Thought((), ""), [_Step(WHOLE, "", claims[place])])
+            for place, vote_share in enumerate(vote_shares)
+            if choices.trigger == "always" or not vote_share.certain
         ]
         asking = Stages(self._model, self.knowledge.generator.model)
-        self._query(doubts, asking)
-        told = [doubt for doubt in doubts if doubt.facts(1)]
+        self._query(uncertain, asking)
+        told = [item for item in uncertain if item.facts(1)]
         with asking.stage("judge"):
-            again = judge.judge([claims[doubt.place] for doubt in told], [doubt.facts(choices.facts) for doubt in told])
-        labels = dict(zip((doubt.place for doubt in told), again, strict=True))
-        for doubt in doubts:
-            found = labels.get(doubt.place)
-            answers[doubt.place] = self._edited(
-                answers[doubt.place], doubt, "" if found is None else found.label, asking, len(doubts)
+            again = judge.judge([claims[item.place] for item in told], [item.facts(choices.facts) for item in told])
+        labels = dict(zip((item.place for item in told), again, strict=True))
+        for item in uncertain:
+            found = labels.get(item.place)
+            answers[item.place] = self._edited(
+                answers[item.place], item, "" if found is None else found.label, asking, len(uncertain)
             )
         return answers
 
-    def _decompose(self, questions: Sequence[str], doubts: Sequence[_Doubt], stages: Stages) -> None:
-        """Give every doubt its chain: the question itself, and a verifying question for each thought."""
+    def _decompose(self, questions: Sequence[str], uncertain: Sequence[_Uncertain], stages: Stages) -> None:
+        """Give every item its chain: the question itself, and a verifying question for each thought."""
         if self._choices.ask != "thoughts":
-            for doubt in doubts:
-                doubt.steps.append(_Step(WHOLE, "", questions[doubt.place]))
+            for item in uncertain:
+                item.steps.append(_Step(WHOLE, "", questions[item.place]))
         if self._choices.ask == "question":
             return
-        owners = [doubt for doubt in doubts for _ in doubt.thought.sentences]
-        sentences = [sentence for doubt in doubts for sentence in doubt.thought.sentences]
-        places = [place for doubt in doubts for place in range(len(doubt.thought.sentences))]
+        owners = [item for item in uncertain for _ in item.thought.sentences]
+        sentences = [sentence for item in uncertain for sentence in item.thought.sentences]
+        places = [place for item in uncertain for place in range(len(item.thought.sentences))]
         with stages.stage("ask"):
-            asked = self._verifier.ask([questions[doubt.place] for doubt in owners], sentences)
-        for doubt, place, sentence, question in zip(owners, places, sentences, asked, strict=True):
-            doubt.steps.append(_Step(place, sentence, question))
+            asked = self._verifier.ask([questions[item.place] for item in owners], sentences)
+        for item, place, sentence, question in zip(owners, places, sentences, asked, strict=True):
+            item.steps.append(_Step(place, sentence, question))
 
-    def _query(self, doubts: Sequence[_Doubt], stages: Stages) -> None:
+    def _query(self, uncertain: Sequence[_Uncertain], stages: Stages) -> None:
         """Write the queries of all steps, and run them."""
-        steps = [step for doubt in doubts for step in doubt.steps]
+        steps = [step for item in uncertain for step in item.steps]
         if not steps:
             return
         with stages.stage("write queries"):
@@ -334,10 +336,10 @@ class ChainOfKnowledge(Thoughtful):
         for step, one in zip(steps, found, strict=True):
             step.found = one
 
-    def _edit(self, doubts: Sequence[_Doubt], stages: Stages) -> None:
+    def _edit(self, uncertain: Sequence[_Uncertain], stages: Stages) -> None:
         """Rewrite the thoughts for which facts were found."""
         steps = [
-            step for doubt in doubts for step in doubt.steps if step.place != WHOLE and step.found and step.found.facts
+            step for item in uncertain for step in item.steps if step.place != WHOLE and step.found and step.found.facts
         ]
         if not steps:
             return
@@ -350,41 +352,44 @@ class ChainOfKnowledge(Thoughtful):
             step.edited = sentence
 
     def _conclude(
-        self, questions: Sequence[str], evidence: Sequence[Evidence], doubts: Sequence[_Doubt], stages: Stages
+        self, questions: Sequence[str], evidence: Sequence[Evidence], uncertain: Sequence[_Uncertain], stages: Stages
     ) -> list[str]:
-        """Answer every doubt anew; empty where nothing was found that the model had not thought of."""
-        texts = [self._queried(doubt) for doubt in doubts]
+        """Answer every item anew; empty where nothing was found that the model had not thought of."""
+        texts = [self._queried(item) for item in uncertain]
         left = [
-            place for place, (doubt, text) in enumerate(zip(doubts, texts, strict=True)) if not text and doubt.facts(1)
+            place for place, (item, text) in enumerate(zip(uncertain, texts, strict=True)) if not text and item.facts(1)
         ]
         with stages.stage("conclude"):
             concluded = self._thinker.conclude(
-                [questions[doubts[place].place] for place in left],
-                [[*doubts[place].facts(self._choices.facts), *evidence[doubts[place].place].context] for place in left],
-                [doubts[place].rationale(self._choices.unverified) for place in left],
+                [questions[uncertain[place].place] for place in left],
+                [
+                    [*uncertain[place].facts(self._choices.facts), *evidence[uncertain[place].place].context]
+                    for place in left
+                ],
+                [uncertain[place].rationale(self._choices.unverified) for place in left],
             )
         for place, text in zip(left, concluded, strict=True):
             texts[place] = text
         return texts
 
-    def _queried(self, doubt: _Doubt) -> str:
+    def _queried(self, item: _Uncertain) -> str:
         """Return what the query of the question itself gave, if that is to be the answer."""
         if self._choices.conclude != "query":
             return ""
-        whole = next((step.found for step in doubt.steps if step.place == WHOLE), None)
+        whole = next((step.found for step in item.steps if step.place == WHOLE), None)
         return whole.values[0] if whole is not None and whole.values else ""
 
-    def _edited(self, answer: Answer, doubt: _Doubt, text: str, stages: Stages, among: int) -> Answer:
+    def _edited(self, answer: Answer, item: _Uncertain, text: str, stages: Stages, among: int) -> Answer:
         """Return an answer with what the knowledge base said, and its share of what that cost."""
         before = answer.evidence
-        facts = doubt.facts(self._choices.facts)
-        evidence = msgspec.structs.replace(before, queries=doubt.queries)
+        facts = item.facts(self._choices.facts)
+        evidence = msgspec.structs.replace(before, queries=item.queries)
         if facts:
             evidence = msgspec.structs.replace(
                 evidence,
                 kind="facts" if before.kind == "none" else "mixed",
                 context=(*facts, *before.context),
-                rationale=doubt.rationale(self._choices.unverified),
+                rationale=item.rationale(self._choices.unverified),
             )
         edited = msgspec.structs.replace(
             answer,
@@ -392,7 +397,7 @@ class ChainOfKnowledge(Thoughtful):
             evidence=evidence,
             context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(facts)),
         )
-        return _noted(stages.added_to(edited, among), _query_note(doubt.queries, bool(facts)))
+        return _noted(stages.added_to(edited, among), _query_note(item.queries, bool(facts)))
 
 
 def _texts(query: KnowledgeQuery | None, most: int) -> list[str]:

@@ -126,7 +126,7 @@ class Ircot(Method):
     def _think(self, searches: Sequence[_Search], stages: Stages) -> None:
         """Let every search go on by a sentence; one that says the answer, nothing or the same again is done."""
         with stages.stage("think"):
-            thoughts = self._thinker.go_on(
+            thoughts = self._thinker.continue_thoughts(
                 [search.question for search in searches],
                 [all_documents(search.collected).context for search in searches],
                 [search.sentences for search in searches],

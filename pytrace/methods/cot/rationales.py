@@ -113,7 +113,7 @@ class Thinker:
         )
         return [[parse_thought(completion.text) for completion in row] for row in rows]
 
-    def go_on(
+    def continue_thoughts(
         self, questions: Sequence[str], contexts: Sequence[Sequence[str]], rationales: Sequence[Sequence[str]]
     ) -> list[Thought]:
         """Think one more sentence about every question.

@@ -223,7 +223,7 @@ class TextSelector:
         return {prompt: list(some) for prompt, some in unknown.items()}
 
 
-class SelectorInParts:
+class ChunkedSelector:
     """Lets letters choose among more candidates than there are letters, in several prompts a step.
 
     The candidates are divided in their order into as few prompts of about the same length as hold them all, each with option A.

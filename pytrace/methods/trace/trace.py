@@ -30,12 +30,12 @@ from pytrace.methods.trace.beam_search import SearchSettings, build_chains
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
 from pytrace.methods.trace.selector import (
     BlackBoxSelector,
+    ChunkedSelector,
     Demonstrations,
     Layout,
     LetterSelector,
     RankerSelector,
     Selector,
-    SelectorInParts,
     TextSelector,
 )
 from pytrace.models.encoders.encoder import Encoder
@@ -282,7 +282,7 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
     shown = Demonstrations(settings.demonstrations, encoder=encoder if settings.adaptive_demonstrations else None)
     if settings.scoring == "letters":
         letters = LetterSelector(model, shown, layout=settings.layout, calibrated=settings.calibrated)
-        return SelectorInParts(letters) if settings.ranker == "none" else letters
+        return ChunkedSelector(letters) if settings.ranker == "none" else letters
     if settings.scoring == "black-box":
         return BlackBoxSelector(model, shown, layout=settings.layout)
     if settings.scoring == "ranker":

@@ -19,13 +19,13 @@ def encode(encoder: Encoder, texts: Sequence[str], kind: Kind) -> Vectors:
     if vectors.shape != (len(texts), encoder.dimension):
         raise ModelError(
             f"encoder {encoder.name!r} gives vectors {list(vectors.shape)} for {len(texts)} texts where "
-            f"[{len(texts)}, {encoder.dimension}] is due; mend the encoder"
+            f"[{len(texts)}, {encoder.dimension}] is due; re-export the encoder"
         )
     good = (np.abs(vectors) <= _LARGEST).all(axis=1)  # false for NaN too
     if not good.all():
         row = int(np.argmin(good))
         raise ModelError(
             f"encoder {encoder.name!r} gives NaN, infinity or numbers above {_LARGEST:.0e} for {int((~good).sum())} of "
-            f"{len(texts)} texts, first for number {row}, {texts[row][:60]!a}; mend the encoder or leave the text out"
+            f"{len(texts)} texts, first for number {row}, {texts[row][:60]!a}; re-export the encoder or leave the text out"
         )
     return vectors

@@ -16,7 +16,7 @@ from pytrace.models.llama.prefix_trie import Tokens, common_prefix
 State = NDArray[np.uint8]
 
 
-class PrefixStash:
+class EvictedPrefixes:
     """Saved keys and values by the tokens they stand for, the least recently used first to go."""
 
     def __init__(self, budget: int) -> None:

@@ -52,8 +52,8 @@ class LlamaCppModel:
         template.
     reuse_tokens
         How many cells of finished prompts to keep for later calls, least recently used first to go; 0 keeps none. More is
-        seldom better: what leaves its cells is put aside in memory.
-    stash_bytes
+        seldom better: what is evicted from its cells is kept in memory.
+    swap_bytes
         Memory for beginnings that had to leave their cells, from which they are copied back when a prompt begins with them
         again; 0 keeps none. A token takes 23 kB with SmolLM2-135M and 131 kB with Llama-3-8B.
     flash_attention
@@ -96,7 +96,7 @@ class LlamaCppModel:
         gpu_layers: int = 0,
         style: Style = "auto",
         reuse_tokens: int = 128,
-        stash_bytes: int = 256 << 20,
+        swap_bytes: int = 256 << 20,
         flash_attention: bool | None = None,
         float32_cache: bool = False,
         deterministic: bool = False,
@@ -111,8 +111,8 @@ class LlamaCppModel:
         ):
             if value is not None and not least <= value < 2**30:
                 raise ValueError(f"{option} must be at least {least} and below 2**30, not {value}")
-        if stash_bytes < 0:
-            raise ValueError(f"stash_bytes must be at least 0, not {stash_bytes}")
+        if swap_bytes < 0:
+            raise ValueError(f"swap_bytes must be at least 0, not {swap_bytes}")
         self._path = Path(path)
         self._name = name or self._path.stem
         wanted_context = context or 8192
@@ -132,7 +132,7 @@ class LlamaCppModel:
             self._runtime,
             max_parallel=max_parallel,
             reuse_tokens=reuse_tokens,
-            stash_bytes=stash_bytes,
+            swap_bytes=swap_bytes,
             deterministic=deterministic,
         )
         template = self._runtime.chat_template

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
-from pytrace.models.llama.evicted_prefixes import PrefixStash
+from pytrace.models.llama.evicted_prefixes import EvictedPrefixes
 from pytrace.models.llama.generation import Generation, Row
 from pytrace.models.llama.prefix_batch import Plan, Work, plan_round, sort_key
 from pytrace.models.llama.prefix_trie import Node, PrefixTrie, common_prefix
@@ -25,8 +25,8 @@ from pytrace.records import Usage
 # Texts written at once, if nothing else is said: more of them were no faster (`python -m benches.engine --only triples
 # --parallel N`).
 PARALLEL = 16
-# What is put aside is the whole path; for fewer new tokens than these the copy is not worth its memory.
-STASHED_TOKENS = 64
+# What is evicted is the whole path; for fewer new tokens than these the copy is not worth its memory.
+EVICTED_TOKENS = 64
 # New tokens that one round takes in, at most, unless one prompt has more: what llama.cpp computes at once. A larger round would
 # only hold its cells longer, for prompts that are scored give theirs back at its end.
 ROUND_TOKENS = 512
@@ -64,13 +64,13 @@ class Scheduler:
         *,
         max_parallel: int,
         reuse_tokens: int,
-        stash_bytes: int = 0,
+        swap_bytes: int = 0,
         deterministic: bool = False,
     ) -> None:
         self._runtime = runtime
         self._max_parallel = min(max_parallel, runtime.sequences - 8)
         self._deterministic = deterministic
-        self._stash = PrefixStash(stash_bytes)
+        self._evicted = EvictedPrefixes(swap_bytes)
         self._trie = PrefixTrie(
             sequences=runtime.sequences, budget=reuse_tokens, forget=runtime.forget, leaving=self._put_aside
         )
@@ -183,7 +183,7 @@ class Scheduler:
     def _reset(self) -> None:
         self._runtime.clear()
         self._trie.reset()
-        self._stash.clear()
+        self._evicted.clear()
 
     def _admit(self) -> None:
         """Take tasks that fit now: sequences, cells, and for generation the limit of parallel writers."""
@@ -223,18 +223,18 @@ class Scheduler:
 
     def _put_aside(self, leaf: Node) -> None:
         """Save what a later prompt may begin with before it leaves its cells."""
-        if len(leaf.tokens) >= STASHED_TOKENS and self._stash.budget:
+        if len(leaf.tokens) >= EVICTED_TOKENS and self._evicted.budget:
             tokens = leaf.path()
-            if not self._stash.knows(tokens):
-                self._stash.put(tokens, self._runtime.save(leaf.sequence))
+            if not self._evicted.knows(tokens):
+                self._evicted.put(tokens, self._runtime.save(leaf.sequence))
 
     def _bring_back(self, work: Work, cells: int) -> None:
         """Put a saved beginning into cells again if it is longer than what the trie has; `cells` are spoken for."""
-        saved = self._stash.longest(work.tokens[: work.first_wanted]) if len(self._stash) else None
+        saved = self._evicted.longest(work.tokens[: work.first_wanted]) if len(self._evicted) else None
         if saved is None:
             return
         size, tokens, state = saved
-        if size - self._trie.match(work.tokens, work.first_wanted).end < STASHED_TOKENS:
+        if size - self._trie.match(work.tokens, work.first_wanted).end < EVICTED_TOKENS:
             return
         fresh = len(tokens) + len(work.tokens) + work.room
         if not self._make_room(self._runtime.cells - cells - fresh):

@@ -15,7 +15,7 @@ _CLAUSE_END = re.compile(r"(?<=[,;:—–])\s+(?=\S)|(?<=[、，；：])(?=\S)")
 _WORD_END = re.compile(r"(?<=\s)(?=\S)")
 
 
-class DocumentPart(msgspec.Struct, frozen=True):
+class DocumentChunk(msgspec.Struct, frozen=True):
     """A part of a document that fits a context.
 
     `indices` gives for each sentence of `document` its index in the whole document. `cut` are those of them that were
@@ -27,7 +27,7 @@ class DocumentPart(msgspec.Struct, frozen=True):
     cut: tuple[int, ...] = ()
 
 
-def split_document(document: Document, max_tokens: int, count_tokens: Callable[[str], int]) -> list[DocumentPart]:
+def split_document(document: Document, max_tokens: int, count_tokens: Callable[[str], int]) -> list[DocumentChunk]:
     """Split a document into parts of at most `max_tokens` tokens, on sentence borders.
 
     Sentences are packed in order, as many as fit. Only a sentence that alone is too long is cut: after a clause if that
@@ -45,7 +45,7 @@ def split_document(document: Document, max_tokens: int, count_tokens: Callable[[
 
     Returns
     -------
-    list of DocumentPart
+    list of DocumentChunk
         In order; one part, with the document itself in it, if it fits. Other parts have the id `ID#1`, `ID#2`, ….
 
     Raises
@@ -62,7 +62,7 @@ def split_document(document: Document, max_tokens: int, count_tokens: Callable[[
     if max_tokens < 1:
         raise InputError(f"max_tokens is {max_tokens}; a part needs room for at least 1 token")
     if count_tokens(document.text) <= max_tokens:
-        return [DocumentPart(document, tuple(range(len(document.sentences))))]
+        return [DocumentChunk(document, tuple(range(len(document.sentences))))]
     pieces = [
         (index, piece, len(cut) > 1)
         for index, sentence in enumerate(document.sentences)
@@ -76,7 +76,7 @@ def split_document(document: Document, max_tokens: int, count_tokens: Callable[[
         groups.append(pieces[at : at + size])
         at += size
     return [
-        DocumentPart(
+        DocumentChunk(
             Document(f"{document.id}#{number}", document.title, tuple(text for _, text, _ in group), document.source),
             tuple(index for index, _, _ in group),
             tuple(dict.fromkeys(index for index, _, cut in group if cut)),
