@@ -15,9 +15,10 @@ from pytrace.training.clauses import query_entities
 from pytrace.training.examples import ExampleReport, read_examples
 from pytrace.training.lcquad import lcquad_example, named_query, triplet_form
 from pytrace.training.query_checks import check_query
-from pytrace.training.splits import seen_share, split_by_group
+from pytrace.training.splits import split_by_group
 from pytrace.training.variation import vary_names
 from pytrace.training.wrong_queries import wrong_queries
+from tests.query_entities import seen_share
 
 RESOURCE, ONTOLOGY = "http://dbpedia.org/resource/", "http://dbpedia.org/ontology/"
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -30,6 +29,7 @@ from pytrace.training.texts import training_text
 from pytrace.training.training_records import QueryExample, WrongQuery
 from pytrace.training.variation import vary_names, vary_writing
 from pytrace.training.wordings import WORDINGS, question_word, word_question
+from tests.query_entities import seen_share
 
 PATHS = """\
 who rules ada_foah 's land ?\tmary(mary/)\tada_foah#lies_in#ghana#ruler#mary#<end>#mary
@@ -285,13 +285,6 @@ def many(count: int, entities: int) -> list[QueryExample]:
         example(f"q{n}?", f"<e{(at := chance.randrange(entities))}; r; ?>", id=str(n), group=f"e{at}")
         for n in range(count)
     ]
-
-
-def seen_share(training: Sequence[QueryExample], held_out: Sequence[QueryExample]) -> float:
-    """Return the share of the entities named by held-out queries that training queries name too."""
-    known = {normal_form(name) for example in training for name in query_entities(example.query)}
-    asked = {normal_form(name) for example in held_out for name in query_entities(example.query)}
-    return len(asked & known) / len(asked) if asked else 0.0
 
 
 @given(st.integers(0, 60), st.integers(1, 20), st.floats(0, 0.99), st.integers(0, 9))
