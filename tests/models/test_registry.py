@@ -404,7 +404,9 @@ def test_a_python_without_pip_is_told_how_to_get_it(world: World, monkeypatch: p
 
 def test_without_the_hubs_client_the_extra_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.describe(world.model({"path": "m.gguf", "sources": [{"uri": "hf:o/r@main#m.gguf"}]}))
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    # A submodule that another test imported would be found without its package.
+    for name in ("huggingface_hub", "huggingface_hub.file_download", "huggingface_hub.utils"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingDependencyError, match=r"pytrace-rag\[hf\]"):
         registry.pull("m")
 
