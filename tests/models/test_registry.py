@@ -28,7 +28,7 @@ from pytrace.errors import DataError, DownloadError, InputError, MissingDependen
 from pytrace.models import registry
 from pytrace.models.registry import downloads as sources
 from pytrace.models.registry import known_models as catalog
-from pytrace.models.registry.progress import ConsoleProgress
+from pytrace.models.registry.progress import ConsoleProgress, bytes_in
 
 CHUNKS = [bytes([65 + index]) * 3000 + os.urandom(5000) for index in range(3)]
 MODEL = b"GGUF" + os.urandom(20_000)
@@ -619,3 +619,20 @@ def test_progress_is_a_bar_on_a_terminal_and_plain_lines_elsewhere(world: World,
         assert "fetched m/m.gguf" in shown.getvalue()
     else:
         assert shown.getvalue() == "fetching m/m.gguf (0.0 MB)\n"
+
+
+def test_the_size_of_a_folder_is_counted_while_parts_of_it_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kept").write_bytes(b"x" * 8192)
+    (tmp_path / "going").mkdir()
+    (tmp_path / "going" / "part").write_bytes(b"x" * 8192)
+    listed, scan = [], os.scandir
+
+    def scandir(folder: str | Path) -> object:
+        listed.append(str(folder))
+        if str(folder).endswith("going"):
+            shutil.rmtree(folder)
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert bytes_in(tmp_path) == (tmp_path / "kept").stat().st_blocks * 512
+    assert len(listed) == 2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -59,7 +60,7 @@ def watching(place: Path, report: Callable[[int], None], *, every: float = 0.2) 
 
     def poll() -> None:
         while not finished.wait(every):
-            report(_bytes_in(place))
+            report(bytes_in(place))
 
     thread = threading.Thread(target=poll, daemon=True, name="pytrace-pull-progress")
     thread.start()
@@ -70,12 +71,15 @@ def watching(place: Path, report: Callable[[int], None], *, every: float = 0.2) 
         thread.join()
 
 
-def _bytes_in(place: Path) -> int:
+def bytes_in(place: Path) -> int:
+    """Count the bytes in a file, or below a folder, that are allocated on disk by now."""
+    # os.walk passes over a folder that is removed while it is walked, as pip does with its own; Path.rglob raises.
+    paths = (
+        (Path(folder, name) for folder, _, names in os.walk(place) for name in names) if place.is_dir() else (place,)
+    )
     total = 0
-    for path in (place, *place.rglob("*")) if place.is_dir() else (place,):
-        try:
+    for path in paths:
+        with suppress(OSError):  # it was renamed or removed between the listing and now
             # Allocated, not apparent size: a downloader may make a sparse file of the full length first.
             total += path.stat().st_blocks * 512
-        except OSError:  # it was renamed or removed between the listing and now
-            continue
     return total
