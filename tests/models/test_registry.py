@@ -635,4 +635,4 @@ def test_the_size_of_a_folder_is_counted_while_parts_of_it_go(tmp_path: Path, mo
 
     monkeypatch.setattr(os, "scandir", scandir)
     assert bytes_in(tmp_path) == (tmp_path / "kept").stat().st_blocks * 512
-    assert len(listed) == 2
+    assert any(folder.endswith("going") for folder in listed)
