@@ -112,10 +112,8 @@ def verify(pair: Pair, what: str, gap_open: int = -1) -> float:
 
 
 def parasail_scores(bench: Bench, pair: Pair, expected: float, notes: list[str], gap_open: int = -1) -> dict[str, Call]:
-    """Make parasail's calls for a score alone; one that scores wrongly is left out, with a note.
-
-    Its striped functions do where a gap opens as cheaply as it goes on (version 1.3.4), if only for some sequences.
-    """
+    """Make parasail's calls for a score alone; one that scores wrongly is left out, with a note."""
+    # Its striped functions do where a gap opens as cheaply as it goes on (version 1.3.4), if only for some sequences.
     parasail = bench.peers.get("parasail")
     if parasail is None:
         return {}

@@ -60,12 +60,10 @@ def available_bytes() -> int | None:
 
 
 def measure(threads: int) -> Limits:
-    """Measure how fast this machine reads memory and multiplies and adds, with so many threads.
-
-    Reading is the best of two ways to read a large array once: the largest element, found by every thread in its own
-    part, and a product of a matrix with a vector. Arithmetic is the best product of two float32 matrices by NumPy's
-    BLAS.
-    """
+    """Measure how fast this machine reads memory and multiplies and adds, with so many threads."""
+    # Reading is the best of two ways to read a large array once: the largest element, found by every thread in its own
+    # part, and a product of a matrix with a vector. Arithmetic is the best product of two float32 matrices by NumPy's
+    # BLAS.
     numbers = np.ones(READ_BYTES // 4, dtype=np.float32)
     parts = np.array_split(numbers, threads)
     matrix, vector = numbers.reshape(-1, 1024), np.ones(1024, dtype=np.float32)

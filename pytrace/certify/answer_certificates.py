@@ -22,48 +22,9 @@ def certify_answer(
     *,
     answers: Sequence[str] = (),
 ) -> list[Certificate]:
-    """Certify what an answer rests on.
-
-    Parameters
-    ----------
-    base
-        The knowledge base: any graph, or the triples that the chains were made of. With those every triple is a fact, and
-        what the certificate tells is whether the chain hangs together and leads to the answer.
-    encoder
-        The one that made its vectors.
-    answer
-        Of TRACE, whose chains are certified one by one, or of a method whose evidence has a rationale.
-    settings
-        When a step counts as a fact.
-    answers
-        Gold answers; without them the steps must lead to the answer's own text.
-
-    Returns
-    -------
-    list of Certificate
-        One a chain, best first, or one of the rationale. Their ids are "chain 1", … or "thoughts".
-
-    Raises
-    ------
-    InputError
-        The answer has neither chains nor a rationale.
-
-    Notes
-    -----
-    A triple becomes the step "head relation tail.", a sentence or a document of a chain the step "title: sentence", so that
-    its "it" and "the company" are named.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> from pytrace.records import Chain, Evidence
-    >>> path = (Triple("Corfu", "part of", "Greece"), Triple("Greece", "speaks", "Greek"))
-    >>> chain = Chain(path, (-0.1, -0.2), -0.3, False)
-    >>> answer = Answer("What is spoken on Corfu?", "Greek", "trace", Evidence("triples", (), (), chains=(chain,)))
-    >>> encoder = HashEncoder()
-    >>> certify_answer(KnowledgeBase.in_memory(path, encoder), encoder, answer)[0].kind
-    'faithful'
-    """
+    """Certify what an answer rests on."""
+    # A triple becomes the step "head relation tail.", a sentence or a document of a chain the step "title: sentence",
+    # so that its "it" and "the company" are named.
     evidence = answer.evidence
     if evidence.chains:
         paths = [tuple(map(_step, chain.triples)) for chain in evidence.chains]

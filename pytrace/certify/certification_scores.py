@@ -66,30 +66,9 @@ _RIGHT, _FAITHFUL, _STRUCTURED = range(3)
 
 
 def score_certificates(certificates: Iterable[Certificate], *, seed: int = 0) -> CertificationScores:
-    """Sum up certificates.
-
-    Parameters
-    ----------
-    certificates
-        Any number of them, read once.
-    seed
-        Of the bootstrap.
-
-    Returns
-    -------
-    CertificationScores
-        Nothing in it is ever NaN: a figure of nothing is None.
-
-    Notes
-    -----
-    Equations 3 and 4; the gap is that of Table 3. Intervals are of responses drawn anew with replacement, the same draws
-    for answers and reasoning.
-
-    Examples
-    --------
-    >>> score_certificates([]).reasoning.f1.value is None
-    True
-    """
+    """Sum up certificates."""
+    # Equations 3 and 4; the gap is that of Table 3. Intervals are of responses drawn anew with replacement, the same
+    # draws for answers and reasoning.
     kinds: Counter[str] = Counter(dict.fromkeys(get_args(ResponseKind), 0))
     errors: Counter[str] = Counter(dict.fromkeys(get_args(ErrorKind), 0))
     statuses: Counter[str] = Counter(dict.fromkeys(get_args(StepStatus), 0))

@@ -338,14 +338,7 @@ def _undirected(head: str, relation: str, tail: str) -> Hashable:
 
 
 def path_start(path: Path) -> str:
-    """Return the key of the entity that a path starts from: its first head, unless only that goes on to the second triple.
-
-    Examples
-    --------
-    >>> from pytrace.records import Triple
-    >>> path_start((Triple("b", "r", "a"), Triple("b", "s", "c")))
-    'a'
-    """
+    """Return the key of the entity that a path starts from: its first head, unless only that goes on to the second triple."""
     if not path:
         return ""
     head, tail = path[0].head, path[0].tail
@@ -354,14 +347,7 @@ def path_start(path: Path) -> str:
 
 
 def path_end(path: Path) -> str:
-    """Return the key of the entity that a path ends at: its last tail, unless only that is in the triple before.
-
-    Examples
-    --------
-    >>> from pytrace.records import Triple
-    >>> path_end((Triple("a", "r", "b"), Triple("c", "s", "b")))
-    'c'
-    """
+    """Return the key of the entity that a path ends at: its last tail, unless only that is in the triple before."""
     if not path:
         return ""
     head, tail = path[-1].head, path[-1].tail

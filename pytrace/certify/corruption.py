@@ -79,18 +79,7 @@ class _Place(NamedTuple):
 
 
 def read_gold(base: KnowledgeBase, question: GoldQuestion) -> GoldPath | Refusal:
-    """Find the first of a question's gold paths that the graph bears out.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> corfu, greece = Triple("corfu", "country", "greece"), Triple("greece", "speaks", "greek")
-    >>> base = KnowledgeBase.in_memory([corfu, greece], HashEncoder())
-    >>> read_gold(base, GoldQuestion("1", "What is spoken on Corfu?", ("Greek",), ((corfu, greece),))).answer
-    'greek'
-    >>> read_gold(base, GoldQuestion("1", "What is spoken on Corfu?", ("Greek",), ((greece, corfu),))).reason
-    'a gold path ends in corfu, which is none of the answers'
-    """
+    """Find the first of a question's gold paths that the graph bears out."""
     reason = "there is no gold path"
     for path in question.paths:
         found = _read(base, question, path)
@@ -123,13 +112,7 @@ def _read(base: KnowledgeBase, question: GoldQuestion, path: Path) -> GoldPath |
 
 
 def readings(pairs: Sequence[tuple[str, str]], starts: frozenset[str]) -> frozenset[str]:
-    """Return all entities that a path can end in, read in its order from some entities, each triple in either direction.
-
-    Examples
-    --------
-    >>> sorted(readings([("a", "b"), ("c", "b")], frozenset("a"))), readings([("c", "b"), ("a", "b")], frozenset("a"))
-    (['c'], frozenset())
-    """
+    """Return all entities that a path can end in, read in its order from some entities, each triple in either direction."""
     reached = starts
     for place, (head, tail) in enumerate(pairs):
         onward = {end for end, other in ((tail, head), (head, tail)) if other in reached}
@@ -148,21 +131,8 @@ def _free_ends(pairs: Sequence[tuple[str, str]]) -> frozenset[str]:
 
 
 def replace_entity(base: KnowledgeBase, gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
-    """Put another entity in the place of one of a path's, wherever that stands in it: a path with a factual error.
-
-    Notes
-    -----
-    "By randomly corrupting entities within the valid reasoning path" (section 3.1).
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> facts = [Triple("corfu", "country", "greece"), Triple("kos", "sea", "aegean"), Triple("elba", "country", "italy")]
-    >>> base = KnowledgeBase.in_memory(facts, HashEncoder())
-    >>> gold = read_gold(base, GoldQuestion("1", "Where is Corfu?", ("Greece",), ((facts[0],),)))
-    >>> replace_entity(base, gold, seed=1).path[0].text
-    '<elba; country; greece>'
-    """
+    """Put another entity in the place of one of a path's, wherever that stands in it: a path with a factual error."""
+    # "By randomly corrupting entities within the valid reasoning path" (section 3.1).
     drawn = _random(seed, "factual", gold)
     keys = list(dict.fromkeys(key for triple in gold.path for key in (triple.head, triple.tail)))
     drawn.shuffle(keys)
@@ -184,12 +154,8 @@ def replace_entity(base: KnowledgeBase, gold: GoldPath, *, seed: int) -> Invalid
 
 
 def shuffle_triples(gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
-    """Put a path's triples in an order in which they cannot be read from the question's entities: an incoherent path.
-
-    Notes
-    -----
-    "We shuffle the triples of valid paths" (section 3.1), which may give a coherent path again.
-    """
+    """Put a path's triples in an order in which they cannot be read from the question's entities: an incoherent path."""
+    # "We shuffle the triples of valid paths" (section 3.1), which may give a coherent path again.
     if len(gold.path) < 2:
         return Refusal(gold.question.id, "incoherent", "a path of one triple has no other order")
     drawn = _random(seed, "incoherent", gold)
@@ -204,12 +170,8 @@ def shuffle_triples(gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
 
 
 def take_other_path(gold: GoldPath, others: Sequence[GoldPath], *, seed: int) -> InvalidPath | Refusal:
-    """Take the gold path of another question: a misguided path.
-
-    Notes
-    -----
-    "We randomly sample the paths starting from other questions" (section 3.1).
-    """
+    """Take the gold path of another question: a misguided path."""
+    # "We randomly sample the paths starting from other questions" (section 3.1).
     drawn = _random(seed, "misguided", gold)
     for at in _shuffled(drawn, len(others)):
         other = others[at]

@@ -161,23 +161,8 @@ def evaluate_discriminative(
     resume: bool = False,
     done: Callable[[Mode], None] | None = None,
 ) -> DiscriminativeReport:
-    """Let a model judge valid and invalid paths, and count how often it is right.
-
-    Notes
-    -----
-    Section 3.1 of the paper; decoding is greedy, where the paper samples.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
-    >>> from pytrace.records import Triple
-    >>> path = (Triple("corfu", "country", "greece"), Triple("greece", "speaks", "greek"))
-    >>> base = KnowledgeBase.in_memory(path, HashEncoder())
-    >>> asked = [GoldQuestion("1", "What is spoken on Corfu?", ("Greek",), (path,))]
-    >>> report = evaluate_discriminative(base, asked, ScriptedModel(["Verdict: Yes"]), modes=["few-shot-cot"])
-    >>> [(one.kind, one.right, one.paths) for one in report.modes[0].kinds if one.paths], report.refused
-    ([('valid', 1, 1), ('incoherent', 0, 1)], {'factual': 1, 'misguided': 1})
-    """
+    """Let a model judge valid and invalid paths, and count how often it is right."""
+    # Section 3.1 of the paper; decoding is greedy, where the paper samples.
     modes = tuple(dict.fromkeys(modes))
     if not modes:
         raise InputError(f"no mode is asked for; name at least one of {', '.join(MODES)}")
@@ -243,18 +228,9 @@ def _accuracy(kind: PathKind | Literal["all"], rows: Sequence[JudgedPath]) -> Ac
 
 
 def wilson_interval(right: int, of: int) -> tuple[float, float]:
-    """Return where a share lies with a confidence of 95 %.
-
-    Notes
-    -----
-    Wilson, "Probable inference, the law of succession, and statistical inference" (JASA 1927): unlike the usual interval it
-    holds for few trials and for shares of 0 and 1.
-
-    Examples
-    --------
-    >>> [round(end, 3) for end in wilson_interval(8, 10)]
-    [0.49, 0.943]
-    """
+    """Return where a share lies with a confidence of 95 %."""
+    # Wilson, "Probable inference, the law of succession, and statistical inference" (JASA 1927): unlike the usual
+    # interval it holds for few trials and for shares of 0 and 1.
     share = right / of
     middle = share + _Z * _Z / (2 * of)
     width = _Z * math.sqrt((share * (1 - share) + _Z * _Z / (4 * of)) / of)

@@ -17,17 +17,7 @@ _MOST = 2_000
 
 
 class FactFinder:
-    """Finds the facts that a question could be answered from.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> from pytrace.records import Triple
-    >>> encoder = HashEncoder()
-    >>> triples = [Triple("Corfu", "part of", "Greece"), Triple("Greece", "language", "Greek"), Triple("Rome", "in", "Italy")]
-    >>> FactFinder(KnowledgeBase.in_memory(triples, encoder), encoder).find(["Which language has Corfu?"], 5)
-    [['Greece language Greek.', 'Corfu part of Greece.']]
-    """
+    """Finds the facts that a question could be answered from."""
 
     def __init__(self, base: KnowledgeBase, encoder: Encoder) -> None:
         self._base = base

@@ -68,16 +68,7 @@ class GenerationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class Reasoner:
-    r"""Lets a language model answer questions in numbered steps, from what it knows.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> model = ScriptedModel("1. Corfu is in Greece.\n2. Greece speaks Greek.\nSo the answer is (Greek).")
-    >>> question = GoldQuestion("q1", "What do people of Corfu speak?", ("Greek",))
-    >>> [response.text[:22] for response in Reasoner(model).respond([question], "cot")]
-    ['1. Corfu is in Greece.']
-    """
+    r"""Lets a language model answer questions in numbered steps, from what it knows."""
 
     def __init__(
         self,
@@ -99,12 +90,8 @@ class Reasoner:
         facts: Sequence[Sequence[str]] | None = None,
         done: Callable[[list[Response]], object] | None = None,
     ) -> list[Response]:
-        """Write responses to questions, all in one call.
-
-        Notes
-        -----
-        Section 4 (few-shot CoT, CoT-Plan, CoT-SC) and appendix F.2, in our own words and with examples of our own.
-        """
+        """Write responses to questions, all in one call."""
+        # Section 4 (few-shot CoT, CoT-Plan, CoT-SC) and appendix F.2, in our own words and with examples of our own.
         samples = self.settings.samples if prompting == "cot-sc" else 1
         if samples > 1 and self.settings.temperature == 0:
             raise InputError(
@@ -178,12 +165,8 @@ def _asked(question: str, facts: Sequence[str]) -> str:
 
 
 def choose_samples(certificates: Iterable[Certificate], *, how: Choice = "majority") -> Iterator[Certificate]:
-    """Leave one certificate for each question that has several samples.
-
-    Notes
-    -----
-    Section 4: "we sample four outputs, and report the maximum performance across all the outputs".
-    """
+    """Leave one certificate for each question that has several samples."""
+    # Section 4: "we sample four outputs, and report the maximum performance across all the outputs".
     for own in _by_question(certificates):
         if how == "all":
             yield from own

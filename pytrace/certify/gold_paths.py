@@ -62,54 +62,12 @@ class AbsentTriple(msgspec.Struct, frozen=True):
 
 
 def read_questions(path: str | os.PathLike[str], *, limit: int | None = None) -> list[GoldQuestion]:
-    r"""Read questions with their answers and, as far as there are, gold paths and topics.
-
-    Parameters
-    ----------
-    path
-        PathQuestion's text form, ``question TAB answer(answer/…/) TAB head#relation#…#answer#<end>#answer``; or JSON
-        Lines (or a list) of objects with `question`, and where wanted `sparql`, `id`, and answers, gold paths and topics
-        as `pytrace.documents.gold_fields` takes them.
-    limit
-        Read at most so many.
-
-    Returns
-    -------
-    list of GoldQuestion
-        In file order; ids are unique, made of the file's name and the line where a row has none. PathQuestion's first
-        answer is the one that the path ends at, and its topic the entity that it starts from; its questions, which are
-        stored as tokens with an entity's key among them, are written as people do: "who is ada lovelace's father?".
-
-    Raises
-    ------
-    DataError
-        The file is missing, unreadable or empty, or a row lacks something, has it of the wrong type or repeats an id.
-        Says file, line and remedy.
-    InputError
-        `limit` is below 1.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.txt"
-    >>> _ = path.write_text("where is ada 's capital ?\taccra(accra/)\tada#in#ghana#capital#accra#<end>#accra\n")
-    >>> [question] = read_questions(path)
-    >>> question.id, question.topics, question.answers, [triple.text for triple in question.paths[0]]
-    ('towns:1', ('ada',), ('accra',), ['<ada; in; ghana>', '<ghana; capital; accra>'])
-    """
+    r"""Read questions with their answers and, as far as there are, gold paths and topics."""
     return [row.question for row in read_rows(path, limit=limit)]
 
 
 def first_of_each_path(questions: Iterable[GoldQuestion]) -> list[GoldQuestion]:
-    """Return of questions with the same gold paths only the first; those without paths all stay.
-
-    Examples
-    --------
-    >>> path = (Triple("Ada", "in", "Ghana"),)
-    >>> one, two = GoldQuestion("1", "Where?", ("Ghana",), (path,)), GoldQuestion("2", "In what?", ("Ghana",), (path,))
-    >>> [question.id for question in first_of_each_path([one, two])]
-    ['1']
-    """
+    """Return of questions with the same gold paths only the first; those without paths all stay."""
     seen: set[tuple[Path, ...]] = set()
     chosen = []
     for one in questions:
@@ -139,13 +97,7 @@ def read_rows(path: str | os.PathLike[str], *, limit: int | None = None) -> list
 
 
 def question_line(question: GoldQuestion) -> bytes:
-    r"""Write a question as a line that `read_questions` reads.
-
-    Examples
-    --------
-    >>> question_line(GoldQuestion("1", "Where?", ("Ghana",), ((Triple("Ada", "in", "Ghana"),),), ("Ada",)))
-    b'{"id":"1","question":"Where?","answers":["Ghana"],"gold_paths":[[["Ada","in","Ghana"]]],"topics":["Ada"]}\n'
-    """
+    r"""Write a question as a line that `read_questions` reads."""
     row = {
         "id": question.id,
         "question": question.question,
@@ -171,23 +123,12 @@ def gold_paths_from_sparql(
     limit: int = 1000,
     seconds: float = 10.0,
 ) -> GoldPaths:
-    """Find the paths from a question's topics to its answers in what its query matches.
-
-    The query's graph is looked at solution by solution, so that no path goes through two that have nothing to do with each
-    other but, say, a class. Paths are simple, but where an answer is itself a topic, those that come back to it count too.
-
-    References
-    ----------
-    Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024), appendix A.
-
-    Examples
-    --------
-    >>> ada, ghana, accra = (f"http://towns/{name}" for name in ("Ada", "Ghana", "Accra"))
-    >>> store = KnowledgeStore.of_triples([Triple(ada, "urn:in", ghana), Triple(ghana, "urn:capital", accra)])
-    >>> query = "SELECT ?x { <http://towns/Ada> <urn:in>/<urn:capital> ?x }"
-    >>> [[step.relation for step in path] for path in gold_paths_from_sparql(store, query, answers=["Accra"]).paths]
-    [['urn:in', 'urn:capital']]
-    """
+    """Find the paths from a question's topics to its answers in what its query matches."""
+    # The query's graph is looked at solution by solution, so that no path goes through two that have nothing to do with
+    # each other but, say, a class. Paths are simple, but where an answer is itself a topic, those that come back to it
+    # count too.
+    # Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
+    # appendix A.
     if limit < 1 or max_hops < 1:
         raise InputError(f"limit is {limit} and max_hops {max_hops}; both must be at least 1")
     rewritten = rewrite(query)
@@ -221,26 +162,8 @@ def gold_paths_from_sparql(
 def find_gold_paths(
     base: KnowledgeBase, topics: Sequence[str], answers: Sequence[str], *, max_hops: int = 4, limit: int = 1000
 ) -> GoldPaths:
-    """Find the shortest paths from a question's topics to its answers in a whole knowledge base.
-
-    Longer ones say ever less of the question, so only those of the least length are taken.
-
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    topics, answers
-        Keys of entities, or names, which are compared by their normal forms.
-    max_hops, limit
-        As in `pytrace.kg.paths.find_paths`.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> base = KnowledgeBase.in_memory([Triple("Ada_Foah", "in", "Ghana")], HashEncoder())
-    >>> [[triple.text for triple in path] for path in find_gold_paths(base, ["Ada Foah"], ["Ghana"]).paths]
-    [['<Ada_Foah; in; Ghana>']]
-    """
+    """Find the shortest paths from a question's topics to its answers in a whole knowledge base."""
+    # Longer ones say ever less of the question, so only those of the least length are taken.
     sources, targets = entities_called(base, topics), entities_called(base, answers)
     if not sources or not targets:
         return GoldPaths((), _why_none(True, bool(sources), bool(targets), max_hops), "")
@@ -252,15 +175,7 @@ def find_gold_paths(
 
 
 def entities_called(base: KnowledgeBase, names: Iterable[str]) -> list[int]:
-    """Return the numbers of the entities with some keys, or else with names of the same normal form.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> base = KnowledgeBase.in_memory([Triple("Ada_Foah", "in", "Ghana")], HashEncoder())
-    >>> entities_called(base, ["ghana", "Ada_Foah", "Accra"])
-    [1, 0]
-    """
+    """Return the numbers of the entities with some keys, or else with names of the same normal form."""
     found: dict[int, None] = {}
     for name in names:
         number = base.entity(name)
@@ -275,16 +190,7 @@ def entities_called(base: KnowledgeBase, names: Iterable[str]) -> list[int]:
 
 
 def check_paths(base: KnowledgeBase, questions: Iterable[GoldQuestion]) -> tuple[AbsentTriple, ...]:
-    """Tell which triples of gold paths are no facts of a knowledge base.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> base = KnowledgeBase.in_memory([Triple("Ada", "in", "Ghana")], HashEncoder())
-    >>> question = GoldQuestion("1", "Where?", ("Ghana",), ((Triple("Ghana", "in", "Ada"),),))
-    >>> [(absent.triple.text, absent.reversed) for absent in check_paths(base, [question])]
-    [('<Ghana; in; Ada>', True)]
-    """
+    """Tell which triples of gold paths are no facts of a knowledge base."""
     return tuple(
         AbsentTriple(
             question.id,

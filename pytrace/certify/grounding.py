@@ -68,18 +68,7 @@ class Grounding(NamedTuple):
 
 
 class Grounder:
-    """Finds the triples of steps, all steps in one batch.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> from pytrace.records import Triple
-    >>> encoder = HashEncoder()
-    >>> base = KnowledgeBase.in_memory([Triple("Corfu", "part of", "Greece"), Triple("Greece", "speaks", "Greek")], encoder)
-    >>> found = Grounder(base, encoder).ground(["Corfu is part of Greece.", "Corfu speaks Greek."])
-    >>> [one.status for one in found]
-    ['supported', 'unsupported']
-    """
+    """Finds the triples of steps, all steps in one batch."""
 
     def __init__(self, base: KnowledgeBase, encoder: Encoder, settings: GroundingSettings | None = None) -> None:
         self.settings = settings or GroundingSettings()
@@ -178,10 +167,9 @@ class _Candidates:
         self.told: dict[tuple[int, int], Telling] = {}
 
     def order(self) -> NDArray[np.int64]:
-        """Return the places of the best two of each step.
-
-        Those that count as facts come first, then those that lack but the relation; equal ones keep the order of cosines.
-        """
+        """Return the places of the best two of each step."""
+        # Those that count as facts come first, then those that lack but the relation; equal ones keep the order of
+        # cosines.
         near = np.zeros(self.numbers.shape, dtype=np.bool_)
         if self.told:
             near[tuple(np.array(list(self.told)).T)] = True

@@ -24,16 +24,7 @@ _HEADER = "pytrace_responses"
 
 
 def read_responses(path: str | os.PathLike[str], *, limit: int | None = None) -> Iterator[Response]:
-    """Read responses of any model.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "responses.jsonl"
-    >>> _ = path.write_text('{"question": "Where is Corfu?", "response": "In Greece.", "answer": "Greece"}')
-    >>> [(one.id, one.text, one.answers) for one in read_responses(path)]
-    [('1', 'In Greece.', ('Greece',))]
-    """
+    """Read responses of any model."""
     if limit is not None and limit < 1:
         raise InputError(f"limit is {limit}; ask for at least 1 response, or for all with None")
     return _read(Path(path), limit)
@@ -65,18 +56,7 @@ def _responses(row: Row, place: Place, number: int) -> Iterator[Response]:
 
 
 class ResponseFile:
-    """The responses of a run, a line a question, kept as they come: a killed run goes on with the questions that it lacks.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "responses.jsonl"
-    >>> with ResponseFile(path, {"prompting": "cot"}) as file:
-    ...     file.add([Response("q1", "Where is Corfu?", "In Greece.")])
-    >>> with ResponseFile(path, {"prompting": "cot"}) as file:
-    ...     sorted(file.known)
-    ['q1']
-    """
+    """The responses of a run, a line a question, kept as they come: a killed run goes on with the questions that it lacks."""
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
         self.path = Path(path)

@@ -60,37 +60,11 @@ _NO_ANSWER = frozenset({"none", "n a", "no one", "nobody", "nothing", "undetermi
 
 
 def parse_response(text: str, *, form: StepForm = "numbered") -> ParsedResponse:
-    r"""Take a response apart.
-
-    A response is structured if it has at least one step and a conclusion ("the answer is …") that names something. It
-    abstains if its conclusion does ("So the answer is (unknown)"), or if it has no structure and holds a phrase of
-    appendix C.4. There, the phrases are looked for everywhere, so that a step about *Unknown Pleasures* abstains.
-
-    Parameters
-    ----------
-    text
-        What a model wrote, of any length. What follows the conclusion, or a next question that the model made up, is
-        not read.
-    form
-        ``"numbered"``: steps are lines (or sentences) that begin with 1., 2., … or Step 1: …; ``"sentences"``: steps are
-        the sentences before the conclusion.
-
-    Returns
-    -------
-    ParsedResponse
-        The form, the steps and the answer without what is set around it.
-
-    Notes
-    -----
-    Appendices C.4 (abstained) and C.5 (unstructured) of the paper.
-
-    Examples
-    --------
-    >>> parse_response("1. Corfu is in Greece.\n2. Greece speaks Greek.\nSo the answer is (Greek).")
-    ParsedResponse(form='structured', steps=('Corfu is in Greece.', 'Greece speaks Greek.'), answer='Greek')
-    >>> parse_response("I am sorry, I need more context.").form
-    'abstained'
-    """
+    r"""Take a response apart."""
+    # A response is structured if it has at least one step and a conclusion ("the answer is …") that names something. It
+    # abstains if its conclusion does ("So the answer is (unknown)"), or if it has no structure and holds a phrase of
+    # appendix C.4. There, the phrases are looked for everywhere, so that a step about *Unknown Pleasures* abstains.
+    # Appendices C.4 (abstained) and C.5 (unstructured) of the paper.
     own = _own_part(text)
     if form == "numbered":
         steps, answer = _numbered(own)
@@ -163,18 +137,9 @@ def _abstains(answer: str) -> bool:
 
 
 def answers_match(answer: str, gold: tuple[str, ...]) -> bool:
-    """Say whether a gold answer's words stand in the answer, or a part of the answer's in a gold one.
-
-    Notes
-    -----
-    "It checks whether the generated answer appears in the ground-truth answers, and vice versa" (appendix C.3): whole
-    words here, so that "male" is not in "female".
-
-    Examples
-    --------
-    >>> answers_match("Accra, Kumasi", ("Greater Accra",)), answers_match("male", ("female",))
-    (True, False)
-    """
+    """Say whether a gold answer's words stand in the answer, or a part of the answer's in a gold one."""
+    # "It checks whether the generated answer appears in the ground-truth answers, and vice versa" (appendix C.3): whole
+    # words here, so that "male" is not in "female".
     whole = f" {normal_form(answer)} "
     parts = [form for part in answer.split(",") if (form := normal_form(part))]
     for one in gold:

@@ -81,16 +81,7 @@ class PathJudgement(msgspec.Struct, frozen=True):
 
 
 class PathDiscriminator:
-    """Asks a language model whether paths are valid, all of them in one call.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> item = PathItem("1", "valid", "Where is Corfu?", "Greece", (Triple("Corfu", "country", "Greece"),))
-    >>> model = ScriptedModel(["Corfu is in Greece, so it is true. Verdict: Yes"])
-    >>> PathDiscriminator(model, mode="zero-shot-cot").judge([item])[0].verdict
-    'yes'
-    """
+    """Asks a language model whether paths are valid, all of them in one call."""
 
     def __init__(
         self,
@@ -152,13 +143,7 @@ class PathDiscriminator:
 
 
 def path_lines(steps: Sequence[Triple]) -> list[str]:
-    """Write a path as a model is shown it, a step a line.
-
-    Examples
-    --------
-    >>> path_lines([Triple("Corfu", "country", "Greece")])
-    ['Step 1: Corfu -> country -> Greece']
-    """
+    """Write a path as a model is shown it, a step a line."""
     return [
         f"Step {number}: {_line(step.head)} -> {_line(step.relation)} -> {_line(step.tail)}"
         for number, step in enumerate(steps, 1)
@@ -166,13 +151,7 @@ def path_lines(steps: Sequence[Triple]) -> list[str]:
 
 
 def parse_verdict(text: str) -> PathVerdict:
-    """Return the last verdict of a text.
-
-    Examples
-    --------
-    >>> [parse_verdict(text) for text in ("Yes? There is no error. Verdict: Yes", "It is valid: YES or NO? NO.", "no idea")]
-    ['yes', 'no', 'undecided']
-    """
+    """Return the last verdict of a text."""
     concluded = _CONCLUSION.search(text)
     verdict: PathVerdict = "undecided"
     for found in _VERDICT.finditer(text, 0, len(text) if concluded is None else concluded.end()):

@@ -31,27 +31,15 @@ class Walk(msgspec.Struct, frozen=True):
 
 
 def walk(triples: Sequence[Ends | None], topics: Collection[int] = ()) -> Walk:
-    """Walk along triples in their order, each in either direction.
-
-    The premise of each triple must be what the last one concluded, and that of the first an entity of the question. A
-    graph states a fact in one direction (x, child, y) and a step may say it in the other ("y is a child of x"), so either
-    end of a triple may be its premise, and the other is what it concludes. A triple with the ends of the one before may
-    say the same again or lead back: both are read. After a triple that does not follow, the walk goes on from either of its ends,
-    so that one gap is told once.
-
-    Notes
-    -----
-    Algorithm 2 compares each head with the tail before; the authors' program reads triples in either direction, and the
-    first one from either end. That makes a path of two triples coherent when it is told backwards, from the answer to the
-    question, so the question's entities count here.
-
-    Examples
-    --------
-    >>> walk([(0, 1), (2, 1)], topics=[0])
-    Walk(follows=(True, True), ends=frozenset({2}), strays=False)
-    >>> walk([(2, 1), (0, 1)], topics=[0]).follows
-    (False, True)
-    """
+    """Walk along triples in their order, each in either direction."""
+    # The premise of each triple must be what the last one concluded, and that of the first an entity of the question. A
+    # graph states a fact in one direction (x, child, y) and a step may say it in the other ("y is a child of x"), so
+    # either end of a triple may be its premise, and the other is what it concludes. A triple with the ends of the one
+    # before may say the same again or lead back: both are read. After a triple that does not follow, the walk goes on
+    # from either of its ends, so that one gap is told once.
+    # Algorithm 2 compares each head with the tail before; the authors' program reads triples in either direction, and
+    # the first one from either end. That makes a path of two triples coherent when it is told backwards, from the
+    # answer to the question, so the question's entities count here.
     starts = set(topics)
     strays = bool(starts) and not any(starts & set(ends) for ends in triples if ends is not None)
     follows = []

@@ -30,13 +30,7 @@ _PLACE = re.compile(r"\{(head|relation|tail)\}")
 
 
 def word_step(triple: Triple, template: str = TEMPLATES[0]) -> str:
-    """Put a triple into a sentence.
-
-    Examples
-    --------
-    >>> word_step(Triple("Corfu", "country", "Greece"), "{tail} is the {relation} of {head}.")
-    'Greece is the country of Corfu.'
-    """
+    """Put a triple into a sentence."""
     missing = {"head", "relation", "tail"} - set(_PLACE.findall(template))
     if missing:
         raise InputError(
@@ -47,43 +41,20 @@ def word_step(triple: Triple, template: str = TEMPLATES[0]) -> str:
 
 
 def word_steps(path: Sequence[Triple], *, seed: int) -> tuple[str, ...]:
-    """Put each triple of a path into a sentence of a form drawn for it.
-
-    Examples
-    --------
-    >>> word_steps([Triple("Corfu", "country", "Greece"), Triple("Greece", "language", "Greek")], seed=1)
-    ('Greece is the country of Corfu.', "Greece's language is Greek.")
-    """
+    """Put each triple of a path into a sentence of a form drawn for it."""
     drawn = random.Random(seed)
     return tuple(word_step(triple, drawn.choice(TEMPLATES)) for triple in path)
 
 
 def word_response(steps: Sequence[str], answer: str) -> str:
-    r"""Write steps and an answer in the form that models are asked for: numbered lines and a conclusion.
-
-    Notes
-    -----
-    The form of the paper's appendix F.2.
-
-    Examples
-    --------
-    >>> word_response(["Corfu is in Greece.", "Greece speaks Greek."], "Greek")
-    '1. Corfu is in Greece.\n2. Greece speaks Greek.\nSo the answer is (Greek).'
-    """
+    r"""Write steps and an answer in the form that models are asked for: numbered lines and a conclusion."""
+    # The form of the paper's appendix F.2.
     lines = [f"{number}. {' '.join(step.split())}" for number, step in enumerate(steps, 1)]
     return "\n".join([*lines, f"So the answer is ({' '.join(answer.split())})."])
 
 
 def named_path(base: KnowledgeBase, path: Path) -> tuple[Triple, ...]:
-    """Give the triples of a path the names that a knowledge base has for their keys.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> base = KnowledgeBase.in_memory([Triple("Q1", "P1", "Q2")], HashEncoder(), names={"Q1": "Corfu", "P1": "country"})
-    >>> [triple.text for triple in named_path(base, (Triple("Q1", "P1", "New_Zealand"),))]
-    ['<Corfu; country; New Zealand>']
-    """
+    """Give the triples of a path the names that a knowledge base has for their keys."""
     return tuple(
         Triple(name_of(base, triple.head), relation_name_of(base, triple.relation), name_of(base, triple.tail))
         for triple in path

@@ -28,24 +28,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Discriminator:
-    """Tells chains of evidence from other knowledge.
-
-    Parameters
-    ----------
-    judge
-        Tells how probably a text holds a feature.
-    threshold
-        A feature is present from this probability on.
-
-    Examples
-    --------
-    >>> class Mentions:
-    ...     def judge(self, inquiries):
-    ...         return [[[float(f.text in t) for f in one.features] for t in one.texts] for one in inquiries]
-    >>> verdict = Discriminator(Mentions()).discriminate([("Where is Ada?", Features(nodes=("Ada",)), ["Ada lies in Ghana."])])
-    >>> verdict[0][0].complete
-    True
-    """
+    """Tells chains of evidence from other knowledge."""
 
     def __init__(self, judge: Judge, *, threshold: float = 0.5) -> None:
         if not 0 <= threshold <= 1:
@@ -54,13 +37,7 @@ class Discriminator:
         self.threshold = threshold
 
     def discriminate(self, knowledge: Sequence[tuple[str, Features, Sequence[str]]]) -> list[list[Verdict]]:
-        """Judge (question, its features, texts) in one batch; each text is a whole piece of knowledge.
-
-        Returns
-        -------
-        list of list of Verdict
-            One list a question, one verdict a text.
-        """
+        """Judge (question, its features, texts) in one batch; each text is a whole piece of knowledge."""
         inquiries = [Inquiry(question, features.all, tuple(texts)) for question, features, texts in knowledge]
         judged = self._judge.judge(inquiries)
         return [

@@ -31,32 +31,14 @@ class JudgementDemonstration(msgspec.Struct, frozen=True):
 
 
 def feature_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[FeatureDemonstration, ...]:
-    """Return labelled questions for the extraction of features.
-
-    Notes
-    -----
-    "What External Knowledge is Preferred by LLMs?", appendix G, which shows five.
-
-    Examples
-    --------
-    >>> feature_demonstrations()[0].features.intent
-    'name of a river'
-    """
+    """Return labelled questions for the extraction of features."""
+    # "What External Knowledge is Preferred by LLMs?", appendix G, which shows five.
     return load_demonstrations(path, _FeatureRow, _features, _FEATURE_SHAPE, shipped="features.jsonl")
 
 
 def judgement_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[JudgementDemonstration, ...]:
-    """Return labelled judgements, as many of yes as of no, for the judge that is a model.
-
-    Notes
-    -----
-    "What External Knowledge is Preferred by LLMs?", appendix H, is zero-shot; a small model must see both answers.
-
-    Examples
-    --------
-    >>> [one.answer for one in judgement_demonstrations()].count("yes")
-    3
-    """
+    """Return labelled judgements, as many of yes as of no, for the judge that is a model."""
+    # "What External Knowledge is Preferred by LLMs?", appendix H, is zero-shot; a small model must see both answers.
     return load_demonstrations(path, _JudgementRow, _judgement, _JUDGEMENT_SHAPE, shipped="judgements.jsonl")
 
 

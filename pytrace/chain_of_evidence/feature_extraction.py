@@ -54,15 +54,7 @@ class Extractor(Protocol):
 
 
 class FeatureExtractor:
-    """Lets a language model write each question's features, all questions in one call.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> written = '{"intent": "country", "nodes": ["Ada Foah"], "relations": []}'
-    >>> FeatureExtractor(ScriptedModel([written])).extract(["In which country is Ada Foah?"])[0].features.nodes
-    ('Ada Foah',)
-    """
+    """Lets a language model write each question's features, all questions in one call."""
 
     def __init__(
         self,
@@ -108,13 +100,7 @@ _WORDS = re.compile(r"(\w+(?:['’.,-]\w+)*)")
 
 
 def feature_grammar(question: str, *, spans: bool = True) -> str:
-    """Return a GBNF grammar of the JSON of a question's features.
-
-    Examples
-    --------
-    >>> print(feature_grammar("Who wrote Emma?").splitlines()[-1])
-    w2-1 ::= "Emma"
-    """
+    """Return a GBNF grammar of the JSON of a question's features."""
     text = r'"\"" [^"\\\x7F\x00-\x1F]{1,' + str(_MOST_CHARACTERS) + r'} "\""'
     rules = [
         r'root ::= "{\"intent\": " text ", \"nodes\": [" nodes "], \"relations\": [" relations "]}"',
@@ -143,13 +129,7 @@ def _in_json(text: str) -> str:
 
 
 def read_features(text: str, question: str) -> Extraction:
-    """Read the features that a model wrote, however badly, and drop what cannot be one.
-
-    Examples
-    --------
-    >>> read_features('{"intent": "author", "nodes": ["Emma", "Ivanhoe"', "Who wrote Emma?")
-    Extraction(features=Features(intent='author', nodes=('Emma',), relations=()), dropped=("the node 'Ivanhoe' is not in the question",), malformed=True)
-    """
+    """Read the features that a model wrote, however badly, and drop what cannot be one."""
     written = _decoded(text)
     malformed = written is None
     intent, nodes, relations = written if written is not None else _salvaged(text)

@@ -35,33 +35,6 @@ class ModelJudge:
     """Lets a language model judge, by the log-probabilities of "yes" and "no" at the next token.
 
     The text stands before the feature in a prompt, so that a text is evaluated once for all of its question's features.
-
-    Parameters
-    ----------
-    model
-        A language model that gives log-probabilities.
-    calibrated
-        Subtract the log-odds under a text without content, once a feature of a question, which takes away how much the model
-        likes to say yes ("contextual calibration", Zhao et al., ICML 2021).
-    demonstrations
-        How many labelled judgements to show, as many of yes as of no (the paper: none).
-    bias
-        Added to the log-odds; what a profile has measured.
-    labelled
-        Demonstrations of your own; ours if not given.
-
-    Raises
-    ------
-    LogitsUnavailableError
-        If the model gives no log-probabilities.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> inquiry = Inquiry("Where is Ada Foah?", (Feature("node", "Ada Foah"),), ("[Ada Foah] A town in Ghana.",))
-    >>> rows = ModelJudge(ScriptedModel(), demonstrations=0).judge([inquiry])[0]
-    >>> len(rows), len(rows[0])
-    (1, 1)
     """
 
     def __init__(
@@ -128,13 +101,7 @@ def _log_odds(score: OptionScores) -> float | None:
 
 
 def sigmoid(value: float) -> float:
-    """Return 1 / (1 + exp(-value)), for any finite value.
-
-    Examples
-    --------
-    >>> sigmoid(0.0), sigmoid(-1e9)
-    (0.5, 0.0)
-    """
+    """Return 1 / (1 + exp(-value)), for any finite value."""
     return 1.0 / (1.0 + math.exp(-value)) if value > -700 else 0.0
 
 
@@ -142,22 +109,6 @@ class FusedJudge:
     """Adds up the log-odds of several judges, each with its weight.
 
     Where one is undecided the others decide; where all are, so is this one.
-
-    Parameters
-    ----------
-    judges
-        The judges with their weights, which need not add up to 1.
-    bias
-        Added to the log-odds.
-
-    Examples
-    --------
-    >>> class Says:
-    ...     def __init__(self, value): self.value = value
-    ...     def judge(self, inquiries): return [[[self.value for _ in one.features] for _ in one.texts] for one in inquiries]
-    >>> inquiry = Inquiry("?", (Feature("node", "x"),), ("t",))
-    >>> FusedJudge([(Says(0.9), 1.0), (Says(None), 1.0), (Says(0.1), 1.0)]).judge([inquiry])
-    [[[0.5]]]
     """
 
     def __init__(self, judges: Sequence[tuple[Judge, float]], *, bias: float = 0.0) -> None:

@@ -69,13 +69,6 @@ class TextJudge:
     both, and one sentence must be near with them and without, the less probable of the two counts: what is broken on purpose
     is then told from what is whole, but of snippets about the same things the better one less well
     (`benches.labelled_judgements` prints both).
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> inquiry = Inquiry("Where is Ada Foah?", (Feature("node", "Ada Foah"),), ("A town in Ghana.", "Ada Foah lies there."))
-    >>> [row[0] > 0.5 for row in TextJudge(HashEncoder()).judge([inquiry])[0]]
-    [False, True]
     """
 
     def __init__(self, encoder: Encoder, *, wording: bool = False, curves: Curves | None = None) -> None:
@@ -181,13 +174,7 @@ def _finite(score: Score) -> Score | None:
 
 
 def without(text: str, nodes: Iterable[str]) -> str:
-    """Return a text without some nodes, whatever their case; "" if no letter or digit is left.
-
-    Examples
-    --------
-    >>> without("[Ada Foah] Ada Foah lies in Ghana.", ["ada foah"])
-    '[] lies in Ghana.'
-    """
+    """Return a text without some nodes, whatever their case; "" if no letter or digit is left."""
     for node in sorted({one for one in nodes if one.strip()}, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(node)}(?!\w)", "", text, flags=re.IGNORECASE)
     return " ".join(text.split()) if any(character.isalnum() for character in text) else ""

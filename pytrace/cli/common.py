@@ -116,11 +116,9 @@ def print_json(value: object) -> None:
 
 
 def json_bytes(value: object) -> bytes:
-    """Encode one JSON document, indented.
-
-    Records, NumPy scalars and arrays, and paths are all understood. What JSON cannot say becomes something that it can:
-    NaN and infinities become null, lone surrogates U+FFFD.
-    """
+    """Encode one JSON document, indented."""
+    # Records, NumPy scalars and arrays, and paths are all understood. What JSON cannot say becomes something that it
+    # can: NaN and infinities become null, lone surrogates U+FFFD.
     try:
         text = msgspec.json.encode(value, enc_hook=_plain)
     except UnicodeEncodeError:
@@ -239,11 +237,9 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def progress(what: str, total: int | None, *, tokens: Callable[[], int] = lambda: 0) -> Iterator[Callable[[], None]]:
-    """Show on stderr how far a piece of work is: a bar with rate and time left on a terminal, now and then a line else.
-
-    Yields what to call after each item. `tokens` tells how many a model has written so far. Nothing is shown for work
-    that does not begin.
-    """
+    """Show on stderr how far a piece of work is: a bar with rate and time left on a terminal, now and then a line else."""
+    # Yields what to call after each item. `tokens` tells how many a model has written so far. Nothing is shown for work
+    # that does not begin.
     started = shown = time.monotonic()
     pace = Pace(started)
     done = 0

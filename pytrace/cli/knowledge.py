@@ -16,10 +16,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def knowledge_options(function: _F) -> _F:
-    """Give a command the options of a knowledge base, passed to it as one `KnowledgeOptions` named `knowledge`.
-
-    What they open is closed when the command ends.
-    """
+    """Give a command the options of a knowledge base, passed to it as one `KnowledgeOptions` named `knowledge`."""
+    # What they open is closed when the command ends.
     from pytrace.triples.graph.exchange import FORMATS
 
     @functools.wraps(function)

@@ -142,10 +142,8 @@ class MethodType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
 
 
 def settings_option(function: _F) -> _F:
-    """Give a command the repeatable option ``--set NAME=VALUE``, passed to it as `settings`.
-
-    ``--set @FILE`` stands for the settings in a file that 'pytrace tune' wrote.
-    """
+    """Give a command the repeatable option ``--set NAME=VALUE``, passed to it as `settings`."""
+    # ``--set @FILE`` stands for the settings in a file that 'pytrace tune' wrote.
     return click.option(
         "--set",
         "settings",

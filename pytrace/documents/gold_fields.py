@@ -22,26 +22,12 @@ class Gold(NamedTuple):
 
 
 def gold_fields(row: Row, place: Place) -> Gold:
-    """Read the gold part of a row.
-
-    Examples
-    --------
-    >>> import pathlib
-    >>> gold_fields({"answer": "Greek", "gold_paths": [[["Corfu", "in", "Greece"]]]}, Place(pathlib.Path("x"), 1)).answers
-    ('Greek',)
-    """
+    """Read the gold part of a row."""
     return Gold(gold_answers(row, place), _paths(row, place), _texts(row, TOPIC_FIELDS, place))
 
 
 def gold_answers(row: Row, place: Place) -> tuple[str, ...]:
-    """Read the gold answers of a row, as `gold_fields` does, whatever else it holds.
-
-    Examples
-    --------
-    >>> import pathlib
-    >>> gold_answers({"answer": ["Greek", ""], "paths": "of the files"}, Place(pathlib.Path("x"), 1))
-    ('Greek',)
-    """
+    """Read the gold answers of a row, as `gold_fields` does, whatever else it holds."""
     return _texts(row, ANSWER_FIELDS, place)
 
 

@@ -121,11 +121,9 @@ def looks_like_rows(path: Path) -> bool:
 
 
 def json_rows(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Read the JSON objects of a file with their places.
-
-    JSON Lines are read one line at a time and lists one item at a time, so that memory does not grow with the file. Blank
-    lines, CRLF and a byte order mark are no matter.
-    """
+    """Read the JSON objects of a file with their places."""
+    # JSON Lines are read one line at a time and lists one item at a time, so that memory does not grow with the file.
+    # Blank lines, CRLF and a byte order mark are no matter.
     with open_file(path) as stream:
         head = peek_text(stream, path)
         if head.startswith(b"["):
@@ -262,11 +260,9 @@ def _not_utf8(error: UnicodeDecodeError, place: Place) -> DataError:
 
 
 def walk(folder: Path) -> Iterator[Path]:
-    """List the files under a folder, sorted by name, folder by folder.
-
-    Names that begin with a dot are passed over. Links are followed, and each folder is read once, however many links
-    lead to it. What is neither file nor folder (a broken link, a pipe) is listed too.
-    """
+    """List the files under a folder, sorted by name, folder by folder."""
+    # Names that begin with a dot are passed over. Links are followed, and each folder is read once, however many links
+    # lead to it. What is neither file nor folder (a broken link, a pipe) is listed too.
     seen: set[tuple[int, int]] = set()
     stack = [folder]
     while stack:

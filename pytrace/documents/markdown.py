@@ -39,17 +39,10 @@ class MarkdownText(NamedTuple):
 
 
 def read_markdown(source: str) -> MarkdownText:
-    r"""Turn Markdown into a title and blocks of readable text.
-
-    The title is the front matter's `title`, else the first heading, which then is no block. Links and images leave
-    their words, emphasis and HTML tags go, a table row becomes `Header: cell; Header: cell`, and every line of code a
-    block of its own.
-
-    Examples
-    --------
-    >>> read_markdown("# Ada Foah\n\nA *town* in [Ghana](https://example.org).")
-    MarkdownText(title='Ada Foah', blocks=[Block(text='A town in Ghana.', whole=False)])
-    """
+    r"""Turn Markdown into a title and blocks of readable text."""
+    # The title is the front matter's `title`, else the first heading, which then is no block. Links and images leave
+    # their words, emphasis and HTML tags go, a table row becomes `Header: cell; Header: cell`, and every line of code a
+    # block of its own.
     title = ""
     front = _FRONT_MATTER.match(source)
     if front and _FRONT_FIELD.search(front[2]):  # two rulers with prose between them are no front matter
@@ -123,10 +116,8 @@ def _table(tokens: Sequence[Token]) -> list[Block]:
 
 
 def _html_lines(source: str) -> list[str]:
-    """Read the text of a piece of HTML: block elements end a line, comments, scripts and styles are passed over.
-
-    One pass with `str.find`: each `<` is looked at once, so that broken HTML takes linear time too.
-    """
+    """Read the text of a piece of HTML: block elements end a line, comments, scripts and styles are passed over."""
+    # One pass with `str.find`: each `<` is looked at once, so that broken HTML takes linear time too.
     parts: list[str] = []
     position = 0
     while position < len(source):

@@ -22,13 +22,7 @@ _COMMON = re.compile(
 
 
 def holds(text: str, phrase: str) -> bool:
-    """Tell whether a text has a phrase's words in a row, whatever the case and the punctuation between them.
-
-    Examples
-    --------
-    >>> holds("He moved to the Greater-Accra region.", "the Greater Accra Region"), holds("Norway", "no")
-    (True, False)
-    """
+    """Tell whether a text has a phrase's words in a row, whatever the case and the punctuation between them."""
     pattern = _pattern(phrase)
     return pattern is not None and pattern.search(text) is not None
 
@@ -39,16 +33,9 @@ def holds_any(text: str, phrases: Iterable[str]) -> bool:
 
 
 def replace(text: str, phrase: str, by: str) -> str:
-    """Put another phrase wherever a text holds one.
-
-    An article before the old phrase goes if the new one brings its own ("this", "a certain"), and the new one begins with a
-    capital where the sentence does.
-
-    Examples
-    --------
-    >>> replace("The hill fort lies in Ghana. A Hill Fort!", "hill fort", "a certain building")
-    'A certain building lies in Ghana. A certain building!'
-    """
+    """Put another phrase wherever a text holds one."""
+    # An article before the old phrase goes if the new one brings its own ("this", "a certain"), and the new one begins
+    # with a capital where the sentence does.
     pattern = _pattern(phrase)
     if pattern is None:
         return text
@@ -70,15 +57,8 @@ def replace(text: str, phrase: str, by: str) -> str:
 
 
 def surface(phrase: str, texts: Sequence[str]) -> str:
-    """Return the longest part of a phrase that one of the texts holds, at least half of its words; "" if none does.
-
-    A question says "the film Blade Runner" where its evidence has "Blade Runner".
-
-    Examples
-    --------
-    >>> surface("the film Blade Runner", ["Blade Runner was shot in 1981."]), surface("film", ["A ship sails."])
-    ('Blade Runner', '')
-    """
+    """Return the longest part of a phrase that one of the texts holds, at least half of its words; "" if none does."""
+    # A question says "the film Blade Runner" where its evidence has "Blade Runner".
     spans = [found.span() for found in _WORD.finditer(phrase)]
     for length in range(len(spans), 0, -1):
         if 2 * length < len([span for span in spans if phrase[slice(*span)].casefold() not in _ARTICLES]):
@@ -95,13 +75,7 @@ def surface(phrase: str, texts: Sequence[str]) -> str:
 
 
 def mentions(text: str, node: str, *, threshold: float = 85.0) -> bool:
-    """Tell whether a text speaks of an evidence node: a partial ratio from `threshold` on, from 0 to 100.
-
-    Examples
-    --------
-    >>> mentions("The hotel companies were sold.", "hotel company", threshold=80), mentions("A ship sails.", "hotel company")
-    (True, False)
-    """
+    """Tell whether a text speaks of an evidence node: a partial ratio from `threshold` on, from 0 to 100."""
     if not node.strip() or not text.strip():
         return False
     # A short word is part of many others ("Ada" of "Canada"), so it has to stand there itself.
@@ -111,13 +85,7 @@ def mentions(text: str, node: str, *, threshold: float = 85.0) -> bool:
 
 
 def rng_of(*parts: object) -> random.Random:
-    """Make a random number generator that depends on all parts, and on nothing else.
-
-    Examples
-    --------
-    >>> rng_of(0, "q1").random() == rng_of(0, "q1").random()
-    True
-    """
+    """Make a random number generator that depends on all parts, and on nothing else."""
     digest = hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
     return random.Random(int.from_bytes(digest, "big"))
 

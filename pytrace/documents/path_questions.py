@@ -28,33 +28,14 @@ class PathQuestion(msgspec.Struct, frozen=True):
 
 
 def looks_like_path_questions(path: Path) -> bool:
-    r"""Say whether a file begins with a row of columns, which no line of JSON does.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.txt"
-    >>> _ = path.write_text("where is ada ?\tghana(ghana/)\tada#in#ghana#<end>#ghana\n")
-    >>> looks_like_path_questions(path)
-    True
-    """
+    r"""Say whether a file begins with a row of columns, which no line of JSON does."""
     with open_file(path) as stream:
         first = peek_text(stream, path).partition(b"\n")[0]
     return b"\t" in first and not first.startswith((b"{", b"["))
 
 
 def read_path_questions(path: Path) -> Iterator[tuple[Place, PathQuestion]]:
-    r"""Read the rows of a file one at a time, with their places.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.txt"
-    >>> _ = path.write_text("where is ada_foah ?\tghana(ghana/)\tada_foah#in#ghana#<end>#ghana\n")
-    >>> [(place, row)] = read_path_questions(path)
-    >>> place.line, row.question, row.answers, [triple.text for triple in row.path]
-    (1, 'where is ada foah?', ('ghana',), ['<ada_foah; in; ghana>'])
-    """
+    r"""Read the rows of a file one at a time, with their places."""
     with open_file(path) as stream:
         peek_text(stream, path)
         for number, line in enumerate(stream, 1):
@@ -72,14 +53,7 @@ def read_path_questions(path: Path) -> Iterator[tuple[Place, PathQuestion]]:
 
 
 def parse_path_question(text: str, place: Place) -> PathQuestion:
-    r"""Read one row.
-
-    Examples
-    --------
-    >>> row = parse_path_question("where is ada ?\tghana(ghana/mali/)\tada#in#ghana#<end>#ghana", Place(Path("towns.txt"), 3))
-    >>> row.id, row.answers
-    ('towns:3', ('ghana', 'mali'))
-    """
+    r"""Read one row."""
     columns = text.split("\t")
     if len(columns) != 3:
         raise place.error(

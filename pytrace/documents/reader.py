@@ -176,10 +176,8 @@ def _files(root: Path, report: ReadReport) -> Iterator[Path]:
 
 
 def _beside_beir_corpus(path: Path) -> str:
-    """Say what a file is that belongs to a BEIR corpus and holds no documents; empty if it is something else.
-
-    A corpus is a folder with `corpus.jsonl`, `queries.jsonl` and the folder `qrels`.
-    """
+    """Say what a file is that belongs to a BEIR corpus and holds no documents; empty if it is something else."""
+    # A corpus is a folder with `corpus.jsonl`, `queries.jsonl` and the folder `qrels`.
     if path.name.removesuffix(".gz") == "queries.jsonl" and _has_corpus(path.parent):
         return "the questions of a BEIR corpus, no documents"
     if path.parent.name == "qrels" and _has_corpus(path.parent.parent):

@@ -45,11 +45,9 @@ def paragraphs_of(row: Row, place: Place) -> list[Paragraph]:
 
 
 def document_paragraph(row: Row, place: Place) -> Paragraph:
-    """Read a document object: `title`, and `text` or `sentences`, and perhaps `id` and `supporting`.
-
-    BEIR's rows have their id in `_id`, and an empty `title` where a data set has none; then the text's beginning is the
-    title, as triples need one.
-    """
+    """Read a document object: `title`, and `text` or `sentences`, and perhaps `id` and `supporting`."""
+    # BEIR's rows have their id in `_id`, and an empty `title` where a data set has none; then the text's beginning is
+    # the title, as triples need one.
     supporting = row.get("supporting", False)
     if not isinstance(supporting, bool):
         raise place.error(wrong_type("supporting", supporting, "true or false"))
@@ -146,10 +144,8 @@ def objects(row: Row, field: str, place: Place) -> list[Row]:
 
 
 def item_lists(row: Row, field: str, parts: Sequence[Sequence[str]], place: Place) -> object:
-    """Return a field whose items are lists; where a table-based copy of a data set has objects or columns, as such lists.
-
-    Each of `parts` has the names that one part of an item may have there. What is neither is returned as it is.
-    """
+    """Return a field whose items are lists; where a table-based copy of a data set has objects or columns, as such lists."""
+    # Each of `parts` has the names that one part of an item may have there. What is neither is returned as it is.
     value = row[field]
     if not isinstance(value, dict) and not (isinstance(value, list) and value and isinstance(value[0], dict)):
         return value

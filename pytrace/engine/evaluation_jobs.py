@@ -80,11 +80,10 @@ class OpenJob:
         }
 
     def settings(self, threads: int) -> dict[str, Any]:
-        """Return all that an answer depends on but the questions, for resuming and for the report.
-
-        `threads` are those of the models that answer: they decide in which order numbers are added, so that a deterministic run
-        is the same only with as many. Without --deterministic, what is asked together decides as much, and they are left out.
-        """
+        """Return all that an answer depends on but the questions, for resuming and for the report."""
+        # `threads` are those of the models that answer: they decide in which order numbers are added, so that a
+        # deterministic run is the same only with as many. Without --deterministic, what is asked together decides as
+        # much, and they are left out.
         import msgspec
 
         from pytrace.methods.catalog import METHODS, MethodName, check_overrides, method_settings

@@ -61,13 +61,11 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 def accept(answers: Answers, original: Answers, reference: Answers) -> str:
-    """Say why a format is refused; empty if it keeps the model's answers. This is the one rule.
-
-    The reference is what the weights say when nothing is rounded on the way (float32), where that fits this machine, and
-    the original else: the original file's own run is an approximation of it too. A format is accepted if it has at most
-    one labelled step less right than the original, and chooses as the reference does in at least 95 % of the steps, or as
-    often as the original does.
-    """
+    """Say why a format is refused; empty if it keeps the model's answers. This is the one rule."""
+    # The reference is what the weights say when nothing is rounded on the way (float32), where that fits this machine,
+    # and the original else: the original file's own run is an approximation of it too. A format is accepted if it has
+    # at most one labelled step less right than the original, and chooses as the reference does in at least 95 % of the
+    # steps, or as often as the original does.
     if answers.correct < original.correct - 1:
         return f"{answers.correct} steps right, the original {original.correct}"
     least = min(0.95, original.agreement(reference))

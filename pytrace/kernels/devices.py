@@ -39,18 +39,7 @@ _module: ModuleType | None = None
 
 
 def cuda_module() -> ModuleType:
-    """Return `pytrace._cuda`, loaded on first use.
-
-    Returns
-    -------
-    module
-        The compiled module; that it is there does not mean that a card is.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        This build has no such module, or it cannot be loaded.
-    """
+    """Return `pytrace._cuda`, loaded on first use."""
     global _module  # noqa: PLW0603 (one module a process, and tests put the emulated card's in its place)
     if _module is None:
         try:
@@ -68,18 +57,7 @@ def cuda_module() -> ModuleType:
 
 
 def on_card(array: object) -> bool:
-    """Whether an array says that its values lie on a CUDA card.
-
-    Parameters
-    ----------
-    array
-        Anything.
-
-    Returns
-    -------
-    bool
-        False for NumPy's arrays, lists and what is on the processor.
-    """
+    """Whether an array says that its values lie on a CUDA card."""
     kind = type(array)
     if kind is np.ndarray or kind is list or kind is tuple or array is None:
         return False
@@ -90,25 +68,7 @@ def on_card(array: object) -> bool:
 
 
 def card_of(device: str | None, *arrays: object) -> int | None:
-    """Decide where a call runs.
-
-    Parameters
-    ----------
-    device
-        ``"cpu"``, ``"cuda"``, ``"cuda:N"``, or None for where the arrays lie.
-    *arrays
-        The call's arrays.
-
-    Returns
-    -------
-    int or None
-        The card's number, -1 for that of the arrays or else the first, None for the processor.
-
-    Raises
-    ------
-    ValueError
-        `device` is none of these, or ``"cpu"`` for arrays on a card.
-    """
+    """Decide where a call runs."""
     if device is None:
         return -1 if any(map(on_card, arrays)) else None
     if device == "cpu":
@@ -124,20 +84,7 @@ def card_of(device: str | None, *arrays: object) -> int | None:
 
 
 def results(found: Any, *arrays: object) -> Any:
-    """Give a result on a card as an array of the library that its input comes from.
-
-    Parameters
-    ----------
-    found
-        A NumPy array, which stays what it is, or an array of `pytrace._cuda`.
-    *arrays
-        The call's arrays; the first on a card decides.
-
-    Returns
-    -------
-    array
-        One of PyTorch's or CuPy's for theirs, without a copy; else `found` itself.
-    """
+    """Give a result on a card as an array of the library that its input comes from."""
     if isinstance(found, np.ndarray):
         return found
     for array in arrays:
@@ -150,28 +97,7 @@ def results(found: Any, *arrays: object) -> Any:
 
 
 def to_device(array: npt.ArrayLike, device: str = "cuda") -> Any:
-    """Copy an array to a card, to be searched there again and again.
-
-    Parameters
-    ----------
-    array
-        NumPy's, or what can become one; bfloat16 from `ml_dtypes`.
-    device
-        ``"cuda"`` or ``"cuda:N"``.
-
-    Returns
-    -------
-    array
-        With ``shape``, ``dtype`` (its name), ``device`` (the card's number), ``nbytes`` and ``numpy()``, which copies it
-        back; PyTorch and CuPy take it by ``from_dlpack``. Its memory is freed with it.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        There is no such card.
-    MemoryError
-        The card has no room for it.
-    """
+    """Copy an array to a card, to be searched there again and again."""
     card = card_of(device)
     if card is None:
         raise ValueError(f"device must be 'cuda' or 'cuda:N', not {device!r}")
@@ -181,18 +107,7 @@ def to_device(array: npt.ArrayLike, device: str = "cuda") -> Any:
 
 
 def to_host(array: Any) -> npt.NDArray[Any]:
-    """Return an array as NumPy's: itself if it is one, else a copy of what lies on a card.
-
-    Parameters
-    ----------
-    array
-        NumPy's, what can become one, or an array on a card, of whichever library.
-
-    Returns
-    -------
-    numpy.ndarray
-        Of the same shape and values; bfloat16, which NumPy has not, as its bits in uint16.
-    """
+    """Return an array as NumPy's: itself if it is one, else a copy of what lies on a card."""
     if not on_card(array):
         return np.asarray(array)
     found: npt.NDArray[Any]
@@ -204,22 +119,7 @@ def to_host(array: Any) -> npt.NDArray[Any]:
 
 
 def require(device: str) -> None:
-    """Refuse a device that cannot be used, before anything is loaded for it.
-
-    Parameters
-    ----------
-    device
-        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
-
-    Raises
-    ------
-    DeviceUnavailableError
-        One sentence says what was found: the module, the driver, the card and its compute capability.
-
-    Examples
-    --------
-    >>> require("cpu")
-    """
+    """Refuse a device that cannot be used, before anything is loaded for it."""
     card = card_of(device)
     if card is None:
         return
@@ -237,13 +137,7 @@ def require(device: str) -> None:
 
 
 def version_text(version: int) -> str:
-    """Word a version as CUDA numbers it.
-
-    Examples
-    --------
-    >>> version_text(12040)
-    '12.4'
-    """
+    """Word a version as CUDA numbers it."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 

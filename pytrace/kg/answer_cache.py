@@ -25,15 +25,6 @@ class AnswerCache:
 
     An answer is there as a whole or not at all, whenever a process was killed. One that has changed since it was written is
     told of and not given.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> cache = AnswerCache(tempfile.mkdtemp())
-    >>> cache.put(["http://towns/sparql", "ASK {}"], b"yes")
-    >>> cache.get(["http://towns/sparql", "ASK {}"]), cache.get(["http://towns/sparql", "ASK { ?s ?p ?o }"])
-    (b'yes', None)
-    >>> cache.close()
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:

@@ -21,41 +21,7 @@ def open_store(
     cache_directory: str | os.PathLike[str] | None = None,
     user_agent: str | None = None,
 ) -> LocalStore | SparqlEndpoint:
-    r"""Open a file or directory of triples, or connect to a SPARQL endpoint.
-
-    Parameters
-    ----------
-    source
-        What begins with ``http://`` or ``https://`` is an endpoint, all else a path: see `LocalStore.open`.
-    format
-        Of a file; by default its suffix tells.
-    labels
-        A file of entities' further names: key, tab and name a line.
-    predicates
-        A file of the relations to use: key, tab and name a line.
-    cache_directory
-        Where an endpoint's answers are kept.
-    user_agent
-        What an endpoint is told of you, such as an address.
-
-    Raises
-    ------
-    InputError
-        A file or address cannot be used, or what is only for one kind is given for the other.
-    StoreError
-        A directory or the cache is damaged, or no process can be started.
-    MissingDependencyError
-        An endpoint is wanted, and httpx2 is not installed.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.tsv"
-    >>> _ = path.write_text("Ghana\tcapital\tAccra\n")
-    >>> with open_store(path) as store:
-    ...     [relation.name for relation in store.relations()], store.names(["Accra"])
-    (['capital'], ['Accra'])
-    """
+    r"""Open a file or directory of triples, or connect to a SPARQL endpoint."""
     address = os.fspath(source)
     if _ADDRESS.match(address):
         if format is not None:

@@ -42,17 +42,9 @@ class SparqlEndpoint:
     Only this server is ever asked: redirections are not followed. Busy servers (429, 502, 503, 504) are asked again after a
     pause, as long as they say. Answers are kept, in memory and, if a directory is given, on disk, so that none is asked for
     twice; nothing asks whether the server has changed since.
-
-    References
-    ----------
-    SPARQL 1.1 Protocol (W3C, 2013), section 2.1.3: query via POST with URL-encoded parameters.
-
-    Examples
-    --------
-    >>> with SparqlEndpoint("http://127.0.0.1:3030/towns/sparql", user_agent="me@towns.example") as store:
-    ...     store.name, store.iri("http://towns/Accra")
-    ('http://127.0.0.1:3030/towns/sparql', '<http://towns/Accra>')
     """
+
+    # SPARQL 1.1 Protocol (W3C, 2013), section 2.1.3: query via POST with URL-encoded parameters.
 
     def __init__(
         self,
@@ -109,10 +101,8 @@ class SparqlEndpoint:
     # ----------------------------------------------------------------------------------------------- what it holds
 
     def relations(self) -> tuple[Relation, ...]:
-        """Return the relations but for those to names, the most frequent first; those of the file, if one was given.
-
-        A relation is called by its English label; on Wikidata, by that of its property.
-        """
+        """Return the relations but for those to names, the most frequent first; those of the file, if one was given."""
+        # A relation is called by its English label; on Wikidata, by that of its property.
         with self._lock:
             if self._relations is None:
                 if self._predicates is not None:
@@ -167,11 +157,9 @@ class SparqlEndpoint:
         return [labels.get(iri, "") for iri in iris]
 
     def around(self, keys: Sequence[str], *, limit: int = 10) -> list[tuple[Triple, ...]]:
-        """Return for each entity some triples that it stands in: those that it is the head of, then others.
-
-        Where a file of relations was given, the triples' relations begin as one of those does up to its last part: what
-        servers such as Wikidata's keep beside their facts says little of an entity.
-        """
+        """Return for each entity some triples that it stands in: those that it is the head of, then others."""
+        # Where a file of relations was given, the triples' relations begin as one of those does up to its last part:
+        # what servers such as Wikidata's keep beside their facts says little of an entity.
         check_search(limit=limit)
         spaces = _namespaces(self._predicates or ())
         queries = {
@@ -203,12 +191,10 @@ class SparqlEndpoint:
     def find_entities(
         self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
     ) -> list[list[EntityMatch]]:
-        """Return for each mention the entities with a label or alias like it, best first, each entity once.
-
-        Without a file of labels only the same words are found, as written, with a capital first or with capitals
-        throughout. Of entities with the same score, those with the label come before those with the alias, then those with
-        the shorter key, which on Wikidata came earlier and are better known.
-        """
+        """Return for each mention the entities with a label or alias like it, best first, each entity once."""
+        # Without a file of labels only the same words are found, as written, with a capital first or with capitals
+        # throughout. Of entities with the same score, those with the label come before those with the alias, then those
+        # with the shorter key, which on Wikidata came earlier and are better known.
         check_search(limit=limit, cutoff=cutoff)
         if self._labels is not None:
             index = self._label_index(self._labels)

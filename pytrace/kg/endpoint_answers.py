@@ -17,13 +17,7 @@ Written = tuple[str, str, str]
 
 
 def forms_of(mention: str) -> list[str]:
-    """Return how a label may write a mention: as it is, with a capital first, with capitals throughout; nothing if it is empty.
-
-    Examples
-    --------
-    >>> forms_of("city of  light")
-    ['city of light', 'City of light', 'City Of Light']
-    """
+    """Return how a label may write a mention: as it is, with a capital first, with capitals throughout; nothing if it is empty."""
     text = " ".join(mention.encode("utf-8", "ignore").decode().split())
     return list(dict.fromkeys((text, text[:1].upper() + text[1:], text.title()))) if normal_form(text) else []
 

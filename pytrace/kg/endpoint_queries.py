@@ -40,13 +40,7 @@ def without_provenance(query: str) -> str:
 
 
 def limited(query: str, rows: int) -> str:
-    """Return a SELECT query of `rewrite` that gives so many solutions at most.
-
-    Examples
-    --------
-    >>> limited("SELECT ?x WHERE { ?x ?y ?z } VALUES ?x { <urn:a> }", 2)
-    'SELECT * WHERE { { SELECT ?x WHERE { ?x ?y ?z } VALUES ?x { <urn:a> } } } LIMIT 2'
-    """
+    """Return a SELECT query of `rewrite` that gives so many solutions at most."""
     depth, start, last = 0, -1, ""
     for token in tokens_of(query):
         depth += (token.text in OPENING) - (token.text in OPENING.values())
@@ -60,13 +54,7 @@ def limited(query: str, rows: int) -> str:
 
 
 def states_alternatives(query: str) -> bool:
-    """Whether a query has branches or parts that may fail, so that not all its patterns hold in every solution.
-
-    Examples
-    --------
-    >>> states_alternatives("SELECT ?x { ?x ?y ?z OPTIONAL { ?z ?y ?x } }"), states_alternatives("SELECT ?x { ?x ?y ?z }")
-    (True, False)
-    """
+    """Whether a query has branches or parts that may fail, so that not all its patterns hold in every solution."""
     return any(token.word in ("UNION", "OPTIONAL") for token in tokens_of(query))
 
 
@@ -89,10 +77,8 @@ def _labelled(nodes: Sequence[str], condition: str) -> str:
 
 
 def entities_with(labels: Sequence[str]) -> str:
-    """Return a query for entities by exact labels and aliases, in English or of no language.
-
-    Its solutions are ``?node``, ``?label``, and ``?alias``, 1 for an alias and 0 for a label.
-    """
+    """Return a query for entities by exact labels and aliases, in English or of no language."""
+    # Its solutions are ``?node``, ``?label``, and ``?alias``, 1 for an alias and 0 for a label.
     values = []
     for label in labels:
         values += [str(ox.Literal(label)), str(ox.Literal(label, language="en"))]
@@ -105,11 +91,9 @@ def entities_with(labels: Sequence[str]) -> str:
 
 
 def around(node: str, limit: int, namespaces: Sequence[str] = ()) -> str:
-    """Return a query for triples with an IRI, in angle brackets, as head and as tail: ``?s``, ``?p`` and ``?o``.
-
-    Texts in a language are left out: they are labels and descriptions in hundreds of them. If there are namespaces, so are
-    triples whose relation begins with none of them.
-    """
+    """Return a query for triples with an IRI, in angle brackets, as head and as tail: ``?s``, ``?p`` and ``?o``."""
+    # Texts in a language are left out: they are labels and descriptions in hundreds of them. If there are namespaces,
+    # so are triples whose relation begins with none of them.
     useful = 'FILTER(!isLiteral(?o) || LANG(?o) = "")'
     meant = " || ".join(f"STRSTARTS(STR(?p), {ox.Literal(each)})" for each in namespaces)
     meant = f" FILTER({meant})" if meant else ""

@@ -163,16 +163,9 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
 
 
 def score(form: str, forms: Sequence[str]) -> NDArray[np.float64]:
-    """Score a normal form beside others: the better of `ratio` and 95 % of the `ratio` of the words in sorted order.
-
-    `token_set_ratio` would not do: every name that is a part of another scores as high as that name itself, and a mention
-    with a typo finds its untouched words before it finds its entity.
-
-    Examples
-    --------
-    >>> score("ada foah", ["ada foah", "foah ada", "foah"]).round().tolist()
-    [100.0, 95.0, 67.0]
-    """
+    """Score a normal form beside others: the better of `ratio` and 95 % of the `ratio` of the words in sorted order."""
+    # `token_set_ratio` would not do: every name that is a part of another scores as high as that name itself, and a
+    # mention with a typo finds its untouched words before it finds its entity.
     in_order = cdist([form], forms, scorer=ratio, dtype=np.float64)[0]
     words = [" ".join(sorted(other.split())) for other in forms]
     sorted_words = cdist([" ".join(sorted(form.split()))], words, scorer=ratio, dtype=np.float64)[0]
@@ -181,10 +174,9 @@ def score(form: str, forms: Sequence[str]) -> NDArray[np.float64]:
 
 
 def _features(forms: Sequence[str], bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the buckets, of 2^bits, of all words and trigrams of normal forms, and whose each is.
-
-    A trigram may reach over the edge of a word, but not on into the next one, so that the order of words does not matter.
-    """
+    """Return the buckets, of 2^bits, of all words and trigrams of normal forms, and whose each is."""
+    # A trigram may reach over the edge of a word, but not on into the next one, so that the order of words does not
+    # matter.
     padded = [f" {form[:_READ]} " for form in forms]
     text = np.frombuffer("".join(padded).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
     middle = np.flatnonzero(text != _BLANK)  # never at an edge, for there are blanks

@@ -57,14 +57,7 @@ class LabelIndex(msgspec.Struct, frozen=True, eq=False):
         )
 
     def find(self, mention: str, *, limit: int = 5, cutoff: float = 60.0) -> list[EntityMatch]:
-        """Find the entities that a mention may mean.
-
-        Examples
-        --------
-        >>> labels = LabelIndex.of([("Q90", "Paris"), ("Q830149", "Paris"), ("Q90", "City of Light"), ("Q60", "New York")])
-        >>> [(match.key, match.label, round(match.score)) for match in labels.find("Pariss")]
-        [('Q90', 'Paris', 91), ('Q830149', 'Paris', 91)]
-        """
+        """Find the entities that a mention may mean."""
         asked = max(limit, _LABELS) if limit > 0 else limit  # the index refuses what is below 1
         while True:
             found = self.index.find(mention, limit=asked, cutoff=cutoff)

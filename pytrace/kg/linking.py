@@ -50,11 +50,9 @@ class EntityLinker:
     punctuation, only such labels count; else those that are nearly as like it as the best. If that leaves several entities,
     each is described by its label and a few of its triples, and scored by ``(1 - w) * fuzzy + w * max(cosine, 0)``, where
     the cosine is that of the embeddings of the description and of the context.
-
-    Notes
-    -----
-    Li et al., "Chain of Knowledge" (2023), section 3.3.
     """
+
+    # Li et al., "Chain of Knowledge" (2023), section 3.3.
 
     def __init__(
         self,
@@ -82,25 +80,9 @@ class EntityLinker:
         self._relation_names: dict[str, str] | None = None
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str]) -> list[list[Link]]:
-        r"""Find the entities that mentions mean.
-
-        The store is asked once for the candidates of all mentions and once for what it says of those that letters leave open,
-        and each text is encoded once.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> from pytrace.kg.local_store import LocalStore
-        >>> from pytrace.models.scripted import HashEncoder
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> _ = (folder / "facts.tsv").write_text("Q1\tcountry\tGhana\nQ2\tgenre\tjazz\n")
-        >>> _ = (folder / "names.tsv").write_text("Q1\tKeta\nQ2\tKeta\n")
-        >>> with LocalStore.open(folder / "facts.tsv", labels=folder / "names.tsv") as store:
-        ...     linker = EntityLinker(store, HashEncoder(), near=0.5)
-        ...     [found] = linker.link(["keta"], ["In which country is Keta?"])
-        >>> [(link.key, link.label, link.fuzzy, link.context) for link in found]
-        [('Q1', 'Keta', 1.0, 0.2582), ('Q2', 'Keta', 1.0, 0.0)]
-        """
+        r"""Find the entities that mentions mean."""
+        # The store is asked once for the candidates of all mentions and once for what it says of those that letters
+        # leave open, and each text is encoded once.
         if len(mentions) != len(contexts):
             raise InputError(f"there are {len(mentions)} mentions but {len(contexts)} contexts; give one a mention")
         candidates = self._candidates(mentions)

@@ -56,20 +56,7 @@ class LocalStore:
         labels: str | os.PathLike[str] | None = None,
         predicates: str | os.PathLike[str] | None = None,
     ) -> LocalStore:
-        r"""Load the triples of a file, or of a graph.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pytrace.kg.sparql import rewrite
-        >>> path = Path(tempfile.mkdtemp()) / "towns.tsv"
-        >>> _ = path.write_text("Ada_Foah\tcountry\tGhana\nGhana\tcapital\tAccra\n")
-        >>> with LocalStore.open(path) as store:
-        ...     query = rewrite(f"SELECT ?x {{ {store.iri('Ghana')} {store.iri('capital', relation=True)} ?x }}")
-        ...     [found] = store.solutions([query], QueryLimits())
-        >>> found.solutions[0].triples[0].text
-        '<Ghana; capital; Accra>'
-        """
+        r"""Load the triples of a file, or of a graph."""
         path = None if labels is None else Path(labels)
         if path is not None:
             for _ in read_pairs(path, what="entity"):  # so that a fault is told now, not at the first mention
@@ -114,10 +101,8 @@ class LocalStore:
     def find_entities(
         self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
     ) -> list[list[EntityMatch]]:
-        """Return for each mention the entities with a label, an alias or a key like it.
-
-        The first call reads all labels: see `pytrace.kg.labels.LabelIndex`.
-        """
+        """Return for each mention the entities with a label, an alias or a key like it."""
+        # The first call reads all labels: see `pytrace.kg.labels.LabelIndex`.
         check_search(limit=limit, cutoff=cutoff)
         index = self._label_index()
         return [index.find(mention, limit=limit, cutoff=cutoff) for mention in mentions]
@@ -176,10 +161,8 @@ class LocalStore:
 
 
 def _refused(query: GraphQuery) -> InputError | None:
-    """Return why a query must not be run: it might be none of `rewrite`'s.
-
-    Only its words are looked at. The parser below us begins to evaluate what it parses, so it runs in a fork alone.
-    """
+    """Return why a query must not be run: it might be none of `rewrite`'s."""
+    # Only its words are looked at. The parser below us begins to evaluate what it parses, so it runs in a fork alone.
     try:
         # That parser wants no space between words: trueSERVICE and SERVICESILENT are two words each to it.
         glued = next((token for token in tokens_of(query.rows) if "SERVICE" in token.word), None)

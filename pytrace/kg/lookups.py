@@ -21,13 +21,7 @@ _DIRECT, _PROPERTY = "http://www.wikidata.org/prop/direct/", "http://www.wikidat
 
 
 def named_by(key: str) -> str:
-    """Return the key that has a relation's label: of a Wikidata relation its property, else the relation itself.
-
-    Examples
-    --------
-    >>> named_by("http://www.wikidata.org/prop/direct/P31")
-    'http://www.wikidata.org/entity/P31'
-    """
+    """Return the key that has a relation's label: of a Wikidata relation its property, else the relation itself."""
     return _PROPERTY + key.removeprefix(_DIRECT) if key.startswith(_DIRECT) else key
 
 

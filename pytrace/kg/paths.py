@@ -164,13 +164,7 @@ def neighbourhood(
 def list_paths(
     edges: Sequence[_Edge], sources: Iterable[int], targets: Iterable[int], *, max_hops: int
 ) -> list[tuple[int, ...]]:
-    """List all simple paths through a few edges, whichever way they point.
-
-    Examples
-    --------
-    >>> list_paths([(0, 7, 8), (1, 9, 8), (2, 8, 9)], [7], [9], max_hops=2)
-    [(0, 1), (0, 2)]
-    """
+    """List all simple paths through a few edges, whichever way they point."""
     between: dict[tuple[int, int], list[int]] = {}
     places: dict[int, int] = {}
     for number, one, other in edges:
@@ -219,10 +213,8 @@ def _touching(base: KnowledgeBase, entity: int, limit: int) -> list[int]:
 def _between(
     base: KnowledgeBase, starts: _Numbers, ends: _Numbers, max_hops: int
 ) -> tuple[_Numbers, NDArray[np.int16]]:
-    """Return the triples that lie on a walk of at most `max_hops` from a start to an end, and all entities' way to go.
-
-    Both ends are searched for half of the hops; what is farther from one must be among what was found near the other.
-    """
+    """Return the triples that lie on a walk of at most `max_hops` from a start to an end, and all entities' way to go."""
+    # Both ends are searched for half of the hops; what is farther from one must be among what was found near the other.
     count = len(base.columns.entity_keys)
     far = np.int16(max_hops + 1)
     gone, left = np.full(count, far, dtype=np.int16), np.full(count, far, dtype=np.int16)

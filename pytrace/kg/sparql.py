@@ -55,18 +55,9 @@ class GraphQuery(msgspec.Struct, frozen=True):
 
 
 def rewrite(query: str) -> GraphQuery:
-    """Turn a SELECT or ASK query into one that returns the triples behind its answers.
-
-    References
-    ----------
-    Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024), appendix A.
-
-    Examples
-    --------
-    >>> rewrite("SELECT ?x WHERE { ?c <urn:capital> ?x ; <urn:in> <urn:Africa> FILTER(?x != ?c) } ORDER BY ?x").construct
-    'CONSTRUCT { ?c <urn:capital> ?x . ?c <urn:in> <urn:Africa> . } WHERE { ?c <urn:capital> ?x . \
-?c <urn:in> <urn:Africa> . FILTER ( ?x != ?c ) }'
-    """
+    """Turn a SELECT or ASK query into one that returns the triples behind its answers."""
+    # Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
+    # appendix A.
     parser = _Parser(tokens_of(query))
     found = parser.query()
     check_syntax(found.construct)
@@ -75,13 +66,7 @@ def rewrite(query: str) -> GraphQuery:
 
 
 def written_out(query: str) -> str:
-    """Return a query that only reads without comments and prefixes.
-
-    Examples
-    --------
-    >>> written_out("PREFIX x: <urn:> ASK { ?s x:a.b.c ?o } # yes")
-    'ASK { ?s <urn:a.b.c> ?o }'
-    """
+    """Return a query that only reads without comments and prefixes."""
     plain = _Parser(tokens_of(query)).all()
     check_syntax(plain)
     return plain

@@ -21,12 +21,9 @@ _REMEMBERED = 64 << 20
 
 
 class SparqlClient:
-    """Asks one endpoint, and remembers what it said.
+    """Asks one endpoint, and remembers what it said."""
 
-    References
-    ----------
-    SPARQL 1.1 Protocol (W3C, 2013), section 2.1.2: query via POST with URL-encoded parameters.
-    """
+    # SPARQL 1.1 Protocol (W3C, 2013), section 2.1.2: query via POST with URL-encoded parameters.
 
     def __init__(
         self,

@@ -65,13 +65,7 @@ class _Table(msgspec.Struct):
 
 
 def read_rows(data: bytes, where: str) -> list[Row]:
-    """Read an endpoint's answer to a SELECT query.
-
-    Examples
-    --------
-    >>> read_rows(b'{"head": {"vars": ["x"]}, "results": {"bindings": [{"x": {"type": "literal", "value": "8"}}]}}', "")[0]["x"].key
-    '8'
-    """
+    """Read an endpoint's answer to a SELECT query."""
     try:
         return msgspec.json.decode(data, type=_Table).results.bindings
     except (msgspec.DecodeError, RecursionError) as error:

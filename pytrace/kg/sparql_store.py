@@ -64,12 +64,6 @@ class KnowledgeStore:
     Keys are those of `pytrace.kg.graph_sources`: an IRI as it is, a literal's text, ``_:`` and the label of a blank
     node. Keys that are no IRIs stand in the store as ``urn:pytrace:entity:`` or ``urn:pytrace:relation:`` and the key,
     percent-encoded.
-
-    Examples
-    --------
-    >>> store = KnowledgeStore.of_triples([Triple("Ghana", "capital", "Accra")])
-    >>> store.select("SELECT ?x { <urn:pytrace:entity:Ghana> <urn:pytrace:relation:capital> ?x }").rows
-    ({'x': 'Accra'},)
     """
 
     def __init__(self, store: ox.Store) -> None:
@@ -152,19 +146,9 @@ class KnowledgeStore:
         )
 
     def construct(self, query: str | GraphQuery, *, limit: int = 100_000, seconds: float = 10.0) -> Statements:
-        """Return the triples that the answers of a SELECT or ASK query follow from.
-
-        References
-        ----------
-        Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
-        appendix A.
-
-        Examples
-        --------
-        >>> store = KnowledgeStore.of_triples([Triple("urn:Ghana", "urn:capital", "urn:Accra")])
-        >>> [triple.text for triple in store.construct("SELECT ?x { <urn:Ghana> <urn:capital> ?x }").triples]
-        ['<urn:Ghana; urn:capital; urn:Accra>']
-        """
+        """Return the triples that the answers of a SELECT or ASK query follow from."""
+        # Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
+        # appendix A.
         rewritten = rewrite(query) if isinstance(query, str) else query
         found = self._run(rewritten.construct)
         assert isinstance(found, ox.QueryTriples)
@@ -173,15 +157,7 @@ class KnowledgeStore:
         return Statements(tuple(dict.fromkeys(filter(None, triples))), stopped)
 
     def solutions(self, query: GraphQuery, *, limit: int = 100_000, seconds: float = 10.0) -> Solutions:
-        """Return the triples that the answers of a query follow from, solution by solution.
-
-        Examples
-        --------
-        >>> store = KnowledgeStore.of_triples([Triple("urn:Ghana", "urn:capital", "urn:Accra")])
-        >>> [found] = store.solutions(rewrite("SELECT ?x { <urn:Ghana> <urn:capital> ?x }")).solutions
-        >>> found.triples[0].text, found.values["x"]
-        ('<urn:Ghana; urn:capital; urn:Accra>', 'urn:Accra')
-        """
+        """Return the triples that the answers of a query follow from, solution by solution."""
         solutions, stopped = _taken(self.each_solution(query), limit, seconds)
         return Solutions(tuple(solutions), stopped)
 

@@ -20,16 +20,7 @@ _FORMS = ("SELECT", "ASK", "CONSTRUCT")
 
 
 def check_syntax(query: str) -> None:
-    """Parse a query, and evaluate nothing of it.
-
-    Examples
-    --------
-    >>> check_syntax("SELECT ?x { ?x ?y ?z } ORDER BY ?x")
-    >>> check_syntax("SELECT ?x { ?x ?y }")
-    Traceback (most recent call last):
-        ...
-    pytrace.errors.InputError: the SPARQL query cannot be read (expected OPTIONAL); correct it
-    """
+    """Parse a query, and evaluate nothing of it."""
     tokens = without_prologue(tokens_of(query))
     if not tokens or tokens[0].word not in _FORMS:
         begin = repr(tokens[0].text[:20]) if tokens else "nothing"
@@ -43,10 +34,8 @@ def check_syntax(query: str) -> None:
 
 
 def _unevaluated(query: str, tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield queries that are valid if a query is, and that are evaluated at once.
-
-    What stands in a FILTER EXISTS is looked at only for a solution of what is filtered, and an empty store has none.
-    """
+    """Yield queries that are valid if a query is, and that are evaluated at once."""
+    # What stands in a FILTER EXISTS is looked at only for a solution of what is filtered, and an empty store has none.
     prologue, form, rest = query[: tokens[0].place], tokens[0].word, tokens[1:]
     if form == "CONSTRUCT" and rest and rest[0].text == "{":
         end = _closing(rest)

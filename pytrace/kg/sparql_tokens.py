@@ -51,13 +51,7 @@ END = Token("end", "", -1)
 
 
 def tokens_of(query: str) -> list[Token]:
-    """Split a query that only reads into its tokens.
-
-    Examples
-    --------
-    >>> [token.text for token in tokens_of("ASK { ?x a ':}' } # yes }")]
-    ['ASK', '{', '?x', 'a', "':}'", '}']
-    """
+    """Split a query that only reads into its tokens."""
     tokens: list[Token] = []
     open_: list[str] = []
     signs = at = 0

@@ -16,16 +16,7 @@ _LONGEST = 31_536_000.0
 
 
 def check_limits(limits: QueryLimits) -> None:
-    """Refuse limits that would let nothing through, or that limit nothing.
-
-    Examples
-    --------
-    >>> check_limits(QueryLimits(rows=0))
-    Traceback (most recent call last):
-        ...
-    pytrace.errors.InputError: a query's limits are 0 rows, 5 seconds and 2048 megabytes; give at least 1 row and 1 megabyte, \
-and seconds above 0 and up to 31536000
-    """
+    """Refuse limits that would let nothing through, or that limit nothing."""
     fits = limits.rows >= 1 and limits.megabytes >= 1 and math.isfinite(limits.seconds)
     if not fits or not 0 < limits.seconds <= _LONGEST:
         raise InputError(
@@ -43,16 +34,7 @@ def check_search(*, limit: int, cutoff: float = 0.0) -> None:
 
 
 def read_pairs(path: str | os.PathLike[str], *, what: str) -> Iterator[tuple[str, str]]:
-    r"""Read a file of keys and names: a key, a tab and a name a line; a key may come again.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "names.tsv"
-    >>> _ = path.write_text("http://towns/1\tAccra\n")
-    >>> list(read_pairs(path, what="entity"))
-    [('http://towns/1', 'Accra')]
-    """
+    r"""Read a file of keys and names: a key, a tab and a name a line; a key may come again."""
     path = Path(path)
     with input_errors(path):
         for number, line in read_lines(path):

@@ -18,17 +18,7 @@ from pytrace.triples.graph.exchange import input_errors
 
 
 def load_store(path: Path, *, format: str | None = None) -> tuple[KnowledgeStore, str]:
-    """Load a file, a graph of `pytrace kg build` or a knowledge base of `pytrace kg index`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "towns.ttl"
-    >>> _ = path.write_text("<urn:x:1> <urn:x:in> <urn:x:2> .")
-    >>> store, fingerprint = load_store(path)
-    >>> len(store), len(fingerprint)
-    (1, 64)
-    """
+    """Load a file, a graph of `pytrace kg build` or a knowledge base of `pytrace kg index`."""
     if is_knowledge_base(path):
         if format is not None:
             raise InputError(f"{path} is a directory, which has no format {format!r}; leave out the format")

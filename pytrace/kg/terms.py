@@ -25,13 +25,7 @@ ALIASES = tuple(
 
 
 def node_of(key: str, *, relation: bool = False) -> ox.NamedNode:
-    """Return the IRI that stands for an entity's or a relation's key.
-
-    Examples
-    --------
-    >>> node_of("Ada Foah").value, node_of("http://towns/Accra").value
-    ('urn:pytrace:entity:Ada%20Foah', 'http://towns/Accra')
-    """
+    """Return the IRI that stands for an entity's or a relation's key."""
     # A key that looks like one of our own IRIs would be read back as another key.
     if _IRI.fullmatch(key) and not key.startswith("urn:pytrace:"):
         try:
@@ -43,13 +37,7 @@ def node_of(key: str, *, relation: bool = False) -> ox.NamedNode:
 
 
 def key_of(term: object) -> str:
-    """Return the key that stands for a term of pyoxigraph.
-
-    Examples
-    --------
-    >>> key_of(node_of("Ada Foah")), key_of(ox.Literal(30)), key_of(ox.BlankNode("b1"))
-    ('Ada Foah', '30', '_:b1')
-    """
+    """Return the key that stands for a term of pyoxigraph."""
     if isinstance(term, ox.NamedNode):
         return key_of_iri(term.value)
     if isinstance(term, ox.BlankNode):
@@ -58,13 +46,7 @@ def key_of(term: object) -> str:
 
 
 def key_of_iri(iri: str) -> str:
-    """Return the key that stands for an IRI.
-
-    Examples
-    --------
-    >>> key_of_iri("urn:pytrace:relation:located%20in")
-    'located in'
-    """
+    """Return the key that stands for an IRI."""
     for prefix in (_ENTITY, _RELATION):
         if iri.startswith(prefix):
             try:

@@ -102,13 +102,7 @@ def sketch_rows(vectors: Vectors, directions: Vectors) -> tuple[Halves, float, f
 
 
 def make_sketch(vectors: Vectors) -> Sketch | None:
-    """Sketch vectors, or return None where that would not pay.
-
-    Examples
-    --------
-    >>> make_sketch(np.ones((10, 384), dtype=np.float32)) is None  # so few are scored at once
-    True
-    """
+    """Sketch vectors, or return None where that would not pay."""
     directions = find_directions(vectors)
     if directions is None:
         return None
@@ -119,18 +113,8 @@ def make_sketch(vectors: Vectors) -> Sketch | None:
 def search(
     queries: Vectors, vectors: Vectors, k: int, sketch: Sketch | None, *, read: Callable[[Rows], Vectors] | None = None
 ) -> tuple[Vectors, Rows]:
-    """Find the `k` vectors with the largest inner products: what `pytrace.kernels.top_k` finds, bit for bit.
-
-    Notes
-    -----
-    Time is linear in queries times vectors times m + 1, and beyond that in the candidates that are scored in full.
-
-    Examples
-    --------
-    >>> vectors = np.eye(3, dtype=np.float32)
-    >>> search(vectors[1], vectors, 2, None)[1].tolist()
-    [1, 0]
-    """
+    """Find the `k` vectors with the largest inner products: what `pytrace.kernels.top_k` finds, bit for bit."""
+    # Time is linear in queries times vectors times m + 1, and beyond that in the candidates that are scored in full.
     queries = np.asarray(queries, dtype=np.float32)
     width = max(_FIRST_WIDTH, 2 * k)
     most = min(int(len(vectors) * _MOST_SHARE), _WIDEST)

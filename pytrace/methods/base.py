@@ -314,13 +314,7 @@ def register(row: MethodRow) -> None:
 
 
 def setting_name(override: str) -> str:
-    """Return the name in `name=value`, as the settings have it; "" if it is none.
-
-    Examples
-    --------
-    >>> setting_name("reader-documents=3")
-    'reader_documents'
-    """
+    """Return the name in `name=value`, as the settings have it; "" if it is none."""
     name, equals, _ = override.partition("=")
     return name.strip().replace("-", "_") if equals else ""
 

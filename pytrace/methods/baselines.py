@@ -58,24 +58,7 @@ class DenseSettings(RetrievalSettings, frozen=True, forbid_unknown_fields=True, 
 
 
 class Rag(Method):
-    """Answers from all documents in their given order (TRACE, section 4.1: "w. all documents", the vanilla RAG).
-
-    Parameters
-    ----------
-    model
-        Reads.
-    reader_demonstrations
-        Short answers shown to the reader.
-    name
-        The method's name in answers.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> document = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
-    >>> Rag(ScriptedModel(["Ghana"])).answer(["In which country is Ada Foah?"], [[document]])[0].text
-    'Ghana'
-    """
+    """Answers from all documents in their given order (TRACE, section 4.1: "w. all documents", the vanilla RAG)."""
 
     def __init__(self, model: LanguageModel, *, reader_demonstrations: int = 0, name: str = "rag") -> None:
         self.name = name
@@ -90,37 +73,10 @@ class Rag(Method):
 
 
 class RetrievalRag(Method):
-    """Answers from the documents that a retriever, or anything else that ranks, puts first.
+    """Answers from the documents that a retriever, or anything else that ranks, puts first."""
 
-    Parameters
-    ----------
-    model
-        Reads.
-    encoder
-        Retrieves; "bm25" needs none.
-    settings
-        How many documents, and how the reader is shown what to do.
-    retriever
-        "dense", "bm25" or "rrf".
-    name
-        The method's name in answers; the retriever's if not given.
-    rank
-        Ranks in place of the retriever.
-
-    Notes
-    -----
-    "What External Knowledge is Preferred by LLMs?", section 5 (the baseline RAG with its top 5). TRACE, section 4.1 and appendix
-    C.2: documents ranked by bi-encoders and cross-encoders, the first M of them read.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
-    >>> town = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
-    >>> method = RetrievalRag(ScriptedModel(["Ghana"]), HashEncoder(), RetrievalSettings(top=1))
-    >>> answer = method.answer(["Where is Ada Foah?"], [[Document("2", "Bread", ("It is baked.",)), town]])[0]
-    >>> answer.text, answer.evidence.document_ids
-    ('Ghana', ('1',))
-    """
+    # "What External Knowledge is Preferred by LLMs?", section 5 (the baseline RAG with its top 5). TRACE, section 4.1
+    # and appendix C.2: documents ranked by bi-encoders and cross-encoders, the first M of them read.
 
     def __init__(
         self,

@@ -89,31 +89,14 @@ class MethodName(msgspec.Struct, frozen=True):
 
 
 def method_row(name: str) -> MethodRow:
-    """Return a method's row.
-
-    Raises
-    ------
-    InputError
-        There is no such method.
-    """
+    """Return a method's row."""
     if name not in METHODS:
         raise InputError(f"there is no method {name!r}; choose one of {', '.join(METHODS)}")
     return METHODS[name]
 
 
 def parse_method(text: str) -> MethodName:
-    """Read ``NAME`` or ``NAME:setting=value,setting=value``.
-
-    Raises
-    ------
-    InputError
-        If there is no such method, or what follows the colon is no list of settings.
-
-    Examples
-    --------
-    >>> parse_method("scope-coe:cover=exact")
-    MethodName(name='scope-coe', overrides=('cover=exact',))
-    """
+    """Read ``NAME`` or ``NAME:setting=value,setting=value``."""
     name, colon, rest = text.strip().partition(":")
     method_row(name)
     overrides = tuple(part.strip() for part in rest.split(",") if part.strip())
@@ -128,25 +111,13 @@ def prompt_style(llm: str) -> Literal["plain", "auto"]:
 
 
 def default_settings(method: str, llm: str) -> msgspec.Struct:
-    """Return the settings that a method has with a model if nobody changes them.
-
-    Examples
-    --------
-    >>> default_settings("trace-doc", "llama.gguf").reader
-    'document'
-    """
+    """Return the settings that a method has with a model if nobody changes them."""
     row = method_row(method)
     return row.small if llm in SMALL_MODELS else row.settings
 
 
 def method_settings(method: str | MethodName, llm: str, overrides: Iterable[str] = ()) -> Any:
-    """Return the settings of a method for a model, with `name=value` overrides.
-
-    Examples
-    --------
-    >>> method_settings("ks-llm", "llama.gguf", ["sentences=3"]).sentences
-    3
-    """
+    """Return the settings of a method for a model, with `name=value` overrides."""
     named = parse_method(method) if isinstance(method, str) else method
     return changed(default_settings(named.name, llm), [*overrides, *named.overrides], what=named.name)
 

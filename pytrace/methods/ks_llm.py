@@ -91,40 +91,7 @@ class KsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class KnowledgeSelection(Method):
-    r"""Answers questions with KS-LLM, or with one of the methods that its paper compares it with.
-
-    Parameters
-    ----------
-    model
-        Writes triples and missing documents, and reads.
-    encoder
-        Embeds triples and sentences.
-    settings
-        Every choice; the paper's if not given.
-    variant
-        What the reader sees (section 4.1): "ks-llm" triples and the sentences nearest to them, "ks-t" the triples and
-        "ks-s" the sentences alone, "ks-q" the sentences nearest to the question, "standard-doc" the evidence document,
-        "cot-doc" the same with a thought before the answer, "standard" nothing.
-    name
-        The method's name in answers; the variant's if not given.
-    index
-        Where sentences are selected from, instead of the documents given with a question: a corpus of any size, encoded once.
-
-    Raises
-    ------
-    InputError
-        If there is no such variant, or it has no use for the index.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
-    >>> document = Document("1", "Ada Foah", ("The town has a beach.", "It lies in Ghana."))
-    >>> model = ScriptedModel(["Ada Foah\n<Ada Foah; country; Ghana>", "Ghana"])
-    >>> method = KnowledgeSelection(model, HashEncoder(), KsSettings(sentences=1))
-    >>> answer = method.answer(["In which country is Ada Foah?"], [[document]])[0]
-    >>> answer.text, answer.evidence.context
-    ('Ghana', ('<Ada Foah; country; Ghana>', '[Ada Foah] It lies in Ghana.'))
-    """
+    r"""Answers questions with KS-LLM, or with one of the methods that its paper compares it with."""
 
     def __init__(
         self,
@@ -298,20 +265,9 @@ class KnowledgeSelection(Method):
 
 
 def write_documents(model: LanguageModel, questions: Sequence[str], *, max_tokens: int) -> list[Document | None]:
-    """Let a model write an evidence document for each question, all in one call.
-
-    Notes
-    -----
-    KS-LLM, section 4.1, after Yu et al., "Generate rather than Retrieve: Large Language Models are Strong Context
-    Generators" (ICLR 2023).
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> document, = write_documents(ScriptedModel(["It is in Ghana. It is old."]), ["Where is it?"], max_tokens=99)
-    >>> document.sentences, document.source
-    (('It is in Ghana.', 'It is old.'), 'generated')
-    """
+    """Let a model write an evidence document for each question, all in one call."""
+    # KS-LLM, section 4.1, after Yu et al., "Generate rather than Retrieve: Large Language Models are Strong Context
+    # Generators" (ICLR 2023).
     if not questions:
         return []
     prompts = [Prompt(WRITE_INSTRUCTION, (), f"Question: {question}\nPassage:") for question in questions]
@@ -328,18 +284,9 @@ def write_documents(model: LanguageModel, questions: Sequence[str], *, max_token
 
 
 def prefix_of(text: str, most: int, count_tokens: Callable[[str], int]) -> str:
-    """Return as much of a text as has at most so many tokens, cut between words.
-
-    Notes
-    -----
-    KS-LLM, section 4.1 (max_token). Counts beginnings of a length that doubles and is then halved, so that little more
-    than what is returned is ever counted.
-
-    Examples
-    --------
-    >>> prefix_of("One two three.", 2, lambda text: len(text.split()))
-    'One two'
-    """
+    """Return as much of a text as has at most so many tokens, cut between words."""
+    # KS-LLM, section 4.1 (max_token). Counts beginnings of a length that doubles and is then halved, so that little
+    # more than what is returned is ever counted.
     words = [match.end() for match in re.finditer(r"\S+", text)]
     if most < 1 or not words:
         return ""

@@ -17,16 +17,7 @@ Rank = Callable[[Sequence[str], Sequence[Sequence[Document]], int], list[list[Do
 
 
 def rank_by(retriever: RetrieverName, encoder: Encoder | None, *, whole_documents: bool = False) -> Rank:
-    """Return a function that ranks each question's own documents.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> ferry, bread = Document("1", "Ferry", ("It carries mail.",)), Document("2", "Bread", ("It is baked.",))
-    >>> rank = rank_by("dense", HashEncoder())
-    >>> [document.id for document in rank(["What is baked?"], [[ferry, bread]], 1)[0]]
-    ['2']
-    """
+    """Return a function that ranks each question's own documents."""
     check_retriever(retriever, encoder)
 
     def rank(questions: Sequence[str], documents: Sequence[Sequence[Document]], count: int) -> list[list[Document]]:
@@ -37,12 +28,8 @@ def rank_by(retriever: RetrieverName, encoder: Encoder | None, *, whole_document
 
 
 def rank_by_cross_encoder(cross_encoder: CrossEncoder) -> Rank:
-    """Return a function that ranks each question's own documents by reading them together with the question.
-
-    Notes
-    -----
-    TRACE, section 4.1 and appendix C.2.
-    """
+    """Return a function that ranks each question's own documents by reading them together with the question."""
+    # TRACE, section 4.1 and appendix C.2.
 
     def rank(questions: Sequence[str], documents: Sequence[Sequence[Document]], count: int) -> list[list[Document]]:
         pairs = [

@@ -79,36 +79,7 @@ class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class ScopeCoe(Method):
-    """Answers questions from the fewest snippets that hold a chain of evidence.
-
-    Parameters
-    ----------
-    model
-        Extracts features, judges if it is to, and reads.
-    encoder
-        Ranks snippets, and judges where the model does not.
-    settings
-        Every choice of the method; the paper's if not given.
-    retriever
-        Where snippets come from, instead of the documents given with a question; a web search, say
-        (`pytrace.retrieval.CallableRetriever`).
-    extractor, judge
-        Instead of those that the settings name.
-    name
-        The method's name in answers.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
-    >>> town = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
-    >>> other = Document("2", "Lima", ("Lima is a city in Peru.",))
-    >>> features = '{"intent": "country of a town", "nodes": ["Ada Foah"], "relations": []}'
-    >>> model = ScriptedModel(lambda prompt: features if prompt.startswith("Take") else "Ghana")
-    >>> method = ScopeCoe(model, HashEncoder(), ScopeSettings(judge="text"))
-    >>> answer = method.answer(["In which country is the town Ada Foah?"], [[other, town]])[0]
-    >>> answer.text, answer.evidence.document_ids
-    ('Ghana', ('1',))
-    """
+    """Answers questions from the fewest snippets that hold a chain of evidence."""
 
     def __init__(
         self,

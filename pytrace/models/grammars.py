@@ -8,24 +8,12 @@ from pytrace.errors import InputError
 
 
 def escaped(text: str) -> str:
-    r"""Return a text as it stands between the quotes of a terminal.
-
-    Examples
-    --------
-    >>> print(escaped('a "b"'))
-    a \"b\"
-    """
+    r"""Return a text as it stands between the quotes of a terminal."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 def choices(texts: Sequence[str]) -> str:
-    """Return a grammar that accepts exactly one of some texts, with or without a space before it.
-
-    Examples
-    --------
-    >>> print(choices(["yes", "no"]))
-    root ::= " "? ("yes" | "no")
-    """
+    """Return a grammar that accepts exactly one of some texts, with or without a space before it."""
     if isinstance(texts, str) or not texts or not all(texts):
         raise InputError(f"a choice needs a list of texts of which none is empty, not {texts!r}")
     quoted = (f'"{escaped(text)}"' for text in dict.fromkeys(texts))

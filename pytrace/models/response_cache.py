@@ -37,37 +37,15 @@ class _Options(msgspec.Struct, frozen=True):
 class CachedModel:
     """Answers from memory what it was asked before, and asks another model the rest.
 
-    Parameters
-    ----------
-    model
-        Answers what is not known yet.
-    path
-        The file of what is known, made if it is not there; ":memory:" forgets with the process. Several models may share one:
-        what is known of a model goes by its fingerprint.
-
     Attributes
     ----------
     known, asked
         How many answers came from memory, and how many from the model.
-
-    Raises
-    ------
-    StoreError
-        The file is none of these, or cannot be used.
-
-    Notes
-    -----
-    `usage` is the model's own: what comes from memory costs nothing, so costs must be measured without memory. Answers are
-    as exact as they were the first time; the same question in another batch may differ by rounding if the model is not
-    deterministic, so `deterministic` is the model's.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> model = CachedModel(ScriptedModel(["Ghana", "Togo"]))
-    >>> [model.generate(["Where?"], max_tokens=4)[0][0].text for _ in range(2)]
-    ['Ghana', 'Ghana']
     """
+
+    # `usage` is the model's own: what comes from memory costs nothing, so costs must be measured without memory.
+    # Answers are as exact as they were the first time; the same question in another batch may differ by rounding if the
+    # model is not deterministic, so `deterministic` is the model's.
 
     def __init__(self, model: LanguageModel, path: str | os.PathLike[str] = ":memory:") -> None:
         self._model = model

@@ -22,25 +22,9 @@ class HashEncoder:
 
     Each word adds 1 or -1 at one place of the vector, both chosen by a hash of the word, and vectors are scaled to length
     1; a text without words gives zeros. The same on every machine and in every process.
-
-    Parameters
-    ----------
-    dimension
-        The length of a vector; in a small one more words share a place.
-    device
-        Where its vectors are searched: see `pytrace.kernels.DeviceVectors`.
-
-    References
-    ----------
-    Weinberger et al., "Feature hashing for large scale multitask learning" (ICML 2009), section 2.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> question, same, other = HashEncoder().encode(["Who wrote Emma?", "who wrote emma", "a red house"])
-    >>> bool(question @ same > 0.999), float(question @ other)
-    (True, 0.0)
     """
+
+    # Weinberger et al., "Feature hashing for large scale multitask learning" (ICML 2009), section 2.
 
     def __init__(self, *, dimension: int = 256, device: str = "cpu") -> None:
         if dimension < 1:
@@ -82,22 +66,6 @@ class ScriptedModel:
 
     Scores are made of the words that a text shares with the end of its prompt, so that a candidate about the question is
     likelier than one about something else, and the same on every machine.
-
-    Parameters
-    ----------
-    answers
-        A text to write, or texts, one a prompt, again from the first when they are used up; or a function from a prompt's text.
-    context_tokens
-        The longest sequence in tokens; a word counts as one.
-    gives_logits
-        False makes the two scoring verbs raise, as a back end without log-probabilities does.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> model = ScriptedModel(lambda prompt: "yes" if "snow" in prompt else "no")
-    >>> [row[0].text for row in model.generate(["Is there snow?", "Is there sun?"], max_tokens=4)]
-    ['yes', 'no']
     """
 
     def __init__(

@@ -76,94 +76,26 @@ class Swap(msgspec.Struct, frozen=True):
 
 
 def classify(text: str) -> AnswerType:
-    """Tell the type of an answer by rules.
-
-    Parameters
-    ----------
-    text
-        An answer.
-
-    Returns
-    -------
-    AnswerType
-        "name" is any title-case name that is no known place or person; "phrase" is what nothing else fits.
-
-    Notes
-    -----
-    Source: section 6.1, which lets GPT-4 tell the types.
-
-    Examples
-    --------
-    >>> [classify(text) for text in ("no", "1784", "29 September 1784", "39,134", "Warsaw", "Laura Ellen Kirk", "alcohol")]
-    ['yes-no', 'year', 'date', 'number', 'place', 'person', 'phrase']
-    """
+    """Tell the type of an answer by rules."""
+    # Source: section 6.1, which lets GPT-4 tell the types.
     return parse(clean_text(text)).type
 
 
 def same_type(first: str, second: str) -> bool:
-    """Tell whether two answers have the same type and form.
-
-    The form is all that a reader sees of an answer before its meaning: the format of a date, the digits, commas, decimals
-    and unit of a number, a name's title, article and kind of place, a list's separators. Names and phrases may differ by one
-    word.
-
-    Parameters
-    ----------
-    first, second
-        Two answers.
-
-    Returns
-    -------
-    bool
-        True if one could stand in place of the other.
-
-    Notes
-    -----
-    Source: section 6.1, "match the original in both type and format".
-
-    Examples
-    --------
-    >>> same_type("September 29, 1784", "April 2, 1964"), same_type("September 29, 1784", "2 April 1964")
-    (True, False)
-    """
+    """Tell whether two answers have the same type and form."""
+    # The form is all that a reader sees of an answer before its meaning: the format of a date, the digits, commas,
+    # decimals and unit of a number, a name's title, article and kind of place, a list's separators. Names and phrases
+    # may differ by one word.
+    # Source: section 6.1, "match the original in both type and format".
     return alike(parse(clean_text(first)), parse(clean_text(second)))
 
 
 def swap(text: str, rng: random.Random, *, pool: Sequence[str] = (), model: LanguageModel | None = None) -> Swap | None:
-    """Find a wrong answer of the same type and form.
-
-    Values (yes and no, years, dates, numbers) are computed. Places, persons and names come from the pool, then from short
-    lists of our own. Common phrases come from the model, which is asked a bounded number of times, then from the pool.
-
-    Parameters
-    ----------
-    text
-        The right answer.
-    rng
-        Makes the choice.
-    pool
-        Other answers of the data set.
-    model
-        Writes phrases; without one, only the pool has any.
-
-    Returns
-    -------
-    Swap or None
-        None if nothing of the same type and form was found. A swap never equals the right answer after
-        `normalise_answer`, and neither contains the other.
-
-    Notes
-    -----
-    Source: section 6.1 and appendix I.
-
-    Examples
-    --------
-    >>> swap("yes", random.Random(0))
-    Swap(text='no', type='yes-no', by='rule')
-    >>> other = swap("39,134 people", random.Random(0))
-    >>> same_type("39,134 people", other.text), other.by
-    (True, 'rule')
-    """
+    """Find a wrong answer of the same type and form."""
+    # Values (yes and no, years, dates, numbers) are computed. Places, persons and names come from the pool, then from
+    # short lists of our own. Common phrases come from the model, which is asked a bounded number of times, then from
+    # the pool.
+    # Source: section 6.1 and appendix I.
     return swap_all([text], [rng], pool=pool, model=model)[0]
 
 
@@ -174,13 +106,7 @@ def swap_all(
     pool: Sequence[str] = (),
     model: LanguageModel | None = None,
 ) -> list[Swap | None]:
-    """Find a wrong answer for each of several: see `swap`; the model is asked about all of them in one call.
-
-    Examples
-    --------
-    >>> [one.text for one in swap_all(["no", "Yes"], [random.Random(0), random.Random(0)])]
-    ['yes', 'No']
-    """
+    """Find a wrong answer for each of several: see `swap`; the model is asked about all of them in one call."""
     cleaned = [clean_text(text) for text in texts]
     known = sorted({one for one in map(clean_text, pool) if one})
     parsed = {one: parse(one) for one in known}
@@ -192,23 +118,7 @@ def swap_all(
 
 
 def variants(right: str, wrong: str) -> list[tuple[str, str]]:
-    """Return the ways in which a right answer may stand in a text, each with the wrong one written likewise.
-
-    Parameters
-    ----------
-    right, wrong
-        Two answers of the same type and form.
-
-    Returns
-    -------
-    list of tuple
-        The pair itself first; then a full date's other formats, and a number with and without commas.
-
-    Examples
-    --------
-    >>> variants("2 May 1901", "7 July 1911")[1:]
-    [('May 2, 1901', 'July 7, 1911'), ('1901-05-02', '1911-07-07')]
-    """
+    """Return the ways in which a right answer may stand in a text, each with the wrong one written likewise."""
     pairs = dict.fromkeys([(right, wrong)])
     pairs.update(dict.fromkeys(zip(answer_values.renderings(right), answer_values.renderings(wrong), strict=False)))
     return list(pairs)

@@ -57,21 +57,7 @@ def break_chains(
     threshold: float = 85.0,
     settled: Callable[[], None] = lambda: None,
 ) -> list[Outcome]:
-    """Break the chain of every sample in one way; what the discriminator is asked, it is asked about all of them at once.
-
-    Examples
-    --------
-    >>> from pytrace.perturb.pieces import make_sample
-    >>> from pytrace.records import Document, Question
-    >>> class Mentions:
-    ...     def judge(self, inquiries):
-    ...         return [[[float(f.text in t) for f in one.features] for t in one.texts] for one in inquiries]
-    >>> fort = Document("f", "Coast", ("Kongenstein is a fort.", "It was built in 1784."))
-    >>> question = Question("q", "When was Kongenstein built?", ("1784",), (fort,), ("f",))
-    >>> sample = make_sample(question, Features(nodes=("Kongenstein",)))
-    >>> break_chains("senp", [sample], Discriminator(Mentions()))[0].removed
-    ('Kongenstein is a fort.',)
-    """
+    """Break the chain of every sample in one way; what the discriminator is asked, it is asked about all of them at once."""
     courses: list[_Course]
     if kind == "coe":
         outcomes: list[Outcome] = [Broken(sample.pieces) for sample in samples]

@@ -48,13 +48,7 @@ Retrieve = Callable[[Sequence[str], int], Sequence[Sequence[Hit]]]
 
 
 def swapped(pieces: Sequence[Piece], answers: Sequence[str], wrong: str) -> Pieces:
-    """Put a wrong answer in place of the right one, in titles too; dates and numbers also where they are written otherwise.
-
-    Examples
-    --------
-    >>> swapped([Piece("Fort", "Built on May 2, 1901.", "")], ["2 May 1901"], "7 July 1911")[0].text
-    'Built on July 7, 1911.'
-    """
+    """Put a wrong answer in place of the right one, in titles too; dates and numbers also where they are written otherwise."""
     # Longer ones first: an alias may be a part of another.
     pairs = sorted({pair for answer in answers for pair in variants(answer, wrong)}, key=lambda pair: -len(pair[0]))
     changed = []
@@ -67,11 +61,9 @@ def swapped(pieces: Sequence[Piece], answers: Sequence[str], wrong: str) -> Piec
 
 
 def irrelevant(samples: Sequence[Sample], retrieve: Retrieve, *, needed: Sequence[int]) -> list[list[Piece]]:
-    """Find sentences that resemble each question but cannot answer it.
-
-    The query for an evidence node is "background of <node>" (the question itself, where there is no node). Sentences come from
-    documents that do not support the question, node by node in turn; none holds a right answer.
-    """
+    """Find sentences that resemble each question but cannot answer it."""
+    # The query for an evidence node is "background of <node>" (the question itself, where there is no node). Sentences
+    # come from documents that do not support the question, node by node in turn; none holds a right answer.
     found: list[list[Piece]] = [[] for _ in samples]
     # A word of a title and of the sentences it belongs to is counted for every sentence, so a fifth more is asked for.
     for count in (8, 32, 128):
@@ -165,14 +157,7 @@ def _templates(sample: Sample, wrong: str) -> list[str]:
 def fill(
     own: int, candidates: Iterable[Piece], share: float, *, holding: str = "", tolerance: float = TOLERANCE
 ) -> Pieces | None:
-    """Take so many pieces that they make up a share of the context; the last one is cut at a word border to fit.
-
-    Examples
-    --------
-    >>> piece = Piece("Rain", "It rains on most days of the year, and on some of them it snows as well.", "")
-    >>> [one.text for one in fill(60, [piece], 0.5)]
-    ['It rains on most days of the year, and on some of them']
-    """
+    """Take so many pieces that they make up a share of the context; the last one is cut at a word border to fit."""
     if share == 0:
         return ()
     given = list(candidates)

@@ -80,62 +80,10 @@ def perturb(
     report: PerturbReport | None = None,
     settled: Callable[[], None] = lambda: None,
 ) -> Iterator[Question]:
-    """Make the rows of the study of some questions.
-
-    Only questions whose supporting sentences are a chain of evidence to the discriminator are used. Each chain is broken in
-    every wanted way, and noise is injected at every ratio. A row that cannot be made is refused with a reason, and one that does
-    not keep what it claims is not given out.
-
-    Parameters
-    ----------
-    questions
-        With documents, answers and supporting documents.
-    extractor
-        Finds the features of questions.
-    discriminator
-        Tells whether a text is a chain of evidence.
-    retrieve
-        Finds documents of the data set for queries.
-    model
-        Writes expressions, sentences, phrases and statements; without one, rules do as far as they can.
-    settings
-        Which rows to make; the defaults if not given.
-    pool
-        Answers from which wrong ones are taken; those of all questions if not given.
-    report
-        Is filled while rows are made.
-    settled
-        Is called once for every question and kind, as it is clear what becomes of it.
-
-    Returns
-    -------
-    iterator of Question
-        The rows in the order of the questions, each with its `perturbation`. The same input and seed give the same rows, as far
-        as the model does.
-
-    Raises
-    ------
-    InputError
-        A ratio is not from 0 to below 1, `tries` is below 1, nothing is asked for, or two questions have one id.
-
-    Examples
-    --------
-    >>> from pytrace.chain_of_evidence.feature_extraction import Extraction
-    >>> from pytrace.chain_of_evidence.features import Features
-    >>> from pytrace.records import Document
-    >>> class Nodes:
-    ...     def extract(self, questions): return [Extraction(Features(nodes=("Kongenstein",))) for _ in questions]
-    >>> class Mentions:
-    ...     def judge(self, inquiries):
-    ...         return [[[float(f.text in t) for f in one.features] for t in one.texts] for one in inquiries]
-    >>> fort = Document("f", "Coast", ("Kongenstein is a fort.", "It was built in 1784."))
-    >>> question = Question("q", "When was Kongenstein built?", ("1784",), (fort,), ("f",))
-    >>> rows = perturb([question], extractor=Nodes(), discriminator=Discriminator(Mentions()),
-    ...     retrieve=lambda queries, count: [[] for _ in queries],
-    ...     settings=Settings(kinds=("senp",), noises=("swapped",), ratios=(0.0,)))
-    >>> [row.documents[0].text.replace(row.perturbation.wrong_answer, "another year") for row in rows]
-    ['It was built in another year.']
-    """
+    """Make the rows of the study of some questions."""
+    # Only questions whose supporting sentences are a chain of evidence to the discriminator are used. Each chain is
+    # broken in every wanted way, and noise is injected at every ratio. A row that cannot be made is refused with a
+    # reason, and one that does not keep what it claims is not given out.
     chosen = settings if settings is not None else Settings()
     _check(chosen, questions)
     told = report if report is not None else PerturbReport()

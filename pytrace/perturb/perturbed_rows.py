@@ -30,16 +30,7 @@ _ORIGINS = {
 def make_row(
     question: Question, chain: Sequence[Piece], injected: Sequence[Piece], perturbation: Perturbation
 ) -> Question:
-    """Make a question whose documents are a chain's pieces with injected ones between them.
-
-    Examples
-    --------
-    >>> question = Question("q", "Where is Ada Foah?", ("Ghana",))
-    >>> chain = [Piece("Ada Foah", "It is in Ghana.", "chain:a#0")]
-    >>> row = make_row(question, chain, [], Perturbation("q", "coe", "irrelevant", 0.0, 0.0, 7))
-    >>> row.id, row.documents[0].id, row.perturbation.pieces
-    ('q/coe/irrelevant/0/7', 'q/coe/irrelevant/0/7#0', {'q/coe/irrelevant/0/7#0': 'chain:a#0'})
-    """
+    """Make a question whose documents are a chain's pieces with injected ones between them."""
     done = perturbation
     ratio = f"{done.ratio:g}"
     ratio = ratio if float(ratio) == done.ratio else repr(done.ratio)
@@ -73,31 +64,12 @@ def measured_ratio(documents: Sequence[Document], injected: dict[str, str]) -> f
 
 
 def check_row(row: Question) -> list[str]:
-    """Check a perturbed question against what it claims of itself, without any model.
-
-    A removed sentence must stand nowhere in the context, a replaced node nowhere in the chain (text that is injected about a
-    node may name it), and nodes that must stay have to be in the chain. The share of injected characters must be within two
-    points of the claimed one. A wrong answer must have the type and form of the right one, and where it was swapped in, no
-    right one may be left; injected text never holds a right answer, and misinformation always the wrong one. Every document
-    must say where it came from.
-
-    Parameters
-    ----------
-    row
-        A perturbed question.
-
-    Returns
-    -------
-    list of str
-        What is wrong, one sentence each; empty if the row is sound.
-
-    Examples
-    --------
-    >>> chain = [Piece("Ada Foah", "It is in Ghana.", "chain:a#0")]
-    >>> done = Perturbation("q", "senp", "irrelevant", 0.0, 0.0, 7, removed=("It is in Ghana.",))
-    >>> check_row(make_row(Question("q", "Where is Ada Foah?", ("Ghana",)), chain, [], done))
-    ["the removed sentence 'It is in Ghana.' is still there"]
-    """
+    """Check a perturbed question against what it claims of itself, without any model."""
+    # A removed sentence must stand nowhere in the context, a replaced node nowhere in the chain (text that is injected
+    # about a node may name it), and nodes that must stay have to be in the chain. The share of injected characters must
+    # be within two points of the claimed one. A wrong answer must have the type and form of the right one, and where it
+    # was swapped in, no right one may be left; injected text never holds a right answer, and misinformation always the
+    # wrong one. Every document must say where it came from.
     if row.perturbation is None:
         return ["the question has no perturbation, so it claims nothing that could be checked"]
     return [*_origins(row, row.perturbation), *_removal(row, row.perturbation), *_answers(row, row.perturbation)]
@@ -189,16 +161,7 @@ def _answers(row: Question, done: Perturbation) -> Iterator[str]:
 
 
 def row_object(row: Question) -> dict[str, Any]:
-    """Return a perturbed question as a row of our own format, which `read_questions` reads back.
-
-    Examples
-    --------
-    >>> chain = [Piece("Ada Foah", "It is in Ghana.", "chain:a#0")]
-    >>> done = Perturbation("q", "coe", "irrelevant", 0.0, 0.0, 7)
-    >>> row = row_object(make_row(Question("q", "Where is Ada Foah?", ("Ghana",)), chain, [], done))
-    >>> row["documents"]
-    [{'id': 'q/coe/irrelevant/0/7#0', 'title': 'Ada Foah', 'sentences': ['It is in Ghana.'], 'supporting': True}]
-    """
+    """Return a perturbed question as a row of our own format, which `read_questions` reads back."""
     documents = [
         {
             "id": document.id,
@@ -219,14 +182,7 @@ def row_object(row: Question) -> dict[str, Any]:
 
 
 def row_line(row: Question) -> bytes:
-    r"""Return a row as a line of JSON Lines, with its line feed.
-
-    Examples
-    --------
-    >>> line = row_line(make_row(Question("q", "Where?", ("x",)), [], [], Perturbation("q", "coe", "swapped", 0.0, 0.0, 7)))
-    >>> line.startswith(b'{"id":"q/coe/swapped/0/7"'), line.endswith(b"\n")
-    (True, True)
-    """
+    r"""Return a row as a line of JSON Lines, with its line feed."""
     try:
         return msgspec.json.encode(row_object(row)) + b"\n"
     except UnicodeEncodeError:

@@ -45,31 +45,14 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def stated_answers(question: Question) -> tuple[str, ...]:
-    """Return the right answers that can stand in a text: a yes or no does not.
-
-    Examples
-    --------
-    >>> stated_answers(Question("q", "Is it?", ("yes", "Ada Foah")))
-    ('Ada Foah',)
-    """
+    """Return the right answers that can stand in a text: a yes or no does not."""
     return tuple(answer for answer in question.answers if answer.casefold().strip(" .") not in {"yes", "no"})
 
 
 def make_sample(question: Question, features: Features) -> Sample:
-    """Gather a question's pieces and the nodes that they mention.
-
-    The pieces are the supporting sentences in the order of the documents; of a supporting document without a supporting
-    fact they are all sentences.
-
-    Examples
-    --------
-    >>> from pytrace.records import Document
-    >>> fort = Document("f", "Fort", ("It was built in 1784.", "It fell."))
-    >>> question = Question("q", "When was the fort built?", ("1784",), (fort,), ("f",), (("f", 0),))
-    >>> sample = make_sample(question, Features(nodes=("the fort",)))
-    >>> [piece.shown for piece in sample.pieces], sample.surfaces
-    (['[Fort] It was built in 1784.'], ('fort',))
-    """
+    """Gather a question's pieces and the nodes that they mention."""
+    # The pieces are the supporting sentences in the order of the documents; of a supporting document without a
+    # supporting fact they are all sentences.
     facts = set(question.supporting_facts)
     with_facts = {document_id for document_id, _ in facts}
     pieces = tuple(
@@ -90,13 +73,7 @@ def make_sample(question: Question, features: Features) -> Sample:
 
 
 def knowledge(pieces: Sequence[Piece]) -> str:
-    """Join pieces to the text that a judge reads; a title is told once for the sentences in a row that have it.
-
-    Examples
-    --------
-    >>> knowledge([Piece("A", "One.", ""), Piece("A", "Two.", ""), Piece("B", "Three.", "")])
-    '[A] One. Two. [B] Three.'
-    """
+    """Join pieces to the text that a judge reads; a title is told once for the sentences in a row that have it."""
     shown: list[str] = []
     title = None
     for piece in pieces:

@@ -46,13 +46,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def broader(phrases: Sequence[str], model: LanguageModel | None, *, seed: int = 0) -> list[list[Rewritten]]:
-    """Find higher-level expressions for phrases, all in one call.
-
-    Examples
-    --------
-    >>> broader(["1784", "Laura Kirk"], None)
-    [[Rewritten(text='that year', by='rule')], [Rewritten(text='this person', by='rule')]]
-    """
+    """Find higher-level expressions for phrases, all in one call."""
     written = _write(model, "broader", [_phrase_input(phrase) for phrase in phrases], max_tokens=16, seed=seed)
     found = []
     for phrase, texts in zip(phrases, written, strict=True):
@@ -96,13 +90,7 @@ def misstated(
 
 
 def joined(sentence: str, first: str, second: str) -> str:
-    """Cut what stands between two phrases of a sentence, and join them by "and"; "" if that changes nothing.
-
-    Examples
-    --------
-    >>> joined("The film Ran was directed by Akira Kurosawa in 1985.", "Ran", "Akira Kurosawa")
-    'The film Ran and Akira Kurosawa in 1985.'
-    """
+    """Cut what stands between two phrases of a sentence, and join them by "and"; "" if that changes nothing."""
     spans = sorted(span for span in (_span(sentence, first), _span(sentence, second)) if span is not None)
     if len(spans) < 2 or spans[0][1] >= spans[1][0]:
         return ""
@@ -116,13 +104,7 @@ _CLAUSES = re.compile(r"(?:[,;:]\s+|\s+[-–—]\s+|\s+(?=(?:and|but|which|who|w
 
 
 def clauses_cut(sentence: str, keep: Sequence[str]) -> list[str]:
-    """Return a sentence less one of its clauses each time, as far as what must stay does; rests of one word are left out.
-
-    Examples
-    --------
-    >>> clauses_cut("Ada Foah is a town, and it lies in Ghana.", ["Ada Foah"])
-    ['Ada Foah is a town.']
-    """
+    """Return a sentence less one of its clauses each time, as far as what must stay does; rests of one word are left out."""
     borders = [0, *(found.start() for found in _CLAUSES.finditer(sentence)), len(sentence)]
     rests = []
     for start, end in itertools.pairwise(borders):
@@ -136,26 +118,14 @@ def clauses_cut(sentence: str, keep: Sequence[str]) -> list[str]:
 
 
 def blanked(sentence: str, answers: Sequence[str]) -> str:
-    """Put "something" or its like in place of an answer.
-
-    Examples
-    --------
-    >>> blanked("It lies in Ghana.", ["Ghana"]), blanked("It was built in 1784.", ["1784"])
-    ('It lies in some place.', 'It was built in some year.')
-    """
+    """Put "something" or its like in place of an answer."""
     for answer in sorted(answers, key=len, reverse=True):
         sentence = replace(sentence, answer, _UNTOLD.get(classify(answer), "something"))
     return sentence
 
 
 def named(keep: Sequence[str]) -> list[str]:
-    """Return a sentence that tells nothing but what it speaks of: the last that can be done; none for nothing.
-
-    Examples
-    --------
-    >>> named(["Ada Foah", "fort"])
-    ['Much is told of Ada Foah and of fort.']
-    """
+    """Return a sentence that tells nothing but what it speaks of: the last that can be done; none for nothing."""
     return [f"Much is told of {' and of '.join(keep)}."] if keep else []
 
 

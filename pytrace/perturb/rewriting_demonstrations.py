@@ -26,17 +26,8 @@ class Rewriting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def demonstrations(job: Job, *, path: str | os.PathLike[str] | None = None) -> tuple[Rewriting, ...]:
-    """Return the labelled rewritings for a job.
-
-    Notes
-    -----
-    "What External Knowledge is Preferred by LLMs?", section 4.2 and appendices A and I.
-
-    Examples
-    --------
-    >>> demonstrations("broader")[0].output
-    'craftsman'
-    """
+    """Return the labelled rewritings for a job."""
+    # "What External Knowledge is Preferred by LLMs?", section 4.2 and appendices A and I.
     rows = load_demonstrations(path, Rewriting, _checked, _SHAPE, shipped="perturbations.jsonl")
     return tuple(row for row in rows if row.job == job)
 

@@ -44,24 +44,6 @@ class Reader:
 
     Sentences are shown as documents are. Where there is to be no context ("none"), the instruction speaks of none, and the
     demonstrations are the questions and answers of all kinds without their contexts.
-
-    Parameters
-    ----------
-    model
-        Any language model.
-    demonstrations
-        How many short answers to show before the question (0: the paper's zero-shot reader).
-    max_tokens
-        The longest answer.
-    labelled
-        Demonstrations of your own, for all kinds of evidence; ours if not given.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> evidence = Evidence("mixed", ("<Ada Foah; type; town>", "[Ada Foah] It lies in Ghana."), ("1",))
-    >>> Reader(ScriptedModel(["Ghana."])).read(["In which country is Ada Foah?"], [evidence])[0].text
-    'Ghana'
     """
 
     def __init__(
@@ -82,16 +64,9 @@ class Reader:
         return Reader(model, demonstrations=self._count, max_tokens=self._max_tokens, labelled=self._labelled)
 
     def read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> list[Reading]:
-        """Answer every question from its evidence.
-
-        Where a context does not fit the model, demonstrations go first; then its last entries are left out, the first that
-        does not fit keeping as many of its sentences as do. Entries not shown whole are counted.
-
-        Raises
-        ------
-        ContextOverflowError
-            If not even one sentence of a context fits.
-        """
+        """Answer every question from its evidence."""
+        # Where a context does not fit the model, demonstrations go first; then its last entries are left out, the first
+        # that does not fit keeping as many of its sentences as do. Entries not shown whole are counted.
         kept = [
             fit_context(self.model, _instruction(one.kind), question, one.context, max_tokens=self._max_tokens)
             for question, one in zip(questions, evidence, strict=True)
@@ -134,15 +109,7 @@ def _instruction(kind: str) -> str:
 def fit_context(
     model: LanguageModel, instruction: str, question: str, context: Sequence[str], *, max_tokens: int
 ) -> FittedContext:
-    """Return what a model has room for of a context when no demonstration is shown; the engine drops these as it must.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> model = ScriptedModel(context_tokens=90)
-    >>> fit_context(model, "Answer.", "Where?", ["One two. Three four five.", "Six."], max_tokens=18)
-    FittedContext(entries=('One two.',), left_out=2)
-    """
+    """Return what a model has room for of a context when no demonstration is shown; the engine drops these as it must."""
     room = model.context_tokens - max_tokens - 64
     room -= model.count_tokens(instruction) + model.count_tokens(question)
     entries: list[str] = []
@@ -201,23 +168,6 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalise_answer(text: str) -> str:
-    """Normalise an answer as HotpotQA's and SQuAD's scripts do.
-
-    Lower case; ASCII punctuation removed; the words a, an and the removed; white space made single.
-
-    Parameters
-    ----------
-    text
-        An answer.
-
-    Returns
-    -------
-    str
-        Its normal form, perhaps empty.
-
-    Examples
-    --------
-    >>> normalise_answer("The  Greater-Accra Region.")
-    'greateraccra region'
-    """
+    """Normalise an answer as HotpotQA's and SQuAD's scripts do."""
+    # Lower case; ASCII punctuation removed; the words a, an and the removed; white space made single.
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())

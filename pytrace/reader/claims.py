@@ -63,43 +63,9 @@ class LabelVote(msgspec.Struct, frozen=True):
 
 
 class ClaimJudge:
-    """Judges claims by themselves or by facts, all of them in one call.
+    """Judges claims by themselves or by facts, all of them in one call."""
 
-    Parameters
-    ----------
-    model
-        A language model that gives log-probabilities.
-    demonstrations
-        How many labelled claims to show; of each label as many, or one less where they do not come out even.
-    scoring
-        Whether a verdict is scored as the letter of an option, which any back end with log-probabilities can, or as a word that
-        follows the claim, which small models understand sooner.
-    calibrated
-        Divide by the probabilities of a claim without content, which takes away how much the model likes each verdict
-        ("contextual calibration", Zhao et al., ICML 2021).
-    labelled
-        Demonstrations of your own, in an order in which any last few have all labels; ours if not given. Claims without facts
-        are shown them without theirs.
-
-    Raises
-    ------
-    LogitsUnavailableError
-        If the model gives no log-probabilities.
-    InputError
-        If `scoring` is neither.
-
-    Notes
-    -----
-    Chain of Knowledge, section 6.1.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> judge = ClaimJudge(ScriptedModel(), scoring="words", calibrated=False)
-    >>> judgement = judge.judge(["It is false that Ada Foah is in Togo."], [["Ada Foah is in Ghana."]])[0]
-    >>> judgement.label, round(sum(judgement.probabilities), 6)
-    ('REFUTES', 1.0)
-    """
+    # Chain of Knowledge, section 6.1.
 
     def __init__(
         self,
@@ -123,30 +89,7 @@ class ClaimJudge:
         self._shown = rows[max(0, len(rows) - max(0, demonstrations)) :]
 
     def judge(self, claims: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[ClaimJudgement]:
-        """Judge claims, each by its facts, or by what the model knows where it has none.
-
-        Parameters
-        ----------
-        claims
-            The claims' texts.
-        contexts
-            One list of sentences a claim, the most important first: the last are left out where they do not fit.
-
-        Returns
-        -------
-        list of ClaimJudgement
-            One a claim. Where the model gives no verdict any probability, each has a third; of equal ones the last in
-            `LABELS` wins, so that a model that cannot tell says "NOT ENOUGH INFO".
-
-        Raises
-        ------
-        ContextOverflowError
-            If a claim, or the first sentence of its facts, does not fit the model.
-        InputError
-            If a claim is empty.
-        ValueError
-            If there are more claims or more contexts.
-        """
+        """Judge claims, each by its facts, or by what the model knows where it has none."""
         if len(claims) != len(contexts):
             raise ValueError(f"there are {len(claims)} claims but {len(contexts)} lists of facts")
         for number, claim in enumerate(claims, 1):
@@ -218,44 +161,11 @@ def _probabilities(score: NDArray[np.float64], liked: NDArray[np.float64] | None
 
 
 def votes(probabilities: Sequence[float], *, temperature: float = 0.7, samples: int = 5) -> LabelVote:
-    """Tell how a vote of samples would end, without taking any: a sample's label has a known distribution.
-
-    Sampling at a temperature gives a label with a probability in proportion to the label's own to the power of one over the
-    temperature. The share of the samples that give the likeliest label is that probability in the mean; it takes the place of
-    a count of `samples`, which would only scatter around it.
-
-    Parameters
-    ----------
-    probabilities
-        Of each label, in the order of `LABELS`; they need not add up to 1.
-    temperature
-        Of the sampling (section 5.2: 0.7); at 0 all samples are the likeliest label.
-    samples
-        How many samples the paper would take; a share of at least half of them, rounded up, is certain.
-
-    Returns
-    -------
-    LabelVote
-        Of equal labels the last in `LABELS` wins.
-
-    Raises
-    ------
-    InputError
-        There are not as many probabilities as labels, one is negative or not finite, all are 0, `temperature` is negative or
-        not finite, or `samples` is below 1.
-
-    Notes
-    -----
-    Chain of Knowledge, sections 3.3 (the threshold) and 5 (the sampling).
-
-    Examples
-    --------
-    >>> votes((0.5, 0.3, 0.2)).certain
-    False
-    >>> vote = votes((0.7, 0.2, 0.1))
-    >>> vote.label, round(vote.share, 3), vote.certain
-    ('SUPPORTS', 0.814, True)
-    """
+    """Tell how a vote of samples would end, without taking any: a sample's label has a known distribution."""
+    # Sampling at a temperature gives a label with a probability in proportion to the label's own to the power of one
+    # over the temperature. The share of the samples that give the likeliest label is that probability in the mean; it
+    # takes the place of a count of `samples`, which would only scatter around it.
+    # Chain of Knowledge, sections 3.3 (the threshold) and 5 (the sampling).
     values = np.array(probabilities, dtype=np.float64)
     if values.shape != (len(LABELS),) or not np.isfinite(values).all() or (values < 0).any() or not values.any():
         raise InputError(

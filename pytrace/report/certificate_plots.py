@@ -20,18 +20,9 @@ _LOOKS = {"answers": (-0.2, "#1c5a9c", ""), "reasoning": (0.2, "#62b59f", "//")}
 
 
 def save_plots(summary: PageSummary, directory: Path, *, title: str = "") -> list[Path]:
-    """Draw why responses are unfaithful, and precision, recall and F1 of answers beside those of reasoning.
-
-    Notes
-    -----
-    Source: Table 3 and Figure 4 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
-
-    Examples
-    --------
-    >>> from pytrace.certify.certification_scores import score_certificates
-    >>> save_plots(score_certificates([]), Path("plots"))
-    []
-    """
+    """Draw why responses are unfaithful, and precision, recall and F1 of answers beside those of reasoning."""
+    # Source: Table 3 and Figure 4 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
+    # Graphs".
     figures = []
     if any(summary.errors.get(error, 0) for error in ERROR_NAMES):
         figures.append(("errors", _draw_errors))

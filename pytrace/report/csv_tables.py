@@ -44,11 +44,10 @@ QUESTION_COLUMNS = (
 
 
 def write_csv_tables(directory: Path, report: Report, store: RunStore) -> list[Path]:
-    """Write `methods.csv`, `comparisons.csv` and `questions.csv`, each in one step.
-
-    Scores lie between 0 and 1, costs are means of a question, and what is not defined is empty. Several values of a cell stand
-    with " | " between them. A text that a spreadsheet would take for a formula has an apostrophe before it.
-    """
+    """Write `methods.csv`, `comparisons.csv` and `questions.csv`, each in one step."""
+    # Scores lie between 0 and 1, costs are means of a question, and what is not defined is empty. Several values of a
+    # cell stand with " | " between them. A text that a spreadsheet would take for a formula has an apostrophe before
+    # it.
     tables: dict[str, tuple[Sequence[str], Iterable[Sequence[Value]]]] = {
         "methods": (METHOD_COLUMNS, map(_method, report.methods)),
         "comparisons": (COMPARISON_COLUMNS, map(_comparison, report.comparisons)),
@@ -68,13 +67,7 @@ def write_csv_tables(directory: Path, report: Report, store: RunStore) -> list[P
 
 
 def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> Iterator[str]:
-    r"""Write a table as CSV (RFC 4180), a line at a time.
-
-    Examples
-    --------
-    >>> list(csv_lines(["answer", "f1"], [["=1+1", -0.5], ["Accra, Ghana", None]]))
-    ['answer,f1\r\n', "'=1+1,-0.5\r\n", '"Accra, Ghana",\r\n']
-    """
+    r"""Write a table as CSV (RFC 4180), a line at a time."""
     for row in itertools.chain([columns], rows):
         line = io.StringIO()
         csv.writer(line).writerow([_cell(value) for value in row])

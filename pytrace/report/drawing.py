@@ -11,14 +11,7 @@ WIDTH = 320
 
 
 def drawing(name: str, title: str, told: str, height: float, parts: Sequence[str], *, role: str = "img") -> str:
-    """Wrap a plot: it is announced by its title, and its figures are told in words.
-
-    Examples
-    --------
-    >>> plot = drawing("f1", "F1 by method", "rag: 40%", 20, [label(0, 10, "rag", "tick")])
-    >>> plot.startswith('<svg class="chart" viewBox="0 0 320 20" role="img"'), ">rag: 40%</desc>" in plot
-    (True, True)
-    """
+    """Wrap a plot: it is announced by its title, and its figures are told in words."""
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height:g}" role="{role}" aria-labelledby="{name}-title {name}-told">'
         f'<title id="{name}-title">{shown(title)}</title><desc id="{name}-told">{shown(told)}</desc>'
@@ -27,22 +20,10 @@ def drawing(name: str, title: str, told: str, height: float, parts: Sequence[str
 
 
 def label(x: float, y: float, text: str, kind: str, *, anchor: str = "start") -> str:
-    """Write a text of one line at a point; `kind` is its class, `anchor` which part of it stands there.
-
-    Examples
-    --------
-    >>> label(10, 20.5, "F1", "tick", anchor="end")
-    '<text class="tick" x="10" y="20.5" text-anchor="end">F1</text>'
-    """
+    """Write a text of one line at a point; `kind` is its class, `anchor` which part of it stands there."""
     return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{shown(text)}</text>'
 
 
 def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    """Draw a straight line.
-
-    Examples
-    --------
-    >>> line("grid", 0, 0, 1.5, 2)
-    '<line class="grid" x1="0" y1="0" x2="1.5" y2="2"/>'
-    """
+    """Draw a straight line."""
     return f'<line class="{kind}" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"/>'

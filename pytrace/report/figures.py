@@ -25,46 +25,21 @@ class Estimate(Protocol):
 
 
 def finite(value: float | None) -> float | None:
-    """Return a number, or None for what is not one.
-
-    Examples
-    --------
-    >>> finite(0.25), finite(float("nan")), finite(None)
-    (0.25, None, None)
-    """
+    """Return a number, or None for what is not one."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def percent(value: float | None) -> str:
-    """Word a share.
-
-    Examples
-    --------
-    >>> percent(0.5432), percent(None)
-    ('54.3%', '–')
-    """
+    """Word a share."""
     return NOTHING if finite(value) is None else f"{100 * (value or 0):.1f}%"
 
 
 def points(value: float | None) -> str:
-    """Word a difference of two shares, in points of a percent.
-
-    Examples
-    --------
-    >>> points(0.1576), points(-0.02), points(None)
-    ('15.8 points', '−2.0 points', '–')
-    """
+    """Word a difference of two shares, in points of a percent."""
     return NOTHING if finite(value) is None else f"{100 * (value or 0):.1f} points".replace("-", "−")
 
 
 def interval(estimate: Estimate) -> str:
-    """Word the interval of an estimate; empty if it has none.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> interval(SimpleNamespace(value=0.5, low=0.4, high=0.6)), interval(SimpleNamespace(value=0.5, low=None, high=None))
-    ('40.0–60.0%', '')
-    """
+    """Word the interval of an estimate; empty if it has none."""
     low, high = finite(estimate.low), finite(estimate.high)
     return "" if low is None or high is None else f"{100 * low:.1f}–{100 * high:.1f}%"

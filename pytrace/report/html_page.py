@@ -22,38 +22,20 @@ def make_page(package: str, name: str, fields: Mapping[str, str], *, scripts: tu
 
 
 def tiles(items: Mapping[str, tuple[str, str]]) -> str:
-    """Write large figures as the entries of a description list: name to value and note, all of them markup.
-
-    Examples
-    --------
-    >>> tiles({"F1": ("54.3%", "of answers")})
-    '<div><dt>F1</dt><dd>54.3%<small>of answers</small></dd></div>'
-    """
+    """Write large figures as the entries of a description list: name to value and note, all of them markup."""
     return "".join(
         f"<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>" for name, (value, note) in items.items()
     )
 
 
 def settings_list(settings: Mapping[str, str]) -> str:
-    """Write settings as the entries of a description list, escaped.
-
-    Examples
-    --------
-    >>> settings_list({"rule": "<strict>"}), settings_list({})
-    ('<div><dt>rule</dt><dd>&lt;strict&gt;</dd></div>', '<div><dt>none</dt><dd>given</dd></div>')
-    """
+    """Write settings as the entries of a description list, escaped."""
     rows = [f"<div><dt>{shown(name)}</dt><dd>{shown(value)}</dd></div>" for name, value in settings.items()]
     return "".join(rows) or "<div><dt>none</dt><dd>given</dd></div>"
 
 
 def counted(number: int, name: str) -> str:
-    """Word a number of things.
-
-    Examples
-    --------
-    >>> counted(1, "question"), counted(7405, "question")
-    ('1 question', '7,405 questions')
-    """
+    """Word a number of things."""
     return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 

@@ -127,13 +127,7 @@ class Bm25Retriever:
 
 
 def words(text: str) -> list[str]:
-    """Split a text into words for comparison: compatibility forms made one, case folded, everything else kept.
-
-    Examples
-    --------
-    >>> words("The ﬁrst Straße, 1871!")
-    ['the', 'first', 'strasse', '1871']
-    """
+    """Split a text into words for comparison: compatibility forms made one, case folded, everything else kept."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 

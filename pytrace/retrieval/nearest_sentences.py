@@ -23,19 +23,8 @@ def nearest_sentences(
     *,
     owners: Sequence[int] | None = None,
 ) -> list[list[int]]:
-    """Find the sentences nearest to each query in Euclidean distance, exactly and in one call of the kernel.
-
-    Notes
-    -----
-    KS-LLM, section 3.2. Time is linear in sentences times dimensions.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> sentences = ["Bread is baked.", "The ferry leaves at noon.", "A ferry carries mail."]
-    >>> nearest_sentences(["When leaves the ferry?"], [sentences], HashEncoder(), 2)
-    [[1, 2]]
-    """
+    """Find the sentences nearest to each query in Euclidean distance, exactly and in one call of the kernel."""
+    # KS-LLM, section 3.2. Time is linear in sentences times dimensions.
     if count < 1:
         raise ValueError(f"count must be at least 1, not {count}")
     own = np.arange(len(queries)) if owners is None else np.asarray(owners, dtype=np.int64)

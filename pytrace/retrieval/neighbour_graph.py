@@ -46,17 +46,7 @@ _ROWS_AT_ONCE, _QUERIES_AT_ONCE = 8192, 64
 
 
 class NeighbourGraph:
-    """The graph over the first rows of a matrix, which is handed in again for each search.
-
-    Examples
-    --------
-    >>> vectors = np.random.default_rng(0).standard_normal((5000, 8), dtype=np.float32)
-    >>> graph = NeighbourGraph(8)
-    >>> graph.grow(vectors)
-    >>> distances, rows = graph.nearest(vectors[7:8], vectors, 1)
-    >>> distances.tolist(), rows.tolist(), graph.recall
-    ([[0.0]], [[7]], 1.0)
-    """
+    """The graph over the first rows of a matrix, which is handed in again for each search."""
 
     def __init__(self, dimension: int) -> None:
         self._index = library().Index("l2", dimension)

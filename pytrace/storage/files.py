@@ -21,13 +21,7 @@ def flush(path: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in the place of the one before, in one step.
-
-    Raises
-    ------
-    OSError
-        It cannot be written; the one before is still there.
-    """
+    """Put a file in the place of the one before, in one step."""
     new = path.with_name(f"{path.name}.new")
     with new.open("wb") as stream:
         stream.write(content)

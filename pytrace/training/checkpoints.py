@@ -36,13 +36,7 @@ def save_checkpoint(directory: Path, step: int, state: Mapping[str, Any]) -> Non
 
 
 def checkpoints(directory: Path) -> list[tuple[int, Path]]:
-    """Return the checkpoints of a directory by step, the last one last.
-
-    Examples
-    --------
-    >>> checkpoints(Path("nowhere"))
-    []
-    """
+    """Return the checkpoints of a directory by step, the last one last."""
     if not directory.is_dir():
         return []
     found = [(int(match[1]), path) for path in directory.iterdir() if (match := _NAME.fullmatch(path.name))]

@@ -53,13 +53,7 @@ class Clause(NamedTuple):
 
 
 def split_query(text: str) -> list[Token]:
-    """Split a SPARQL query with names into its tokens; white space and comments are none.
-
-    Examples
-    --------
-    >>> [token.text for token in split_query("ask { entity:/Ada Foah/ relation:/country/ ?x } # yes")]
-    ['ask', '{', 'entity:/Ada Foah/', 'relation:/country/', '?x', '}']
-    """
+    """Split a SPARQL query with names into its tokens; white space and comments are none."""
     tokens: list[Token] = []
     for match in _TOKENS.finditer(text):
         if match["skip"] is not None:
@@ -79,13 +73,7 @@ def _kind(group: str | None) -> TokenKind:
 
 
 def find_clauses(tokens: Sequence[Token]) -> list[Clause]:
-    """Find the triple patterns that stand alone between points or braces.
-
-    Examples
-    --------
-    >>> find_clauses(split_query("select ?x where { ?x a entity:/Town/ . ?x relation:/country/ entity:/Ghana/ }"))
-    [Clause(subject=4, predicate=5, object=6), Clause(subject=8, predicate=9, object=10)]
-    """
+    """Find the triple patterns that stand alone between points or braces."""
     clauses: list[Clause] = []
     begin: int | None = None
     for at, token in enumerate(tokens):
@@ -107,27 +95,13 @@ def _is_pattern(tokens: Sequence[Token]) -> bool:
 
 
 def names_class(tokens: Sequence[Token], clause: Clause) -> bool:
-    """Say whether a triple pattern names the class of its subject.
-
-    Examples
-    --------
-    >>> tokens = split_query("ask { ?x relation:/instance of/ entity:/Town/ . ?x relation:/in/ entity:/Ghana/ }")
-    >>> [names_class(tokens, clause) for clause in find_clauses(tokens)]
-    [True, False]
-    """
+    """Say whether a triple pattern names the class of its subject."""
     predicate = tokens[clause.predicate]
     return tokens[clause.object].kind == "entity" and normal_form(predicate.name or predicate.text) in TYPES
 
 
 def query_entities(query: Query) -> tuple[str, ...]:
-    """Return the entities that a query names, each once in order, without the classes that it names.
-
-    Examples
-    --------
-    >>> from pytrace.kg.queries import SparqlQuery
-    >>> query_entities(SparqlQuery("ask { ?x relation:/type/ entity:/Town/ . ?x relation:/in/ entity:/Ghana/ }"))
-    ('Ghana',)
-    """
+    """Return the entities that a query names, each once in order, without the classes that it names."""
     if isinstance(query, TripletQuery):
         return tuple(dict.fromkeys(part for part in (query.head, query.tail) if part != SOUGHT))
     tokens = split_query(query.text)
@@ -137,16 +111,7 @@ def query_entities(query: Query) -> tuple[str, ...]:
 
 
 def query_shape(query: Query) -> str:
-    """Say in a word or two what a query looks like, so that examples of a kind can be counted.
-
-    Examples
-    --------
-    >>> from pytrace.kg.queries import parse_query
-    >>> query_shape(parse_query("<?; capital; Accra>"))
-    'triplet head'
-    >>> query_shape(parse_query("select (count(?x) as ?n) where { ?x a entity:/Town/ . ?x relation:/in/ entity:/Ghana/ }"))
-    'count 1 of a class'
-    """
+    """Say in a word or two what a query looks like, so that examples of a kind can be counted."""
     if isinstance(query, TripletQuery):
         parts = (query.head, query.relation, query.tail)
         return f"triplet {('head', 'relation', 'tail')[parts.index(SOUGHT)]}"
@@ -159,13 +124,7 @@ def query_shape(query: Query) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Write a query on one line, without comments, and with one space where there was white space.
-
-    Examples
-    --------
-    >>> one_line("ask  # whether\n{ entity:/a/ ?p 'b  c'@en }")
-    "ask { entity:/a/ ?p 'b  c'@en }"
-    """
+    r"""Write a query on one line, without comments, and with one space where there was white space."""
     tokens = split_query(text.strip())
     pieces: list[str] = []
     for at, token in enumerate(tokens):

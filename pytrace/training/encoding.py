@@ -52,20 +52,9 @@ class EncodedTexts(msgspec.Struct, frozen=True):
 
 
 def encode_texts(texts: Iterable[TrainingText], tokenizer: TextTokenizer, *, context: int) -> EncodedTexts:
-    """Turn training texts into tokens.
-
-    Each piece is encoded by itself, so that a token never belongs to two, and the first piece becomes the tokens of the prompt
-    that the trained model will be given. A token that ends the text is learned after it.
-
-    Examples
-    --------
-    >>> from pytrace.training.training_records import Piece
-    >>> from pytrace.training.tokenizer import train_tokenizer
-    >>> text = TrainingText((Piece("ab", learned=False), Piece("cd", learned=True)))
-    >>> encoded = encode_texts([text], train_tokenizer([text.text], size=258), context=32)
-    >>> encoded.texts[0].learned.tolist()
-    [False, False, True, True, True]
-    """
+    """Turn training texts into tokens."""
+    # Each piece is encoded by itself, so that a token never belongs to two, and the first piece becomes the tokens of
+    # the prompt that the trained model will be given. A token that ends the text is learned after it.
     found, too_long, most = [], 0, 0
     begin = [] if tokenizer.begin is None else [tokenizer.begin]
     for text in texts:
@@ -92,14 +81,7 @@ def encode_texts(texts: Iterable[TrainingText], tokenizer: TextTokenizer, *, con
 
 
 def first_query(text: EncodedText) -> EncodedText:
-    """Return a text that ends with its first query: all of it where it has one alone.
-
-    Examples
-    --------
-    >>> text = EncodedText(np.array([5, 6, 7, 8, 9, 0], np.int32), np.array([False, True, True, False, True, True]))
-    >>> first_query(text).tokens.tolist()
-    [5, 6, 7, 0]
-    """
+    """Return a text that ends with its first query: all of it where it has one alone."""
     first = int(text.learned.argmax())
     following = np.flatnonzero(~text.learned[first:])
     if not len(following):
@@ -110,14 +92,7 @@ def first_query(text: EncodedText) -> EncodedText:
 
 
 def batches(texts: Sequence[EncodedText], *, tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
-    """Deal texts into batches of about the same length, in an order of their own for each pass.
-
-    Examples
-    --------
-    >>> text = EncodedText(np.zeros(4, np.int32), np.ones(4, np.bool_))
-    >>> [len(batch) for batch in batches([text] * 5, tokens=8, seed=0, epoch=0)]
-    [2, 2, 1]
-    """
+    """Deal texts into batches of about the same length, in an order of their own for each pass."""
     random = np.random.default_rng([seed, epoch])
     lengths = np.array([len(text.tokens) for text in texts])
     order = np.argsort(lengths * (1 + _JITTER * random.random(len(lengths))), kind="stable")
@@ -145,16 +120,8 @@ def endless(texts: Sequence[EncodedText], *, tokens: int, seed: int, skipped: in
 
 
 def padded(texts: Sequence[EncodedText]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Put texts side by side as a network takes them.
-
-    Padding follows a text, where no token of it can look, so that no mask is needed.
-
-    Examples
-    --------
-    >>> text = EncodedText(np.array([5, 6, 7], np.int32), np.array([False, False, True]))
-    >>> [part.tolist() for part in padded([text, text])]
-    [[[5, 6], [5, 6]], [1, 3], [7, 7]]
-    """
+    """Put texts side by side as a network takes them."""
+    # Padding follows a text, where no token of it can look, so that no mask is needed.
     width = max(len(text.tokens) for text in texts) - 1
     tokens = np.zeros((len(texts), width), np.int64)
     places, targets = [], []

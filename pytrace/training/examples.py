@@ -58,22 +58,8 @@ def read_examples(
     form: QueryForm = "sparql",
     report: ExampleReport | None = None,
 ) -> list[QueryExample]:
-    r"""Read the questions of a file with their queries.
-
-    References
-    ----------
-    Chain of Knowledge, section 4.2, trains on LC-QuAD and KQA Pro; PathQuestion is of Zhou et al. (2018).
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.txt"
-    >>> _ = path.write_text("who rules ada 's land ?\tmary(mary/)\tada#in#ghana#ruler#mary#<end>#mary\n")
-    >>> report = ExampleReport()
-    >>> [example] = read_examples(path, report=report)
-    >>> example.question, example.group, report.shapes
-    ("who rules ada's land?", 'ada', {'select 2': 1})
-    """
+    r"""Read the questions of a file with their queries."""
+    # Chain of Knowledge, section 4.2, trains on LC-QuAD and KQA Pro; PathQuestion is of Zhou et al. (2018).
     for name, value, choices in (("format", format, get_args(ExampleFormat)), ("form", form, get_args(QueryForm))):
         if value not in choices:
             raise InputError(f"{name} {value!r} is unknown; choose one of {', '.join(choices)}")

@@ -70,14 +70,7 @@ def gguf_module() -> Any:
 
 
 def tokenizer_keys(tokenizer: ByteTokenizer) -> list[Key]:
-    """Return the keys by which the engine splits and encodes texts as a `ByteTokenizer` does.
-
-    Examples
-    --------
-    >>> from pytrace.training.tokenizer import train_tokenizer
-    >>> tokenizer_keys(train_tokenizer(["ada"], size=258))[1].value
-    'gpt-2'
-    """
+    """Return the keys by which the engine splits and encodes texts as a `ByteTokenizer` does."""
     gguf = gguf_module()
     kinds = gguf.GGUFValueType
     control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL

@@ -34,21 +34,11 @@ def sample_examples(
     templates: Mapping[str, Sequence[str]] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> list[QueryExample]:
-    """Sample questions about a knowledge graph, with their queries and all answers.
-
-    Relations are drawn evenly, so that rare ones are asked about too. Of one step, each part of a triple is asked for, how
-    many tails there are, and whether a triple is there; of more steps, what lies at the end of a path, which never comes back
-    to where it was. A question with more than 1,000 answers, or whose answers more than 10,000 triples would have to be looked
-    at for, is passed over, so that hubs cost no more than others.
-
-    Examples
-    --------
-    >>> towns = [Triple("Ada_Foah", "country", "Ghana"), Triple("Ghana", "capital", "Accra")]
-    >>> [example] = sample_examples(towns, 1, seed=3, hops=[2])
-    >>> print(example.question, example.query.text, example.answers)
-    tell me Ada Foah's country's capital. select distinct ?x where { entity:/Ada Foah/ relation:/country/ ?y . ?y \
-relation:/capital/ ?x } ('Accra',)
-    """
+    """Sample questions about a knowledge graph, with their queries and all answers."""
+    # Relations are drawn evenly, so that rare ones are asked about too. Of one step, each part of a triple is asked
+    # for, how many tails there are, and whether a triple is there; of more steps, what lies at the end of a path, which
+    # never comes back to where it was. A question with more than 1,000 answers, or whose answers more than 10,000
+    # triples would have to be looked at for, is passed over, so that hubs cost no more than others.
     if count < 0:
         raise InputError(f"{count} examples were asked for; ask for 0 or more")
     chosen = tuple(dict.fromkeys(hops))

@@ -33,15 +33,7 @@ _ATTEMPTS = 50
 
 
 class NameMaker:
-    """Makes names that look like given ones.
-
-    Examples
-    --------
-    >>> maker = NameMaker(["anna of hensol", "karl ii of bergen"], (), random.Random(2))
-    >>> name = maker.make("anna of hensol")
-    >>> name == name.lower(), name != "anna of hensol"
-    (True, True)
-    """
+    """Makes names that look like given ones."""
 
     def __init__(self, names: Iterable[str], excluded: Iterable[str], chance: random.Random) -> None:
         self._chance = chance

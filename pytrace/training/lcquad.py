@@ -29,16 +29,7 @@ _COUNT = "?count"
 
 
 def lcquad_example(row: dict[str, Any], place: Place, *, form: QueryForm = "sparql") -> QueryExample:
-    """Make an example of a row of LC-QuAD.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> sparql = "SELECT DISTINCT COUNT(?uri) WHERE { ?uri <http://dbpedia.org/ontology/birthPlace> <http://dbpedia.org/resource/Accra> . }"
-    >>> row = {"_id": "7", "corrected_question": "How many come from Accra?", "sparql_query": sparql}
-    >>> lcquad_example(row, Place(Path("questions.jsonl"), 1)).query.text
-    'select (count(distinct ?x) as ?count) where { ?x relation:/birth place/ entity:/Accra/ }'
-    """
+    """Make an example of a row of LC-QuAD."""
     texts: dict[str, str] = {}
     for field in ("corrected_question", "sparql_query"):
         value = row.get(field)
@@ -64,13 +55,7 @@ def lcquad_example(row: dict[str, Any], place: Place, *, form: QueryForm = "spar
 
 
 def named_query(sparql: str) -> SparqlQuery:
-    r"""Write a query over DBpedia with names.
-
-    Examples
-    --------
-    >>> named_query("ASK WHERE {<http://dbpedia.org/resource/AC/DC> <http://dbpedia.org/property/homeTown> <urn:x:Sydney> . }").text
-    'ask { entity:/AC\\/DC/ relation:/home town/ entity:/Sydney/ }'
-    """
+    r"""Write a query over DBpedia with names."""
     tokens = tokens_of(sparql)
     names = {token.text: "" for token in tokens if token.kind == "variable"}
     for number, text in enumerate(names):
@@ -118,13 +103,7 @@ def _name(token: Token, *, is_relation: bool) -> str:
 
 
 def triplet_form(query: Query) -> TripletQuery:
-    """Write a query as a triplet, where it is a single triple pattern of which one part is asked for.
-
-    Examples
-    --------
-    >>> triplet_form(SparqlQuery("select distinct ?x where { ?x relation:/capital/ entity:/Accra/ }")).text
-    '<?; capital; Accra>'
-    """
+    """Write a query as a triplet, where it is a single triple pattern of which one part is asked for."""
     if isinstance(query, TripletQuery):
         return query
     tokens = split_query(query.text)

@@ -12,13 +12,7 @@ _ROTARY_BASE = 10_000.0
 
 
 def torch_module() -> Any:
-    """Return PyTorch.
-
-    Examples
-    --------
-    >>> torch_module().ones(2).sum().item()
-    2.0
-    """
+    """Return PyTorch."""
     try:
         import torch
     except ImportError as error:
@@ -40,13 +34,7 @@ def transformers_module() -> Any:
 
 
 def check_device(name: str) -> str:
-    """Return the name of a device that is there.
-
-    Examples
-    --------
-    >>> check_device("cpu")
-    'cpu'
-    """
+    """Return the name of a device that is there."""
     if name not in {"cpu", "cuda"}:
         raise InputError(f"{name!r} is no device to train on; choose cpu or cuda")
     if name == "cuda" and not torch_module().cuda.is_available():
@@ -57,14 +45,7 @@ def check_device(name: str) -> str:
 
 
 def new_network(settings: TrainingSettings, *, size: int, end: int) -> Any:
-    """Return a Llama with random weights, the same for the same seed.
-
-    Examples
-    --------
-    >>> settings = TrainingSettings(width=32, layers=1, heads=2, inner=64)
-    >>> parameter_count(new_network(settings, size=300, end=0))
-    19936
-    """
+    """Return a Llama with random weights, the same for the same seed."""
     torch, transformers = torch_module(), transformers_module()
     inside = settings.layers * (4 * settings.width**2 + 3 * settings.width * settings.inner + 2 * settings.width)
     count = size * settings.width + inside + settings.width

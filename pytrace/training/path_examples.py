@@ -14,15 +14,7 @@ from pytrace.training.training_records import QueryExample
 
 
 def path_query(subject: str, relations: Sequence[str], *, form: QueryForm = "sparql") -> Query:
-    """Write the query for what lies at the end of a path.
-
-    Examples
-    --------
-    >>> path_query("Ada Foah", ["country", "capital"]).text
-    'select distinct ?x where { entity:/Ada Foah/ relation:/country/ ?y . ?y relation:/capital/ ?x }'
-    >>> path_query("Ada Foah", ["country"], form="triplet").text
-    '<Ada Foah; country; ?>'
-    """
+    """Write the query for what lies at the end of a path."""
     if not relations or (form == "triplet" and len(relations) > 1):
         most = "exactly 1" if form == "triplet" else "at least 1"
         raise InputError(f"a path of {len(relations)} relations is no query of the form {form}; give {most}")
@@ -37,27 +29,12 @@ def path_query(subject: str, relations: Sequence[str], *, form: QueryForm = "spa
 
 
 def variable(number: int) -> str:
-    """Return the variable of a query by its number: 0 is what is asked for.
-
-    Examples
-    --------
-    >>> [variable(number) for number in range(4)]
-    ['?x', '?y', '?z', '?v3']
-    """
+    """Return the variable of a query by its number: 0 is what is asked for."""
     return f"?{'xyz'[number]}" if number < 3 else f"?v{number}"
 
 
 def path_example(row: PathQuestion, *, form: QueryForm = "sparql") -> QueryExample:
-    """Make an example of a question and its gold path.
-
-    Examples
-    --------
-    >>> from pytrace.records import Triple
-    >>> row = PathQuestion("towns:1", "where is ada foah?", ("mali", "ghana"), (Triple("ada_foah", "lies_in", "ghana"),))
-    >>> example = path_example(row)
-    >>> example.query.text, example.answers, example.mentions
-    ('select distinct ?x where { entity:/ada foah/ relation:/lies in/ ?x }', ('mali', 'ghana'), ('ada foah',))
-    """
+    """Make an example of a question and its gold path."""
     subject = entity_name(row.path[0].head)
     query = path_query(subject, [relation_name(triple.relation) for triple in row.path], form=form)
     answers = tuple(dict.fromkeys(map(entity_name, row.answers)))

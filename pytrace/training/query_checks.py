@@ -9,13 +9,7 @@ from pytrace.kg.sparql import rewrite
 
 
 def check_query(query: Query) -> None:
-    """Read a query as a program will that runs it, with IRIs made up for its names.
-
-    Examples
-    --------
-    >>> from pytrace.kg.queries import TripletQuery
-    >>> check_query(TripletQuery("Ghana", "capital", "?"))
-    """
+    """Read a query as a program will that runs it, with IRIs made up for its names."""
     parsed = parse_query(write_query(query))
     # Half of a surrogate pair has no place in an IRI, but names with one are refused before.
     rewrite(replace_names(parsed, entity=_iri, relation=_iri))

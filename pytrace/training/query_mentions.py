@@ -28,18 +28,10 @@ class Span(NamedTuple):
 
 
 def find_mentions(question: str, names: Sequence[str]) -> list[tuple[Span, ...]]:
-    """Find the places at which a question writes names.
-
-    A name stands where its words do, whatever their case and what is between them; one with a remark in brackets or behind a
-    comma also stands where it does without. A name that stands nowhere is looked for by the best partial alignment, whole
-    words only.
-
-    Examples
-    --------
-    >>> question = "Which river flows by ada foah, not by Acra?"
-    >>> [[question[start:end] for start, end in places] for places in find_mentions(question, ["Ada Foah", "Accra", "Mali"])]
-    [['ada foah'], ['Acra'], []]
-    """
+    """Find the places at which a question writes names."""
+    # A name stands where its words do, whatever their case and what is between them; one with a remark in brackets or
+    # behind a comma also stands where it does without. A name that stands nowhere is looked for by the best partial
+    # alignment, whole words only.
     taken: list[Span] = []
     found: list[tuple[Span, ...]] = [()] * len(names)
     for at in sorted(range(len(names)), key=lambda number: -len(names[number])):
@@ -55,14 +47,7 @@ def find_mentions(question: str, names: Sequence[str]) -> list[tuple[Span, ...]]
 
 
 def mention_texts(question: str, query: Query) -> tuple[str, ...]:
-    """Return the entities of a query as its question writes them, those that it does not write left out.
-
-    Examples
-    --------
-    >>> from pytrace.kg.queries import TripletQuery
-    >>> mention_texts("who rules ada foah's land?", TripletQuery("Ada Foah", "ruler", "?"))
-    ('ada foah',)
-    """
+    """Return the entities of a query as its question writes them, those that it does not write left out."""
     places = find_mentions(question, query_entities(query))
     return tuple(question[spans[0].start : spans[0].end] for spans in places if spans)
 

@@ -47,13 +47,7 @@ class Share(msgspec.Struct, frozen=True):
 
     @classmethod
     def count(cls, outcomes: Sequence[bool | None]) -> Share:
-        """Count outcomes; None is not counted.
-
-        Examples
-        --------
-        >>> Share.count([True, False, None]).share
-        0.5
-        """
+        """Count outcomes; None is not counted."""
         counted = [outcome for outcome in outcomes if outcome is not None]
         right = sum(counted)
         if not counted:
@@ -107,14 +101,7 @@ class ScoreReport(msgspec.Struct, frozen=True):
 
 
 def normal_query(query: Query) -> str:
-    """Return a query with single spaces and with variables numbered in the order in which they stand.
-
-    Examples
-    --------
-    >>> from pytrace.kg.queries import SparqlQuery
-    >>> normal_query(SparqlQuery("SELECT ?a  where {?a relation:/in/ entity:/Ada/}"))
-    'select ?1 where { ?1 relation:/in/ entity:/Ada/ }'
-    """
+    """Return a query with single spaces and with variables numbered in the order in which they stand."""
     if isinstance(query, TripletQuery):
         return " ".join(query.text.split())
     numbers: dict[str, str] = {}

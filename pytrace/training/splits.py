@@ -21,20 +21,9 @@ from pytrace.triples.graph.exchange import atomic_output
 def split_by_group(
     examples: Sequence[QueryExample], *, held_out: float, seed: int = 0
 ) -> tuple[list[QueryExample], list[QueryExample]]:
-    """Split examples into training and held-out ones that share neither a group nor an entity.
-
-    Examples that share either, directly or through others, stay together; such sets go to the held-out side in random order,
-    each where it still fits. So that side has at most the share asked for, and less where one set is large.
-
-    Examples
-    --------
-    >>> from pytrace.kg.queries import TripletQuery
-    >>> examples = [QueryExample(str(n), "capital?", TripletQuery(f"land {n // 2}", "capital", "?"), "") for n in range(10)]
-    >>> examples = [QueryExample(e.id, e.question, e.query, e.query.head) for e in examples]
-    >>> training, held_out = split_by_group(examples, held_out=0.2, seed=1)
-    >>> len(training), sorted({example.group for example in held_out})
-    (8, ['land 2'])
-    """
+    """Split examples into training and held-out ones that share neither a group nor an entity."""
+    # Examples that share either, directly or through others, stay together; such sets go to the held-out side in random
+    # order, each where it still fits. So that side has at most the share asked for, and less where one set is large.
     if not 0 <= held_out < 1:  # NaN is in no range
         raise InputError(f"the share to hold out is {held_out}; choose it from 0 to below 1")
     if not examples:
@@ -60,17 +49,7 @@ def split_by_group(
 
 
 def write_questions(path: str | os.PathLike[str], examples: Iterable[QueryExample]) -> None:
-    """Write examples as rows of one's own, in one step, so that `read_examples` and `pytrace eval` read them.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pytrace.kg.queries import TripletQuery
-    >>> path = Path(tempfile.mkdtemp()) / "held-out.jsonl"
-    >>> write_questions(path, [QueryExample("1", "Ghana's capital?", TripletQuery("Ghana", "capital", "?"), "Ghana", ("Accra",))])
-    >>> print(path.read_text(), end="")
-    {"id":"1","question":"Ghana's capital?","answers":["Accra"],"query":"<Ghana; capital; ?>","group":"Ghana"}
-    """
+    """Write examples as rows of one's own, in one step, so that `read_examples` and `pytrace eval` read them."""
     with atomic_output(Path(path)) as stream:
         for example in examples:
             row: dict[str, object] = {"id": storable(example.id), "question": storable(example.question)}

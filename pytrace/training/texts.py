@@ -14,24 +14,8 @@ from pytrace.training.training_records import Piece, QueryExample, TrainingText,
 
 
 def training_text(example: QueryExample, wrong: Sequence[WrongQuery] = ()) -> TrainingText:
-    r"""Write an example as one sequence.
-
-    References
-    ----------
-    Chain of Knowledge, section 4.3 and appendix A.1.1.
-
-    Examples
-    --------
-    >>> from pytrace.kg.queries import TripletQuery
-    >>> example = QueryExample("1", "what is the capital of Ghana?", TripletQuery("Ghana", "capital", "?"), "Ghana")
-    >>> text = training_text(example, [WrongQuery("<?; capital; Ghana>", "swapped-arguments")])
-    >>> print(text.text, end="")
-    Question: what is the capital of Ghana?
-    Correct query: <Ghana; capital; ?>
-    Incorrect query 1: <?; capital; Ghana>
-    >>> [piece.text for piece in text.pieces if piece.learned]
-    [' <Ghana; capital; ?>\n', ' <?; capital; Ghana>\n']
-    """
+    r"""Write an example as one sequence."""
+    # Chain of Knowledge, section 4.3 and appendix A.1.1.
     pieces = [Piece(question_prompt(example.question), learned=False), _learned(write_query(example.query))]
     for number, query in enumerate(wrong, 1):
         pieces += [Piece(wrong_label(number), learned=False), _learned(query.text)]

@@ -72,25 +72,9 @@ def train(
     recipe: Mapping[str, Any] | None = None,
     tell: Callable[[Progress], None] | None = None,
 ) -> Training:
-    """Train a network in place: AdamW, a rate that rises and falls as a cosine, clipped gradients.
-
-    On one number of threads the same call gives the same weights to the last bit, and so does a call that was ended and goes
-    on with `resume`; but not with a length in minutes.
-
-    Examples
-    --------
-    >>> from pytrace.training.encoding import encode_texts
-    >>> from pytrace.training.network import new_network
-    >>> from pytrace.training.training_records import Piece, TrainingText
-    >>> from pytrace.training.tokenizer import train_tokenizer
-    >>> text = TrainingText((Piece("Who is Ada?", learned=False), Piece(" <?; name; Ada>", learned=True)))
-    >>> tokenizer = train_tokenizer([text.text], size=300)
-    >>> settings = TrainingSettings(width=16, layers=1, heads=2, inner=32)
-    >>> network = new_network(settings, size=tokenizer.size, end=tokenizer.end)
-    >>> done = train(network, encode_texts([text], tokenizer, context=64), settings, Length(steps=20), threads=1)
-    >>> done.steps, done.losses[-1] < done.losses[0]
-    (20, True)
-    """
+    """Train a network in place: AdamW, a rate that rises and falls as a cosine, clipped gradients."""
+    # On one number of threads the same call gives the same weights to the last bit, and so does a call that was ended
+    # and goes on with `resume`; but not with a length in minutes.
     torch = torch_module()
     check_device(device)
     if directory is not None and not resume and checkpoints(directory):

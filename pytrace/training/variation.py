@@ -36,19 +36,9 @@ def vary_names(
     names: Iterable[str] = (),
     excluded: Collection[str] = (),
 ) -> list[QueryExample]:
-    """Make copies of examples in which each entity that the question writes has another name, in question and query alike.
-
-    A new name is made of the words of real names, put together anew, or of syllables, digits, initials and numerals; no name
-    stands in many copies, so that only copying helps. Classes and relations stay.
-
-    Examples
-    --------
-    >>> from pytrace.kg.queries import TripletQuery
-    >>> example = QueryExample("1", "what is ghana's capital?", TripletQuery("ghana", "capital", "?"), "ghana", ("accra",))
-    >>> [copy] = vary_names([example], 1, seed=1)
-    >>> copy.question == f"what is {copy.query.head}'s capital?", copy.query.head != "ghana", copy.id, copy.answers
-    (True, True, '1~1', ())
-    """
+    """Make copies of examples in which each entity that the question writes has another name, in question and query alike."""
+    # A new name is made of the words of real names, put together anew, or of syllables, digits, initials and numerals;
+    # no name stands in many copies, so that only copying helps. Classes and relations stay.
     if count < 0:
         raise InputError(f"{count} copies with other names were asked for; ask for 0 or more")
     placed = [(example, places) for example in examples if (places := _places(example))]
@@ -60,18 +50,9 @@ def vary_names(
 
 
 def vary_writing(examples: Sequence[QueryExample], *, seed: int = 0) -> list[QueryExample]:
-    """Write some examples as other people would.
-
-    Names have capitals, in question and query alike; a question begins with one, or ends without its mark. Data sets are
-    often in lower case throughout, and a model that has seen nothing else writes nonsense after one capital.
-
-    Examples
-    --------
-    >>> from pytrace.kg.queries import TripletQuery
-    >>> example = QueryExample("1", "what is ada foah's country?", TripletQuery("ada foah", "country", "?"), "ada foah")
-    >>> vary_writing([example] * 40)[23].question
-    "What is Ada Foah's country?"
-    """
+    """Write some examples as other people would."""
+    # Names have capitals, in question and query alike; a question begins with one, or ends without its mark. Data sets
+    # are often in lower case throughout, and a model that has seen nothing else writes nonsense after one capital.
     draw = random.Random(seed)
     return [
         _rewritten(example, *(draw.random() < share for share in (_TITLED, _CAPITAL, _UNMARKED)))
@@ -80,15 +61,7 @@ def vary_writing(examples: Sequence[QueryExample], *, seed: int = 0) -> list[Que
 
 
 def with_capitals(examples: Sequence[QueryExample]) -> list[QueryExample]:
-    """Write examples as people write them: names and the beginnings of questions have capitals.
-
-    Examples
-    --------
-    >>> from pytrace.kg.queries import TripletQuery
-    >>> example = QueryExample("1", "what is ada foah's country?", TripletQuery("ada foah", "country", "?"), "ada foah")
-    >>> with_capitals([example])[0].question
-    "What is Ada Foah's country?"
-    """
+    """Write examples as people write them: names and the beginnings of questions have capitals."""
     return [_rewritten(example, titled=True, capital=True, unmarked=False) for example in examples]
 
 

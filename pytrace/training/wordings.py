@@ -148,13 +148,7 @@ _QUESTION_WORDS = {name: word for word, names in _ENDS.items() for name in names
 
 
 def check_wordings(templates: Mapping[str, Sequence[str]]) -> dict[Shape, tuple[str, ...]]:
-    """Put given templates in the place of ours.
-
-    Examples
-    --------
-    >>> check_wordings({"head": ["which place has {entity} as {relation}?"]})["head"]
-    ('which place has {entity} as {relation}?',)
-    """
+    """Put given templates in the place of ours."""
     wordings: dict[Shape, tuple[str, ...]] = {shape: tuple(given) for shape, given in WORDINGS.items()}
     for shape in templates:
         if shape not in wordings:
@@ -178,13 +172,7 @@ def _checked(shape: Shape, templates: Sequence[str]) -> tuple[str, ...]:
 
 
 def word_question(template: str, *, entity: str, relations: Sequence[str], other: str = "") -> str:
-    """Fill in a template.
-
-    Examples
-    --------
-    >>> word_question("{wh} is the {mixed}?", entity="Ada Foah", relations=["country", "president"])
-    "who is the president of Ada Foah's country?"
-    """
+    """Fill in a template."""
     fields = {
         "entity": entity,
         "other": other,
@@ -198,13 +186,7 @@ def word_question(template: str, *, entity: str, relations: Sequence[str], other
 
 
 def question_word(relation: str) -> str:
-    """Return the word that asks for what a relation leads to, by nothing but the relation's name.
-
-    Examples
-    --------
-    >>> [question_word(name) for name in ("place of birth", "opening date", "mayor", "gender")]
-    ['where', 'when', 'who', 'what']
-    """
+    """Return the word that asks for what a relation leads to, by nothing but the relation's name."""
     words = relation.lower().split()
     # "place of birth" is told by its first word, "birth place" by its last.
     head = (words[words.index("of") - 1] if "of" in words[1:] else words[-1]) if words else ""

@@ -51,21 +51,8 @@ def wrong_queries(
     - misspelt-entity: a space or letter of an entity is dropped, doubled or swapped with the next, so that its words differ.
     - swapped-arguments: subject and object of a triple change places.
     - dropped-clause: a triple pattern is left out; of a query with one alone, all from its `where`; of a triplet, a name.
-
-    References
-    ----------
-    Chain of Knowledge, section 4.3 and appendix A.1.1.
-
-    Examples
-    --------
-    >>> example = QueryExample("1", "what is the capital of Ghana?", TripletQuery("Ghana", "capital", "?"), "Ghana")
-    >>> for query in wrong_queries(example, relations=["capital", "ruler"]):
-    ...     print(query.rule, query.text)
-    misspelt-entity <Ghhana; capital; ?>
-    wrong-class <Ghana; ruler; ?>
-    swapped-arguments <?; capital; Ghana>
-    dropped-clause <Ghana; ?>
     """
+    # Chain of Knowledge, section 4.3 and appendix A.1.1.
     key = "\0".join((str(seed), example.id, example.query.text)).encode("utf-8", "surrogatepass")
     chance = random.Random(key)
     maker = _TripletMaker if isinstance(example.query, TripletQuery) else _SparqlMaker

@@ -130,19 +130,11 @@ class DocumentExtractor:
 
 
 class PhraseExtractor:
-    """Every content phrase is a tail, without a language model: the words before it say how the title relates to it.
+    """Every content phrase is a tail, without a language model: the words before it say how the title relates to it."""
 
-    Notes
-    -----
-    Ours, in place of a KG generator (TRACE, section 3.2) where a model is too small or too slow to be one: nothing can be
-    invented, nothing is evaluated, and nearly every name, date and number of a text becomes a triple. For English.
-
-    Examples
-    --------
-    >>> document = Document("1", "Ada Foah", ("Ada Foah is a coastal town in Ghana.",))
-    >>> [triple.text for triple in PhraseExtractor().extract([document])[0].triples]
-    ['<Ada Foah; is a; coastal town>', '<Ada Foah; in; Ghana>']
-    """
+    # Ours, in place of a KG generator (TRACE, section 3.2) where a model is too small or too slow to be one: nothing
+    # can be invented, nothing is evaluated, and nearly every name, date and number of a text becomes a triple. For
+    # English.
 
     @property
     def recipe(self) -> Recipe:
@@ -205,33 +197,10 @@ _Piece = tuple[_Reading, int]
 
 
 class LanguageModelExtractor:
-    """The KG generator: a language model writes `<title; relation; tail>` lines after a few labelled documents.
+    """The KG generator: a language model writes `<title; relation; tail>` lines after a few labelled documents."""
 
-    Parameters
-    ----------
-    model
-        Any language model.
-    encoder
-        Chooses the demonstrations nearest to each document (adaptive, the paper's way); None takes the first ones of the
-        file for all documents, whose shared beginning is then evaluated once.
-    demonstrations
-        How many labelled documents to show.
-    labelled
-        The labelled documents to choose from; ours if not given.
-    grounding
-        Drop a triple whose tail no sentence of the document supports this well (partial ratio, 0 to 100; 0 keeps all).
-    spans
-        Let the model write only tails that are spans of the text, by a grammar; it then cannot make any up. Costs a check
-        of the grammar at every token.
-    batch
-        Documents (or parts of long ones) in one call of the model: those in flight. Each is finished by itself, so that
-        more of them cost memory and not safety; the model stands partly idle only where such a call ends.
-
-    Notes
-    -----
-    TRACE, section 3.2 and Appendix B.1; three demonstrations by similarity as in Appendix C.4. Grounding is ours: a small
-    model makes tails up.
-    """
+    # TRACE, section 3.2 and Appendix B.1; three demonstrations by similarity as in Appendix C.4. Grounding is ours: a
+    # small model makes tails up.
 
     def __init__(
         self,
@@ -283,17 +252,10 @@ class LanguageModelExtractor:
         return [extraction for extraction in found if extraction is not None]
 
     def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
-        """Extract the triples of any number of documents and hand each to `done` as soon as it is finished.
-
-        A document that is too long is read in parts. The sentences of a part without a sound triple, or at which the
-        model raises `ModelError`, stand in for it, and the document's statistics say why (`failure`); the others are not
-        held up by it.
-
-        Raises
-        ------
-        ModelError
-            If the model does not work any more, whatever it is asked.
-        """
+        """Extract the triples of any number of documents and hand each to `done` as soon as it is finished."""
+        # A document that is too long is read in parts. The sentences of a part without a sound triple, or at which the
+        # model raises `ModelError`, stand in for it, and the document's statistics say why (`failure`); the others are
+        # not held up by it.
         self._read_all(documents, lambda _, extraction: done(extraction))
 
     def _read_all(self, documents: Iterable[Document], done: Callable[[int, Extraction], object]) -> None:
@@ -485,28 +447,7 @@ def build_graph(
     done: Callable[[Extraction], object] | None = None,
     retry: bool = False,
 ) -> int:
-    """Extract the documents that a graph does not have yet, and store each as soon as it is finished.
-
-    Parameters
-    ----------
-    graph
-        An open graph of the extractor's recipe. A program killed on the way loses the documents in flight and nothing
-        else.
-    extractor
-        Makes the triples.
-    documents
-        Any documents; those whose content is known cost nothing. By default those that wait in the graph, of which only
-        a page is in memory at a time.
-    done
-        Called after each document is stored, for progress.
-    retry
-        Extract again what failed before.
-
-    Returns
-    -------
-    int
-        How many documents were extracted now.
-    """
+    """Extract the documents that a graph does not have yet, and store each as soon as it is finished."""
     count = 0
 
     def keep(extraction: Extraction) -> None:

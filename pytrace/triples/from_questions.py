@@ -36,15 +36,7 @@ class QuestionTriples(msgspec.Struct, frozen=True):
 
 
 class TripleConstructor:
-    r"""Lets a language model write triples about what questions name, all questions in one call.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> constructor = TripleConstructor(ScriptedModel(["Ada Foah\n<Ada Foah; type; town>"]))
-    >>> constructor.construct(["In which country is Ada Foah?"])[0].triples[0].text
-    '<Ada Foah; type; town>'
-    """
+    r"""Lets a language model write triples about what questions name, all questions in one call."""
 
     def __init__(
         self,
@@ -76,15 +68,7 @@ class TripleConstructor:
 
 
 def read_triples(text: str, question: str, *, most: int, complete: bool = True) -> QuestionTriples:
-    r"""Read the subject and the triples that a model wrote about a question, however badly.
-
-    Examples
-    --------
-    >>> written = "Rome\n<Rome; country; Italy>\n<Paris; country; France>\n<river; Tiber>"
-    >>> found = read_triples(written, "How old is Rome?", most=5)
-    >>> [triple.text for triple in found.triples], found.lines, found.dropped
-    (['<Rome; country; Italy>', '<Rome; river; Tiber>'], 3, 1)
-    """
+    r"""Read the subject and the triples that a model wrote about a question, however badly."""
     lines = [cleaned for line in text.splitlines() if (cleaned := clean_text(line))]
     subject = lines[0].partition("<")[0].strip().rstrip(".,;:") if lines else ""
     if lines:

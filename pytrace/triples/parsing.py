@@ -14,17 +14,7 @@ from pytrace.records import Document, Triple
 
 
 def locate(document: Document, triples: Sequence[Triple], indices: Sequence[int] | None = None) -> list[Triple]:
-    """Give every triple the sentence that supports its tail best (partial ratio; the relation decides ties).
-
-    Parameters
-    ----------
-    document
-        A document, or a part of one.
-    triples
-        Triples of it.
-    indices
-        For a part, the index that each of its sentences has in the whole document, to which the triples then point.
-    """
+    """Give every triple the sentence that supports its tail best (partial ratio; the relation decides ties)."""
     numbers = range(len(document.sentences)) if indices is None else indices
     sentences = [(number, text) for number, text in zip(numbers, document.sentences, strict=True) if text.strip()]
     if not triples or not sentences:
@@ -53,19 +43,8 @@ _WORDS = re.compile(r"(\w+(?:['’.,-]\w+)*)")
 
 
 def span_grammar(title: str, sentences: Sequence[str]) -> str:
-    r"""Return a GBNF grammar of `relation; tail>` lines for a title whose tails are spans of whole words of a sentence.
-
-    The text that it accepts follows `<title;`. A relation is free text of at most 48 characters.
-
-    Examples
-    --------
-    >>> print(span_grammar("Rome", ["In Italy."]))
-    root ::= " " relation "; " tail ">" ("\n<Rome; " relation "; " tail ">")* "\n\n"?
-    relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}
-    tail ::= w0 | w1
-    w0 ::= "In" (" " w1)?
-    w1 ::= "Italy"
-    """
+    r"""Return a GBNF grammar of `relation; tail>` lines for a title whose tails are spans of whole words of a sentence."""
+    # The text that it accepts follows `<title;`. A relation is free text of at most 48 characters.
     rules: list[str] = []
     for sentence in sentences:
         # Between words at even places, words at odd ones; only the former may hold what must be escaped.
@@ -94,18 +73,11 @@ _CLOSING = re.compile(r">[\s>,;.]*$")
 
 
 def parse_triples(text: str, title: str, *, complete: bool = True) -> ParsedTriples:
-    """Read `<head; relation; tail>` lines leniently.
-
-    A missing bracket is added, several triples on a line are taken apart, a semicolon too many belongs to the tail (or to
-    the title, if the title has it), and a triple of two parts gets the title as its head. What has no relation or no tail
-    is malformed, and so is the last triple of a text that is not `complete` unless its bracket closes: it may be half a
-    fact.
-
-    Examples
-    --------
-    >>> parse_triples("<Rome; country; Italy>, <river; Tiber", "Rome").triples
-    [('Rome', 'country', 'Italy'), ('Rome', 'river', 'Tiber')]
-    """
+    """Read `<head; relation; tail>` lines leniently."""
+    # A missing bracket is added, several triples on a line are taken apart, a semicolon too many belongs to the tail
+    # (or to the title, if the title has it), and a triple of two parts gets the title as its head. What has no relation
+    # or no tail is malformed, and so is the last triple of a text that is not `complete` unless its bracket closes: it
+    # may be half a fact.
     lines = [line for line in text.splitlines() if line.strip()]
     pieces = [piece for line in lines for piece in _BETWEEN.split(_BULLET.sub("", line).strip())]
     result = ParsedTriples([], lines=len(pieces))

@@ -82,10 +82,8 @@ class Card:
         } | ({} if self._module.emulated else _told_by_driver(self.name))
 
     def measure(self) -> Limits:
-        """Measure how fast the card copies within its memory, bytes read and written, and multiplies float16 matrices.
-
-        The product is PyTorch's, and unknown without it.
-        """
+        """Measure how fast the card copies within its memory, bytes read and written, and multiplies float16 matrices."""
+        # The product is PyTorch's, and unknown without it.
         size = max(int(COPY_BYTES * self._scale), 1 << 12) // 4 * 4
         source = devices.to_device(np.zeros(size // 4, dtype=np.float32), DEVICE)
         target = devices.to_device(np.zeros(size // 4, dtype=np.float32), DEVICE)

@@ -86,13 +86,12 @@ def beir_settings(path: Path) -> dict[str, Any]:
 
 
 def read_beir(path: Path, *, pool: int, language: str, report: QuestionReport) -> Iterator[tuple[Place, Question]]:
-    """Read the judged questions of a data set, each with the documents of the corpus that BM25 ranks first.
-
-    The documents judged relevant to a question are its supporting documents, with their grades, whether they are among those
-    that it is given or not. Its answers are those that its `metadata` has, if any. A document without a title gets the beginning of
-    its text for one, and one without a text its title. Documents are split into sentences only where a question gets them, and
-    questions share them. The whole corpus is in memory: some 5 KB for a document of 150 words.
-    """
+    """Read the judged questions of a data set, each with the documents of the corpus that BM25 ranks first."""
+    # The documents judged relevant to a question are its supporting documents, with their grades, whether they are
+    # among those that it is given or not. Its answers are those that its `metadata` has, if any. A document without a
+    # title gets the beginning of its text for one, and one without a text its title. Documents are split into sentences
+    # only where a question gets them, and questions share them. The whole corpus is in memory: some 5 KB for a document
+    # of 150 words.
     files = beir_files(path)
     judged = read_judgements(files.judgements)
     queries = _read_queries(files, judged, report)

@@ -21,11 +21,9 @@ _PAGES = (("entity_pages", "EntityPages", "wikipedia", "wiki_context"), ("search
 
 
 def triviaqa_row(row: Row, place: Place) -> Row:
-    """Read a row of TriviaQA, raw or from a table; every alias is a gold answer.
-
-    Pages and search results become documents where their texts are at hand: in the row (tables), or in the folder `evidence`
-    beside the data file's folder or in it, as in TriviaQA's archive.
-    """
+    """Read a row of TriviaQA, raw or from a table; every alias is a gold answer."""
+    # Pages and search results become documents where their texts are at hand: in the row (tables), or in the folder
+    # `evidence` beside the data file's folder or in it, as in TriviaQA's archive.
     raw = "Answer" in row
     answer = row.get("Answer" if raw else "answer")
     if not isinstance(answer, dict):
@@ -41,14 +39,7 @@ def triviaqa_row(row: Row, place: Place) -> Row:
 
 
 def webquestions_row(row: Row, place: Place) -> Row:
-    """Read a row of WebQuestions as it was published: the utterance, and answers as descriptions.
-
-    Examples
-    --------
-    >>> target = '(list (description "Jazmyn B.") (description Ghana))'
-    >>> webquestions_row({"utterance": "who?", "targetValue": target}, Place(Path("x"), 1))["answers"]
-    ['Jazmyn B.', 'Ghana']
-    """
+    """Read a row of WebQuestions as it was published: the utterance, and answers as descriptions."""
     if "targetValue" not in row:  # a copy in a table
         return row
     target = row["targetValue"]

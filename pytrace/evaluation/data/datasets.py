@@ -133,46 +133,6 @@ def read_questions(
     A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
     stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
     have it, all that have the sentence count as supporting, for the data set says no more.
-
-    Parameters
-    ----------
-    path
-        The file, or BEIR's folder; a last `.gz` is unpacked.
-    format
-        The format; "auto" tells it by the columns or the fields of the first row.
-    limit
-        Read at most so many questions.
-    language
-        ISO 639-1 code for splitting paragraphs that are not split yet.
-    report
-        Is filled with counts and notes of what was dropped or could not be resolved, while questions are read.
-    pool
-        For BEIR: how many documents of the corpus each question gets at most, 100 if not given; the others cannot be chosen.
-
-    Returns
-    -------
-    iterator of Question
-        In file order; ids are unique.
-
-    Raises
-    ------
-    DataError
-        The file is missing, unreadable or empty, a row is not JSON, lacks a field or has it of a wrong type, or two
-        different questions have one id. Says file, line and remedy.
-    InputError
-        `limit` or `pool` is below 1, `pool` is given for data without a corpus, or `format` is unknown.
-    MissingDependencyError
-        bm25s is not installed, for BEIR.
-
-    Examples
-    --------
-    >>> import json, pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "questions.jsonl"
-    >>> towns = [{"title": "Ada Foah", "text": "Ada Foah lies in Ghana.", "supporting": True}]
-    >>> _ = path.write_text(json.dumps({"question": "Where?", "answers": ["Ghana"], "documents": towns}))
-    >>> [question] = read_questions(path)
-    >>> question.answers, question.supporting_documents == (question.documents[0].id,)
-    (('Ghana',), True)
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit is {limit}; ask for at least 1 question, or for all with None")

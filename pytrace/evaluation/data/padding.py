@@ -18,18 +18,10 @@ _NO_PHRASES = frozenset({"yes", "no", "noanswer"})
 def pad_questions(
     questions: Sequence[Question], documents: int, *, others: Iterable[Question], seed: int = 0
 ) -> list[Question]:
-    """Bring questions to a number of documents by those of other questions.
-
-    A document is none of the question's own, has no title of them and holds none of the gold answers (but for yes and no), so
-    that it is no evidence. All documents of a padded question are shuffled, so that their places tell nothing.
-
-    Examples
-    --------
-    >>> names = "Ada Foah", "Keta", "Accra"
-    >>> towns = [Question(name, "?", (name,), (Document(name, name, (f"{name} is a town.",)),)) for name in names]
-    >>> [[document.title for document in one.documents] for one in pad_questions(towns[:2], 2, others=towns)]
-    [['Keta', 'Ada Foah'], ['Keta', 'Ada Foah']]
-    """
+    """Bring questions to a number of documents by those of other questions."""
+    # A document is none of the question's own, has no title of them and holds none of the gold answers (but for yes and
+    # no), so that it is no evidence. All documents of a padded question are shuffled, so that their places tell
+    # nothing.
     if documents < 1:
         raise InputError(f"each question is to have {documents} documents; ask for at least 1")
     pool = list({document.content_hash: document for other in others for document in other.documents}.values())

@@ -58,19 +58,6 @@ class RunStore:
 
     A process that is killed at any time leaves a sound file that lacks at most the question it was working on. While a
     run is open for writing no other process can write it; reading it is always possible.
-
-    Parameters
-    ----------
-    path
-        The file; it and its folder are made by `open_run`. ":memory:" keeps the run in memory.
-
-    Examples
-    --------
-    >>> with RunStore(":memory:") as store:
-    ...     store.open_run({"model": "tiny"})
-    ...     store.save("rag", "q1", Result("rag", "q1", "Where?", ("Ghana",), error="the prompt is too long"))
-    ...     sorted(store.done("rag"))
-    ['q1']
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -101,26 +88,7 @@ class RunStore:
     def open_run(
         self, settings: Mapping[str, Any], *, resume: bool = False, notes: Mapping[str, Any] | None = None
     ) -> None:
-        """Begin a run, or go on with the one that is there.
-
-        Parameters
-        ----------
-        settings
-            All that an answer depends on, as JSON values: the data's hash, versions, model hashes, options. Leave out
-            what may change between two parts of a run: which methods, how many questions, where files lie.
-        resume
-            Go on with the run that the file holds, if it holds one; it must have the same settings.
-        notes
-            What is worth recording but may differ on resuming: paths, the machine.
-
-        Raises
-        ------
-        StoreError
-            The file holds another run (says which settings differ), or a run with results and `resume` is false, or
-            another process has it open, or it is no run store, or cannot be written.
-        InputError
-            The settings are no JSON values.
-        """
+        """Begin a run, or go on with the one that is there."""
         encoded, encoded_notes = _canonical(settings), _canonical(notes or {})
         key = hashlib.sha256(encoded.encode()).hexdigest()
         self.close()
@@ -161,18 +129,7 @@ class RunStore:
         return self._recorded("notes")
 
     def keep_questions(self, questions: Sequence[Question]) -> None:
-        """Keep questions with their documents, once for all methods, so that answers can be looked at without the data.
-
-        Parameters
-        ----------
-        questions
-            Those that are asked. What the store has already stays as it is; each document is kept once.
-
-        Raises
-        ------
-        StoreError
-            No run is open, or the file cannot be written.
-        """
+        """Keep questions with their documents, once for all methods, so that answers can be looked at without the data."""
         connection = self._open_for_writing("keeping questions")
         with self._guard(), connection:
             held = {row[0] for row in connection.execute("SELECT id FROM question WHERE run = ?", (self._run,))}
@@ -191,13 +148,7 @@ class RunStore:
                 )
 
     def questions(self) -> Iterator[Question]:
-        """Read the questions that were asked with their documents, in the order in which they were kept; none of old files.
-
-        Raises
-        ------
-        StoreError
-            There is no run, or a question of it cannot be read.
-        """
+        """Read the questions that were asked with their documents, in the order in which they were kept; none of old files."""
         if not self._keeps_questions():
             return
         for question_id, record, keys in self._rows(
@@ -241,13 +192,7 @@ class RunStore:
         return frozenset(result.question_id for result in self.rows(method) if result.answer is None)
 
     def save(self, method: str, question_id: str, result: Result) -> None:
-        """Write a result; once this returns, neither a kill nor a power cut can lose it.
-
-        Raises
-        ------
-        StoreError
-            No run is open, or the file cannot be written.
-        """
+        """Write a result; once this returns, neither a kill nor a power cut can lose it."""
         connection = self._open_for_writing("saving")
         with self._guard(), connection:
             connection.execute(
@@ -256,20 +201,7 @@ class RunStore:
             )
 
     def rows(self, method: str, questions: Sequence[str] | None = None) -> Iterator[Result]:
-        """Read a method's results in the order in which they were written.
-
-        Parameters
-        ----------
-        method
-            Its name.
-        questions
-            Ids of the questions to read the results of, at most some 30,000; all of them if not given.
-
-        Raises
-        ------
-        StoreError
-            There is no run, or a row of it cannot be read.
-        """
+        """Read a method's results in the order in which they were written."""
         query = "SELECT question, record FROM result WHERE run = ? AND method = ?"
         if questions is not None:
             query += f" AND question IN ({', '.join('?' * len(questions))})"
@@ -280,13 +212,7 @@ class RunStore:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Have all that is read within as it is now, whatever another process writes meanwhile.
-
-        Raises
-        ------
-        StoreError
-            There is no run, or it cannot be read.
-        """
+        """Have all that is read within as it is now, whatever another process writes meanwhile."""
         with self._guard():
             connection = self._connect()
             connection.execute("BEGIN DEFERRED")
@@ -394,13 +320,7 @@ class RunStore:
 
 
 def file_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Describe a file for the settings of a run by its content: size in bytes and SHA-256.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read.
-    """
+    """Describe a file for the settings of a run by its content: size in bytes and SHA-256."""
     try:
         with Path(path).open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()

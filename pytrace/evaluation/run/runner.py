@@ -188,13 +188,7 @@ def batch_sizes(methods: Mapping[str, Method]) -> dict[str, int]:
 
 
 def answer_batch(methods: Mapping[str, Method], batch: Batch) -> list[Result]:
-    """Ask a method the questions of a batch; a question that it cannot answer is a result too.
-
-    Raises
-    ------
-    PytraceError
-        Of the set-up: the next batch would fail in the same way.
-    """
+    """Ask a method the questions of a batch; a question that it cannot answer is a result too."""
     method = methods[batch.method]
     answers = (
         _answers(batch.method, method, batch.questions)

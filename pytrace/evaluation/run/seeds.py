@@ -49,18 +49,7 @@ class Scored(Protocol):
 
 
 def seed_summaries(methods: Iterable[Scored]) -> tuple[SeedSummary, ...]:
-    """Sum up the methods that differ in the setting `seed` only, where two or more do.
-
-    Examples
-    --------
-    >>> class Score(msgspec.Struct):
-    ...     method: str
-    ...     exact_match: float
-    ...     f1: float
-    >>> [one] = seed_summaries([Score("cot-sc:seed=0", 0.25, 0.5), Score("rag", 0.5, 0.5), Score("cot-sc:seed=1", 0.75, 0.5)])
-    >>> one.method, one.seeds, one.exact_match.mean, one.exact_match.minimum, round(one.exact_match.standard_deviation, 3)
-    ('cot-sc', ('0', '1'), 0.5, 0.25, 0.354)
-    """
+    """Sum up the methods that differ in the setting `seed` only, where two or more do."""
     groups: dict[str, dict[str, tuple[float, float]]] = {}
     for one in methods:
         base, seed = without_seed(one.method)
@@ -79,13 +68,7 @@ def seed_summaries(methods: Iterable[Scored]) -> tuple[SeedSummary, ...]:
 
 
 def without_seed(label: str) -> tuple[str, str | None]:
-    """Split a method's label into the label without its seed, and the seed; None if it names none.
-
-    Examples
-    --------
-    >>> without_seed("cok:samples=3,seed=7")
-    ('cok:samples=3', '7')
-    """
+    """Split a method's label into the label without its seed, and the seed; None if it names none."""
     name, _, rest = label.partition(":")
     settings = [part.partition("=") for part in rest.split(",") if part]
     seeds = [value for key, _, value in settings if key == _SEED]

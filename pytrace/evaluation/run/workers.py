@@ -27,15 +27,7 @@ _PATIENCE = 10.0
 
 
 class Workers:
-    """An engine for `pytrace.evaluation.run.runner.evaluate`: processes of this machine.
-
-    Examples
-    --------
-    >>> Workers(lambda: {}, {"rag": 8}, processes=2)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    pytrace.errors.InputError: what makes the methods cannot be sent to another process (...
-    """
+    """An engine for `pytrace.evaluation.run.runner.evaluate`: processes of this machine."""
 
     def __init__(self, make: Callable[[], Mapping[str, Method]], sizes: Mapping[str, int], *, processes: int) -> None:
         if processes < 1:
@@ -161,10 +153,8 @@ def pickled(make: Callable[[], Mapping[str, Method]]) -> bytes:
 
 
 def portable(error: Exception) -> Exception:
-    """Return an exception that survives the way to another process: the same one if it does, else one that says the same.
-
-    Any exception that is not a `PytraceError` carries the text of its traceback as a note.
-    """
+    """Return an exception that survives the way to another process: the same one if it does, else one that says the same."""
+    # Any exception that is not a `PytraceError` carries the text of its traceback as a note.
     if not isinstance(error, PytraceError):
         error.add_note("".join(traceback.format_exception(error)))
     try:

@@ -90,22 +90,8 @@ def gold_evidence(question: Question) -> GoldEvidence:
 
 
 def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]) -> ChainStatistics | None:
-    """Sum up the chains of a method.
-
-    Notes
-    -----
-    TRACE, Appendix C.3, Table 5.
-
-    Examples
-    --------
-    >>> from pytrace.records import Answer
-    >>> chain = Chain((Triple("Ada Foah", "located in", "Ghana", "1", 0),), (-0.5,), -0.5, False)
-    >>> answer = Answer("Where?", "Ghana", "trace", Evidence("triples", (), ("1",), chains=(chain,)))
-    >>> data = Question("q", "Where?", ("Ghana",), triples=(Triple("Ghana", "has part", "Ada Foah"),))
-    >>> found = chain_statistics([Result("trace", "q", "Where?", ("Ghana",), answer=answer)], {"q": gold_evidence(data)})
-    >>> found.triple_recall
-    Mean(mean=1.0, median=1.0, n=1)
-    """
+    """Sum up the chains of a method."""
+    # TRACE, Appendix C.3, Table 5.
     answered = [result for result in results if result.answer is not None]
     found = [result.answer.evidence for result in answered if result.answer is not None]
     if not any(one.chains or one.graph for one in found):
@@ -134,18 +120,11 @@ def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]
 
 
 def triple_recall(chains: Iterable[Chain], gold: Sequence[Triple]) -> float | None:
-    """Return the share of gold triples that chains hold.
-
-    A triple holds a gold one if their heads and their tails are alike, in either direction and whatever the relation: equal once
-    normalised, or with a partial ratio of 80, where all numbers of one name are among those of the other. A sentence or a
-    document in the place of a triple holds it if both of its names stand there: their words, or nearly (a partial ratio of 90).
-
-    Examples
-    --------
-    >>> chain = Chain((Triple("Ada Foah", "", "Ada Foah lies in Ghana."),), (0.0,), 0.0, False)
-    >>> triple_recall([chain], [Triple("Ada Foah", "country", "Ghana"), Triple("Ghana", "capital", "Accra")])
-    0.5
-    """
+    """Return the share of gold triples that chains hold."""
+    # A triple holds a gold one if their heads and their tails are alike, in either direction and whatever the relation:
+    # equal once normalised, or with a partial ratio of 80, where all numbers of one name are among those of the other.
+    # A sentence or a document in the place of a triple holds it if both of its names stand there: their words, or
+    # nearly (a partial ratio of 90).
     wanted = list(dict.fromkeys((normalise_answer(one.head), normalise_answer(one.tail)) for one in gold))
     if not wanted:
         return None
@@ -161,10 +140,8 @@ def triple_recall(chains: Iterable[Chain], gold: Sequence[Triple]) -> float | No
 
 
 def chain_sentence_recall(chains: Iterable[Chain], gold: GoldEvidence) -> float | None:
-    """Return the share of the gold sentences that chains' triples come from; None if there is no gold sentence.
-
-    A document in the place of a triple comes from all of its sentences.
-    """
+    """Return the share of the gold sentences that chains' triples come from; None if there is no gold sentence."""
+    # A document in the place of a triple comes from all of its sentences.
     if not gold.sentences:
         return None
     places = {(one.document_id, one.sentence) for one in _triples(chains) if one.sentence >= 0 or not one.relation}
@@ -173,19 +150,9 @@ def chain_sentence_recall(chains: Iterable[Chain], gold: GoldEvidence) -> float 
 
 
 def context_sentence_recall(evidence: Evidence | None, gold: GoldEvidence) -> float | None:
-    """Return the share of the gold sentences that a context rests on.
-
-    They stand in the context word for word, and their document is among the evidence's; or, in a context of triples, a triple of
-    the chains comes from them. What did not fit the reader's model is not looked at.
-
-    Examples
-    --------
-    >>> from pytrace.records import Document
-    >>> town = Document("1", "Ada Foah", ("It lies in Ghana.", "It is old."))
-    >>> gold = gold_evidence(Question("q", "?", ("x",), (town,), ("1",), (("1", 0), ("1", 1))))
-    >>> context_sentence_recall(Evidence("sentences", ("[Ada Foah] It is old.",), ("1",)), gold)
-    0.5
-    """
+    """Return the share of the gold sentences that a context rests on."""
+    # They stand in the context word for word, and their document is among the evidence's; or, in a context of triples,
+    # a triple of the chains comes from them. What did not fit the reader's model is not looked at.
     if not gold.sentences:
         return None
     if evidence is None:

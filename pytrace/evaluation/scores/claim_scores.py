@@ -37,21 +37,8 @@ class ClaimScores(msgspec.Struct, frozen=True):
 
 
 def claim_scores(method: str, results: Sequence[Result]) -> ClaimScores | None:
-    """Score the labels that a method gave to claims.
-
-    Notes
-    -----
-    The accuracy is the label accuracy of Thorne et al. (NAACL 2018), section 4; it equals the exact match.
-
-    Examples
-    --------
-    >>> from pytrace.records import Answer, Evidence
-    >>> told = Answer("It rains.", "REFUTES", "standard", Evidence("none", (), ()))
-    >>> rows = [Result("standard", str(at), "It rains.", (gold,), kind="claim", answer=told) for at, gold in enumerate(LABELS)]
-    >>> scores = claim_scores("standard", rows)
-    >>> round(scores.accuracy, 2), scores.labels[0].given, round(scores.macro_f1, 2)
-    (0.33, {'REFUTES': 1}, 0.17)
-    """
+    """Score the labels that a method gave to claims."""
+    # The accuracy is the label accuracy of Thorne et al. (NAACL 2018), section 4; it equals the exact match.
     pairs: list[tuple[str, str]] = []
     for one in results:
         gold = _label(one.answers[0]) if one.answers else NO_LABEL

@@ -30,21 +30,8 @@ class KnowledgeScores(msgspec.Struct, frozen=True):
 
 
 def knowledge_scores(method: str, results: Sequence[Result]) -> KnowledgeScores | None:
-    """Count what a method asked.
-
-    Notes
-    -----
-    Chain of Knowledge, section 3.3: only uncertain questions are to be asked about.
-
-    Examples
-    --------
-    >>> from pytrace.records import Answer, Evidence, KnowledgeQuery
-    >>> asked = Evidence("none", (), (), queries=(KnowledgeQuery(-1, "?", "facts.ttl", outcome="empty"),))
-    >>> rows = [Result("cok", "1", "?", ("a",), answer=Answer("?", "a", "cok", asked))]
-    >>> scores = knowledge_scores("cok", rows)
-    >>> scores.asked, scores.informed, scores.asked_exact_match, scores.queries
-    (1, 0, 1.0, {'empty': 1})
-    """
+    """Count what a method asked."""
+    # Chain of Knowledge, section 3.3: only uncertain questions are to be asked about.
     rows = [
         (
             result.answer.evidence.queries,

@@ -44,17 +44,6 @@ class FuzzyMatcher:
 
     A yes or no must be the first word, and every number of an answer must be given, since 1784 and 1785 are nearly the same
     text.
-
-    Parameters
-    ----------
-    threshold
-        Answers nearly agree from this token set ratio or partial ratio on, from 0 to 100.
-
-    Examples
-    --------
-    >>> pairs = [Pair("?", given, ("Ada Foah",)) for given in ("It is Ada Foah.", "Ada Foa", "Accra", "")]
-    >>> FuzzyMatcher().match(pairs)
-    [True, True, False, False]
     """
 
     def __init__(self, *, threshold: float = 90.0) -> None:
@@ -88,22 +77,6 @@ class ModelMatcher:
     """Lets a language model tell whether two answers mean the same, by the log-probabilities of "yes" and "no".
 
     What is equal after `normalise_answer` is not asked, and an empty answer means nothing.
-
-    Parameters
-    ----------
-    model
-        A language model that gives log-probabilities.
-
-    Raises
-    ------
-    LogitsUnavailableError
-        If the model gives no log-probabilities.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> ModelMatcher(ScriptedModel()).match([Pair("Where?", "ghana.", ("Ghana",)), Pair("Where?", "", ("Ghana",))])
-    [True, False]
     """
 
     def __init__(self, model: LanguageModel) -> None:

@@ -62,70 +62,17 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 def exact_match(prediction: str, answers: str | Sequence[str]) -> float:
-    """Score 1 if the prediction has the normal form of one of the gold answers, else 0.
-
-    Parameters
-    ----------
-    prediction
-        The answer to score.
-    answers
-        The gold answer, or several of which the best counts.
-
-    Returns
-    -------
-    float
-        0.0 or 1.0.
-
-    Raises
-    ------
-    InputError
-        There is no gold answer.
-
-    Notes
-    -----
-    Source: `exact_match_score` of HotpotQA's evaluation script (Yang et al., 2018).
-
-    Examples
-    --------
-    >>> exact_match("the Greater Accra region", ["Greater Accra Region", "Accra"])
-    1.0
-    """
+    """Score 1 if the prediction has the normal form of one of the gold answers, else 0."""
+    # Source: `exact_match_score` of HotpotQA's evaluation script (Yang et al., 2018).
     normal = normalise_answer(prediction)
     return float(any(normal == normalise_answer(answer) for answer in _gold(answers)))
 
 
 def f1_score(prediction: str, answers: str | Sequence[str]) -> F1:
-    """Score the words that the prediction shares with the gold answer for which F1 is best.
-
-    Where the normal form of either is "yes", "no" or "noanswer", only the same form scores. As in the original, two
-    answers without a word (say, "the" and "a") have F1 0, though they match exactly.
-
-    Parameters
-    ----------
-    prediction
-        The answer to score.
-    answers
-        The gold answer, or several.
-
-    Returns
-    -------
-    F1
-        F1, precision and recall, each from 0 to 1.
-
-    Raises
-    ------
-    InputError
-        There is no gold answer.
-
-    Notes
-    -----
-    Source: `f1_score` of HotpotQA's evaluation script (Yang et al., 2018).
-
-    Examples
-    --------
-    >>> f1_score("Accra city", ["Kumasi", "the Accra Region"])
-    F1(f1=0.5, precision=0.5, recall=0.5)
-    """
+    """Score the words that the prediction shares with the gold answer for which F1 is best."""
+    # Where the normal form of either is "yes", "no" or "noanswer", only the same form scores. As in the original, two
+    # answers without a word (say, "the" and "a") have F1 0, though they match exactly.
+    # Source: `f1_score` of HotpotQA's evaluation script (Yang et al., 2018).
     return max(_f1(normalise_answer(prediction), normalise_answer(answer)) for answer in _gold(answers))
 
 
@@ -149,29 +96,8 @@ def _f1(prediction: str, answer: str) -> F1:
 
 
 def support_score(chosen: Collection[str], supporting: Collection[str]) -> SupportScore:
-    """Compare the documents that a method chose with the gold supporting ones.
-
-    Parameters
-    ----------
-    chosen
-        Ids of the documents in the evidence; repeats count once.
-    supporting
-        Ids of the gold supporting documents.
-
-    Returns
-    -------
-    SupportScore
-        Precision, recall, F1, and the error rate: the share of chosen documents that do not support.
-
-    Notes
-    -----
-    With no gold document at all nothing can be said, and all four are None.
-
-    Examples
-    --------
-    >>> support_score(["a", "b", "c", "d"], ["a", "e"])
-    SupportScore(precision=0.25, recall=0.5, f1=0.3333333333333333, error_rate=0.75)
-    """
+    """Compare the documents that a method chose with the gold supporting ones."""
+    # With no gold document at all nothing can be said, and all four are None.
     chosen_set, gold = set(chosen), set(supporting)
     if not gold:
         return SupportScore(None, None, None, None)
@@ -185,40 +111,11 @@ def support_score(chosen: Collection[str], supporting: Collection[str]) -> Suppo
 
 
 def ndcg(ranked: Sequence[str], grades: Mapping[str, float], *, depth: int = 10) -> float | None:
-    """Return the normalised discounted cumulative gain of a ranking.
-
-    A document's gain is its grade, discounted by log2(rank + 1); the sum is divided by that of the best ranking there could
-    be, which holds the documents that were not found, too.
-
-    Parameters
-    ----------
-    ranked
-        Ids of documents, best first; a repeated one counts at its first place and takes none behind it.
-    grades
-        How relevant each document is. What has no grade or one of 0 or less is irrelevant.
-    depth
-        How many documents count.
-
-    Returns
-    -------
-    float or None
-        From 0 to 1; None if no document is relevant.
-
-    Raises
-    ------
-    InputError
-        `depth` is below 1, or a grade is not finite.
-
-    Notes
-    -----
-    Source: Järvelin and Kekäläinen, Cumulated Gain-Based Evaluation of IR Techniques (TOIS 2002), with the gains and the
-    discount of trec_eval's `ndcg_cut`, which BEIR reports (Thakur et al., NeurIPS 2021, section 3.3).
-
-    Examples
-    --------
-    >>> round(ndcg(["b", "x", "a"], {"a": 2, "b": 1}), 4)
-    0.7602
-    """
+    """Return the normalised discounted cumulative gain of a ranking."""
+    # A document's gain is its grade, discounted by log2(rank + 1); the sum is divided by that of the best ranking there
+    # could be, which holds the documents that were not found, too.
+    # Source: Järvelin and Kekäläinen, Cumulated Gain-Based Evaluation of IR Techniques (TOIS 2002), with the gains and
+    # the discount of trec_eval's `ndcg_cut`, which BEIR reports (Thakur et al., NeurIPS 2021, section 3.3).
     _check_depth(depth)
     if not all(math.isfinite(grade) for grade in grades.values()):
         raise InputError("a grade is not finite; give whole numbers, 0 for irrelevant documents")
@@ -234,32 +131,7 @@ def _gain(grades: Sequence[float]) -> float:
 
 
 def recall_at(ranked: Sequence[str], supporting: Collection[str], depth: int) -> float | None:
-    """Return the share of the supporting documents that stand among the first ones of a ranking.
-
-    Parameters
-    ----------
-    ranked
-        Ids of documents, best first; repeats count once.
-    supporting
-        Ids of the gold supporting documents.
-    depth
-        How many documents count.
-
-    Returns
-    -------
-    float or None
-        None if there is no supporting document.
-
-    Raises
-    ------
-    InputError
-        `depth` is below 1.
-
-    Examples
-    --------
-    >>> recall_at(["a", "x", "b"], ["a", "b", "c"], 2)
-    0.3333333333333333
-    """
+    """Return the share of the supporting documents that stand among the first ones of a ranking."""
     _check_depth(depth)
     gold = set(supporting)
     return len(gold.intersection(list(dict.fromkeys(ranked))[:depth])) / len(gold) if gold else None
@@ -271,23 +143,7 @@ def _check_depth(depth: int) -> None:
 
 
 def mean_of(values: Iterable[float | None]) -> Mean:
-    """Average the values that are defined.
-
-    Parameters
-    ----------
-    values
-        Numbers; None and NaN are left out.
-
-    Returns
-    -------
-    Mean
-        Mean, median and count of what is left.
-
-    Examples
-    --------
-    >>> mean_of([1.0, None, 2.0, 6.0])
-    Mean(mean=3.0, median=2.0, n=3)
-    """
+    """Average the values that are defined."""
     defined = np.array([value for value in values if value is not None and not math.isnan(value)], dtype=np.float64)
     if not defined.size:
         return Mean(None, None, 0)

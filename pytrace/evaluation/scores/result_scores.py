@@ -20,23 +20,7 @@ class ResultScore(msgspec.Struct, frozen=True):
 
 
 def score_result(result: Result) -> ResultScore:
-    """Score one result as `pytrace.evaluation.scores.summary` does.
-
-    Parameters
-    ----------
-    result
-        What a method made of a question.
-
-    Returns
-    -------
-    ResultScore
-        Made anew from the answer and the gold.
-
-    Examples
-    --------
-    >>> score_result(Result("rag", "q1", "Where?", ("Ghana",), error="the prompt is too long")).f1
-    0.0
-    """
+    """Score one result as `pytrace.evaluation.scores.summary` does."""
     chosen = () if result.answer is None else result.answer.evidence.document_ids
     support = support_score(chosen, result.supporting_documents)
     if not result.answers:

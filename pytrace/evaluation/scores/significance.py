@@ -41,22 +41,11 @@ class McNemarTest(msgspec.Struct, frozen=True):
 def paired_bootstrap(
     first: ArrayLike, second: ArrayLike, *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
 ) -> BootstrapTest:
-    """Test whether the mean score of one method differs from another's on the same questions.
-
-    Questions are drawn with replacement. The interval is that of percentiles; the p-value is two-sided, the share of
-    resamples whose mean difference lies as far from the observed one as that lies from 0, the observed one included
-    (so it is never 0).
-
-    Notes
-    -----
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3 and 16.4.
-
-    Examples
-    --------
-    >>> test = paired_bootstrap([1, 1, 1, 0, 1, 1], [0, 1, 0, 0, 0, 1])
-    >>> test.difference, test.low <= 0.5 <= test.high, 0 < test.p_value < 0.2
-    (0.5, True, True)
-    """
+    """Test whether the mean score of one method differs from another's on the same questions."""
+    # Questions are drawn with replacement. The interval is that of percentiles; the p-value is two-sided, the share of
+    # resamples whose mean difference lies as far from the observed one as that lies from 0, the observed one included
+    # (so it is never 0).
+    # Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3 and 16.4.
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape:
         raise InputError(f"the scores must be two lists of one length, not of shapes {a.shape} and {b.shape}")
@@ -79,18 +68,8 @@ def paired_bootstrap(
 def bootstrap_interval(
     values: ArrayLike, *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
 ) -> tuple[float, float] | None:
-    """Return the percentile interval of a mean, by drawing questions with replacement.
-
-    Notes
-    -----
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3.
-
-    Examples
-    --------
-    >>> low, high = bootstrap_interval([0, 1] * 50)
-    >>> 0.38 < low < 0.42 < 0.58 < high < 0.62
-    True
-    """
+    """Return the percentile interval of a mean, by drawing questions with replacement."""
+    # Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3.
     scores = np.asarray(values, dtype=np.float64)
     if scores.ndim != 1 or not np.isfinite(scores).all():
         raise InputError(f"the scores must be one list of finite numbers; their shape is {scores.shape}")
@@ -121,17 +100,8 @@ def _percentiles(means: NDArray[np.float64], confidence: float) -> tuple[float, 
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust the p-values of several comparisons, so that chance makes none of them small more often than one alone.
-
-    Notes
-    -----
-    Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure (Scandinavian Journal of Statistics, 1979).
-
-    Examples
-    --------
-    >>> holm([0.04, 0.01, None, 0.03])
-    [0.06, 0.03, None, 0.06]
-    """
+    """Adjust the p-values of several comparisons, so that chance makes none of them small more often than one alone."""
+    # Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure (Scandinavian Journal of Statistics, 1979).
     tested = [(p, place) for place, p in enumerate(p_values) if p is not None]
     if not all(0 <= p <= 1 for p, _ in tested):
         raise InputError(f"p-values must be from 0 to 1, not {[p for p, _ in tested]}")
@@ -144,20 +114,10 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def mcnemar(first: Sequence[bool] | np.ndarray, second: Sequence[bool] | np.ndarray) -> McNemarTest:
-    """Test whether one method is right more often than another on the same questions.
-
-    The exact two-sided test: under chance, each question that only one of them has right falls to either with
-    probability one half.
-
-    Notes
-    -----
-    Source: McNemar (1947); exact form as in Dietterich (1998), section 3.1.
-
-    Examples
-    --------
-    >>> mcnemar([True] * 6 + [False], [False] * 6 + [True])
-    McNemarTest(only_first=6, only_second=1, p_value=0.125, n=7)
-    """
+    """Test whether one method is right more often than another on the same questions."""
+    # The exact two-sided test: under chance, each question that only one of them has right falls to either with
+    # probability one half.
+    # Source: McNemar (1947); exact form as in Dietterich (1998), section 3.1.
     if len(first) != len(second):
         raise InputError(f"the two lists must have one length, not {len(first)} and {len(second)}")
     n = len(first)

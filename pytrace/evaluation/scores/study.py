@@ -111,40 +111,8 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def study_results(method: str, results: Sequence[Result], *, matcher: Matcher | None = None) -> Study | None:
-    """Study how one method answered perturbed questions.
-
-    Parameters
-    ----------
-    method
-        Its name.
-    results
-        Its results; those of questions that were not perturbed are passed over.
-    matcher
-        Tells whether two answers are the same; a `FuzzyMatcher` if not given.
-
-    Returns
-    -------
-    Study or None
-        None if no question was perturbed. Shares and p-values are finite or None, never NaN.
-
-    Raises
-    ------
-    MissingDependencyError
-        SciPy is not installed.
-
-    Notes
-    -----
-    Source: sections 5.1 (ACC, Mann–Whitney tests), 6.1 (FR), 7.1, and appendix B (hops).
-
-    Examples
-    --------
-    >>> from pytrace.records import Answer, Evidence, Perturbation
-    >>> answer = Answer("Where?", "Ghana", "rag", Evidence("documents", (), ()))
-    >>> done = Perturbation("q", "coe", "irrelevant", 0.25, 0.25, 0)
-    >>> study = study_results("rag", [Result("rag", "q1", "Where?", ("Ghana",), answer=answer, perturbation=done)])
-    >>> study.cells[0].accuracy, study.cells[0].following
-    (1.0, None)
-    """
+    """Study how one method answered perturbed questions."""
+    # Source: sections 5.1 (ACC, Mann–Whitney tests), 6.1 (FR), 7.1, and appendix B (hops).
     perturbed = [one for one in results if one.perturbation is not None]
     if not perturbed:
         return None
@@ -210,25 +178,7 @@ def _p_value(own: Sequence[_Row], whole: Sequence[_Row]) -> float | None:
 
 
 def study_tables(study: Study) -> list[Table]:
-    """Lay a study out as the paper's tables: a row a ratio, a column a kind, and a star where it differs from the whole chain.
-
-    Parameters
-    ----------
-    study
-        The study of one method.
-
-    Returns
-    -------
-    list of Table
-        One for every noise that was asked (Tables 2 to 4 and 6), and one of whole chains by hops (Table 8). "-" stands for
-        what was not asked.
-
-    Examples
-    --------
-    >>> study = Study("rag", (Cell("coe", "irrelevant", 0.5, 8, 0, 0.75, None),), ())
-    >>> study_tables(study)[0].rows
-    (('0.5', '75.0', '8'),)
-    """
+    """Lay a study out as the paper's tables: a row a ratio, a column a kind, and a star where it differs from the whole chain."""
     tables = []
     for noise in _NOISES:
         own = {(one.ratio, one.kind): one for one in study.cells if one.noise == noise}
@@ -281,29 +231,8 @@ def _hop_tables(study: Study) -> list[Table]:
 
 
 def draw_curves(study: Study, directory: Path) -> list[Path]:
-    """Draw each noise's shares over its ratio, one curve a kind, as PNG and SVG.
-
-    Parameters
-    ----------
-    study
-        The study of one method.
-    directory
-        Where the files go; it is made if it is not there.
-
-    Returns
-    -------
-    list of Path
-        The files; none if nothing was asked.
-
-    Raises
-    ------
-    MissingDependencyError
-        Matplotlib is not installed.
-
-    Notes
-    -----
-    Source: Tables 2 to 4, as curves.
-    """
+    """Draw each noise's shares over its ratio, one curve a kind, as PNG and SVG."""
+    # Source: Tables 2 to 4, as curves.
     try:
         figures: Any = importlib.import_module("matplotlib.figure")  # draws without a display
     except ImportError as error:

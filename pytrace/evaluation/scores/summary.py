@@ -161,35 +161,7 @@ def score_run(
     matcher: Matcher | None = None,
     baseline: str | None = None,
 ) -> Report:
-    """Score the answers that a store holds; no model is needed, unless one is to match the answers of a study.
-
-    Parameters
-    ----------
-    store
-        A run, finished or not.
-    methods
-        Which methods to report, in this order; all of them if not given.
-    questions
-        Ids of the questions to score; all that are stored if not given.
-    seed
-        For the bootstrap.
-    matcher
-        Tells for a study of perturbed evidence whether two answers are the same; by words if not given.
-    baseline
-        The method that the others are compared with; every two are compared if not given.
-
-    Returns
-    -------
-    Report
-        Made anew from the stored answers and gold.
-
-    Raises
-    ------
-    StoreError
-        There is no run, or it cannot be read.
-    InputError
-        The baseline is none of the methods.
-    """
+    """Score the answers that a store holds; no model is needed, unless one is to match the answers of a study."""
     wanted = None if questions is None else set(questions)
     # In the order of the questions, for what is drawn from them must not depend on who was through first.
     place = {question_id: number for number, question_id in enumerate(store.asked())}
@@ -221,31 +193,7 @@ def make_report(
     matcher: Matcher | None = None,
     baseline: str | None = None,
 ) -> Report:
-    """Summarise the results of each method, and compare methods on their common questions.
-
-    Parameters
-    ----------
-    results
-        Each method's results.
-    gold
-        The questions, for what is measured against their documents, grades, gold triples and sentences; read once.
-    settings, notes
-        Are copied into the report.
-    seed
-        For the bootstrap.
-    matcher, baseline
-        See `score_run`.
-
-    Returns
-    -------
-    Report
-        With finite numbers and None only, so that it is valid JSON.
-
-    Raises
-    ------
-    InputError
-        The baseline is none of the methods.
-    """
+    """Summarise the results of each method, and compare methods on their common questions."""
     known = {question.id: gold_evidence(question) for question in gold}
     scores = {
         method: {row.question_id: _question_score(row, known.get(row.question_id)) for row in rows}

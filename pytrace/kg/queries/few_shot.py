@@ -38,20 +38,9 @@ _STOP = ("\n\n", "Question:", "Relations:")
 
 
 class FewShotGenerator:
-    """Lets a language model write queries after a few labelled ones, all questions in one batch.
+    """Lets a language model write queries after a few labelled ones, all questions in one batch."""
 
-    References
-    ----------
-    Chain of Knowledge, section 4.1 for triplets and 4.2 for SPARQL.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> model = ScriptedModel(["<Ada Foah; country; ?>"])
-    >>> generator = FewShotGenerator(model, [Relation("urn:country", "country")])
-    >>> generator.generate(["In which country is Ada Foah?"])[0][0].query
-    TripletQuery(head='Ada Foah', relation='country', tail='?')
-    """
+    # Chain of Knowledge, section 4.1 for triplets and 4.2 for SPARQL.
 
     def __init__(
         self,

@@ -63,13 +63,7 @@ _SPARQL = (
 
 
 def writable_relations(names: Iterable[str], *, form: QueryForm) -> tuple[str, ...]:
-    """Return the names of relations that can stand in a query, each once.
-
-    Examples
-    --------
-    >>> writable_relations(["capital", "a;b", " capital", ""], form="triplet")
-    ('capital',)
-    """
+    """Return the names of relations that can stand in a query, each once."""
     kept: dict[str, None] = {}
     for given in names:
         name = given.strip()
@@ -83,25 +77,10 @@ def writable_relations(names: Iterable[str], *, form: QueryForm) -> tuple[str, .
 
 
 def query_grammar(question: str, relations: Sequence[str], *, form: QueryForm, spans: bool = True) -> str:
-    r"""Return a GBNF grammar of the queries that a question may become, each with or without a space before it.
-
-    Triplets have a ``?`` in any one of the three places. SPARQL is SELECT DISTINCT, COUNT or ASK, with up to 3 patterns of
-    triples in ``?x``, ``?y`` and ``?z``.
-
-    References
-    ----------
-    Chain of Knowledge, section 4: the two forms, with textual mentions where keys would stand.
-
-    Examples
-    --------
-    >>> print(query_grammar("Where is Ada Foah?", ["country", "river"], form="triplet"))
-    root ::= " "? "<" (name "; " relation "; ?" | "?; " relation "; " name | name "; ?; " name) ">" "\n"?
-    relation ::= "country" | "river"
-    name ::= w2-8 | w3-8
-    w2-8 ::= "Ada" (" " w3-7)?
-    w3-7 ::= "Foah"
-    w3-8 ::= "Foah"
-    """
+    r"""Return a GBNF grammar of the queries that a question may become, each with or without a space before it."""
+    # Triplets have a ``?`` in any one of the three places. SPARQL is SELECT DISTINCT, COUNT or ASK, with up to 3
+    # patterns of triples in ``?x``, ``?y`` and ``?z``.
+    # Chain of Knowledge, section 4: the two forms, with textual mentions where keys would stand.
     written = writable_relations(relations, form=form)
     if not written:
         raise InputError(
@@ -116,10 +95,9 @@ def query_grammar(question: str, relations: Sequence[str], *, form: QueryForm, s
 
 
 def _span_rules(question: str, form: QueryForm) -> list[str]:
-    """Return the rules of names that are words of the question; none if there are no such names.
-
-    Rule ``w2-7`` accepts word 2 and up to 6 more; names that share words share rules, so that n words need at most 8 n.
-    """
+    """Return the rules of names that are words of the question; none if there are no such names."""
+    # Rule ``w2-7`` accepts word 2 and up to 6 more; names that share words share rules, so that n words need at most 8
+    # n.
     text = " ".join(question.split())
     if _UNSPACED.search(text):
         return []

@@ -37,26 +37,9 @@ class GroundedQuery(msgspec.Struct, frozen=True):
 
 
 class Grounder:
-    r"""Grounds queries in a store.
+    r"""Grounds queries in a store."""
 
-    References
-    ----------
-    Chain of Knowledge, section 3.3.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from pytrace.kg.connect import open_store
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.tsv"
-    >>> _ = path.write_text("Ada_Foah\tcountry\tGhana\n")
-    >>> with open_store(path) as store:
-    ...     grounder = Grounder(store, EntityLinker(store, None))
-    ...     [[found]] = grounder.ground([TripletQuery("ada foah", "Country", "?")], ["Where is Ada Foah?"])
-    >>> print(found.sparql)
-    select distinct ?x where { <urn:pytrace:entity:Ada_Foah> <urn:pytrace:relation:country> ?x }
-    >>> found.links, found.score
-    ((('ada foah', 'Ada_Foah', 1.0),), 2.0)
-    """
+    # Chain of Knowledge, section 3.3.
 
     def __init__(
         self,
@@ -167,13 +150,7 @@ class Grounder:
 def best_combinations(
     choices: Sequence[Sequence[tuple[str, float]]], most: int
 ) -> list[tuple[tuple[tuple[str, float], ...], float]]:
-    """Return the combinations of one choice each with the highest sums, without forming all of them.
-
-    Examples
-    --------
-    >>> best_combinations([[("a", 1.0), ("b", 0.5)], [("c", 1.0), ("d", 0.9)]], 3)
-    [((('a', 1.0), ('c', 1.0)), 2.0), ((('a', 1.0), ('d', 0.9)), 1.9), ((('b', 0.5), ('c', 1.0)), 1.5)]
-    """
+    """Return the combinations of one choice each with the highest sums, without forming all of them."""
 
     def total(places: tuple[int, ...]) -> float:
         return sum((row[place][1] for row, place in zip(choices, places, strict=True)), start=0.0)

@@ -20,14 +20,7 @@ _NAMED = 3
 
 
 class RelationNames:
-    """Finds a store's relations by name.
-
-    Examples
-    --------
-    >>> names = RelationNames([Relation("urn:a:capital", "capital"), Relation("urn:b:capital", "capital")])
-    >>> names.find("Capitol")
-    [('urn:a:capital', 0.857), ('urn:b:capital', 0.857)]
-    """
+    """Finds a store's relations by name."""
 
     def __init__(self, relations: Sequence[Relation], *, encoder: Encoder | None = None) -> None:
         self._keys: dict[str, list[str]] = {}
@@ -41,10 +34,8 @@ class RelationNames:
         self._found: dict[str, list[tuple[str, float]]] = {}
 
     def find(self, name: str) -> list[tuple[str, float]]:
-        """Return the relations that a name means, best first, each with how well it fits, from 0 to 1.
-
-        Those of the very name fit by 1, and then no other is looked for.
-        """
+        """Return the relations that a name means, best first, each with how well it fits, from 0 to 1."""
+        # Those of the very name fit by 1, and then no other is looked for.
         form = normal_form(name)
         if form not in self._found:
             self._found[form] = self._look_for(form, name)

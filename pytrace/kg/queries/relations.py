@@ -16,14 +16,7 @@ from pytrace.models.encoders.encoder import Encoder, device_of
 
 
 class NearestRelations:
-    """Finds for each question the relations that its query may name.
-
-    Examples
-    --------
-    >>> relations = [Relation("urn:river", "river"), Relation("urn:mayor", "mayor"), Relation("urn:area", "area")]
-    >>> NearestRelations(relations, form="triplet", most=1).find(["Who is the mayor of Ada Foah?"])
-    [('mayor',)]
-    """
+    """Finds for each question the relations that its query may name."""
 
     def __init__(
         self, relations: Sequence[Relation], *, form: QueryForm, most: int, encoder: Encoder | None = None

@@ -88,22 +88,7 @@ class _Attempt:
 
 
 class QueryRunner:
-    r"""Runs the queries of many questions together.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from pytrace.kg.connect import open_store
-    >>> from pytrace.kg.queries import parse_query
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.tsv"
-    >>> _ = path.write_text("Ada_Foah\tcountry\tGhana\n")
-    >>> written = "<Ada Foah; country; ?>"
-    >>> asked = Asked(0, "Where is Ada Foah?", [GeneratedQuery(written, parse_query(written), -1.0)])
-    >>> with open_store(path) as store:
-    ...     [found] = QueryRunner(store, EntityLinker(store, None)).run([asked])
-    >>> found.outcome, found.values, found.facts[0].text
-    ('answered', ('Ghana',), 'Ada Foah country Ghana.')
-    """
+    r"""Runs the queries of many questions together."""
 
     def __init__(
         self,
@@ -128,12 +113,10 @@ class QueryRunner:
         )
 
     def run(self, asked: Sequence[Asked]) -> list[KnowledgeQuery]:
-        """Run for each question its first query that gives something.
-
-        A query that is none, names what the store does not have, or is not allowed is refused, and the next one tried; so is
-        the next way to read a query, and then the next query, where one gives nothing. Each round takes the next query of
-        every question that has no answer yet, so that a server is asked few times.
-        """
+        """Run for each question its first query that gives something."""
+        # A query that is none, names what the store does not have, or is not allowed is refused, and the next one
+        # tried; so is the next way to read a query, and then the next query, where one gives nothing. Each round takes
+        # the next query of every question that has no answer yet, so that a server is asked few times.
         attempts = [_Attempt(one) for one in asked]
         while True:
             self._prepare(attempts)

@@ -19,12 +19,7 @@ _NAMES_AND_BRACES = re.compile(r"(?:entity|relation):/(?:\\.|[^/\\])*/|[{}]")
 
 
 def check_sampling(temperature: float, candidates: int) -> None:
-    """Refuse settings that nothing can be sampled with.
-
-    Examples
-    --------
-    >>> check_sampling(0.7, 5)
-    """
+    """Refuse settings that nothing can be sampled with."""
     if not 0.0 <= temperature < math.inf:
         raise InputError(f"the temperature is {temperature}; give 0 or a number above it")
     if candidates < 1:
@@ -42,18 +37,7 @@ def sample_queries(
     seed: int,
     grammars: Sequence[str] | None = None,
 ) -> list[list[GeneratedQuery]]:
-    """Write queries after every prompt, all prompts at once: the likeliest one, and samples where more are wanted.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> model = ScriptedModel(["<Ada Foah; country; ?>", "Ghana"])
-    >>> rows = sample_queries(
-    ...     model, ["Where is Ada Foah?"], candidates=2, max_tokens=[9], stop=(), temperature=0.7, seed=0
-    ... )
-    >>> [(one.written, one.query is not None) for one in rows[0]]
-    [('<Ada Foah; country; ?>', True), ('Ghana', False)]
-    """
+    """Write queries after every prompt, all prompts at once: the likeliest one, and samples where more are wanted."""
     if not prompts:
         return []
     rows = model.generate(prompts, max_tokens=max_tokens, stop=stop, grammar=grammars)
@@ -72,18 +56,9 @@ def sample_queries(
 
 
 def read_query(completion: Completion) -> GeneratedQuery:
-    """Read what a model wrote, and repair what a model without a grammar gets wrong.
-
-    Repaired are text, code fences and quotes around the query, line breaks in it, and brackets that are not closed.
-    A query that was cut off is none, even if its beginning can be read.
-
-    Examples
-    --------
-    >>> read_query(Completion("Query: `<Ada Foah; country; ?>`.", 9, "end", -2.5)).query
-    TripletQuery(head='Ada Foah', relation='country', tail='?')
-    >>> read_query(Completion("<Ada", 1, "length", -2.5)).fault
-    'the query is cut off after 1 tokens; allow more'
-    """
+    """Read what a model wrote, and repair what a model without a grammar gets wrong."""
+    # Repaired are text, code fences and quotes around the query, line breaks in it, and brackets that are not closed. A
+    # query that was cut off is none, even if its beginning can be read.
     written = completion.text.strip()
     # A server that tells no probabilities must not upset the order.
     probability = completion.log_probability if math.isfinite(completion.log_probability) else -math.inf
@@ -105,15 +80,7 @@ def read_query(completion: Completion) -> GeneratedQuery:
 
 
 def repaired(text: str) -> str:
-    """Return the query within a text, its brackets closed; the text itself if there seems to be none.
-
-    Examples
-    --------
-    >>> repaired("Here it is: SELECT ?x WHERE { entity:/Ada Foah/ relation:/country/ ?x")
-    'SELECT ?x WHERE { entity:/Ada Foah/ relation:/country/ ?x }'
-    >>> repaired("<Ada Foah; country; ? It is a town.")
-    '<Ada Foah; country; ?>'
-    """
+    """Return the query within a text, its brackets closed; the text itself if there seems to be none."""
     line = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
     if line.startswith("<") and line.endswith(">") and line.count(";") == 2:
         return line

@@ -21,24 +21,12 @@ TEMPLATE_VERSION = 1
 
 
 def question_prompt(question: str) -> str:
-    r"""Return what a trained generator is given for a question; its continuation is a space, the query and a line break.
-
-    Examples
-    --------
-    >>> question_prompt("What is the capital\nof Ghana?")
-    'Question: What is the capital of Ghana?\nCorrect query:'
-    """
+    r"""Return what a trained generator is given for a question; its continuation is a space, the query and a line break."""
     return f"{QUESTION_LABEL} {' '.join(question.split())}\n{QUERY_LABEL}"
 
 
 def wrong_label(number: int) -> str:
-    """Return the label of a wrong query, which the contrastive training text has after the correct one.
-
-    Examples
-    --------
-    >>> wrong_label(2)
-    'Incorrect query 2:'
-    """
+    """Return the label of a wrong query, which the contrastive training text has after the correct one."""
     if number < 1:
         raise InputError(f"the wrong query's number is {number}; count from 1")
     return f"Incorrect query {number}:"

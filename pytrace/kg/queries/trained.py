@@ -38,22 +38,9 @@ class _Recipe(msgspec.Struct, frozen=True):
 
 
 class TrainedGenerator:
-    """Lets a model write queries that was trained to do nothing else, all questions in one batch.
+    """Lets a model write queries that was trained to do nothing else, all questions in one batch."""
 
-    References
-    ----------
-    Chain of Knowledge, section 4.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> model = ScriptedModel([" <Ada Foah; country; ?>"])
-    >>> TrainedGenerator(model).generate(["In which country is Ada Foah?"])[0][0].query
-    TripletQuery(head='Ada Foah', relation='country', tail='?')
-    >>> print(model.prompts[0])
-    Question: In which country is Ada Foah?
-    Correct query:
-    """
+    # Chain of Knowledge, section 4.
 
     def __init__(
         self,

@@ -130,48 +130,12 @@ class _Uncertain(msgspec.Struct):
 
 
 class ChainOfKnowledge(Thoughtful):
-    r"""Lets thoughts vote, and where that is no majority, answers from what a knowledge base says.
+    r"""Lets thoughts vote, and where that is no majority, answers from what a knowledge base says."""
 
-    Parameters
-    ----------
-    model
-        Thinks, asks, edits and answers.
-    encoder
-        Finds relations of another name that mean the same, and documents where thoughts see any; None without either.
-    settings
-        Every choice.
-    knowledge
-        The knowledge base, the generator of queries and the linker of entities.
-    name
-        The method's name in answers.
-    rank
-        Ranks documents in place of the settings' retriever, where thoughts see any.
-
-    Notes
-    -----
-    Section 3: a question is uncertain if fewer than half of its samples (rounded up) agree (3.3). Its thoughts become
-    verifying questions, each a query to the knowledge base, as does the question itself (3.1); mentions are linked to
-    entities (3.3). The facts that come back take the place of what the model had thought, and it answers anew from them
-    (3.2). Certain questions ask nothing of the knowledge base.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from pytrace.kg.connect import open_store
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> from pytrace.kg.queries.few_shot import FewShotGenerator
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "towns.tsv"
-    >>> _ = path.write_text("Ada Foah\tcountry\tGhana\n")
-    >>> said = ["So the answer is Togo.", "So the answer is Mali.", "So the answer is Benin."]
-    >>> model = ScriptedModel([*said, "<Ada Foah; country; ?>", "Ghana."])
-    >>> with open_store(path) as store:
-    ...     knowledge = Knowledge(store, EntityLinker(store, None), FewShotGenerator(model, store.relations()))
-    ...     settings = KnowledgeSettings(samples=3, candidates=1)
-    ...     method = ChainOfKnowledge(model, None, settings, knowledge=knowledge)
-    ...     answer = method.answer(["In which country is Ada Foah?"], [[]])[0]
-    >>> answer.text, answer.evidence.context
-    ('Ghana', ('Ada Foah country Ghana.',))
-    """
+    # Section 3: a question is uncertain if fewer than half of its samples (rounded up) agree (3.3). Its thoughts become
+    # verifying questions, each a query to the knowledge base, as does the question itself (3.1); mentions are linked to
+    # entities (3.3). The facts that come back take the place of what the model had thought, and it answers anew from
+    # them (3.2). Certain questions ask nothing of the knowledge base.
 
     known_as = "cok"
 
@@ -201,28 +165,7 @@ class ChainOfKnowledge(Thoughtful):
         )
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions; all uncertain ones go through every step together.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question; not looked at unless thoughts are to see them.
-
-        Returns
-        -------
-        list of Answer
-            The notes tell the vote, and what became of the queries; `evidence.queries` has each with its facts. What asking
-            costs is divided among the questions that needed it.
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        ServerError
-            The knowledge base is a server that cannot be reached.
-        """
+        """Answer questions; all uncertain ones go through every step together."""
         check_questions(questions, documents)
         evidence, votes, chosen, answers = self._vote(questions, documents)
         uncertain = [
@@ -240,34 +183,8 @@ class ChainOfKnowledge(Thoughtful):
         return answers
 
     def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Judge claims, the uncertain ones by what the knowledge base says of them.
-
-        Parameters
-        ----------
-        claims
-            The claims' texts.
-        documents
-            One list of documents a claim; they are not looked at.
-
-        Returns
-        -------
-        list of Answer
-            With a label of `pytrace.reader.claims.LABELS` as text; the notes tell how the samples would have voted, and what became
-            of the query.
-
-        Raises
-        ------
-        InputError
-            If a claim is empty.
-        LogitsUnavailableError
-            If the model gives no log-probabilities.
-        ServerError
-            The knowledge base is a server that cannot be reached.
-
-        Notes
-        -----
-        Section 6.1: a claim is one statement, so it goes to the generator of queries as it is.
-        """
+        """Judge claims, the uncertain ones by what the knowledge base says of them."""
+        # Section 6.1: a claim is one statement, so it goes to the generator of queries as it is.
         check_questions(claims, documents)
         choices = self._choices
         judge = ClaimJudge(

@@ -33,40 +33,10 @@ class StandardSettings(KsSettings, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class StandardClaims(KnowledgeSelection):
-    """Standard prompting: answers questions, and judges claims, by what the model knows.
+    """Standard prompting: answers questions, and judges claims, by what the model knows."""
 
-    Parameters
-    ----------
-    model
-        Answers and judges; for claims it must give log-probabilities.
-    encoder
-        Is not asked.
-    settings
-        Every choice; of those for questions, `reader_demonstrations` alone matters.
-    name
-        The method's name in answers.
-    index
-        Is refused: nothing is selected.
-
-    Raises
-    ------
-    InputError
-        If an index is given.
-
-    Notes
-    -----
-    Chain of Knowledge, section 5.2: standard prompting, on the claims of section 6.1; for questions KS-LLM, section 4.1.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
-    >>> settings = StandardSettings(claim_scoring="words", calibrated=False)
-    >>> method = StandardClaims(ScriptedModel(["Ghana"]), HashEncoder(), settings)
-    >>> method.judge(["It is false that Ada Foah is in Togo."], [[]])[0].text
-    'REFUTES'
-    >>> method.answer(["In which country is Ada Foah?"], [[]])[0].text
-    'Ghana'
-    """
+    # Chain of Knowledge, section 5.2: standard prompting, on the claims of section 6.1; for questions KS-LLM, section
+    # 4.1.
 
     def __init__(
         self,
@@ -81,27 +51,7 @@ class StandardClaims(KnowledgeSelection):
         super().__init__(model, encoder, self._choices, variant="standard", name=name, index=index)
 
     def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Judge claims.
-
-        Parameters
-        ----------
-        claims
-            The claims' texts.
-        documents
-            One list of documents a claim; they are not looked at.
-
-        Returns
-        -------
-        list of Answer
-            With the label as text, and the labels' probabilities in the notes.
-
-        Raises
-        ------
-        InputError
-            If a claim is empty.
-        LogitsUnavailableError
-            If the model gives no log-probabilities.
-        """
+        """Judge claims."""
         check_questions(claims, documents)
         judge = ClaimJudge(
             self._model,
@@ -141,13 +91,7 @@ def make_claim_answers(
 
 
 def judgement_notes(judgement: ClaimJudgement, facts: int) -> tuple[str, ...]:
-    """Say how likely each label is, and of `facts` facts how many did not fit.
-
-    Examples
-    --------
-    >>> judgement_notes(ClaimJudgement("REFUTES", (0.25, 0.5, 0.25), left_out=1), 4)
-    ('SUPPORTS 25%, REFUTES 50%, NOT ENOUGH INFO 25%', "1 of 4 facts did not fit the model's context whole")
-    """
+    """Say how likely each label is, and of `facts` facts how many did not fit."""
     told = ", ".join(f"{label} {share:.0%}" for label, share in zip(LABELS, judgement.probabilities, strict=True))
     if not judgement.left_out:
         return (told,)

@@ -63,33 +63,7 @@ class _Search(msgspec.Struct):
 
 
 class Ircot(Method):
-    """Thinks and retrieves in turn, and answers from all that was retrieved; all questions take each step together.
-
-    Parameters
-    ----------
-    model
-        Thinks and reads.
-    encoder
-        Retrieves; "bm25" needs none.
-    settings
-        Every choice.
-    name
-        The method's name in answers.
-    rank
-        Ranks in place of the settings' retriever.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
-    >>> town = Document("1", "Ada Foah", ("Ada Foah lies in Ghana.",))
-    >>> capital = Document("2", "Accra", ("Accra is the capital of Ghana.",))
-    >>> bread = Document("3", "Bread", ("It is baked.",))
-    >>> model = ScriptedModel(["Ada Foah lies in Ghana. And then", "So the answer is Accra.", "Accra"])
-    >>> method = Ircot(model, HashEncoder(), IrcotSettings(top=1))
-    >>> answer = method.answer(["What is the capital of Ada Foah's country?"], [[bread, capital, town]])[0]
-    >>> answer.text, answer.evidence.document_ids, answer.evidence.rationale
-    ('Accra', ('2', '1'), ('Ada Foah lies in Ghana.',))
-    """
+    """Thinks and retrieves in turn, and answers from all that was retrieved; all questions take each step together."""
 
     def __init__(
         self,

@@ -53,15 +53,7 @@ class Vote(msgspec.Struct, frozen=True):
 
 
 class Thinker:
-    """Lets a language model think about questions, all of them and all samples in one call.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> thinker = Thinker(ScriptedModel(["Ada Foah is in Ghana. So the answer is Ghana."]))
-    >>> thinker.think(["In which country is Ada Foah?"], [[]])
-    [[Thought(sentences=('Ada Foah is in Ghana.',), answer='Ghana')]]
-    """
+    """Lets a language model think about questions, all of them and all samples in one call."""
 
     def __init__(
         self,
@@ -92,12 +84,8 @@ class Thinker:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> list[list[Thought]]:
-        """Think about every question, with its context or with none.
-
-        Notes
-        -----
-        Wei et al., section 2, for one thought; Wang et al., section 2, for several.
-        """
+        """Think about every question, with its context or with none."""
+        # Wei et al., section 2, for one thought; Wang et al., section 2, for several.
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")
         if not questions:
@@ -116,12 +104,8 @@ class Thinker:
     def continue_thoughts(
         self, questions: Sequence[str], contexts: Sequence[Sequence[str]], rationales: Sequence[Sequence[str]]
     ) -> list[Thought]:
-        """Think one more sentence about every question.
-
-        Notes
-        -----
-        IRCoT (Trivedi et al., 2023), section 3: only the first sentence that is generated counts.
-        """
+        """Think one more sentence about every question."""
+        # IRCoT (Trivedi et al., 2023), section 3: only the first sentence that is generated counts.
         prompts = self._begun(questions, contexts, [" ".join(sentences) for sentences in rationales], self._max_tokens)
         rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
         thoughts = []
@@ -134,12 +118,8 @@ class Thinker:
     def conclude(
         self, questions: Sequence[str], contexts: Sequence[Sequence[str]], rationales: Sequence[Sequence[str]]
     ) -> list[str]:
-        """Answer every question from a rationale that is already there.
-
-        Notes
-        -----
-        Verify-and-Edit, section 3.4: the edited rationale stands in the place of the model's own.
-        """
+        """Answer every question from a rationale that is already there."""
+        # Verify-and-Edit, section 3.4: the edited rationale stands in the place of the model's own.
         if not questions:
             return []
         starts = [" ".join([*sentences, CONCLUSION]) for sentences in rationales]
@@ -170,18 +150,8 @@ class Thinker:
 
 
 def majority(thoughts: Sequence[Thought]) -> Vote:
-    """Let thoughts vote on their normalised answers.
-
-    Notes
-    -----
-    Wang et al., section 2: the unweighted majority, which did best in their Table 1.
-
-    Examples
-    --------
-    >>> vote = majority([Thought((), "Accra"), Thought((), "Ghana"), Thought((), "the Ghana"), Thought((), "")])
-    >>> vote.answer, vote.count, vote.of, vote.agreement
-    ('Ghana', 2, 4, 0.5)
-    """
+    """Let thoughts vote on their normalised answers."""
+    # Wang et al., section 2: the unweighted majority, which did best in their Table 1.
     places: dict[str, list[int]] = {}
     for place, thought in enumerate(thoughts):
         # An answer of articles or punctuation alone has no normal form, and is still an answer.
@@ -203,15 +173,7 @@ _NAMED = re.compile(
 
 
 def parse_thought(text: str) -> Thought:
-    """Read what a model wrote as a rationale and its answer, however it wrote it.
-
-    Examples
-    --------
-    >>> parse_thought("Rome is in Italy. So the answer is Italy. Question: and now?")
-    Thought(sentences=('Rome is in Italy.',), answer='Italy')
-    >>> parse_thought("Rome is in Italy. It is large.").answer
-    'It is large'
-    """
+    """Read what a model wrote as a rationale and its answer, however it wrote it."""
     found = _CONCLUDED.search(text) or next(reversed(list(_NAMED.finditer(text))), None)
     if found is None:
         sentences = split_sentences(text)

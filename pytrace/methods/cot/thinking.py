@@ -153,56 +153,14 @@ class Thoughtful(Method):
 
 
 class ChainOfThought(Thoughtful):
-    """Thinks once, with the likeliest words, and answers.
+    """Thinks once, with the likeliest words, and answers."""
 
-    Parameters
-    ----------
-    model
-        Thinks.
-    encoder
-        Retrieves documents where thoughts see any; None otherwise.
-    settings
-        Every choice; of those for a vote none matters.
-    name
-        The method's name in answers; the one in the catalog if not given.
-    rank
-        Ranks documents in place of the settings' retriever.
-
-    Notes
-    -----
-    Wei et al. (NeurIPS 2022), section 2.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> method = ChainOfThought(ScriptedModel(["Ada Foah is in Ghana. So the answer is Ghana."]), None)
-    >>> answer = method.answer(["In which country is Ada Foah?"], [[]])[0]
-    >>> answer.text, answer.evidence.rationale
-    ('Ghana', ('Ada Foah is in Ghana.',))
-    """
+    # Wei et al. (NeurIPS 2022), section 2.
 
     known_as = "cot"
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions after one thought each.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question; not looked at unless thoughts are to see them.
-
-        Returns
-        -------
-        list of Answer
-            With the thought as the evidence's rationale.
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        """
+        """Answer questions after one thought each."""
         check_questions(questions, documents)
         stages = Stages(self._model)
         evidence = self._evidence(questions, documents, stages)
@@ -211,57 +169,14 @@ class ChainOfThought(Thoughtful):
 
 
 class SelfConsistency(Thoughtful):
-    """Thinks several times, sampled, and gives the answer of the most thoughts.
+    """Thinks several times, sampled, and gives the answer of the most thoughts."""
 
-    Parameters
-    ----------
-    model
-        Thinks.
-    encoder
-        Retrieves documents where thoughts see any; None otherwise.
-    settings
-        Every choice.
-    name
-        The method's name in answers; the one in the catalog if not given.
-    rank
-        Ranks documents in place of the settings' retriever.
-
-    Notes
-    -----
-    Wang et al. (ICLR 2023), section 2. The samples of a question share the evaluation of its prompt.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> model = ScriptedModel(["So the answer is Togo.", "It is in Ghana. So the answer is Ghana.", "The answer is Ghana."])
-    >>> method = SelfConsistency(model, None, ThoughtSettings(samples=3))
-    >>> answer = method.answer(["In which country is Ada Foah?"], [[]])[0]
-    >>> answer.text, answer.notes
-    ('Ghana', ('2 of 3 samples agreed',))
-    """
+    # Wang et al. (ICLR 2023), section 2. The samples of a question share the evaluation of its prompt.
 
     known_as = "cot-sc"
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions by the vote of several thoughts each.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question; not looked at unless thoughts are to see them.
-
-        Returns
-        -------
-        list of Answer
-            With the first thought of the majority as the evidence's rationale, and the vote in the notes.
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        """
+        """Answer questions by the vote of several thoughts each."""
         check_questions(questions, documents)
         return self._vote(questions, documents)[-1]
 

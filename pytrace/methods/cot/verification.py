@@ -21,16 +21,7 @@ VERIFY_INSTRUCTION = "Answer the question from the context with one full sentenc
 
 
 class Verifier:
-    """Turns the sentences of rationales into verifying questions, and answers these from what was found for them.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import ScriptedModel
-    >>> verifier = Verifier(ScriptedModel(["Where is Ada Foah?", "Ada Foah is in Ghana."]))
-    >>> asked = verifier.ask(["In which country is Ada Foah?"], ["Ada Foah is in Togo."])
-    >>> asked, verifier.answer(asked, [["[Ada Foah] Ada Foah is a town in Ghana."]])
-    (['Where is Ada Foah?'], ['Ada Foah is in Ghana.'])
-    """
+    """Turns the sentences of rationales into verifying questions, and answers these from what was found for them."""
 
     def __init__(
         self,
@@ -46,12 +37,8 @@ class Verifier:
         self._max_tokens = max_tokens
 
     def ask(self, questions: Sequence[str], sentences: Sequence[str]) -> list[str]:
-        """Turn sentences into verifying questions, all in one call.
-
-        Notes
-        -----
-        Verify-and-Edit, section 3.2.
-        """
+        """Turn sentences into verifying questions, all in one call."""
+        # Verify-and-Edit, section 3.2.
         if not sentences:
             return []
         shown = tuple((_step(one.question, one.sentence), one.verifying_question) for one in self._shown)
@@ -66,12 +53,8 @@ class Verifier:
         ]
 
     def answer(self, questions: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[str]:
-        """Answer verifying questions with full sentences, all in one call.
-
-        Notes
-        -----
-        Verify-and-Edit, section 3.3.
-        """
+        """Answer verifying questions with full sentences, all in one call."""
+        # Verify-and-Edit, section 3.3.
         if not questions:
             return []
         shown = tuple(

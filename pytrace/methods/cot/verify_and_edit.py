@@ -33,39 +33,12 @@ class _Edit(msgspec.Struct):
 
 
 class VerifyAndEdit(Thoughtful):
-    """Lets thoughts vote, and edits the rationale of the majority where that is none.
+    """Lets thoughts vote, and edits the rationale of the majority where that is none."""
 
-    Parameters
-    ----------
-    model
-        Thinks, asks and verifies.
-    encoder
-        Finds the sentences that verify.
-    settings
-        Every choice.
-    name
-        The method's name in answers.
-    rank
-        Ranks documents in place of the settings' retriever, where thoughts see any.
-
-    Notes
-    -----
-    Zhao et al. (ACL 2023): a question is uncertain if fewer than half of its samples (rounded up) agree (section 3.1); each
-    sentence of the majority's rationale then becomes a verifying question (3.2), which is answered from the sentences
-    nearest to it (3.3), and the answers take the place of the sentences before the model concludes anew (3.4). The paper
-    retrieves from the web and from Wikipedia; here the question's own documents are the source.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
-    >>> said = ["It is in Togo. So the answer is Togo.", "So the answer is Mali.", "So the answer is Benin."]
-    >>> model = ScriptedModel([*said, "Where is Ada Foah?", "Ada Foah is in Ghana.", "Ghana."])
-    >>> document = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
-    >>> method = VerifyAndEdit(model, HashEncoder(), ThoughtSettings(samples=3))
-    >>> answer = method.answer(["In which country is Ada Foah?"], [[document]])[0]
-    >>> answer.text, answer.evidence.rationale
-    ('Ghana', ('Ada Foah is in Ghana.',))
-    """
+    # Zhao et al. (ACL 2023): a question is uncertain if fewer than half of its samples (rounded up) agree (section
+    # 3.1); each sentence of the majority's rationale then becomes a verifying question (3.2), which is answered from
+    # the sentences nearest to it (3.3), and the answers take the place of the sentences before the model concludes anew
+    # (3.4). The paper retrieves from the web and from Wikipedia; here the question's own documents are the source.
 
     known_as = "verify-and-edit"
 
@@ -83,27 +56,7 @@ class VerifyAndEdit(Thoughtful):
         self._verifier = Verifier(model, demonstrations=self.settings.demonstrations)
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions; all uncertain ones go through every step of verification together.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question, from which thoughts are verified.
-
-        Returns
-        -------
-        list of Answer
-            The notes tell the vote, and whether the rationale was edited; an edited answer's context has the sentences that
-            its verification rests on, after the documents if thoughts saw them. What verification costs is divided among
-            the questions that needed it.
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
-        """
+        """Answer questions; all uncertain ones go through every step of verification together."""
         check_questions(questions, documents)
         evidence, votes, chosen, answers = self._vote(questions, documents)
         notes = [list(answer.notes) for answer in answers]

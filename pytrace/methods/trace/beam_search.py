@@ -81,31 +81,9 @@ def build_chains(
     *,
     stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> list[list[Chain]]:
-    """Build up to R reasoning chains for every question.
-
-    Parameters
-    ----------
-    questions
-        The questions' texts.
-    index
-        Their triples, one list a question.
-    ranker, selector
-        Offer candidates and choose among them.
-    settings
-        The search's sizes; the paper's if not given.
-    stage
-        Entered with "rank" and "select" around that work, for clocks.
-
-    Returns
-    -------
-    list of list of Chain
-        Best first by accumulated log-probability; empty for a question without triples.
-
-    Notes
-    -----
-    TRACE, Algorithm 1. The options of a step are normalised over the candidates and, where termination is adaptive and
-    the chain is long enough, option A.
-    """
+    """Build up to R reasoning chains for every question."""
+    # TRACE, Algorithm 1. The options of a step are normalised over the candidates and, where termination is adaptive
+    # and the chain is long enough, option A.
     settings = settings or SearchSettings()
     paths = [[_Path(number)] if index.triples[number] else [] for number in range(len(questions))]
     for _ in range(settings.length):

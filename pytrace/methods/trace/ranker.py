@@ -68,20 +68,7 @@ class TripleIndex:
 
 
 class Ranker:
-    """Offers each chain the triples nearest to its question and what it has said so far.
-
-    Parameters
-    ----------
-    encoder
-        A bi-encoder; queries and triples are encoded by kind. None leaves the ranker out (the paper's ablation "w/o triple
-        ranker"): every triple of a question is a candidate, in the order of its documents, with score 0.
-    candidates
-        K, how many triples to offer. The paper tunes it in {15, 20, 25, 30}. Without an encoder it has no say.
-    link_weight
-        Added to the similarity of a triple whose head the question or the chain names: 0, the paper's, leaves it out.
-    new_documents
-        Offer a chain no further triple of a document that it already has one of.
-    """
+    """Offers each chain the triples nearest to its question and what it has said so far."""
 
     def __init__(
         self, encoder: Encoder | None, *, candidates: int = 20, link_weight: float = 0.0, new_documents: bool = False
@@ -98,24 +85,7 @@ class Ranker:
     def rank(
         self, index: TripleIndex, questions: Sequence[str], which: Sequence[int], chains: Sequence[Sequence[int]]
     ) -> list[list[Candidate]]:
-        """Rank the triples of each chain's question, all chains of all questions in one call.
-
-        Parameters
-        ----------
-        index
-            The questions' triples.
-        questions
-            The questions' texts, one an entry of the index.
-        which
-            Which question each chain belongs to, never decreasing.
-        chains
-            The positions of each chain's triples in its question's list.
-
-        Returns
-        -------
-        list of list of Candidate
-            At most K a chain, best first, ties by position; triples of the chain are left out.
-        """
+        """Rank the triples of each chain's question, all chains of all questions in one call."""
         if not chains:
             return []
         if self.encoder is None:

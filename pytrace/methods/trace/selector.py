@@ -154,14 +154,12 @@ class BlackBoxSelector:
 
 
 class TextSelector:
-    """Scores the candidates' texts as the continuation of the question and the chain.
+    """Scores the candidates' texts as the continuation of the question and the chain."""
 
-    Notes
-    -----
-    Ending the chain is scored as a text too: what follows a finished chain in the demonstrations, the next question.
-    What PMI takes away does not depend on the question; it is found once for a triple after a chain and kept for later steps
-    and questions, except with a deterministic model, whose results must not depend on what was asked before.
-    """
+    # Ending the chain is scored as a text too: what follows a finished chain in the demonstrations, the next question.
+    # What PMI takes away does not depend on the question; it is found once for a triple after a chain and kept for
+    # later steps and questions, except with a deterministic model, whose results must not depend on what was asked
+    # before.
 
     def __init__(
         self,
@@ -229,19 +227,10 @@ class ChunkedSelector:
     The candidates are divided in their order into as few prompts of about the same length as hold them all, each with option A.
     Ending the chain is the same option in all of them, so that a candidate's score is its log-odds to it: with one prompt the
     distribution is the selector's own.
-
-    Parameters
-    ----------
-    selector
-        Chooses among the candidates of each part.
-    most
-        Candidates in a prompt.
-
-    Notes
-    -----
-    For TRACE's ablation "w/o triple ranker" (section 4.2, RQ4), where all triples of a question are candidates, about 80 to 150;
-    the paper does not say how its letters tell them apart.
     """
+
+    # For TRACE's ablation "w/o triple ranker" (section 4.2, RQ4), where all triples of a question are candidates, about
+    # 80 to 150; the paper does not say how its letters tell them apart.
 
     def __init__(self, selector: Selector, *, most: int = len(OPTION_LABELS) - 1) -> None:
         if most < 1:
@@ -326,10 +315,8 @@ def _key(prompt: str, text: str) -> bytes:
 def letter_prompt(
     step: Step, shown: Sequence[ChainDemonstration], layout: Layout, offer: Sequence[Triple] | None = None
 ) -> Prompt:
-    """Build the multiple-choice prompt; each demonstration shows the step at the same position (its last one if shorter).
-
-    `offer` lists other triples than the step's own candidates.
-    """
+    """Build the multiple-choice prompt; each demonstration shows the step at the same position (its last one if shorter)."""
+    # `offer` lists other triples than the step's own candidates.
     position = len(step.chain)
     pairs = []
     for one in shown:
@@ -340,10 +327,8 @@ def letter_prompt(
 
 
 def text_prompt(question: str, chain: Sequence[Triple], shown: Sequence[ChainDemonstration]) -> str:
-    """Build the text whose continuation is the next triple: questions with their facts, then this one.
-
-    Without a question it is the same text with the question left out: what PMI compares with.
-    """
+    """Build the text whose continuation is the next triple: questions with their facts, then this one."""
+    # Without a question it is the same text with the question left out: what PMI compares with.
     return "\n\n".join([*(_facts(one.question, one.chain) for one in shown), _facts(question, chain)])
 
 

@@ -41,35 +41,7 @@ class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, 
 
 
 class TopTriples(Method):
-    """Answers from the triples nearest to the question, or from the documents that these come from.
-
-    Parameters
-    ----------
-    model
-        Extracts triples and reads.
-    encoder
-        Ranks triples and chooses demonstrations.
-    settings
-        Every choice of the method; the paper's if not given.
-    graph, extracted
-        As for `pytrace.methods.trace.trace.Trace`; a graph may serve both.
-    name
-        The method's name in answers.
-
-    Raises
-    ------
-    InputError
-        If more demonstrations are asked for than there are.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
-    >>> document = Document("1", "Ada Foah", ("Bread is baked there.", "Ada Foah is a town in Ghana."))
-    >>> method = TopTriples(ScriptedModel(["Ghana"]), HashEncoder(), TopTriplesSettings(unit="sentence", top=1))
-    >>> answer = method.answer(["In which country is Ada Foah?"], [[document]])[0]
-    >>> answer.text, answer.evidence.context
-    ('Ghana', ('[Ada Foah] Ada Foah is a town in Ghana.',))
-    """
+    """Answers from the triples nearest to the question, or from the documents that these come from."""
 
     def __init__(
         self,

@@ -142,33 +142,7 @@ class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class Trace(Method):
-    """Answers multi-hop questions with TRACE.
-
-    Parameters
-    ----------
-    model
-        Extracts triples, selects among candidates and reads.
-    encoder
-        Ranks candidates and chooses demonstrations.
-    settings
-        Every choice of the method; the paper's if not given.
-    graph
-        Where triples are looked up before a document is read, and kept; one in memory if not given. Its recipe must be
-        this method's (`extractor.recipe`), unless it was opened for reading and has all that is asked for.
-    name
-        The method's name in answers.
-    extracted
-        Called for every document whose triples were extracted now, for progress.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder, ScriptedModel
-    >>> from pytrace.records import Document
-    >>> document = Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))
-    >>> method = Trace(ScriptedModel(["Ghana"]), HashEncoder(), TraceSettings(unit="sentence", scoring="ranker"))
-    >>> method.answer(["In which country is Ada Foah?"], [[document]])[0].text
-    'Ghana'
-    """
+    """Answers multi-hop questions with TRACE."""
 
     def __init__(
         self,
@@ -304,14 +278,7 @@ def _check_count(name: str, asked: int, there: int) -> None:
 
 
 def with_graph(evidence: Evidence, triples: Iterable[Triple]) -> Evidence:
-    """Return the evidence with the counts of the graph that its chains were searched in (TRACE, Table 5).
-
-    Examples
-    --------
-    >>> triples = [Triple("Ada Foah", "country", "Ghana"), Triple("Ghana", "capital", "Accra")]
-    >>> with_graph(triple_evidence([]), triples).graph
-    GraphCounts(entities=3, triples=2, density=0.3333333333333333)
-    """
+    """Return the evidence with the counts of the graph that its chains were searched in (TRACE, Table 5)."""
     counted = describe_triples(triples)
     return msgspec.structs.replace(evidence, graph=GraphCounts(counted.entities, counted.triples, counted.density))
 

@@ -81,10 +81,9 @@ class CrossEncoderFiles(OnnxFiles):
         self._lock = threading.Lock()  # a tokenizer's truncation is a state of its own
 
     def pairs(self, pairs: Sequence[tuple[str, str]], limit: int) -> list[tuple[list[int], list[int]]]:
-        """Turn pairs into token ids with special tokens, and the type of each token (0: question, 1: passage).
-
-        A passage loses its end where both are longer than `limit`, and a question only what three quarters of that do not hold.
-        """
+        """Turn pairs into token ids with special tokens, and the type of each token (0: question, 1: passage)."""
+        # A passage loses its end where both are longer than `limit`, and a question only what three quarters of that do
+        # not hold.
         room = limit - self._tokenizer.num_special_tokens_to_add(is_pair=True)
         if room < 1:
             raise ModelFileError(
@@ -119,45 +118,10 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
 
     A score is the logit of a model with one label, or of one with two the logit of the label that says yes less the other's.
     It is no probability; only the order among scores of one question means anything.
-
-    Parameters
-    ----------
-    path
-        A directory with the graph (``model.onnx`` or ``onnx/model.onnx``, or the only ``.onnx`` file), ``tokenizer.json`` and
-        ``config.json``, or such an ``.onnx`` file.
-    device
-        ``"cpu"`` or ``"cuda"``.
-    providers
-        onnxruntime's execution providers in order of preference, instead of those of `device`.
-    threads
-        Threads; by default as many as the kernels use (``PYTRACE_NUM_THREADS``).
-    batch_tokens
-        Padded tokens in a batch; by default 512 on a CPU and 16384 on a GPU.
-    positive
-        Of a model with two labels the number of the one that says yes, instead of what ``id2label`` in ``config.json`` says by
-        names such as "relevant" and "irrelevant".
-
-    Raises
-    ------
-    ModelFileError
-        The graph, the tokenizer or the configuration is missing, damaged or of a kind that is not supported, or it has
-        two labels and does not say which is which.
-    DeviceUnavailableError
-        A provider was asked for and is not there.
-    MissingDependencyError
-        onnxruntime is not installed.
-
-    References
-    ----------
-    Nogueira and Cho, "Passage Re-ranking with BERT" (2019), section 3: the pair as one sequence, the passage cut. TRACE,
-    section 4.1: cross-encoders rank a question's documents.
-
-    Examples
-    --------
-    >>> cross_encoder = OnnxCrossEncoder("bge-reranker-base")  # doctest: +SKIP
-    >>> cross_encoder.score([("Who wrote Emma?", "Jane Austen wrote Emma."), ("Who?", "Bread.")]).shape  # doctest: +SKIP
-    (2,)
     """
+
+    # Nogueira and Cho, "Passage Re-ranking with BERT" (2019), section 3: the pair as one sequence, the passage cut.
+    # TRACE, section 4.1: cross-encoders rank a question's documents.
 
     def __init__(
         self,
@@ -192,25 +156,7 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
         return self._hash("cross-encoder", self._positive, self._limit, self._graph.provider)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Scores:
-        """Score pairs of a question and a passage.
-
-        Parameters
-        ----------
-        pairs
-            Any number of them, with empty texts and repeated ones. Lone surrogates count as U+FFFD.
-
-        Returns
-        -------
-        float32 array [n]
-            One score a pair, in their order; larger is better. The array is the caller's own.
-
-        Raises
-        ------
-        TypeError
-            `pairs` are no pairs of strings.
-        ModelError
-            The model gives NaN, infinity, or not one row a pair.
-        """
+        """Score pairs of a question and a passage."""
         places: dict[tuple[str, str], list[int]] = {}
         for index, pair in enumerate(_checked(pairs)):
             places.setdefault(pair, []).append(index)

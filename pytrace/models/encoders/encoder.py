@@ -67,53 +67,9 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
     on the shipped encoder (int8 weights, float32 arithmetic) vectors were bit for bit the same alone and in batches of
     any make-up. The exception is a graph with dynamically quantised activations (``DynamicQuantizeLinear``), whose scale
     is taken over the whole batch: such a graph is fed one text at a time, without padding.
-
-    Parameters
-    ----------
-    path
-        A directory with the graph (``model.onnx`` or ``onnx/model.onnx``, or the only ``.onnx`` file) and
-        ``tokenizer.json``, or such an ``.onnx`` file. `pytrace.models.registry.resolve` gives one for a name.
-    device
-        ``"cpu"`` or ``"cuda"``, where vectors that are kept are also searched (see `pytrace.kernels.DeviceVectors`).
-    providers
-        onnxruntime's execution providers in order of preference, instead of those of `device`.
-    threads
-        Threads; by default as many as the kernels use (``PYTRACE_NUM_THREADS``).
-    batch_tokens
-        Padded tokens in a batch; by default 512 on a CPU and 16384 on a GPU.
-    cache_bytes
-        Memory for the vectors of texts met before, the least recently used of which is dropped first. 0 keeps none.
-    cache_directory
-        Where vectors are kept for later processes too, which may share it; by default nowhere. See
-        `pytrace.models.encoders.vector_cache`.
-    pooling, normalize
-        Instead of what the model's own files say, and needed for a graph that gives one vector a token if its files say
-        nothing.
-
-    Raises
-    ------
-    ModelFileError
-        The graph, the tokenizer or a configuration file is missing, damaged or of a kind that is not supported.
-    DeviceUnavailableError
-        A provider was asked for and is not there.
-    MissingDependencyError
-        onnxruntime is not installed.
-    StoreError
-        The cache's directory cannot be used.
-
-    References
-    ----------
-    Reimers and Gurevych, "Sentence-BERT" (EMNLP 2019), section 3: the pooling strategies.
-
-    Examples
-    --------
-    >>> from pytrace.models import registry
-    >>> from pytrace.models.encoders.encoder import OnnxEncoder
-    >>> encoder = OnnxEncoder(registry.resolve("tiny", "encoder"))  # after: pytrace models pull tiny
-    >>> vectors = encoder.encode(["Who wrote Emma?", "Jane Austen wrote Emma."], kind="passage")
-    >>> vectors.shape
-    (2, 384)
     """
+
+    # Reimers and Gurevych, "Sentence-BERT" (EMNLP 2019), section 3: the pooling strategies.
 
     def __init__(
         self,
@@ -178,27 +134,7 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         )
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
-        """Encode texts.
-
-        Parameters
-        ----------
-        texts
-            Any number of them, empty ones and repeated ones included. Lone surrogates count as U+FFFD.
-        kind
-            Which of the model's own prompts is put before each text, if it has any (E5: ``query:``, ``passage:``).
-
-        Returns
-        -------
-        float32 array [n, dimension]
-            One row a text, in their order; of length 1 where the model normalises. The array is the caller's own.
-
-        Raises
-        ------
-        TypeError
-            `texts` is a single string, or holds something that is none.
-        ModelError
-            The model gives NaN or infinity.
-        """
+        """Encode texts."""
         if isinstance(texts, str | bytes):
             raise TypeError(f"texts must be a sequence of strings, not one {type(texts).__name__}; put it in a list")
         if kind not in {"query", "passage"}:

@@ -16,12 +16,10 @@ _LEAST = 64
 def plan(
     lengths: Sequence[int], *, batch_tokens: int, most_rows: int | None = None, threads: int = 1
 ) -> list[list[int]]:
-    """Sort texts into batches, each padded to its longest.
-
-    A batch ends where the next text would take it over `batch_tokens`, or would bring its padding over what one more
-    batch costs. Where all texts are fewer tokens than `threads` batches hold, batches are smaller, so that no thread is
-    idle. Takes O(n log n) for n texts.
-    """
+    """Sort texts into batches, each padded to its longest."""
+    # A batch ends where the next text would take it over `batch_tokens`, or would bring its padding over what one more
+    # batch costs. Where all texts are fewer tokens than `threads` batches hold, batches are smaller, so that no thread
+    # is idle. Takes O(n log n) for n texts.
     order = np.argsort(np.asarray(lengths, dtype=np.int64), kind="stable").tolist()
     most = max(1, most_rows or len(order))
     tokens = min(batch_tokens, max(_LEAST, -(-sum(lengths) // threads)))

@@ -51,33 +51,7 @@ Vectors = NDArray[np.float32]
 
 
 class VectorCache:
-    """One model's vectors in a directory that several processes may share.
-
-    Parameters
-    ----------
-    directory
-        Made if it is not there. If it cannot be written, what it holds of this model is read.
-    fingerprint
-        Of the model: vectors of another are never given.
-    dimension
-        The length of a vector.
-    max_bytes
-        No more rows are stored once those there take this much; `clear` makes room.
-
-    Raises
-    ------
-    StoreError
-        The directory cannot be made or read, or can neither be written nor holds vectors of this model.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> cache = VectorCache(tempfile.mkdtemp(), fingerprint="some model", dimension=2)
-    >>> cache.put([b"sixteen bytes..."], np.array([[1, 2]], dtype=np.float32))
-    True
-    >>> cache.get([b"sixteen bytes...", b"another key....."])
-    (array([ True, False]), array([[1., 2.]], dtype=float32))
-    """
+    """One model's vectors in a directory that several processes may share."""
 
     def __init__(
         self,
@@ -111,20 +85,7 @@ class VectorCache:
             return len(self._sorted) + len(self._recent)
 
     def get(self, keys: Sequence[bytes]) -> tuple[NDArray[np.bool_], Vectors]:
-        """Look keys up.
-
-        Parameters
-        ----------
-        keys
-            Each of 16 bytes.
-
-        Returns
-        -------
-        bool array [n]
-            Which of them are there.
-        float32 array [found, dimension]
-            The vectors of those, in their order: copies, each compared with its checksum.
-        """
+        """Look keys up."""
         with self._lock:
             found, vectors = self._read(keys)
             # A row that does not match may be that of a file which replaced the one known here.
@@ -133,21 +94,7 @@ class VectorCache:
             return found, vectors
 
     def put(self, keys: Sequence[bytes], vectors: Vectors) -> bool:
-        """Append rows for keys that are not there yet.
-
-        Parameters
-        ----------
-        keys
-            Each of 16 bytes.
-        vectors
-            [n, dimension], one row a key.
-
-        Returns
-        -------
-        bool
-            Whether the rows are there now; false where another process was writing, the cache is full or cannot be
-            written. The latter two are also said once in a RuntimeWarning.
-        """
+        """Append rows for keys that are not there yet."""
         vectors = np.ascontiguousarray(vectors, dtype="<f4")
         if vectors.shape != (len(keys), self._dimension) or any(len(key) != KEY_BYTES for key in keys):
             raise ValueError(
@@ -169,13 +116,7 @@ class VectorCache:
                 return False
 
     def clear(self) -> None:
-        """Forget all vectors of this model, in this process and in all others.
-
-        Raises
-        ------
-        StoreError
-            The files cannot be removed.
-        """
+        """Forget all vectors of this model, in this process and in all others."""
         with self._lock:
             try:
                 with self._writing(wait=True):
@@ -380,10 +321,8 @@ class VectorCache:
 
     @contextmanager
     def _writing(self, *, wait: bool) -> Iterator[bool]:
-        """Hold the lock among processes, which the system gives back however the process ends; yields whether it is held.
-
-        It is opened each time, since a forked process shares the lock of an open file.
-        """
+        """Hold the lock among processes, which the system gives back however the process ends; yields whether it is held."""
+        # It is opened each time, since a forked process shares the lock of an open file.
         with self._lock_path.open("ab") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -123,10 +123,8 @@ def library_files() -> tuple[Path, ...]:
 
 
 def try_buffers() -> _Verdict:
-    """Multiply small matrices of every type that a buffer can hold, in each buffer and in the plain one, and compare.
-
-    Runs in a child process: a crash is an answer too.
-    """
+    """Multiply small matrices of every type that a buffer can hold, in each buffer and in the plain one, and compare."""
+    # Runs in a child process: a crash is an answer too.
     import llama_cpp
 
     llama_cpp.llama_backend_init()

@@ -28,57 +28,6 @@ class LlamaCppModel:
 
     Prompts of one call are evaluated together; beginnings that they share with each other, or with prompts of earlier
     calls that are still in memory, are evaluated once. Results equal those of prompts evaluated alone up to rounding.
-
-    Parameters
-    ----------
-    path
-        A GGUF file.
-    name
-        A short name for reports; the file's name if not given.
-    context
-        The longest sequence in tokens; the model's trained context, at most 8192, if not given.
-    cache_tokens
-        Key-value cells for all sequences in memory together; at least `context`.
-    max_parallel
-        How many sequences are generated at once.
-    batch
-        Tokens a decode call.
-    threads
-        Threads; the processors this process may use if not given.
-    gpu_layers
-        Layers on a GPU (-1: all). Asked for and not there raises.
-    style
-        How a `Prompt` becomes text: "chat" by the model's own chat template, "plain" without, "auto" chat if there is a
-        template.
-    reuse_tokens
-        How many cells of finished prompts to keep for later calls, least recently used first to go; 0 keeps none. More is
-        seldom better: what is evicted from its cells is kept in memory.
-    swap_bytes
-        Memory for beginnings that had to leave their cells, from which they are copied back when a prompt begins with them
-        again; 0 keeps none. A token takes 23 kB with SmolLM2-135M and 131 kB with Llama-3-8B.
-    flash_attention
-        llama.cpp's flash attention. Not given: on with a CPU, as llama.cpp thinks best with a GPU, off with `float32_cache`.
-    float32_cache
-        Keys and values in float32 without flash attention: slower, and closer to unbatched results.
-    deterministic
-        Fix the shape and the order of batches: every call begins with an empty memory and goes alone, so that the same call
-        gives the same numbers to the last bit whatever was asked before it. Without it results differ by rounding. Costs what
-        calls would have shared.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is missing or no model.
-    DeviceUnavailableError
-        If a GPU was asked for and none can be used.
-    MissingDependencyError
-        If llama-cpp-python is not installed.
-
-    Examples
-    --------
-    >>> model = LlamaCppModel("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
-    >>> model.generate(["The capital of France is"], max_tokens=3)[0][0].text  # doctest: +SKIP
-    ' Paris.'
     """
 
     gives_logits = True
@@ -180,13 +129,7 @@ class LlamaCppModel:
         self.close()
 
     def metadata(self, key: str) -> str | None:
-        """Return what the model's file says under a key, such as "general.name"; None if it says nothing.
-
-        Raises
-        ------
-        ModelError
-            If the model was closed.
-        """
+        """Return what the model's file says under a key, such as "general.name"; None if it says nothing."""
         return self._runtime.metadata(key)
 
     def count_tokens(self, text: str) -> int:
@@ -206,10 +149,8 @@ class LlamaCppModel:
         return [self._runtime.bos] if self._runtime.adds_bos and self._runtime.bos >= 0 else []
 
     def render(self, prompt: Prompt | str) -> Tokens:
-        """Turn a prompt into tokens as the model will see it.
-
-        Only the template's own words may be control tokens: a document that contains `<|im_end|>` stays plain text.
-        """
+        """Turn a prompt into tokens as the model will see it."""
+        # Only the template's own words may be control tokens: a document that contains `<|im_end|>` stays plain text.
         if isinstance(prompt, str) or self.style == "plain":
             text = prompt if isinstance(prompt, str) else prompt.plain()
             return np.concatenate([np.array(self._bos(), dtype=np.int32), self._tokenize(text)])
@@ -273,43 +214,7 @@ class LlamaCppModel:
         grammar: str | Sequence[str] | None = None,
         done: Callable[[int, list[Completion]], None] | None = None,
     ) -> list[list[Completion]]:
-        """Write `n` completions of every prompt, many at once.
-
-        Parameters
-        ----------
-        prompts
-            Prompts in parts, or texts taken as they stand.
-        max_tokens
-            The most tokens a completion may have: one number, or one a prompt.
-        stop
-            Texts that end a completion; they are not part of it.
-        temperature
-            0 takes the likeliest token; above 0 samples.
-        top_p
-            Sample from the likeliest tokens that hold this much probability.
-        n
-            Completions a prompt.
-        seed
-            Seeds the sampling; completion j of prompt i has its own stream, whatever stands beside it.
-        grammar
-            GBNF with start symbol `root` that every completion obeys, or one a prompt.
-        done
-            Called with a prompt's index and its completions once they are finished; it must not call the model.
-
-        Returns
-        -------
-        list of list of Completion
-            `n` a prompt, in the prompts' order.
-
-        Raises
-        ------
-        ContextOverflowError
-            If a prompt does not fit, even with no demonstrations.
-        ModelError
-            If the grammar cannot be parsed, or the model was closed.
-        ValueError
-            If an option is out of range.
-        """
+        """Write `n` completions of every prompt, many at once."""
         limits, grammars = generation_lists(
             prompts,
             max_tokens=max_tokens,
@@ -352,25 +257,7 @@ class LlamaCppModel:
         return [[generation.completion() for generation in group] for group in groups]
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
-        """Score the option labels of every prompt as its next token.
-
-        Parameters
-        ----------
-        prompts
-            Prompts in parts, or texts taken as they stand.
-        options
-            The labels of each prompt. Every single-token form of a label ("A", " A") is summed.
-
-        Returns
-        -------
-        list of OptionScores
-            One a prompt.
-
-        Raises
-        ------
-        ValueError
-            If a label has no single-token form.
-        """
+        """Score the option labels of every prompt as its next token."""
         check_list(prompts, "prompts")
         check_pairs(len(prompts), len(options), "options")
         results: list[OptionScores | None] = [None] * len(prompts)
@@ -396,21 +283,7 @@ class LlamaCppModel:
     def score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
-        """Score whole texts as what follows every prompt.
-
-        Parameters
-        ----------
-        prompts
-            Prompts in parts, or texts taken as they stand.
-        continuations
-            The texts of each prompt, tokenised by themselves (begin them with a space where the prompt does not end in
-            one).
-
-        Returns
-        -------
-        list of list of ContinuationScore
-            Token log-probabilities, in the order given; an empty text has none.
-        """
+        """Score whole texts as what follows every prompt."""
         check_list(prompts, "prompts")
         check_pairs(len(prompts), len(continuations), "continuations")
         results: list[list[ContinuationScore]] = []
@@ -446,11 +319,9 @@ class LlamaCppModel:
 
 
 def _shared_with_neighbours(prompts: list[Tokens]) -> list[int]:
-    """Return how much of each prompt is worth keeping once it is answered: what it shares with another one.
-
-    The rest is seldom the beginning of a later prompt. A prompt that comes alone may have been asked for the sake of a later
-    one, so it is kept whole.
-    """
+    """Return how much of each prompt is worth keeping once it is answered: what it shares with another one."""
+    # The rest is seldom the beginning of a later prompt. A prompt that comes alone may have been asked for the sake of
+    # a later one, so it is kept whole.
     if len(prompts) < 2:
         return [len(tokens) for tokens in prompts]
     order = sorted(range(len(prompts)), key=lambda index: sort_key(prompts[index]))

@@ -60,10 +60,9 @@ class Plan:
 
 
 def plan_round(works: list[Work], sources: list[tuple[int, int]]) -> Plan:
-    """Plan the decode of sorted works.
-
-    `sources` has for each the sequence in memory whose beginning it may take over (-1: none) and how many tokens of it.
-    """
+    """Plan the decode of sorted works."""
+    # `sources` has for each the sequence in memory whose beginning it may take over (-1: none) and how many tokens of
+    # it.
     sources = list(sources)
     shared = [0] + [common_prefix(works[i - 1].tokens, works[i].tokens) for i in range(1, len(works))]
     # llama.cpp decodes a token for several sequences only if they are equally long so far; where two works share more

@@ -106,10 +106,8 @@ class PrefixTrie:
         self._drop(sequence)
 
     def match(self, tokens: Tokens, limit: int) -> Node:
-        """Return the node at whose end the longest known beginning of `tokens` ends, at most `limit` tokens of it.
-
-        The trie is split there, so that exactly this beginning can be pinned. The root stands for nothing known.
-        """
+        """Return the node at whose end the longest known beginning of `tokens` ends, at most `limit` tokens of it."""
+        # The trie is split there, so that exactly this beginning can be pinned. The root stands for nothing known.
         self._clock += 1
         node = self.root
         while node.end < limit:

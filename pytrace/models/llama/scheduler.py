@@ -155,10 +155,8 @@ class Scheduler:
             self._spend(Usage(seconds=time.perf_counter() - started))
 
     def _take_in(self) -> None:
-        """Let in what threads have brought since the last round, in an order in which neighbours share most.
-
-        Of texts that begin alike the ones that may grow longest come first, so that none is left to be written alone.
-        """
+        """Let in what threads have brought since the last round, in an order in which neighbours share most."""
+        # Of texts that begin alike the ones that may grow longest come first, so that none is left to be written alone.
         with self._turn:
             new, self._inbox = self._inbox, []
         if new:

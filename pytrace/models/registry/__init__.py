@@ -140,35 +140,7 @@ def verify(name: str) -> tuple[ModelStatus, ...]:
 
 
 def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
-    """Return what to load for a name or a path; never touches the network.
-
-    Parameters
-    ----------
-    name_or_path
-        A profile (``tiny``), a model (``smollm2-135m``), or one's own file or directory. Names win over paths; write
-        ``./tiny`` for a file of that name.
-    role
-        ``"language-model"`` gives a GGUF file, ``"encoder"`` a directory with a graph and a tokenizer or, if that is
-        what was given, an ``.onnx`` file.
-
-    Returns
-    -------
-    Path
-        An existing file or directory; for a language model the rewritten file, if one is in use (``pytrace models
-        fastest``).
-
-    Raises
-    ------
-    ModelFileError
-        There is nothing of that name, it is for the other role, it was not pulled, or it is no GGUF file; or a rewritten
-        file in use is not whole.
-
-    Examples
-    --------
-    >>> from pytrace.models import registry
-    >>> registry.resolve("tiny", "language-model").name  # after: pytrace models pull tiny
-    'SmolLM2-135M-Instruct.Q4_1.gguf'
-    """
+    """Return what to load for a name or a path; never touches the network."""
     name = os.fspath(name_or_path)
     if role == "encoder":
         model = _named(name, role)
@@ -262,31 +234,7 @@ def _gguf(path: Path) -> Path:
 
 
 def pull(name: str, *, progress: PullProgress | None = None, repair: bool = False) -> tuple[ModelStatus, ...]:
-    """Bring a model's or a profile's files here; what is here already is left alone.
-
-    Parameters
-    ----------
-    name
-        A model or a profile.
-    progress
-        Where to report; to nobody by default.
-    repair
-        Hash the files that are here too, and fetch those that are damaged again.
-
-    Returns
-    -------
-    tuple of ModelStatus
-        One a model.
-
-    Raises
-    ------
-    ModelFileError
-        There is no such name, or what was fetched has the wrong hash (it is then removed).
-    DownloadError
-        A source cannot be reached, or the disk is full.
-    MissingDependencyError
-        A source needs a package that is not installed.
-    """
+    """Bring a model's or a profile's files here; what is here already is left alone."""
     known = catalog()
     profile = known.profile(name)
     shown = progress or PullProgress()

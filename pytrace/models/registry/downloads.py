@@ -133,11 +133,9 @@ def _member(wheel: Path, place: Place) -> Iterator[IO[bytes]]:
 
 
 def hub_file(place: Place, target: Path, report: Callable[[int], None]) -> None:
-    """Bring a file from the Hugging Face hub to `target`, going on where an earlier call, killed or cut off, ended.
-
-    The hub's client resumes only within one call, so its parts are used one by one: which version of the file is begun
-    is noted beside it, and another version is begun anew.
-    """
+    """Bring a file from the Hugging Face hub to `target`, going on where an earlier call, killed or cut off, ended."""
+    # The hub's client resumes only within one call, so its parts are used one by one: which version of the file is
+    # begun is noted beside it, and another version is begun anew.
     # Read when the client is imported: pytrace sends nobody statistics, and draws its own progress.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

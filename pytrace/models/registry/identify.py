@@ -16,20 +16,7 @@ _HASHES = "hashes.json"
 
 
 def identify(path: str | Path) -> str | None:
-    """Return the catalog's name of a GGUF file.
-
-    Parameters
-    ----------
-    path
-        Any file, wherever it lies.
-
-    Returns
-    -------
-    str or None
-        The name of the language model whose pinned SHA-256 the file has, or from which 'pytrace models fastest' rewrote it here;
-        None for any other file, and where there is none. A file is read only if its size is that of a known one, and its hash is
-        kept until its size or time changes.
-    """
+    """Return the catalog's name of a GGUF file."""
     path = Path(path)
     try:
         size = path.stat().st_size

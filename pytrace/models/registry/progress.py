@@ -51,11 +51,9 @@ class ConsoleProgress(PullProgress):
 
 @contextmanager
 def watching(place: Path, report: Callable[[int], None], *, every: float = 0.2) -> Iterator[None]:
-    """Report the bytes in a file, or below a directory, while the body fills it.
-
-    pip and the hub's client each have progress displays of their own, in other styles and not in every version;
-    what they write to disk is the same in all.
-    """
+    """Report the bytes in a file, or below a directory, while the body fills it."""
+    # pip and the hub's client each have progress displays of their own, in other styles and not in every version; what
+    # they write to disk is the same in all.
     finished = threading.Event()
 
     def poll() -> None:

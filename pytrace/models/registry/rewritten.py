@@ -170,10 +170,8 @@ def instead_of(place: Path, source: Path, sha256: str | None) -> Path:
 
 
 def keep(place: Path, record: Record, file: Path | None) -> None:
-    """Put a choice in place: first the file under a name of its own, then the record that names it, then the rest goes.
-
-    A kill in between leaves the earlier choice in force, or the new one.
-    """
+    """Put a choice in place: first the file under a name of its own, then the record that names it, then the rest goes."""
+    # A kill in between leaves the earlier choice in force, or the new one.
     if file is not None and record.file is not None:
         store.sync(file)
         file.replace(place / record.file)

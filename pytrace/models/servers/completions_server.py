@@ -204,10 +204,8 @@ class CompletionsDialect(ServerDialect):
             )
 
     async def _probe_echo(self) -> bool:
-        """Whether echoed log-probabilities are there, and agree with the list of the likeliest next tokens.
-
-        llama-cpp-python's server shifts them by one token for models that begin no sequence with a token of its own.
-        """
+        """Whether echoed log-probabilities are there, and agree with the list of the likeliest next tokens."""
+        # llama-cpp-python's server shifts them by one token for models that begin no sequence with a token of its own.
         if not self.has_completions:
             return False
         try:

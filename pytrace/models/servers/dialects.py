@@ -173,11 +173,9 @@ def no_logits(model: str, origin: str) -> str:
 def option_scores(
     told: Mapping[Any, float], listed: Sequence[float], labels: Sequence[Sequence[Hashable]]
 ) -> OptionScores:
-    """Sum the forms of labels; what the server left out is bounded and flagged.
-
-    A form that is not among the told ones is less likely than the least likely one listed, and no likelier than all the
-    probability that is left.
-    """
+    """Sum the forms of labels; what the server left out is bounded and flagged."""
+    # A form that is not among the told ones is less likely than the least likely one listed, and no likelier than all
+    # the probability that is left.
     left = max(1.0 - math.fsum(math.exp(value) for value in told.values()), 0.0)
     # Probabilities come rounded to float32: what is left of 1 is not known closer than that.
     left = max(left, 1e-6)

@@ -119,10 +119,8 @@ class HttpClient:
             future.cancel()
 
     def each(self, work: Callable[[int], Awaitable[T]], count: int) -> Iterator[tuple[int, T]]:
-        """Do `work(0)` to `work(count - 1)`, as many at once as requests may be, and yield each as soon as it is done.
-
-        The first failure ends all; so does the caller who asks for no more.
-        """
+        """Do `work(0)` to `work(count - 1)`, as many at once as requests may be, and yield each as soon as it is done."""
+        # The first failure ends all; so does the caller who asks for no more.
         results: queue.SimpleQueue[tuple[int, T] | None] = queue.SimpleQueue()
 
         async def worker(indices: Iterator[int]) -> None:

@@ -157,10 +157,8 @@ class LlamaServerDialect(TokenizingDialect):
         return option_scores(told, list(likeliest.values()), forms), usage
 
     async def _forced(self, tokens: Any, top: int, token: int | None, count: int) -> tuple[dict[int, float], Usage]:
-        """Return the raw log-probabilities of the likeliest next tokens, and of one token whatever its rank.
-
-        The token is sampled by force: a token that is no whole character would come without probabilities.
-        """
+        """Return the raw log-probabilities of the likeliest next tokens, and of one token whatever its rank."""
+        # The token is sampled by force: a token that is no whole character would come without probabilities.
         if token is None:
             token = (await self.tokens("A"))[0]
         body = {

@@ -34,63 +34,17 @@ class RemoteModel:
     """A language model that a server runs, with the same three verbs as one inside this process.
 
     The server is asked what it is and what it can do; nothing but its address is contacted, and no redirect followed.
-
-    Parameters
-    ----------
-    url
-        The server's address, for instance ``http://127.0.0.1:8080``; a closing ``/v1`` may be left out.
-    model
-        Which of the server's models, where it has several.
-    dialect
-        What the server is; "auto" asks it.
-    style
-        How a `Prompt` becomes text: "chat" by the server's chat template, "plain" without, "auto" chat where the server
-        renders the template and lets the answer be begun, or has nothing else.
-    context
-        The longest sequence in tokens, if it should be less than the server's, or the server does not tell.
-    concurrency
-        How many requests are on their way at once.
-    top_tokens
-        How many of the likeliest tokens to ask for where options are scored and the server cannot be asked for them by
-        name; 1,000 of llama-server and llama-cpp-python, 20 of others, if not given.
-    api_key_env
-        The environment variable that holds the server's API key, if it wants one. The key is sent to this server alone, and
-        kept nowhere.
-    connect_timeout, read_timeout
-        Seconds to wait for a connection, and for the next piece of an answer.
-    attempts
-        How often a request is tried at most, when the server is busy (429, 502, 503, 504), or the connection breaks.
-
-    Raises
-    ------
-    InputError
-        If the address, the key or the model's name cannot be used.
-    MissingDependencyError
-        If httpx2 is not installed.
-    ServerError
-        If no server answers, or one that makes no sense.
-
-    Notes
-    -----
-    Tested against running servers: llama-server b11549 and llama-cpp-python 0.3.36 in every test run, vLLM 0.32.0 on a CPU by
-    hand (`tests/test_remote_vllm.py`). Other servers and other versions were tested by the shape of their protocol alone, against
-    a double.
-
-    What a server leaves out of its list of the likeliest tokens is bounded and flagged (`OptionScores.bounded`); `outside` is
-    then the largest that it can be.
-
-    A name and a few figures are all that a server tells of its model, so `fingerprint` cannot prove that two runs had the
-    same weights.
-
-    Usage counts prompts as tokens asked for, and as evaluated what the server says that it evaluated; where it does not tell
-    what its cache spared, all. `batches` counts requests.
-
-    Examples
-    --------
-    >>> model = RemoteModel("http://127.0.0.1:8080")  # doctest: +SKIP
-    >>> model.generate(["The capital of France is"], max_tokens=3)[0][0].text  # doctest: +SKIP
-    ' Paris.'
     """
+
+    # Tested against running servers: llama-server b11549 and llama-cpp-python 0.3.36 in every test run, vLLM 0.32.0 on
+    # a CPU by hand (`tests/test_remote_vllm.py`). Other servers and other versions were tested by the shape of their
+    # protocol alone, against a double.
+    # What a server leaves out of its list of the likeliest tokens is bounded and flagged (`OptionScores.bounded`);
+    # `outside` is then the largest that it can be.
+    # A name and a few figures are all that a server tells of its model, so `fingerprint` cannot prove that two runs had
+    # the same weights.
+    # Usage counts prompts as tokens asked for, and as evaluated what the server says that it evaluated; where it does
+    # not tell what its cache spared, all. `batches` counts requests.
 
     def __init__(
         self,
@@ -235,44 +189,7 @@ class RemoteModel:
         grammar: str | Sequence[str] | None = None,
         done: Callable[[int, list[Completion]], None] | None = None,
     ) -> list[list[Completion]]:
-        """Write `n` completions of every prompt, `concurrency` at once.
-
-        Parameters
-        ----------
-        prompts
-            Prompts in parts, or texts taken as they stand.
-        max_tokens
-            The most tokens a completion may have: one number, or one a prompt.
-        stop
-            Texts that end a completion; they are not part of it.
-        temperature
-            0 takes the likeliest token; above 0 samples.
-        top_p
-            Sample from the likeliest tokens that hold this much probability.
-        n
-            Completions a prompt. At temperature 0 they are alike, and one is asked for.
-        seed
-            Seeds the sampling; completion j of prompt i is asked for by itself, with a seed of its own.
-        grammar
-            GBNF with start symbol `root` that every completion obeys, or one a prompt.
-        done
-            Called with a prompt's index and its completions once they are finished, in the caller's thread; it must not
-            call the model.
-
-        Returns
-        -------
-        list of list of Completion
-            `n` a prompt, in the prompts' order.
-
-        Raises
-        ------
-        ContextOverflowError
-            If a prompt does not fit, even with no demonstrations.
-        ModelError
-            If the server takes no grammar and there is one, or fails.
-        ValueError
-            If an option is out of range.
-        """
+        """Write `n` completions of every prompt, `concurrency` at once."""
         limits, grammars = generation_lists(
             prompts,
             max_tokens=max_tokens,
@@ -310,27 +227,7 @@ class RemoteModel:
         return [[one for one in row * (n // copies) if one is not None] for row in rows]
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
-        """Score the option labels of every prompt as its next token, one request a prompt.
-
-        Parameters
-        ----------
-        prompts
-            Prompts in parts, or texts taken as they stand.
-        options
-            The labels of each prompt. Every single-token form of a label ("A", " A") is summed.
-
-        Returns
-        -------
-        list of OptionScores
-            One a prompt; what the server left out is bounded and flagged.
-
-        Raises
-        ------
-        LogitsUnavailableError
-            If the server gives no log-probabilities.
-        ValueError
-            If a label has no single-token form.
-        """
+        """Score the option labels of every prompt as its next token, one request a prompt."""
         check_list(prompts, "prompts")
         check_pairs(len(prompts), len(options), "options")
 
@@ -343,26 +240,7 @@ class RemoteModel:
     def score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
-        """Score whole texts as what follows every prompt, one request a text where the server can.
-
-        Parameters
-        ----------
-        prompts
-            Prompts in parts, or texts taken as they stand.
-        continuations
-            The texts of each prompt, tokenised by themselves where the server lets us (begin them with a space where the
-            prompt does not end in one).
-
-        Returns
-        -------
-        list of list of ContinuationScore
-            Token log-probabilities, in the order given; an empty text has none.
-
-        Raises
-        ------
-        LogitsUnavailableError
-            If the server gives no log-probabilities, or none of given texts.
-        """
+        """Score whole texts as what follows every prompt, one request a text where the server can."""
         check_list(prompts, "prompts")
         check_pairs(len(prompts), len(continuations), "continuations")
         places = [(row, text) for row, texts in enumerate(continuations) for text in texts]

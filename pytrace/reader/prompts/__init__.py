@@ -255,10 +255,8 @@ def load_demonstrations(
     *,
     shipped: str,
 ) -> tuple[_Demonstration, ...]:
-    """Read a JSONL file and build one demonstration a line; blank lines and a byte order mark are passed over.
-
-    Without a path it is the file of the name `shipped` in this folder, which is read once.
-    """
+    """Read a JSONL file and build one demonstration a line; blank lines and a byte order mark are passed over."""
+    # Without a path it is the file of the name `shipped` in this folder, which is read once.
     if path is not None:
         return _load(path, row_type, build, shape)
     key: Any = row_type  # a class can be hashed, though its type does not say so

@@ -30,17 +30,9 @@ class ClaimDemonstration(msgspec.Struct, frozen=True):
 
 
 def claim_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[ClaimDemonstration, ...]:
-    """Labelled claims, in ours as many of each label, one after the other.
-
-    Notes
-    -----
-    The labels are those of Thorne et al., "FEVER: a Large-scale Dataset for Fact Extraction and VERification" (NAACL 2018).
-
-    Examples
-    --------
-    >>> sorted(one.label for one in claim_demonstrations()[-3:])
-    ['NOT ENOUGH INFO', 'REFUTES', 'SUPPORTS']
-    """
+    """Labelled claims, in ours as many of each label, one after the other."""
+    # The labels are those of Thorne et al., "FEVER: a Large-scale Dataset for Fact Extraction and VERification" (NAACL
+    # 2018).
     return load_demonstrations(path, _ClaimRow, _claim, _CLAIM_SHAPE, shipped="claims.jsonl")
 
 

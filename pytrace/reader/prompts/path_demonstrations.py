@@ -36,18 +36,8 @@ class PathDemonstration(msgspec.Struct, frozen=True):
 
 
 def path_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[PathDemonstration, ...]:
-    """Labelled reasoning paths, as many valid as invalid ones in ours, by kind.
-
-    Notes
-    -----
-    "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs", appendix F.1.
-
-    Examples
-    --------
-    >>> demonstrations = path_demonstrations()
-    >>> [one.kind for one in demonstrations if not one.valid], demonstrations[0].path[1].tail
-    (['factual', 'incoherent', 'misguided'], 'yen')
-    """
+    """Labelled reasoning paths, as many valid as invalid ones in ours, by kind."""
+    # "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs", appendix F.1.
     return load_demonstrations(path, _PathRow, _path, _PATH_SHAPE, shipped="paths.jsonl")
 
 

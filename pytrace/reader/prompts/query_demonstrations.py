@@ -35,17 +35,9 @@ class QueryDemonstration(msgspec.Struct, frozen=True):
 def query_demonstrations(
     form: DemonstratedForm, *, path: str | os.PathLike[str] | None = None
 ) -> tuple[QueryDemonstration, ...]:
-    """Labelled questions for the query generator.
-
-    Notes
-    -----
-    Li et al., "Chain of Knowledge" (2023), section 4. The paper trains its generators; a prompted one has to be shown.
-
-    Examples
-    --------
-    >>> query_demonstrations("triplet")[0].query
-    '<Skagen Lighthouse; architect; ?>'
-    """
+    """Labelled questions for the query generator."""
+    # Li et al., "Chain of Knowledge" (2023), section 4. The paper trains its generators; a prompted one has to be
+    # shown.
     if form not in get_args(DemonstratedForm):
         raise InputError(f'the form must be "triplet" or "sparql", not {form!r}')
     rows = load_demonstrations(path, _QueryRow, _query, _QUERY_SHAPE, shipped="queries.jsonl")

@@ -26,18 +26,8 @@ class StepDemonstration(msgspec.Struct, frozen=True):
 
 
 def step_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[StepDemonstration, ...]:
-    """Labelled reasoning in numbered steps.
-
-    Notes
-    -----
-    "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs", appendix F.2.
-
-    Examples
-    --------
-    >>> demonstration = step_demonstrations()[0]
-    >>> demonstration.plan, demonstration.steps[1], demonstration.answer
-    (('country', 'capital'), 'The capital of Algeria is Algiers.', 'Algiers')
-    """
+    """Labelled reasoning in numbered steps."""
+    # "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs", appendix F.2.
     return load_demonstrations(path, _StepRow, _step, _SHAPE, shipped="steps.jsonl")
 
 

@@ -48,50 +48,20 @@ class VerificationDemonstration(msgspec.Struct, frozen=True):
 
 
 def question_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[QuestionDemonstration, ...]:
-    """Labelled questions for the construction of triples from a question alone.
-
-    Notes
-    -----
-    KS-LLM, section 3.1.
-
-    Examples
-    --------
-    >>> demonstration = question_demonstrations()[0]
-    >>> demonstration.subject, demonstration.triples[0].text
-    ('Finlandia', '<Finlandia; composer; Jean Sibelius>')
-    """
+    """Labelled questions for the construction of triples from a question alone."""
+    # KS-LLM, section 3.1.
     return load_demonstrations(path, _QuestionRow, _question, _QUESTION_SHAPE, shipped="questions.jsonl")
 
 
 def rationale_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[RationaleDemonstration, ...]:
-    """Labelled rationales for chain of thought, with and without a context.
-
-    Notes
-    -----
-    Wei et al., "Chain-of-Thought Prompting Elicits Reasoning in Large Language Models" (NeurIPS 2022), section 2.
-
-    Examples
-    --------
-    >>> demonstration = rationale_demonstrations()[-1]
-    >>> demonstration.rationale[-1], demonstration.answer
-    ('Alfred Nobel was born in Stockholm.', 'Stockholm')
-    """
+    """Labelled rationales for chain of thought, with and without a context."""
+    # Wei et al., "Chain-of-Thought Prompting Elicits Reasoning in Large Language Models" (NeurIPS 2022), section 2.
     return load_demonstrations(path, _RationaleRow, _rationale, _RATIONALE_SHAPE, shipped="rationales.jsonl")
 
 
 def verification_demonstrations(*, path: str | os.PathLike[str] | None = None) -> tuple[VerificationDemonstration, ...]:
-    """Labelled thoughts with the questions that verify them, some of them wrong.
-
-    Notes
-    -----
-    Zhao et al., "Verify-and-Edit: A Knowledge-Enhanced Chain-of-Thought Framework" (ACL 2023), section 3.2.
-
-    Examples
-    --------
-    >>> demonstration = verification_demonstrations()[1]
-    >>> demonstration.sentence, demonstration.answer
-    ('The lightning rod was invented by Thomas Edison.', 'The lightning rod was invented by Benjamin Franklin.')
-    """
+    """Labelled thoughts with the questions that verify them, some of them wrong."""
+    # Zhao et al., "Verify-and-Edit: A Knowledge-Enhanced Chain-of-Thought Framework" (ACL 2023), section 3.2.
     return load_demonstrations(
         path, _VerificationRow, _verification, _VERIFICATION_SHAPE, shipped="verifications.jsonl"
     )

@@ -84,18 +84,7 @@ class _Nodes:
 
 
 def lay_out(certificate: Certificate, base: KnowledgeBase) -> Layout:
-    """Collect the triples of a response's picture.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> facts = [Triple("Corfu", "part of", "Greece"), Triple("Greece", "speaks", "Greek")]
-    >>> base = KnowledgeBase.in_memory(facts, HashEncoder())
-    >>> one = Certificate("1", "?", "", "abstained", None, (), "", (), None, "", None, None, (facts[0],), "")
-    >>> found = lay_out(one, base)
-    >>> found.names, found.places[1], found.leaves[0].name
-    (('Corfu', 'Greece'), Place(rank=1, column=0), 'Greek')
-    """
+    """Collect the triples of a response's picture."""
     nodes = _Nodes(base)
     shown: dict[tuple[int, str, int], tuple[list[int], StepStatus | None, bool]] = {}
     drawn: set[int] = set()

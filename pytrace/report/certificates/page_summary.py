@@ -85,13 +85,6 @@ class PageSummary(Protocol):
 
 
 def undecided_share(summary: PageSummary) -> float | None:
-    """Return the share of steps that the graph cannot decide, None without steps.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> undecided_share(SimpleNamespace(steps={"supported": 3, "undecided": 1}))
-    0.25
-    """
+    """Return the share of steps that the graph cannot decide, None without steps."""
     total = sum(summary.steps.values())
     return summary.steps.get("undecided", 0) / total if total else None

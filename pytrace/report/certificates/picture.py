@@ -76,19 +76,7 @@ class Box(NamedTuple):
 
 
 def draw(certificate: Certificate, base: KnowledgeBase) -> Picture | None:
-    """Draw the triples of a response's steps, its gold path and some facts around them.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> from pytrace.records import Triple
-    >>> facts = [Triple("Corfu", "part of", "Greece"), Triple("Greece", "speaks", "Greek")]
-    >>> base = KnowledgeBase.in_memory(facts, HashEncoder())
-    >>> one = Certificate("1", "?", "", "abstained", None, (), "", (), None, "", None, None, (facts[0],), "")
-    >>> picture = draw(one, base)
-    >>> [(node.label, node.leaf) for node in picture.nodes], [edge.label for edge in picture.edges]
-    ([('Corfu', False), ('Greece', False), ('Greek', True)], ['gold: part of', 'speaks'])
-    """
+    """Draw the triples of a response's steps, its gold path and some facts around them."""
     found = lay_out(certificate, base)
     if not found.links:
         return None
@@ -108,24 +96,12 @@ def draw(certificate: Certificate, base: KnowledgeBase) -> Picture | None:
 
 
 def text_width(text: str) -> float:
-    """Estimate how wide a text of 12 pixels is.
-
-    Examples
-    --------
-    >>> text_width("ab") < text_width("日本")
-    True
-    """
+    """Estimate how wide a text of 12 pixels is."""
     return sum(2 * _LETTER if unicodedata.east_asian_width(letter) in "WF" else _LETTER for letter in text)
 
 
 def shortened(text: str) -> str:
-    """Cut a text to what fits into a box.
-
-    Examples
-    --------
-    >>> shortened("Ernest Augustus I of Hanover"), shortened("Ghana")
-    ('Ernest Augustus I of …', 'Ghana')
-    """
+    """Cut a text to what fits into a box."""
     if text_width(text) <= _LONGEST_LABEL * _LETTER:
         return text
     kept = text[:_LONGEST_LABEL]

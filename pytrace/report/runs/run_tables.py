@@ -35,13 +35,7 @@ class Head(NamedTuple):
 
 
 def table(caption: str, heads: Sequence[Head], rows: Sequence[Sequence[Cell]], *, kind: str = "sortable") -> str:
-    """Write a table that scrolls by itself where the page is narrow; the first cell of a row is its head.
-
-    Examples
-    --------
-    >>> table("F1", [Head("Method"), Head("F1")], [[Cell("rag", "rag"), Cell("40.0", 0.4)]]).count("<td")
-    1
-    """
+    """Write a table that scrolls by itself where the page is narrow; the first cell of a row is its head."""
     head = "".join(
         f'<th scope="col"{f" title={_quoted(one.full)}" if one.full else ""}>{shown(one.name)}</th>' for one in heads
     )

@@ -75,10 +75,8 @@ CREATE TABLE embeddings (
 
 
 def canonical(text: str) -> str:
-    """Join surrogate pairs into the characters that they spell; a lone surrogate stays as it is.
-
-    No text format can tell a pair from its character, so a graph holds the character.
-    """
+    """Join surrogate pairs into the characters that they spell; a lone surrogate stays as it is."""
+    # No text format can tell a pair from its character, so a graph holds the character.
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
@@ -259,10 +257,8 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
-        """Give a view that no later write changes: a second connection inside one read transaction.
-
-        In memory there is one connection, so the caller must not write meanwhile.
-        """
+        """Give a view that no later write changes: a second connection inside one read transaction."""
+        # In memory there is one connection, so the caller must not write meanwhile.
         if self.directory is None:
             yield self
             return
@@ -290,12 +286,10 @@ class Database:
 
 
 def _connect(name: str) -> sqlite3.Connection:
-    """Connect with the settings that every connection needs.
-
-    synchronous=NORMAL: a killed process loses nothing that was committed. Only a power cut or a crash of the operating
-    system can, and then at most the last few documents, never half a document; a resumed build extracts them again.
-    FULL would wait for the disk after each document, which costs more than storing it.
-    """
+    """Connect with the settings that every connection needs."""
+    # synchronous=NORMAL: a killed process loses nothing that was committed. Only a power cut or a crash of the
+    # operating system can, and then at most the last few documents, never half a document; a resumed build extracts
+    # them again. FULL would wait for the disk after each document, which costs more than storing it.
     connection = sqlite3.connect(
         name, timeout=30.0, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
     )
