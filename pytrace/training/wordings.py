@@ -8,108 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from typing import Literal
+
+import msgspec
 
 from pytrace.errors import InputError
 
 Shape = Literal["tail", "head", "relation", "path", "count", "ask"]
 """What is asked for: one of a triple's three parts, the end of a path of two steps or more, how many tails, yes or no."""
 
-WORDINGS: Mapping[Shape, Sequence[str]] = {
-    "tail": (
-        "{wh} is the {of}?",
-        "{wh} is {possessive}?",
-        "{wh} are the {of}?",
-        "the {of}?",
-        "{possessive}?",
-        "name the {of}.",
-        "tell me {possessive}.",
-        "which {relation} does {entity} have?",
-        "what {relation} has {entity}?",
-        "what does {entity} have as {relation}?",
-        "I am looking for the {of}.",
-        "do you know {possessive}?",
-        "{wh} would be the {of}?",
-        "give the name of the {of}.",
-        "for {entity}, what is the {relation}?",
-    ),
-    "head": (
-        "whose {relation} is {entity}?",
-        "{entity} is the {relation} of what?",
-        "{entity} is whose {relation}?",
-        "what has {entity} as its {relation}?",
-        "who has {entity} as {relation}?",
-        "which of them have the {relation} {entity}?",
-        "name everything whose {relation} is {entity}.",
-        "list all with the {relation} {entity}.",
-        "of what is {entity} the {relation}?",
-        "tell me who or what has {entity} for {relation}.",
-        "{entity} is given as {relation} of which?",
-        "find those that have {entity} as {relation}.",
-        "to what does {entity} belong as {relation}?",
-    ),
-    "relation": (
-        "how is {entity} related to {other}?",
-        "what is {other} to {entity}?",
-        "what links {entity} to {other}?",
-        "how are {entity} and {other} connected?",
-        "which relation does {entity} have to {other}?",
-        "in what way does {entity} have to do with {other}?",
-        "{other} is what of {entity}?",
-        "as what does {entity} have {other}?",
-        "name the relation of {entity} to {other}.",
-        "tell me how {entity} and {other} belong together.",
-        "what role does {other} have for {entity}?",
-        "what is the link from {entity} to {other}?",
-    ),
-    "path": (
-        "{wh} is the {of}?",
-        "{wh} is {possessive}?",
-        "{wh} is the {mixed}?",
-        "{wh} are the {mixed}?",
-        "the {of}?",
-        "{possessive}?",
-        "the {mixed}?",
-        "name the {of}.",
-        "tell me the {mixed}.",
-        "tell me {possessive}.",
-        "I want to know the {of}.",
-        "do you know the {mixed}?",
-        "{wh} would be {possessive}?",
-        "give the name of the {of}.",
-        "find the {mixed}.",
-    ),
-    "count": (
-        "how many {relation} does {entity} have?",
-        "how many are the {of}?",
-        "count the {of}.",
-        "count {possessive}.",
-        "what is the number of {relation} of {entity}?",
-        "how many in all are {possessive}?",
-        "number of {relation} of {entity}?",
-        "give the count of {relation} for {entity}.",
-        "how many different {relation} has {entity}?",
-        "tell me how many {relation} {entity} has.",
-        "how large is the number of {relation} of {entity}?",
-        "for {entity}, how many {relation} are there?",
-        "in total, how many {relation} are listed for {entity}?",
-    ),
-    "ask": (
-        "is {other} the {of}?",
-        "is {other} a {of}?",
-        "is {possessive} {other}?",
-        "does {entity} have the {relation} {other}?",
-        "does {entity} have {other} as {relation}?",
-        "has {entity} got {other} as {relation}?",
-        "is it true that {other} is the {of}?",
-        "is it right that {possessive} is {other}?",
-        "would {other} be the {of}?",
-        "{possessive} is {other}, isn't it?",
-        "can {other} be called the {of}?",
-        "do {entity} and {other} go together by {relation}?",
-        "was {other} ever the {of}?",
-    ),
-}
+WORDINGS: Mapping[Shape, tuple[str, ...]] = msgspec.json.decode(
+    (resources.files(__package__) / "wordings.json").read_bytes(), type=dict[Shape, tuple[str, ...]]
+)
 """At least twelve wordings of each shape."""
 
 _FIELDS: Mapping[Shape, frozenset[str]] = {
