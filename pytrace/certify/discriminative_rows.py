@@ -17,8 +17,9 @@ from pytrace.certify.validity import Mode, PathItem, PathJudgement
 from pytrace.errors import DataError, StoreError
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Usage
-from pytrace.triples.graph.database import dump_json
-from pytrace.triples.graph.exchange import atomic_output, input_errors, read_lines
+from pytrace.storage.files import atomic_output
+from pytrace.storage.text import dump_json
+from pytrace.triples.graph.exchange import input_errors, read_lines
 
 _Line = TypeVar("_Line", bound=msgspec.Struct)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,8 @@ from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import Place, json_rows
 from pytrace.documents.rows import Row, id_of, wrong_type
 from pytrace.errors import DataError, InputError, StoreError
-from pytrace.triples.graph.database import dump_json
+from pytrace.storage.locks import take_lock
+from pytrace.storage.text import dump_json
 
 _RESPONSES = ("responses", "response", "reasoning_ans", "prediction", "output", "text")
 _HEADER = "pytrace_responses"
@@ -66,14 +66,14 @@ class ResponseFile:
         with ExitStack() as stack:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._stream: IO[bytes] = stack.enter_context(self.path.open("a+b"))
-                fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._stream: IO[bytes] = stack.enter_context(
+                    take_lock(
+                        self.path,
+                        f"{self.path} is being written by another process; wait for it, or name another directory",
+                    )
+                )
                 self._stream.seek(0)
                 self._begin(header, self._stream.read().splitlines(keepends=True))
-            except BlockingIOError:
-                raise StoreError(
-                    f"{self.path} is being written by another process; wait for it, or name another directory"
-                ) from None
             except OSError as error:
                 raise StoreError(
                     f"{self.path} cannot be written ({error.strerror}); correct its permissions or name another directory"

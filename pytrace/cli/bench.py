@@ -175,7 +175,7 @@ def _check_output(output: Path) -> None:
 
 
 def _write(output: Path, document: Document) -> None:
-    from pytrace.triples.graph.exchange import atomic_output
+    from pytrace.storage.files import atomic_output
 
     with atomic_output(output) as stream:
         stream.write(common.json_bytes(document) + b"\n")

@@ -63,7 +63,7 @@ def paths(*, kg: Path, data: Path, out: Path, limit: int | None, max_hops: int, 
     # in what the query matches; one with neither, the shortest ones between topics and answers in the whole graph.
     # FILE.jsonl is there when all is done, and not before.
     from pytrace.certify.gold_paths import check_paths, question_line, read_rows
-    from pytrace.triples.graph.exchange import atomic_output
+    from pytrace.storage.files import atomic_output
 
     if out.is_dir():
         raise InputError(f"--out {out} is a folder; name a file for the rows")

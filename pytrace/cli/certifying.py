@@ -52,8 +52,8 @@ def settings_in_words(settings: GroundingSettings, **more: object) -> dict[str, 
 
 def write_certificates(path: Path, certificates: Sequence[Certificate]) -> None:
     """Write certificates as JSON Lines, in one step."""
-    from pytrace.triples.graph.database import dump_json
-    from pytrace.triples.graph.exchange import atomic_output
+    from pytrace.storage.files import atomic_output
+    from pytrace.storage.text import dump_json
 
     with atomic_output(path) as stream:
         for one in certificates:

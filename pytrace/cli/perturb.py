@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -158,35 +156,21 @@ def _judge(name: Literal["model", "text", "fused"], models: Engine, settings: Sc
 def _write(rows: Iterable[Question], out: Path, report: PerturbReport) -> Counter[tuple[str, str]]:
     """Write the rows to a file beside the wanted one, which then takes its place in one step; count kinds and noises."""
     from pytrace.perturb.perturbed_rows import row_line
+    from pytrace.storage.files import atomic_output
 
     counts: Counter[tuple[str, str]] = Counter()
     out.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name[:100]}.", suffix=".part")
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            for row in rows:
-                stream.write(row_line(row))
-                if row.perturbation is not None:
-                    counts[row.perturbation.kind, row.perturbation.noise] += 1
-            stream.flush()
-            os.fsync(stream.fileno())
+    with atomic_output(out) as stream:
+        for row in rows:
+            stream.write(row_line(row))
+            if row.perturbation is not None:
+                counts[row.perturbation.kind, row.perturbation.noise] += 1
         if not counts:
             raise InputError(
                 f"none of {report.questions} questions gave a row, so nothing was written ({_first_reason(report)}); try another "
                 "--judge, a lower --threshold or more questions"
             )
-        part.chmod(0o666 & ~_umask())  # a temporary file is its owner's alone
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
     return counts
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _first_reason(report: PerturbReport) -> str:

@@ -31,6 +31,7 @@ from pytrace.models.registry import rewritten
 from pytrace.models.registry.progress import PullProgress
 from pytrace.reader.prompts import chain_demonstrations
 from pytrace.records import Candidate
+from pytrace.storage.locks import locked
 
 Scoring = Literal["letters", "likelihood", "pmi"]
 
@@ -89,7 +90,7 @@ def choose(
     threads = threads or len(os.sched_getaffinity(0))
     note = (progress or PullProgress()).note
     place.mkdir(parents=True, exist_ok=True)
-    with store.locked(place / ".lock", lambda: note("another process is rewriting this model; waiting for it")):
+    with locked(place / ".lock", lambda: note("another process is rewriting this model; waiting for it")):
         rewritten.sweep(place, rewritten.read_or_none(place))
         try:
             return _Choice(source, place, style, scoring, threads, note).run(formats)

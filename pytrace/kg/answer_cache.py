@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pytrace.errors import StoreError
+from pytrace.storage import sqlite
 
 _NAME = "answers.sqlite"
 _VERSION = 1
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, content BLOB NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID"
 # How long another process may write before this one gives up.
 _PATIENCE = 30.0
+_REMEDY = "delete it, and what it held is asked for again"
 
 
 class AnswerCache:
@@ -51,16 +53,14 @@ class AnswerCache:
         [page] = self._connection.execute("PRAGMA page_size").fetchone()
         if (size := self._path.stat().st_size) % page:  # SQLite takes what lies behind the last whole page for empty
             raise StoreError(self._damaged(f"it ends in the middle, after {size:,} bytes"))
-        [version] = self._connection.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _VERSION):
-            raise StoreError(
-                f"the cache {self._path} is of version {version} where {_VERSION} is due; delete it, or name another"
-            )
+        sqlite.prepare(
+            self._connection,
+            _TABLE,
+            version=_VERSION,
+            foreign=f"the cache {self._path} is not of version {_VERSION}; delete it, or name another",
+        )
         # What a power cut takes is asked for again, so nothing waits for the disk.
-        self._connection.execute("PRAGMA journal_mode = WAL").fetchone()
         self._connection.execute("PRAGMA synchronous = NORMAL")
-        self._connection.execute(_TABLE)
-        self._connection.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
         """Close the file."""
@@ -90,18 +90,15 @@ class AnswerCache:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
-            yield
-        except sqlite3.OperationalError as error:
-            raise StoreError(
-                f"the cache {self._path} cannot be used ({error}); see to its permissions and the disk, or name another"
-            ) from error
-        except sqlite3.ProgrammingError as error:
-            raise StoreError(f"the cache {self._path} is closed; open it anew") from error
-        except sqlite3.DatabaseError as error:
-            raise StoreError(self._damaged(str(error))) from error
+            with sqlite.translated(f"the cache {self._path}", "cache of answers", _REMEDY):
+                yield
+        except StoreError as error:
+            if isinstance(error.__cause__, sqlite3.ProgrammingError):
+                raise StoreError(f"the cache {self._path} is closed; open it anew") from error
+            raise
 
     def _damaged(self, reason: str) -> str:
-        return f"the cache {self._path} is damaged ({reason}); delete it, and what it held is asked for again"
+        return f"the cache {self._path} is damaged ({reason}); {_REMEDY}"
 
 
 def _key(asked: Sequence[str]) -> bytes:

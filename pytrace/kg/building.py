@@ -9,7 +9,6 @@ that is if the source has the same triples in the same order with the same names
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import zlib
@@ -39,7 +38,9 @@ from pytrace.kg.knowledge_base_files import (
 )
 from pytrace.kg.triple_search import make_sketch
 from pytrace.models.encoders.encoder import Encoder
-from pytrace.storage.files import checksum, flush, replace_file, storable
+from pytrace.storage.files import checksum, flush, replace_file
+from pytrace.storage.locks import take_lock
+from pytrace.storage.text import storable
 
 _RECORD = "building.json"
 _LOCK = "building.lock"
@@ -153,17 +154,12 @@ class Building:
     def _take_lock(self) -> IO[bytes]:
         try:
             self.place.mkdir(parents=True, exist_ok=True)
-            lock = (self.place / _LOCK).open("ab")
+            return take_lock(
+                self.place / _LOCK,
+                f"{self.directory} is being built by another process; wait for it, or name another directory",
+            )
         except OSError as error:
             raise StoreError(f"{self.place} cannot be written ({error.strerror}); name another directory") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            raise StoreError(
-                f"{self.directory} is being built by another process; wait for it, or name another directory"
-            ) from None
-        return lock
 
     def _write_columns(self, columns: Columns) -> str:
         """Write the columns, remember what is where, and return their hash."""

@@ -21,8 +21,8 @@ import pyoxigraph as ox
 from pytrace.errors import DataError, InputError
 from pytrace.kg.names import entity_name
 from pytrace.records import Triple
+from pytrace.storage.text import canonical
 from pytrace.triples.graph import KnowledgeGraph
-from pytrace.triples.graph.database import canonical
 from pytrace.triples.graph.exchange import graph_format, input_errors, read_lines, read_tsv
 
 _STORE = "graph.db"

@@ -23,7 +23,8 @@ from pytrace.errors import StoreError
 from pytrace.kg.columns import Columns
 from pytrace.kg.triple_search import Sketch
 from pytrace.models.encoders.encoder import Encoder
-from pytrace.storage.files import check_file, storable
+from pytrace.storage.files import check_file
+from pytrace.storage.text import storable
 
 FORMAT = 1
 MANIFEST = "base.json"

@@ -20,6 +20,7 @@ import numpy as np
 from pytrace.errors import StoreError
 from pytrace.models.language_model import Completion, ContinuationScore, LanguageModel, OptionScores, Prompt
 from pytrace.records import Usage
+from pytrace.storage import sqlite
 
 _Value = TypeVar("_Value")
 _SCHEMA_VERSION = 1
@@ -54,14 +55,12 @@ class CachedModel:
         self.asked = 0
         with self._guard():
             self._connection = sqlite3.connect(self._path, timeout=30, check_same_thread=False)
-            version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-            tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if version != _SCHEMA_VERSION and (version or tables):
+            try:
+                foreign = f"{self._path} does not hold a model's answers; choose another file"
+                sqlite.prepare(self._connection, _SCHEMA, version=_SCHEMA_VERSION, foreign=foreign)
+            except BaseException:
                 self._connection.close()
-                raise StoreError(f"{self._path} does not hold a model's answers; choose another file")
-            if not version:
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.executescript(f"BEGIN; {_SCHEMA}; PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
+                raise
             # What a power cut takes is asked again.
             self._connection.execute("PRAGMA synchronous = NORMAL")
 
@@ -239,9 +238,9 @@ class CachedModel:
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
+        remedy = "delete the file"
         try:
-            yield
-        except (sqlite3.Error, msgspec.MsgspecError) as error:
-            raise StoreError(
-                f"{self._path} cannot be used for a model's answers ({error}); check the disk, or delete the file"
-            ) from None
+            with sqlite.translated(self._path, "store of a model's answers", remedy):
+                yield
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"{self._path} is damaged ({error}); {remedy}") from None

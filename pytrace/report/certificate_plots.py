@@ -11,7 +11,7 @@ from pytrace.errors import MissingDependencyError, StoreError
 from pytrace.report.certificates.page_summary import ERROR_NAMES, PageSummary, Scores
 from pytrace.report.figures import Estimate, finite, points
 from pytrace.report.page_texts import clean
-from pytrace.triples.graph.exchange import atomic_output
+from pytrace.storage.files import atomic_output
 
 FORMATS = ("png", "svg")
 _MEASURES = ("Precision", "Recall", "F1")

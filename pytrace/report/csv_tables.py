@@ -15,7 +15,7 @@ from pytrace.evaluation.scores.significance import BootstrapTest
 from pytrace.evaluation.scores.summary import MethodSummary, Report
 from pytrace.records import Usage
 from pytrace.report.page_texts import clean
-from pytrace.triples.graph.exchange import atomic_output
+from pytrace.storage.files import atomic_output
 
 # What begins a formula in some spreadsheet, the wide forms of the East included.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")

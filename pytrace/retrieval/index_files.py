@@ -13,7 +13,6 @@ the process ends. Readers take none: files only grow, and a reader keeps to the 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import zlib
@@ -41,7 +40,9 @@ from pytrace.retrieval.index_manifest import (
     write_manifest,
 )
 from pytrace.retrieval.neighbour_graph import NeighbourGraph
-from pytrace.storage.files import checksum, flush, storable
+from pytrace.storage.files import checksum, flush
+from pytrace.storage.locks import take_lock
+from pytrace.storage.text import storable
 
 _LOCK = "index.lock"
 _OPENINGS = 5
@@ -191,12 +192,10 @@ class IndexFiles:
         if not self.directory.is_dir():
             raise StoreError(f"there is no sentence index at {self.directory}; check the path, or build one there")
         try:
-            self._lock = (self.directory / _LOCK).open("ab")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(
-                f"{self.directory} is being written by another process; wait for it, or open it with mode='read'"
-            ) from None
+            self._lock = take_lock(
+                self.directory / _LOCK,
+                f"{self.directory} is being written by another process; wait for it, or open it with mode='read'",
+            )
         except OSError as error:
             raise StoreError(
                 f"{self.directory} cannot be written ({error.strerror}); correct its permissions, or open it with "

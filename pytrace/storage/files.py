@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from pytrace.errors import StoreError
 
@@ -55,6 +60,29 @@ def check_file(path: Path, size: int, due: int, *, remedy: str) -> None:
         )
 
 
-def storable(text: str) -> str:
-    """Escape lone surrogates, which no UTF-8 file can hold."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+@contextmanager
+def atomic_output(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` only when all of it is written and on the disk."""
+    partial = None
+    try:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            if path.is_dir():
+                raise StoreError(f"{path} is a directory; name a file")
+            with path.open("wb") as stream:  # a pipe or device
+                yield stream
+            return
+        path = path.resolve()  # replace what a link points to, not the link
+        partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
+        with partial.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except OSError as error:
+        failure = StoreError(f"cannot write {path}: {error.strerror or error}; nothing was changed there")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            failure.exit_code = 1  # nothing that was asked for is wrong
+        raise failure from error
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)

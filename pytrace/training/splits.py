@@ -12,10 +12,10 @@ import msgspec
 from pytrace.errors import InputError
 from pytrace.kg.names import normal_form
 from pytrace.kg.queries import write_query
-from pytrace.storage.files import storable
+from pytrace.storage.files import atomic_output
+from pytrace.storage.text import storable
 from pytrace.training.clauses import query_entities
 from pytrace.training.training_records import QueryExample
-from pytrace.triples.graph.exchange import atomic_output
 
 
 def split_by_group(

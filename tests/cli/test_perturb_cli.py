@@ -162,7 +162,7 @@ def test_a_fault_on_the_way_leaves_no_half_file(
     monkeypatch.setattr(rows, "row_line", failing)
     status, _, stderr = run("--data", questions, "--out", tmp_path / "rows.jsonl", "--judge", "text", "--kind", "coe")
     assert status == 1
-    assert "no space left" in stderr
+    assert "No space left" in stderr
     assert [path.name for path in tmp_path.iterdir()] == ["questions.json"]
 
 

@@ -258,10 +258,10 @@ class TestStore:
             other.execute("CREATE TABLE t (x)")
         other.close()
         (tmp_path / "empty").touch()
-        for name, says in {"text": "not a database", "other": "not written by this version", ".": "cannot be"}.items():
+        for name, says in {"text": "not a run store", "other": "not written by this version", ".": "cannot be"}.items():
             with pytest.raises(StoreError, match=says):
                 RunStore(tmp_path / name).open_run({})
-        for name, says in {"none": "no run is stored", "empty": "holds no run yet", "text": "not a database"}.items():
+        for name, says in {"none": "no run is stored", "empty": "holds no run yet", "text": "not a run store"}.items():
             with pytest.raises(StoreError, match=says):
                 RunStore(tmp_path / name).done("m")
         with pytest.raises(StoreError, match="cannot be written"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,9 @@ import msgspec
 
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.records import Answer, Document, Perturbation, Question
+from pytrace.storage import sqlite
+from pytrace.storage.locks import take_lock
+from pytrace.storage.text import storable
 
 _SCHEMA_VERSION = 2
 # Version 1 lacks the questions; its files are read as they are, and get the tables when a run of them goes on.
@@ -134,7 +136,7 @@ class RunStore:
         with self._guard(), connection:
             held = {row[0] for row in connection.execute("SELECT id FROM question WHERE run = ?", (self._run,))}
             for question in questions:
-                if _storable(question.id) in held:
+                if storable(question.id) in held:
                     continue
                 documents = [_record(document) for document in question.documents]
                 keys = [hashlib.sha256(record.encode()).hexdigest() for record in documents]
@@ -144,7 +146,7 @@ class RunStore:
                 record = _record(msgspec.structs.replace(question, documents=()))
                 connection.execute(
                     "INSERT OR IGNORE INTO question VALUES (?, ?, ?, ?)",
-                    (self._run, _storable(question.id), record, json.dumps(keys)),
+                    (self._run, storable(question.id), record, json.dumps(keys)),
                 )
 
     def questions(self) -> Iterator[Question]:
@@ -197,7 +199,7 @@ class RunStore:
         with self._guard(), connection:
             connection.execute(
                 "INSERT OR REPLACE INTO result VALUES (?, ?, ?, ?)",
-                (self._run, _storable(method), _storable(question_id), _record(result)),
+                (self._run, storable(method), storable(question_id), _record(result)),
             )
 
     def rows(self, method: str, questions: Sequence[str] | None = None) -> Iterator[Result]:
@@ -250,12 +252,10 @@ class RunStore:
         path = Path(self.path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = path.with_name(path.name + ".lock").open("ab")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(
-                f"{self.path} is being written by another process; wait for it, or evaluate into another file"
-            ) from None
+            self._lock = take_lock(
+                path.with_name(path.name + ".lock"),
+                f"{self.path} is being written by another process; wait for it, or evaluate into another file",
+            )
         except (OSError, ValueError) as error:
             raise StoreError(f"{self.path} cannot be written ({error}); choose another place") from None
 
@@ -265,12 +265,14 @@ class RunStore:
                 raise StoreError(f"no run is stored at {self.path}; check the path")
             connection = sqlite3.connect(self.path, timeout=30, isolation_level="IMMEDIATE")
             self._connection = connection
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, *_READABLE_VERSIONS) or (version == 0 and _has_tables(connection)):
-                raise StoreError(f"{self.path} was not written by this version of the run store; choose another file")
-            if version < _SCHEMA_VERSION and (self._lock is not None or self.path == ":memory:"):
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
+            sqlite.prepare(
+                connection,
+                _SCHEMA,
+                version=_SCHEMA_VERSION,
+                readable=_READABLE_VERSIONS,
+                make=self._lock is not None or self.path == ":memory:",
+                foreign=f"{self.path} was not written by this version of the run store; choose another file",
+            )
             connection.execute("PRAGMA synchronous = FULL")
         return self._connection
 
@@ -302,21 +304,15 @@ class RunStore:
         with self._guard():
             connection = self._connect()
             if self._run is None:
-                held = connection.execute("SELECT key FROM run").fetchone() if _has_tables(connection) else None
+                held = connection.execute("SELECT key FROM run").fetchone() if sqlite.has_tables(connection) else None
                 if held is None:
                     raise StoreError(f"{self.path} holds no run yet")
                 self._run = held[0]
-            rows = connection.execute(query, (self._run, *map(_storable, values))).fetchall()
+            rows = connection.execute(query, (self._run, *map(storable, values))).fetchall()
         yield from rows
 
-    @contextlib.contextmanager
-    def _guard(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{self.path} cannot be used as a run store ({error}); check the disk, or evaluate into another file"
-            ) from None
+    def _guard(self) -> contextlib.AbstractContextManager[None]:
+        return sqlite.translated(self.path, "run store", "evaluate into another file")
 
 
 def file_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -365,12 +361,3 @@ def _shown(value: object) -> str:
         return "absent"
     text = json.dumps(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-
-
-def _storable(text: str) -> str:
-    """Make a string that SQLite takes: it has no place for lone surrogates."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

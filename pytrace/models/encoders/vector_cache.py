@@ -21,15 +21,13 @@ can be made anew at any time needs neither transactions nor a tree.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import mmap
 import os
 import threading
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import StoreError
+from pytrace.storage.locks import locked
 
 KEY_BYTES = 16
 _MAGIC = b"pytrace vectors 1\n"
@@ -105,7 +104,7 @@ class VectorCache:
             if not self.writable:
                 return False
             try:
-                with self._writing(wait=False) as free:
+                with locked(self._lock_path, None) as free:
                     return free and self._append(keys, vectors)
             except OSError as error:
                 self.writable = False
@@ -119,7 +118,7 @@ class VectorCache:
         """Forget all vectors of this model, in this process and in all others."""
         with self._lock:
             try:
-                with self._writing(wait=True):
+                with locked(self._lock_path, lambda: None):
                     # The entries first: rows without entries are nothing.
                     self._keys_path.unlink(missing_ok=True)
                     self._vectors_path.unlink(missing_ok=True)
@@ -318,18 +317,6 @@ class VectorCache:
         mixed = self._salt ^ key[:, 0] ^ key[:, 1] ^ (entries["crc"] * _MIX[2])
         found: NDArray[np.uint64] = mixed ^ ((numbers.astype(np.uint64) + np.uint64(1)) * _MIX[3])
         return found
-
-    @contextmanager
-    def _writing(self, *, wait: bool) -> Iterator[bool]:
-        """Hold the lock among processes, which the system gives back however the process ends; yields whether it is held."""
-        # It is opened each time, since a forked process shares the lock of an open file.
-        with self._lock_path.open("ab") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
 
     @staticmethod
     def _end(rows: int) -> int:

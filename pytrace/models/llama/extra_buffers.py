@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from pytrace.models import registry
 from pytrace.models.llama import child
-from pytrace.models.registry import model_files as store
+from pytrace.storage.files import replace_file
 
 # Whether the tile configuration is written depends on the compiler at every single place, so no trial can clear it.
 _NEVER = "AMX"
@@ -77,7 +77,7 @@ def _remembered(key: str) -> _Verdict:
             return verdict
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        store.write(path, msgspec.json.format(msgspec.json.encode({**known, key: verdict})))
+        replace_file(path, msgspec.json.format(msgspec.json.encode({**known, key: verdict})))
     except OSError:  # a home that cannot be written to costs a trial in every process, and nothing else
         pass
     return verdict

@@ -6,13 +6,11 @@ checked, flushed to disk, then renamed. So a file that is there is finished and 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Literal
 
@@ -22,6 +20,8 @@ from pytrace.errors import DownloadError, ModelFileError
 from pytrace.models.registry import downloads as sources
 from pytrace.models.registry.known_models import EncoderSettings, Model, ModelFile
 from pytrace.models.registry.progress import PullProgress
+from pytrace.storage.files import flush, replace_file
+from pytrace.storage.locks import locked
 
 _BLOCK = 1 << 20
 _RECORD = ".pulled.json"
@@ -80,7 +80,7 @@ def pull(model: Model, place: Path, progress: PullProgress, *, repair: bool) -> 
             target = place / path
             if not target.exists() or target.read_bytes() != content:
                 target.parent.mkdir(exist_ok=True)
-                write(target, content)
+                replace_file(target, content)
 
 
 def _pull_file(model: Model, file: ModelFile, place: Path, progress: PullProgress) -> None:
@@ -99,7 +99,7 @@ def _pull_file(model: Model, file: ModelFile, place: Path, progress: PullProgres
             partial.unlink(missing_ok=True)
         raise
     partial.replace(target)
-    sync(target.parent)
+    flush(target.parent)
 
 
 def _is_one_hub_file(file: ModelFile) -> bool:
@@ -176,7 +176,7 @@ def _accept(file: ModelFile, place: Path, label: str, found: _Pin) -> None:
             _refuse(label, found, record[file.path].sha256, record[file.path].size)
     else:
         # Before the rename: a kill in between leaves a hash without its file, never a file without its hash.
-        write(place / _RECORD, msgspec.json.format(msgspec.json.encode({**record, file.path: found})))
+        replace_file(place / _RECORD, msgspec.json.format(msgspec.json.encode({**record, file.path: found})))
 
 
 def _refuse(label: str, found: _Pin, sha256: str, size: int | None) -> None:
@@ -261,18 +261,6 @@ def _settings_files(settings: EncoderSettings | None) -> dict[str, bytes]:
     return {name: msgspec.json.format(msgspec.json.encode(item)) + b"\n" for name, item in documents.items()}
 
 
-@contextmanager
-def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold a lock that the operating system gives back when the process ends, however it ends."""
-    with path.open("ab") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            on_wait()
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
 def _blocks(stream: IO[bytes], limit: int | None) -> Iterator[bytes]:
     left = limit
     while left is None or left > 0:
@@ -289,27 +277,7 @@ def _pin(stream: IO[bytes]) -> _Pin:
     return _Pin(digest.hexdigest(), stream.tell())
 
 
-def write(path: Path, content: bytes) -> None:
-    """Put a small file in place at once: it is there whole, also after a power cut, or as it was before."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    partial.replace(path)
-    sync(path.parent)
-
-
 def sha256_of(path: Path) -> str:
     """Return a file's SHA-256."""
     with path.open("rb") as stream:
         return _pin(stream).sha256
-
-
-def sync(place: Path) -> None:
-    """Flush a file, or a directory, so that a rename in it survives a power cut."""
-    descriptor = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,6 +15,8 @@ import msgspec
 
 from pytrace.errors import ModelFileError
 from pytrace.models.registry import model_files as store
+from pytrace.storage.files import flush, replace_file
+from pytrace.storage.locks import locked
 
 RECORD = "record.json"
 
@@ -173,10 +175,10 @@ def keep(place: Path, record: Record, file: Path | None) -> None:
     """Put a choice in place: first the file under a name of its own, then the record that names it, then the rest goes."""
     # A kill in between leaves the earlier choice in force, or the new one.
     if file is not None and record.file is not None:
-        store.sync(file)
+        flush(file)
         file.replace(place / record.file)
-        store.sync(place)
-    store.write(place / RECORD, msgspec.json.format(msgspec.json.encode(record)))
+        flush(place)
+    replace_file(place / RECORD, msgspec.json.format(msgspec.json.encode(record)))
     sweep(place, record)
 
 
@@ -193,7 +195,7 @@ def undo(place: Path) -> bool:
     """Forget a choice and remove its file; return whether there was one."""
     if not (place / RECORD).exists():
         return False
-    with store.locked(place / ".lock", lambda: None):
+    with locked(place / ".lock", lambda: None):
         (place / RECORD).unlink(
             missing_ok=True
         )  # first: a record without its file is an error, a file without one is not

@@ -14,7 +14,7 @@ from pytrace.report.certificates.response_rows import page_rows
 from pytrace.report.figures import NOTHING, finite, interval, percent, points
 from pytrace.report.html_page import counted, make_page, settings_list, tiles
 from pytrace.report.page_texts import embedded_json, shown
-from pytrace.triples.graph.exchange import atomic_output
+from pytrace.storage.files import atomic_output
 
 PICTURES = 500
 

@@ -14,7 +14,7 @@ from pytrace.reader.evidence import document_text
 from pytrace.records import Answer, Chain, Document, KnowledgeQuery, Question, Triple
 from pytrace.report.figures import finite
 from pytrace.report.page_texts import cut, packed_json
-from pytrace.storage.files import storable
+from pytrace.storage.text import storable
 
 BLOCK = 25
 """Questions in a block: some 100 kB of JSON, which a browser unpacks in a few milliseconds."""

@@ -33,7 +33,7 @@ from pytrace.report.runs.run_tables import (
     ranking_table,
     study_tables_markup,
 )
-from pytrace.triples.graph.exchange import atomic_output
+from pytrace.storage.files import atomic_output
 
 _LONGEST_LIST = 2_000
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import msgspec
 
 from pytrace.errors import InputError, StoreError
+from pytrace.storage import sqlite
+from pytrace.storage.locks import take_lock
 from pytrace.triples.graph.graph_records import BY_HAND, Recipe
 
 if TYPE_CHECKING:
@@ -74,25 +75,6 @@ CREATE TABLE embeddings (
 """
 
 
-def canonical(text: str) -> str:
-    """Join surrogate pairs into the characters that they spell; a lone surrogate stays as it is."""
-    # No text format can tell a pair from its character, so a graph holds the character.
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-
-
-def to_sql(text: str) -> str | bytes:
-    """Text as SQLite stores it: itself, or bytes if it holds a lone surrogate, which SQLite's UTF-8 text cannot."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = canonical(text)
-        data = text.encode("utf-8", "surrogatepass")
-        return data if text.encode("utf-8", "replace") != data else text
-    return text
-
-
 def from_sql(value: str | bytes) -> str:
     """Turn a stored value back into text: the inverse of `to_sql`."""
     if isinstance(value, str):
@@ -101,14 +83,6 @@ def from_sql(value: str | bytes) -> str:
         return value.decode("utf-8", "surrogatepass")
     except (AttributeError, UnicodeDecodeError) as error:  # a damaged page that SQLite did not notice
         raise _damaged(error) from error
-
-
-def dump_json(value: object) -> str:
-    """JSON text in ASCII where the value holds lone surrogates, in UTF-8 elsewhere; never a line break in it."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
 
 
 def load_json(text: str) -> object:
@@ -210,7 +184,9 @@ class Database:
                 connection.execute("SELECT count(*) FROM sqlite_schema")
             except sqlite3.OperationalError as error:
                 # On read-only media SQLite cannot keep its shared index beside the file; without a log it needs none.
-                if not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or _logged(file):
+                if not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or sqlite.pending_log(
+                    file
+                ):
                     raise
                 connection = _connect(f"{uri}?mode=ro&immutable=1")
             database = cls(connection, directory=directory, writable=False)
@@ -350,7 +326,7 @@ def _store_recipe(database: Database, recipe: Recipe) -> None:
 def _check_whole(database: Database, file: Path) -> None:
     """Refuse a file whose header counts more pages than it has: a copy that was cut off."""
     with database.read() as connection:
-        if _logged(file):
+        if sqlite.pending_log(file):
             return  # pages may still be in the log; SQLite itself reports one that is nowhere
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (page_size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -360,12 +336,6 @@ def _check_whole(database: Database, file: Path) -> None:
             f"{file} is damaged: it has {size} of {pages * page_size} bytes; "
             "restore a copy, or delete the directory and build again"
         )
-
-
-def _logged(file: Path) -> bool:
-    """Tell whether there are changes in the write-ahead log that are not in the file yet."""
-    log = file.with_name(file.name + "-wal")
-    return log.exists() and log.stat().st_size > 0
 
 
 def _check_recipe(database: Database, recipe: Recipe | None) -> None:
@@ -385,48 +355,20 @@ def _no_graph(directory: Path) -> StoreError:
 
 
 def _lock(directory: Path) -> BinaryIO:
-    """Take the right to write, which the operating system gives back when the process ends in whatever way."""
-    file = (directory / LOCK_NAME).open("a+b")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        file.truncate(0)
-        file.write(str(os.getpid()).encode())
-        file.flush()
-    except BlockingIOError as error:
-        file.seek(0)
-        holder = file.read(20).decode(errors="replace")
-        file.close()
-        raise StoreError(
-            f"process {holder or '(unknown)'} is writing to the knowledge graph in {directory}; "
-            "wait until it ends, or stop it (it can be resumed)"
-        ) from error
-    except BaseException:
-        file.close()
-        raise
+    """Take the right to write, and leave the process's number for others to name."""
+    path = directory / LOCK_NAME
+    holder = path.read_bytes()[:20].decode(errors="replace") if path.exists() else ""
+    file = take_lock(
+        path,
+        f"process {holder or '(unknown)'} is writing to the knowledge graph in {directory}; "
+        "wait until it ends, or stop it (it can be resumed)",
+    )
+    file.truncate(0)
+    file.write(str(os.getpid()).encode())
+    file.flush()
     return file
 
 
-@contextmanager
-def translated(place: str) -> Iterator[None]:
+def translated(place: str) -> AbstractContextManager[None]:
     """Turn SQLite's errors into one sentence: what is wrong with which file, and what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StoreError(_explain(error, place)) from error
-
-
-def _explain(error: sqlite3.Error, place: str) -> str:
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if primary == sqlite3.SQLITE_FULL:
-        return f"no space left to write {place}; what was stored before is kept: free some space and resume"
-    if primary == sqlite3.SQLITE_NOTADB:
-        return f"{place} is not a knowledge graph (no SQLite file); name another directory, or delete it"
-    if primary == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):
-        return f"{place} is damaged ({error}); restore a copy, or delete the directory and build again"
-    if primary == sqlite3.SQLITE_IOERR:
-        return f"{place} could not be read or written ({error}); what was stored before is kept: check the disk, then resume"
-    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return f"{place} stayed locked for 30 seconds by another program; end that program, then resume"
-    if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
-        return f"{place} cannot be opened for this ({error}); check its permissions"
-    return f"{place} cannot be used ({error}); restore a copy, or delete the directory and build again"
+    return sqlite.translated(place, "knowledge graph", "restore a copy, or delete the directory and build again")

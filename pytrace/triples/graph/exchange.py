@@ -12,18 +12,17 @@ a name are written ``\t``, ``\n``, ``\r`` and ``\\``, a lone surrogate (and a by
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import msgspec
 
-from pytrace.errors import DataError, InputError, StoreError
+from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Triple
-from pytrace.triples.graph.database import canonical, dump_json
+from pytrace.storage.files import atomic_output
+from pytrace.storage.text import canonical, dump_json
 from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe
 from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED
 
@@ -115,31 +114,6 @@ def graph_format(path: Path, name: str | None) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------- files
-
-
-@contextmanager
-def atomic_output(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` only when all of it is written and on the disk."""
-    partial = None
-    try:
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            if path.is_dir():
-                raise StoreError(f"{path} is a directory; name a file")
-            with path.open("wb") as stream:  # a pipe or device
-                yield stream
-            return
-        path = path.resolve()  # replace what a link points to, not the link
-        partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
-        with partial.open("wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}; nothing was changed there") from error
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import numpy as np
 
 from pytrace.errors import InputError, StoreError
 from pytrace.records import Document, Triple
-from pytrace.triples.graph.database import Database, canonical, from_sql, load_json, to_sql
+from pytrace.storage.text import canonical, to_sql
+from pytrace.triples.graph.database import Database, from_sql, load_json
 from pytrace.triples.graph.graph_records import ExtractionStatistics, GraphStatistics, Recipe, density, describe_triples
 from pytrace.triples.graph.graph_writer import EDITED, WAITING, prepare
 

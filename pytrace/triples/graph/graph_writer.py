@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.errors import InputError, StoreError
 from pytrace.records import Document, Triple
-from pytrace.triples.graph.database import canonical, dump_json, to_sql
+from pytrace.storage.text import canonical, dump_json, to_sql
 from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ import pyoxigraph as ox
 
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Triple
-from pytrace.triples.graph.database import from_sql, to_sql
+from pytrace.storage.text import to_sql
+from pytrace.triples.graph.database import from_sql
 from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytrace.errors import InputError
-from pytrace.triples.graph.database import Database, Mode, from_sql, to_sql
+from pytrace.storage.text import to_sql
+from pytrace.triples.graph.database import Database, Mode, from_sql
 from pytrace.triples.graph.graph_reader import GraphReader
 from pytrace.triples.graph.graph_records import BY_HAND, ExtractionStatistics, Recipe, SyncReport
 from pytrace.triples.graph.graph_writer import (
