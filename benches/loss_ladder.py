@@ -30,7 +30,8 @@ from pytrace.methods.catalog import method_settings
 from pytrace.methods.trace.beam_search import SearchSettings, build_chains
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
 from pytrace.methods.trace.selector import Selector, Step
-from pytrace.methods.trace.trace import TraceSettings, make_extractor, make_selector
+from pytrace.methods.trace.trace import TraceSettings, make_selector
+from pytrace.methods.trace.triple_method import make_extractor
 from pytrace.reader.answers import Reader, normalise_answer
 from pytrace.reader.evidence import all_documents, document_evidence, triple_evidence
 from pytrace.records import Chain, Document, Evidence, Question

@@ -263,8 +263,9 @@ def _questions(
     data: Path, data_format: str, *, limit: int | None, pad: int | None, pad_seed: int, pool: int | None
 ) -> Sequence[Question]:
     """Read the questions, and tell on stderr what was wrong with some."""
-    from pytrace.evaluation.data.datasets import QuestionReport, read_questions
+    from pytrace.evaluation.data.datasets import read_questions
     from pytrace.evaluation.data.padding import pad_questions
+    from pytrace.evaluation.data.question_report import QuestionReport
 
     told = QuestionReport()
     # What is drawn for a question must not depend on how many are asked.

@@ -49,7 +49,7 @@ def build(
     # --resume a changed corpus is followed: new and changed documents are extracted, deleted ones leave the graph.
     from pytrace.documents import ReadReport, read_documents
     from pytrace.methods.catalog import method_settings
-    from pytrace.methods.trace.trace import make_extractor
+    from pytrace.methods.trace.triple_method import make_extractor
     from pytrace.triples.graph import KnowledgeGraph
 
     report = ReadReport()

@@ -96,7 +96,8 @@ def perturb(
     # replaced and injected; it is checked against that, without any model, before it is written. FILE.jsonl is there
     # when all is done, and not before.
     from pytrace.chain_of_evidence.discriminator import Discriminator
-    from pytrace.evaluation.data.datasets import QuestionReport, read_questions
+    from pytrace.evaluation.data.datasets import read_questions
+    from pytrace.evaluation.data.question_report import QuestionReport
     from pytrace.methods.catalog import method_settings
     from pytrace.methods.scope_coe import ScopeSettings, make_feature_extractor
     from pytrace.perturb.perturbations import RATIOS, PerturbReport, Settings

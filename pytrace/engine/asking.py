@@ -62,7 +62,7 @@ def extract_triples(
 ) -> list[Triple]:
     """Let the language model find triples in the documents that an answer rests on."""
     from pytrace.methods.catalog import method_settings
-    from pytrace.methods.trace.trace import make_extractor
+    from pytrace.methods.trace.triple_method import make_extractor
     from pytrace.triples.extraction import build_graph
     from pytrace.triples.graph import KnowledgeGraph
 

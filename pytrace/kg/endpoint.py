@@ -6,7 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.errors import InputError, ServerError
 from pytrace.kg import endpoint_queries
@@ -22,6 +22,7 @@ from pytrace.kg.sparql_store import Solutions
 from pytrace.kg.store_inputs import check_limits, check_search, read_pairs
 from pytrace.kg.terms import node_of
 from pytrace.records import Triple
+from pytrace.storage.closing import Closing
 
 if TYPE_CHECKING:
     from pytrace.kg.labels import LabelIndex
@@ -36,7 +37,7 @@ _PROPERTY = "http://www.wikidata.org/entity/P"
 _KEYS, _MENTIONS, _TRIPLES = 100, 20, 100
 
 
-class SparqlEndpoint:
+class SparqlEndpoint(Closing):
     r"""A `TripleStore` whose triples are on a server.
 
     Only this server is ever asked: redirections are not followed. Busy servers (429, 502, 503, 504) are asked again after a
@@ -74,14 +75,6 @@ class SparqlEndpoint:
         self._lock = threading.Lock()
         self._relations: tuple[Relation, ...] | None = None
         self._index: LabelIndex | None = None
-
-    def __enter__(self) -> Self:
-        """Return the store, which `__exit__` closes."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the store."""
-        self.close()
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pytrace.errors import InputError, StoreError
 from pytrace.kg.fact_store import EntityMatch, QueryLimits, Relation
@@ -18,12 +18,13 @@ from pytrace.kg.store_inputs import check_limits, check_search, read_pairs
 from pytrace.kg.store_process import ProcessEndedError, StoreProcess
 from pytrace.kg.terms import node_of
 from pytrace.records import Triple
+from pytrace.storage.closing import Closing
 
 if TYPE_CHECKING:
     from pytrace.kg.labels import LabelIndex
 
 
-class LocalStore:
+class LocalStore(Closing):
     """A `TripleStore` whose triples are in the memory of a process of its own.
 
     Each query runs in a fork of that process, which ends when it takes too much time or memory; what the query had found by
@@ -63,14 +64,6 @@ class LocalStore:
                 pass
         chosen = None if predicates is None else dict(read_pairs(predicates, what="relation"))
         return cls(StoreProcess(source, format=format), name=os.fspath(source), labels=path, predicates=chosen)
-
-    def __enter__(self) -> Self:
-        """Return the store, which `__exit__` closes."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the store."""
-        self.close()
 
     def __len__(self) -> int:
         """Count the triples, labels included."""

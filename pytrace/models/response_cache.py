@@ -11,16 +11,18 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from pytrace.errors import StoreError
+from pytrace.models.base_model import BaseModel, Generation
 from pytrace.models.language_model import Completion, ContinuationScore, LanguageModel, OptionScores, Prompt
 from pytrace.records import Usage
 from pytrace.storage import sqlite
+from pytrace.storage.closing import Closing
 
 _Value = TypeVar("_Value")
 _SCHEMA_VERSION = 1
@@ -35,7 +37,7 @@ class _Options(msgspec.Struct, frozen=True):
     bounded: tuple[bool, ...]
 
 
-class CachedModel:
+class CachedModel(BaseModel, Closing):
     """Answers from memory what it was asked before, and asks another model the rest.
 
     Attributes
@@ -102,25 +104,12 @@ class CachedModel:
         """Count the tokens of a text."""
         return self._model.count_tokens(text)
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt | str],
-        *,
-        max_tokens: int | Sequence[int],
-        stop: Sequence[str] = (),
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        n: int = 1,
-        seed: int = 0,
-        grammar: str | Sequence[str] | None = None,
-        done: Callable[[int, list[Completion]], None] | None = None,
-    ) -> list[list[Completion]]:
-        """Write `n` completions of every prompt, those known from memory."""
-        most = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
-        grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)
+    def _generate(self, call: Generation) -> list[list[Completion]]:
+        done = call.done
+        seed = call.seed if call.temperature else 0
         keys = [
-            self._key("generate", prompt, limit, tuple(stop), temperature, top_p, n, seed if temperature else 0, held)
-            for prompt, limit, held in zip(prompts, most, grammars, strict=True)
+            self._key("generate", prompt, limit, call.stop, call.temperature, call.top_p, call.n, seed, grammar)
+            for prompt, limit, grammar in zip(call.prompts, call.limits, call.grammars, strict=True)
         ]
         found = self._recall(keys, list[Completion])
         if done is not None:
@@ -137,23 +126,22 @@ class CachedModel:
                         done(other, completions)
 
         if places:
-            held = [grammars[place] for place in places]
+            grammars = [grammar for place in places if (grammar := call.grammars[place]) is not None]
             written = self._model.generate(
-                [prompts[place] for place in places],
-                max_tokens=[most[place] for place in places],
-                stop=stop,
-                temperature=temperature,
-                top_p=top_p,
-                n=n,
-                seed=seed,
-                grammar=None if grammar is None else [one for one in held if one is not None],
+                [call.prompts[place] for place in places],
+                max_tokens=[call.limits[place] for place in places],
+                stop=call.stop,
+                temperature=call.temperature,
+                top_p=call.top_p,
+                n=call.n,
+                seed=call.seed,
+                grammar=grammars or None,
                 done=tell,
             )
             found |= {keys[place]: own for place, own in zip(places, written, strict=True)}
         return [list(found[key]) for key in keys]
 
-    def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
-        """Score the option labels of every prompt as its next token, those known from memory."""
+    def _score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         keys = [self._key("options", prompt, tuple(own)) for prompt, own in zip(prompts, options, strict=True)]
         found = self._recall(keys, _Options)
         places = self._unknown(keys, found)
@@ -172,10 +160,9 @@ class CachedModel:
             for key in keys
         ]
 
-    def score_continuations(
+    def _score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
-        """Score whole texts as what follows every prompt, those known from memory."""
         keys = [
             [self._key("continuation", prompt, text) for text in own]
             for prompt, own in zip(prompts, continuations, strict=True)

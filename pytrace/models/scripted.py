@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import LogitsUnavailableError
+from pytrace.models.base_model import BaseModel, Generation
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt
 from pytrace.records import Usage
 
@@ -61,7 +62,7 @@ class HashEncoder:
         return vectors
 
 
-class ScriptedModel:
+class ScriptedModel(BaseModel):
     """A language model that says what it is told to: answers in a row, or whatever a function makes of a prompt.
 
     Scores are made of the words that a text shares with the end of its prompt, so that a candidate about the question is
@@ -118,31 +119,15 @@ class ScriptedModel:
         """Count the words."""
         return len(text.split())
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt | str],
-        *,
-        max_tokens: int | Sequence[int],
-        stop: Sequence[str] = (),
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        n: int = 1,
-        seed: int = 0,
-        grammar: str | Sequence[str] | None = None,
-        done: Callable[[int, list[Completion]], None] | None = None,
-    ) -> list[list[Completion]]:
-        """Write the scripted answers, cut at a stop text or at `max_tokens` words; `done` is called after each prompt."""
-        del temperature, top_p, seed, grammar
-        limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
+    def _generate(self, call: Generation) -> list[list[Completion]]:
         results = []
-        for index, (prompt, limit) in enumerate(zip(prompts, limits, strict=True)):
-            results.append([self._complete(self._take(prompt), limit, stop) for _ in range(n)])
-            if done is not None:
-                done(index, results[-1])
+        for index, (prompt, limit) in enumerate(zip(call.prompts, call.limits, strict=True)):
+            results.append([self._complete(self._take(prompt), limit, call.stop) for _ in range(call.n)])
+            if call.done is not None:
+                call.done(index, results[-1])
         return results
 
-    def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
-        """Score labels by how many words of the question the line that begins with each of them shares."""
+    def _score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         self._require_logits()
         results = []
         for prompt, labels in zip(prompts, options, strict=True):
@@ -153,10 +138,9 @@ class ScriptedModel:
             results.append(OptionScores(shared - np.logaddexp.reduce(shared), 0.0 if labels else 1.0))
         return results
 
-    def score_continuations(
+    def _score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
-        """Score each word of a text: -1 if the last block of the prompt has it, -2 if not."""
         self._require_logits()
         results = []
         for prompt, texts in zip(prompts, continuations, strict=True):
@@ -191,7 +175,7 @@ class ScriptedModel:
             text = self._answers[self._next % len(self._answers)]
             self._next += 1
         finish: Literal["end", "stop", "length"] = "end"
-        cuts = [at for one in stop if one and (at := text.find(one)) >= 0]
+        cuts = [at for one in stop if (at := text.find(one)) >= 0]
         if cuts:
             text, finish = text[: min(cuts)], "stop"
         if self.count_tokens(text) > limit:

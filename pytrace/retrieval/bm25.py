@@ -80,27 +80,7 @@ class Bm25Retriever:
             self._index.index((rows, self._numbers), create_empty_token=False, show_progress=False)
 
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
-        """Rank the corpus by each query.
-
-        Parameters
-        ----------
-        queries
-            Any number of texts; a word that stands twice in one counts twice.
-        count
-            At least 1.
-
-        Returns
-        -------
-        list of list of Hit
-            At most `count` a query, best first, ties in the corpus's order.
-
-        Raises
-        ------
-        TypeError
-            `queries` are no strings.
-        ValueError
-            `count` is below 1.
-        """
+        """Rank the corpus by each query, in which a word that stands twice counts twice."""
         check_queries(queries, count)
         return [
             [Hit(self._documents[place], float(scores[place])) for place in self._best(scores, count)]

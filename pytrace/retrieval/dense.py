@@ -55,30 +55,7 @@ class DenseRetriever:
         self._kept = DeviceVectors(encode(encoder, self._corpus.texts, "passage"), device_of(encoder))
 
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
-        """Rank the corpus by each query, many in one call.
-
-        Parameters
-        ----------
-        queries
-            Any number of texts.
-        count
-            At least 1.
-
-        Returns
-        -------
-        list of list of Hit
-            At most `count` a query, best first, ties in the corpus's order; documents without sentences come last, with
-            score minus infinity.
-
-        Raises
-        ------
-        TypeError
-            `queries` are no strings.
-        ValueError
-            `count` is below 1.
-        ModelError
-            The encoder gives NaN or vectors of another shape.
-        """
+        """Rank the corpus by each query; documents without sentences come last, with score minus infinity."""
         check_queries(queries, count)
         if not queries:
             return []

@@ -97,28 +97,7 @@ class FusedRetriever:
         self._depth = depth
 
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
-        """Rank documents by each query.
-
-        Parameters
-        ----------
-        queries
-            Any number of texts.
-        count
-            At least 1.
-
-        Returns
-        -------
-        list of list of Hit
-            At most `count` a query, best first, with the sums as scores; ties in the order in which documents are met,
-            the first retriever's ranking first.
-
-        Raises
-        ------
-        TypeError
-            `queries` are no strings.
-        ValueError
-            `count` is below 1.
-        """
+        """Rank documents by the sums of their reciprocal ranks; ties fall in the order in which documents are met."""
         check_queries(queries, count)
         depth = max(count, _DEPTH) if self._depth is None else self._depth
         found = [retriever.retrieve(queries, depth) for retriever in self._retrievers]

@@ -30,15 +30,7 @@ class OriginalOrderRetriever:
         self._documents = tuple(documents)
 
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
-        """Return the first `count` documents for each query.
-
-        Raises
-        ------
-        TypeError
-            `queries` are no strings.
-        ValueError
-            `count` is below 1.
-        """
+        """Return the first `count` documents for each query."""
         check_queries(queries, count)
         return [by_rank(self._documents[:count]) for _ in queries]
 
@@ -76,29 +68,7 @@ class CallableRetriever:
         self._function = function
 
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
-        """Ask for each query.
-
-        Parameters
-        ----------
-        queries
-            Any number of texts.
-        count
-            At least 1.
-
-        Returns
-        -------
-        list of list of Hit
-            At most `count` a query in the function's order, an id that it gave before left out; the score is 1 / rank.
-
-        Raises
-        ------
-        TypeError
-            `queries` are no strings.
-        ValueError
-            `count` is below 1.
-        InputError
-            The function returns something else than a sequence of documents.
-        """
+        """Ask for each query; the score is 1 / rank, and an id that the function gave before is left out."""
         check_queries(queries, count)
         return [by_rank(self._ask(query, count)) for query in queries]
 

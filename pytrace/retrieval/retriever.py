@@ -21,7 +21,27 @@ class Retriever(Protocol):
     """Anything that finds documents for questions; deterministic, so that a run can be repeated."""
 
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
-        """Return at most `count` documents a query, best first, ties in the corpus's order."""
+        """Rank documents by each query.
+
+        Parameters
+        ----------
+        queries
+            Any number of texts.
+        count
+            At least 1.
+
+        Returns
+        -------
+        list of list of Hit
+            At most `count` a query, best first, ties in the corpus's order.
+
+        Raises
+        ------
+        TypeError
+            `queries` are no strings.
+        ValueError
+            `count` is below 1.
+        """
 
 
 def check_queries(queries: Sequence[str], count: int) -> None:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from types import TracebackType
 from typing import Literal, Protocol, Self
 
 import msgspec
@@ -26,6 +25,7 @@ from pytrace.records import Document, Sentence
 from pytrace.retrieval.index_files import Batch, IndexFiles
 from pytrace.retrieval.neighbour_graph import NeighbourGraph, Rows, library
 from pytrace.retrieval.retriever import check_count, check_queries
+from pytrace.storage.closing import Closing
 
 EXACT_BELOW = 50_000
 
@@ -41,7 +41,7 @@ class SentenceHit(msgspec.Struct, frozen=True):
     index: int
 
 
-class SentenceIndex:
+class SentenceIndex(Closing):
     """Finds the sentences nearest to a query by Euclidean distance.
 
     Below `exact_below` sentences every one is looked at. When there are more, they go into a graph of neighbours (HNSW),
@@ -185,16 +185,6 @@ class SentenceIndex:
     def __len__(self) -> int:
         """Count the sentences."""
         return self._open_rows().count
-
-    def __enter__(self) -> Self:
-        """Return the index itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the index."""
-        self.close()
 
     @property
     def recall(self) -> float:

@@ -17,7 +17,8 @@ from pytrace.cli import common, loading, program
 from pytrace.documents import read_documents
 from pytrace.errors import DataError, InputError
 from pytrace.evaluation.data.beir import beir_settings, is_beir, read_judgements
-from pytrace.evaluation.data.datasets import QuestionReport, data_settings, read_questions
+from pytrace.evaluation.data.datasets import data_settings, read_questions
+from pytrace.evaluation.data.question_report import QuestionReport
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Question
 from pytrace.retrieval import Bm25Retriever

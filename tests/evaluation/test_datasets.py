@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from pytrace.documents import read_documents
 from pytrace.errors import DataError, InputError
-from pytrace.evaluation.data.datasets import QuestionReport, read_questions
+from pytrace.evaluation.data.datasets import read_questions
+from pytrace.evaluation.data.question_report import QuestionReport
 from pytrace.evaluation.scores.metrics import exact_match
 from pytrace.reader.claims import LABELS
 from pytrace.records import Question, Triple

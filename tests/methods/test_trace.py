@@ -14,7 +14,8 @@ from pytrace.errors import InputError, LogitsUnavailableError, StoreError
 from pytrace.methods.baselines import Rag
 from pytrace.methods.catalog import method_settings
 from pytrace.methods.trace.selector import BlackBoxSelector, LetterSelector, RankerSelector, TextSelector
-from pytrace.methods.trace.trace import SMALL, Trace, TraceSettings, make_extractor, make_selector
+from pytrace.methods.trace.trace import SMALL, Trace, TraceSettings, make_selector
+from pytrace.methods.trace.triple_method import make_extractor
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Answer, Document, Triple, Usage
 from pytrace.triples.graph import KnowledgeGraph, Recipe

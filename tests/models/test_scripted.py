@@ -62,7 +62,7 @@ def test_answers_are_cut_at_stop_texts_and_limits(limit: int, stop: list[str], e
 def test_limits_may_differ_by_prompt_and_must_match() -> None:
     model = ScriptedModel(["one two three"])
     assert [row[0].tokens for row in model.generate(["p", "q"], max_tokens=[1, 2])] == [1, 2]
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="2 prompts but 1 lists of token limits"):
         model.generate(["p", "q"], max_tokens=[1])
     assert model.generate([], max_tokens=3) == []
 

@@ -9,19 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pytrace.documents.gold_fields import gold_answers
 from pytrace.documents.json_rows import Place, json_rows, read_text
 from pytrace.documents.rows import Row, document_paragraph, id_of, make_document, wrong_type
 from pytrace.documents.sentences import clean_text, split_sentences
 from pytrace.errors import DataError
+from pytrace.evaluation.data.question_report import QuestionReport
 from pytrace.evaluation.run.run_store import file_settings
 from pytrace.records import Document, Question
 from pytrace.retrieval import Bm25Retriever
-
-if TYPE_CHECKING:
-    from pytrace.evaluation.data.datasets import QuestionReport
 
 POOL = 100
 """How many documents of the corpus a question gets, if not told."""

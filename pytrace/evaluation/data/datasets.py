@@ -31,6 +31,7 @@ from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError, InputError
 from pytrace.evaluation.data import dataset_adapters as row_shapes
 from pytrace.evaluation.data.beir import POOL, beir_settings, is_beir, read_beir
+from pytrace.evaluation.data.question_report import QuestionReport
 from pytrace.evaluation.run.run_store import file_settings
 from pytrace.reader.claims import LABELS
 from pytrace.records import Document, Perturbation, Question, Triple
@@ -43,7 +44,6 @@ DataFormat = Literal[
 CLAIM = "claim"
 """The kind of a question that is a claim to be judged, with a label as its answer."""
 
-_LISTED = 1_000
 # What a row of each format must have, one of each group.
 _SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
     "hotpotqa": (("question",), ("context",)),
@@ -74,30 +74,6 @@ _REWRITTEN: dict[str, Callable[[Row, Place], Row]] = {
     "complexwebquestions": row_shapes.complex_webquestions_row,
     "flashrag": row_shapes.flashrag_row,
 }
-
-
-class QuestionReport(msgspec.Struct):
-    """What `read_questions` met on its way; it grows while questions are read.
-
-    `questions` counts those given out, `left_out` those that were not (repeated, or marked unanswerable).
-    `empty_documents` and `repeated_documents` count paragraphs that were dropped because they had no text or stood in
-    their question (or corpus) before, `unresolved_facts` gold facts that point to no paragraph or sentence of their question, or
-    to no document of its corpus, and `ambiguous_facts` those whose title several paragraphs have. `notes` names the first thousand
-    of all of them.
-    """
-
-    questions: int = 0
-    left_out: int = 0
-    empty_documents: int = 0
-    repeated_documents: int = 0
-    unresolved_facts: int = 0
-    ambiguous_facts: int = 0
-    notes: list[str] = []
-
-    def add(self, place: Place, note: str) -> None:
-        """Keep a note, while there are not too many."""
-        if len(self.notes) < _LISTED:
-            self.notes.append(f"{place}: {note}")
 
 
 def read_questions(

@@ -10,14 +10,14 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import msgspec
 
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.records import Answer, Document, Perturbation, Question
 from pytrace.storage import sqlite
+from pytrace.storage.closing import Closing
 from pytrace.storage.locks import take_lock
 from pytrace.storage.text import storable
 
@@ -55,7 +55,7 @@ class Result(msgspec.Struct, frozen=True):
     perturbation: Perturbation | None = None
 
 
-class RunStore:
+class RunStore(Closing):
     """One evaluation run on disk: an SQLite file in WAL mode, one committed row for each method and question.
 
     A process that is killed at any time leaves a sound file that lacks at most the question it was working on. While a
@@ -68,16 +68,6 @@ class RunStore:
         self._connection: sqlite3.Connection | None = None
         self._lock: IO[bytes] | None = None
         self._writable = False
-
-    def __enter__(self) -> Self:
-        """Return the store itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the store."""
-        self.close()
 
     def close(self) -> None:
         """Close the file and let others write it; nothing is lost without it."""

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pytrace.methods.base import Method, MethodRow, Positive, Selected, Stages, register
-from pytrace.methods.trace.ranker import Ranker, TripleIndex
-from pytrace.methods.trace.trace import SMALL, UnitSettings, extract_missing, make_extractor, with_graph
+from pytrace.methods.base import MethodRow, Positive, Selected, Stages, register
+from pytrace.methods.trace.ranker import Ranker
+from pytrace.methods.trace.trace import SMALL
+from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings, with_graph
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import document_evidence, triple_evidence
 from pytrace.records import Candidate, Chain, Document
 from pytrace.triples.extraction import Extraction
@@ -40,7 +40,7 @@ class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, 
     top: Positive = 10
 
 
-class TopTriples(Method):
+class TopTriples(TripleMethod):
     """Answers from the triples nearest to the question, or from the documents that these come from."""
 
     def __init__(
@@ -54,25 +54,15 @@ class TopTriples(Method):
         extracted: Callable[[Extraction], object] | None = None,
     ) -> None:
         self.settings = settings or TopTriplesSettings()
-        self.name = name
-        self._model = model
-        self._encoder = encoder
-        self._extracted = extracted
-        self.extractor = make_extractor(model, encoder, self.settings)
-        self.graph = graph if graph is not None else KnowledgeGraph(recipe=self.extractor.recipe)
+        super().__init__(model, encoder, self.settings, graph=graph, name=name, extracted=extracted)
         self._ranker = Ranker(encoder, candidates=self.settings.top)
-        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
     def _select(
         self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
     ) -> list[Selected]:
         """Take each triple as a chain of its own, scored by its share among the T (softmax of their similarities)."""
-        with stages.stage("triples"):
-            read = [document for own in documents for document in own]
-            extract_missing(self.graph, self.extractor, read, done=self._extracted)
-            triples = [self.graph.triples(own) for own in documents]
+        triples, index = self._index(documents, stages)
         with stages.stage("rank"):
-            index = TripleIndex(triples, self._encoder)
             found = self._ranker.rank(index, questions, range(len(questions)), [()] * len(questions))
         selected = []
         for nearest, searched, own in zip(found, triples, documents, strict=True):

@@ -7,17 +7,16 @@ a reader answers from the chains' triples (TRACE-Triple) or from the documents t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
-from pytrace.errors import InputError, StoreError
+from pytrace.errors import InputError
 from pytrace.methods.base import (
     READER_CHOICE,
     Choice,
     Count,
-    Method,
     MethodRow,
     Parts,
     Positive,
@@ -27,7 +26,7 @@ from pytrace.methods.base import (
     register,
 )
 from pytrace.methods.trace.beam_search import SearchSettings, build_chains
-from pytrace.methods.trace.ranker import Ranker, TripleIndex
+from pytrace.methods.trace.ranker import Ranker
 from pytrace.methods.trace.selector import (
     BlackBoxSelector,
     ChunkedSelector,
@@ -38,39 +37,18 @@ from pytrace.methods.trace.selector import (
     Selector,
     TextSelector,
 )
+from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings, check_count, with_graph
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel
-from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import document_evidence, triple_evidence
-from pytrace.reader.prompts import chain_demonstrations, triple_demonstrations
-from pytrace.records import Document, Evidence, GraphCounts, Triple
+from pytrace.reader.prompts import chain_demonstrations
+from pytrace.records import Document
 from pytrace.triples.extraction import (
-    DocumentExtractor,
     Extraction,
-    Extractor,
-    LanguageModelExtractor,
-    PhraseExtractor,
-    SentenceExtractor,
-    build_graph,
 )
-from pytrace.triples.graph import KnowledgeGraph, describe_triples
+from pytrace.triples.graph import KnowledgeGraph
 
-Unit = Literal["triple", "sentence", "document"]
 Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]
-
-
-class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where a method's units come from and how they are read; `TraceSettings` says what each means."""
-
-    unit: Unit = "triple"
-    reader: Literal["triple", "document"] = "triple"
-    extraction: Literal["written", "phrases"] = "written"
-    triple_demonstrations: Count = 3
-    adaptive_triple_demonstrations: bool = True
-    grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
-    spans: bool = False
-    reader_demonstrations: Count = 0
-    reader_documents: Positive | None = None
 
 
 class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -141,7 +119,7 @@ class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_on
     adaptive_demonstrations: bool = True
 
 
-class Trace(Method):
+class Trace(TripleMethod):
     """Answers multi-hop questions with TRACE."""
 
     def __init__(
@@ -155,12 +133,7 @@ class Trace(Method):
         extracted: Callable[[Extraction], object] | None = None,
     ) -> None:
         self.settings = settings or TraceSettings()
-        self.name = name
-        self._model = model
-        self._encoder = encoder
-        self._extracted = extracted
-        self.extractor = make_extractor(model, encoder, self.settings)
-        self.graph = graph if graph is not None else KnowledgeGraph(recipe=self.extractor.recipe)
+        super().__init__(model, encoder, self.settings, graph=graph, name=name, extracted=extracted)
         self._ranker = Ranker(
             encoder if self.settings.ranker == "dense" else None,
             candidates=self.settings.candidates,
@@ -168,17 +141,11 @@ class Trace(Method):
             new_documents=self.settings.new_documents,
         )
         self._selector = make_selector(model, encoder, self.settings)
-        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
     def _select(
         self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
     ) -> list[Selected]:
-        with stages.stage("triples"):
-            read = [document for own in documents for document in own]
-            extract_missing(self.graph, self.extractor, read, done=self._extracted)
-            triples = [self.graph.triples(own) for own in documents]
-        with stages.stage("rank"):
-            index = TripleIndex(triples, self._encoder)
+        triples, index = self._index(documents, stages)
         settings = self.settings
         chains = build_chains(
             questions,
@@ -204,41 +171,6 @@ class Trace(Method):
         ]
 
 
-def extract_missing(
-    graph: KnowledgeGraph,
-    extractor: Extractor,
-    documents: Sequence[Document],
-    *,
-    done: Callable[[Extraction], object] | None = None,
-) -> None:
-    """Extract what a graph lacks of documents, those of all questions in shared batches."""
-    if graph.writable:
-        build_graph(graph, extractor, documents, done=done)
-    elif missing := graph.missing(documents):
-        raise StoreError(
-            f"{graph.place} has no triples of {len(missing)} of the {len(documents)} documents, first of "
-            f"{missing[0].title!r}; extract them with 'pytrace kg build', which goes on with --resume"
-        )
-
-
-def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSettings) -> Extractor:
-    """Make the extractor that the settings ask for."""
-    if settings.unit == "sentence":
-        return SentenceExtractor()
-    if settings.unit == "document":
-        return DocumentExtractor()
-    if settings.extraction == "phrases":
-        return PhraseExtractor()
-    _check_count("triple_demonstrations", settings.triple_demonstrations, len(triple_demonstrations()))
-    return LanguageModelExtractor(
-        model,
-        encoder=encoder if settings.adaptive_triple_demonstrations else None,
-        demonstrations=settings.triple_demonstrations,
-        grounding=settings.grounding,
-        spans=settings.spans,
-    )
-
-
 def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Selector:
     """Make the selector that the settings ask for."""
     if settings.ranker == "none":
@@ -252,7 +184,7 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
             f"candidates is {settings.candidates}, but letters can tell only {len(OPTION_LABELS) - 1} apart; "
             "use fewer candidates or another scoring"
         )
-    _check_count("demonstrations", settings.demonstrations, len(chain_demonstrations()))
+    check_count("demonstrations", settings.demonstrations, len(chain_demonstrations()))
     shown = Demonstrations(settings.demonstrations, encoder=encoder if settings.adaptive_demonstrations else None)
     if settings.scoring == "letters":
         letters = LetterSelector(model, shown, layout=settings.layout, calibrated=settings.calibrated)
@@ -268,19 +200,6 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
         ranker_weight=settings.ranker_weight,
         stop_bias=settings.stop_bias,
     )
-
-
-def _check_count(name: str, asked: int, there: int) -> None:
-    if asked > there:
-        raise InputError(
-            f"{name} is {asked}, but there are only {there} labelled ones to show; ask for at most {there}"
-        )
-
-
-def with_graph(evidence: Evidence, triples: Iterable[Triple]) -> Evidence:
-    """Return the evidence with the counts of the graph that its chains were searched in (TRACE, Table 5)."""
-    counted = describe_triples(triples)
-    return msgspec.structs.replace(evidence, graph=GraphCounts(counted.entities, counted.triples, counted.density))
 
 
 # Chosen on HotpotQA's adversarial subset, by hand and by `pytrace tune` (docs/measurements.md). SmolLM2-135M judges

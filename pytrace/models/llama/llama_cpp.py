@@ -7,13 +7,14 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
-from pytrace.models.argument_checks import check_list, check_pairs, generation_lists
+from pytrace.models.base_model import BaseModel
+from pytrace.models.base_model import Generation as GenerationCall
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
 from pytrace.models.llama.generation import Generation, Row, log_normalizer
 from pytrace.models.llama.prefix_batch import Work, sort_key
@@ -21,9 +22,10 @@ from pytrace.models.llama.prefix_trie import Tokens, common_prefix
 from pytrace.models.llama.runtime import LlamaRuntime
 from pytrace.models.llama.scheduler import PARALLEL, Scheduler, Task
 from pytrace.records import Usage
+from pytrace.storage.closing import Closing
 
 
-class LlamaCppModel:
+class LlamaCppModel(BaseModel, Closing):
     """A GGUF model run inside this process by llama.cpp.
 
     Prompts of one call are evaluated together; beginnings that they share with each other, or with prompts of earlier
@@ -120,14 +122,6 @@ class LlamaCppModel:
         """Free the model; any later call fails."""
         self._scheduler.close()
 
-    def __enter__(self) -> Self:
-        """Use the model in a with block."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Free the model."""
-        self.close()
-
     def metadata(self, key: str) -> str | None:
         """Return what the model's file says under a key, such as "general.name"; None if it says nothing."""
         return self._runtime.metadata(key)
@@ -201,50 +195,27 @@ class LlamaCppModel:
             tokens = np.array([max(self._runtime.bos, self._runtime.eos, 0)], dtype=np.int32)
         return tokens
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt | str],
-        *,
-        max_tokens: int | Sequence[int],
-        stop: Sequence[str] = (),
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        n: int = 1,
-        seed: int = 0,
-        grammar: str | Sequence[str] | None = None,
-        done: Callable[[int, list[Completion]], None] | None = None,
-    ) -> list[list[Completion]]:
-        """Write `n` completions of every prompt, many at once."""
-        limits, grammars = generation_lists(
-            prompts,
-            max_tokens=max_tokens,
-            stop=stop,
-            temperature=temperature,
-            top_p=top_p,
-            n=n,
-            seed=seed,
-            grammar=grammar,
-        )
-        compiled = {text: self._runtime.grammar(text) for text in set(grammars) if text is not None}
-        stops = tuple(text.encode("utf-8", "surrogatepass") for text in stop if text)
-        fitted = [self._fit(prompt, limit) for prompt, limit in zip(prompts, limits, strict=True)]
+    def _generate(self, call: GenerationCall) -> list[list[Completion]]:
+        compiled = {text: self._runtime.grammar(text) for text in set(call.grammars) if text is not None}
+        stops = tuple(text.encode("utf-8", "surrogatepass") for text in call.stop)
+        fitted = [self._fit(prompt, limit) for prompt, limit in zip(call.prompts, call.limits, strict=True)]
         kept = _shared_with_neighbours(fitted)
         groups: list[list[Generation]] = []
         tasks: list[Task] = []
-        for index, (tokens, limit, rules) in enumerate(zip(fitted, limits, grammars, strict=True)):
+        for index, (tokens, limit, rules) in enumerate(zip(fitted, call.limits, call.grammars, strict=True)):
             group = [
                 Generation(
-                    limit, stops, temperature, top_p, np.random.default_rng([seed, index, copy]),
+                    limit, stops, call.temperature, call.top_p, np.random.default_rng([call.seed, index, copy]),
                     compiled[rules].clone() if rules is not None else None,
                 )
-                for copy in range(n)
+                for copy in range(call.n)
             ]  # fmt: skip
             groups.append(group)
-            unfinished = iter(range(n - 1, -1, -1))
+            unfinished = iter(range(call.n - 1, -1, -1))
 
             def finish(i: int = index, of: list[Generation] = group, left: Iterator[int] = unfinished) -> None:
-                if next(left) == 0 and done is not None:
-                    done(i, [one.completion() for one in of])
+                if next(left) == 0 and call.done is not None:
+                    call.done(i, [one.completion() for one in of])
 
             for generation in group:
 
@@ -256,10 +227,7 @@ class LlamaCppModel:
         self._scheduler.run(tasks)
         return [[generation.completion() for generation in group] for group in groups]
 
-    def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
-        """Score the option labels of every prompt as its next token."""
-        check_list(prompts, "prompts")
-        check_pairs(len(prompts), len(options), "options")
+    def _score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         results: list[OptionScores | None] = [None] * len(prompts)
         tasks = []
         fitted = [self._fit(prompt, 1) for prompt in prompts]
@@ -280,12 +248,9 @@ class LlamaCppModel:
         self._scheduler.run(tasks)
         return [result for result in results if result is not None]
 
-    def score_continuations(
+    def _score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
-        """Score whole texts as what follows every prompt."""
-        check_list(prompts, "prompts")
-        check_pairs(len(prompts), len(continuations), "continuations")
         results: list[list[ContinuationScore]] = []
         tasks = []
         for prompt, texts in zip(prompts, continuations, strict=True):

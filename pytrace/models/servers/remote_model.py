@@ -7,12 +7,12 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from pytrace.errors import ContextOverflowError, InputError, ModelError, ServerError
-from pytrace.models.argument_checks import check_list, check_pairs, generation_lists
+from pytrace.models.base_model import BaseModel, Generation
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
 from pytrace.models.servers.completions_server import CompletionsDialect, LlamaCppPythonDialect
 from pytrace.models.servers.dialects import Rendered, Sampling, ServerDialect
@@ -20,6 +20,7 @@ from pytrace.models.servers.http_client import HttpClient, read_key
 from pytrace.models.servers.llama_server import LlamaServerDialect
 from pytrace.models.servers.vllm_server import VllmDialect
 from pytrace.records import Usage
+from pytrace.storage.closing import Closing
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ _DIALECTS: dict[str, type[ServerDialect]] = {
 }
 
 
-class RemoteModel:
+class RemoteModel(BaseModel, Closing):
     """A language model that a server runs, with the same three verbs as one inside this process.
 
     The server is asked what it is and what it can do; nothing but its address is contacted, and no redirect followed.
@@ -146,14 +147,6 @@ class RemoteModel:
         """Close the connections; any later call fails."""
         self._client.close()
 
-    def __enter__(self) -> Self:
-        """Use the model in a with block."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the connections."""
-        self.close()
-
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text: the server is asked once a text; a plain OpenAI server gets an estimate."""
         return self._client.run(self._server.count(text))
@@ -176,73 +169,45 @@ class RemoteModel:
             )
         return rendered
 
-    def generate(
-        self,
-        prompts: Sequence[Prompt | str],
-        *,
-        max_tokens: int | Sequence[int],
-        stop: Sequence[str] = (),
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        n: int = 1,
-        seed: int = 0,
-        grammar: str | Sequence[str] | None = None,
-        done: Callable[[int, list[Completion]], None] | None = None,
-    ) -> list[list[Completion]]:
-        """Write `n` completions of every prompt, `concurrency` at once."""
-        limits, grammars = generation_lists(
-            prompts,
-            max_tokens=max_tokens,
-            stop=stop,
-            temperature=temperature,
-            top_p=top_p,
-            n=n,
-            seed=seed,
-            grammar=grammar,
-        )
-        if any(grammars) and not self._server.writes_grammar:
+    def _generate(self, call: Generation) -> list[list[Completion]]:
+        if any(call.grammars) and not self._server.writes_grammar:
             raise ModelError(
                 f"the server of {self.name} takes no grammar; use llama-server or vLLM, or leave the grammar out "
                 "(for triples: --set spans=false)"
             )
-        stops = tuple(text for text in stop if text)
-        copies = n if temperature > 0.0 else 1
+        copies = call.n if call.temperature > 0.0 else 1
 
         async def write(task: int) -> tuple[Completion, Usage]:
             index, copy = divmod(task, copies)
-            prompt = await self._fit(prompts[index], limits[index])
-            how = Sampling(limits[index], stops, temperature, top_p, _seed(seed, index, copy), grammars[index])
+            limit = call.limits[index]
+            prompt = await self._fit(call.prompts[index], limit)
+            how = Sampling(
+                limit, call.stop, call.temperature, call.top_p, _seed(call.seed, index, copy), call.grammars[index]
+            )
             written = await self._server.write(prompt, how)
             return Completion(written.text, written.tokens, written.finish, written.log_probability), written.usage
 
-        rows: list[list[Completion | None]] = [[None] * copies for _ in prompts]
+        rows: list[list[Completion | None]] = [[None] * copies for _ in call.prompts]
 
         def take(task: int, completion: Completion) -> None:
             index, copy = divmod(task, copies)
             rows[index][copy] = completion
-            if done is not None and None not in rows[index]:
-                done(index, [one for one in rows[index] * (n // copies) if one is not None])
+            if call.done is not None and None not in rows[index]:
+                call.done(index, [one for one in rows[index] * (call.n // copies) if one is not None])
 
-        self._each(write, len(prompts) * copies, take)
-        return [[one for one in row * (n // copies) if one is not None] for row in rows]
+        self._each(write, len(call.prompts) * copies, take)
+        return [[one for one in row * (call.n // copies) if one is not None] for row in rows]
 
-    def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
-        """Score the option labels of every prompt as its next token, one request a prompt."""
-        check_list(prompts, "prompts")
-        check_pairs(len(prompts), len(options), "options")
-
+    def _score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         async def score(index: int) -> tuple[OptionScores, Usage]:
             await self._server.require_logits()
             return await self._server.label_scores(await self._fit(prompts[index], 1), list(options[index]))
 
         return self._each(score, len(prompts))
 
-    def score_continuations(
+    def _score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
-        """Score whole texts as what follows every prompt, one request a text where the server can."""
-        check_list(prompts, "prompts")
-        check_pairs(len(prompts), len(continuations), "continuations")
         places = [(row, text) for row, texts in enumerate(continuations) for text in texts]
 
         fitted: dict[int, asyncio.Task[Rendered]] = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 import numpy as np
 
 from pytrace.errors import InputError, StoreError
 from pytrace.records import Document, Triple
+from pytrace.storage.closing import Closing
 from pytrace.storage.text import canonical, to_sql
 from pytrace.triples.graph.database import Database, from_sql, load_json
 from pytrace.triples.graph.graph_records import ExtractionStatistics, GraphStatistics, Recipe, density, describe_triples
@@ -18,7 +19,6 @@ from pytrace.triples.graph.graph_writer import EDITED, WAITING, prepare
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -26,7 +26,7 @@ _PAGE = 256  # rows in memory at a time while iterating
 _STATISTICS = "lines, parsed, dropped, repeated, truncated, failure"
 
 
-class GraphReader:
+class GraphReader(Closing):
     """The reading half of `KnowledgeGraph`, over one connection; `KnowledgeGraph.snapshot` gives one by itself."""
 
     def __init__(self, database: Database) -> None:
@@ -35,16 +35,6 @@ class GraphReader:
     def close(self) -> None:
         """Close the file and let another process write. A closed graph cannot be used."""
         self._database.close()
-
-    def __enter__(self) -> Self:
-        """Return the graph, to be closed at the end of the block."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the graph."""
-        self.close()
 
     @contextmanager
     def snapshot(self) -> Iterator[GraphReader]:

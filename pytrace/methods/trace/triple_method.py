@@ -1,0 +1,124 @@
+"""What TRACE and its ablation without chains share: where triples come from, and the graph and index that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from pytrace.errors import InputError, StoreError
+from pytrace.methods.base import Count, Method, Positive, Stages
+from pytrace.methods.trace.ranker import TripleIndex
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.language_model import LanguageModel
+from pytrace.reader.answers import Reader
+from pytrace.reader.prompts import triple_demonstrations
+from pytrace.records import Document, Evidence, GraphCounts, Triple
+from pytrace.triples.extraction import (
+    DocumentExtractor,
+    Extraction,
+    Extractor,
+    LanguageModelExtractor,
+    PhraseExtractor,
+    SentenceExtractor,
+    build_graph,
+)
+from pytrace.triples.graph import KnowledgeGraph, describe_triples
+
+Unit = Literal["triple", "sentence", "document"]
+
+
+class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where a method's units come from and how they are read; `TraceSettings` says what each means."""
+
+    unit: Unit = "triple"
+    reader: Literal["triple", "document"] = "triple"
+    extraction: Literal["written", "phrases"] = "written"
+    triple_demonstrations: Count = 3
+    adaptive_triple_demonstrations: bool = True
+    grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
+    spans: bool = False
+    reader_demonstrations: Count = 0
+    reader_documents: Positive | None = None
+
+
+class TripleMethod(Method):
+    """What methods share that rank the triples of documents: an extractor, a graph, an index of triples and a reader."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        encoder: Encoder,
+        settings: UnitSettings,
+        *,
+        graph: KnowledgeGraph | None,
+        name: str,
+        extracted: Callable[[Extraction], object] | None,
+    ) -> None:
+        self.name = name
+        self._model = model
+        self._encoder = encoder
+        self._extracted = extracted
+        self.extractor = make_extractor(model, encoder, settings)
+        self.graph = graph if graph is not None else KnowledgeGraph(recipe=self.extractor.recipe)
+        self._reader = Reader(model, demonstrations=settings.reader_demonstrations)
+
+    def _index(self, documents: Sequence[Sequence[Document]], stages: Stages) -> tuple[list[list[Triple]], TripleIndex]:
+        """Return the triples of each question's documents, extracted where the graph lacks them, and their index."""
+        with stages.stage("triples"):
+            read = [document for own in documents for document in own]
+            extract_missing(self.graph, self.extractor, read, done=self._extracted)
+            triples = [self.graph.triples(own) for own in documents]
+        with stages.stage("rank"):
+            index = TripleIndex(triples, self._encoder)
+        return triples, index
+
+
+def extract_missing(
+    graph: KnowledgeGraph,
+    extractor: Extractor,
+    documents: Sequence[Document],
+    *,
+    done: Callable[[Extraction], object] | None = None,
+) -> None:
+    """Extract what a graph lacks of documents, those of all questions in shared batches."""
+    if graph.writable:
+        build_graph(graph, extractor, documents, done=done)
+    elif missing := graph.missing(documents):
+        raise StoreError(
+            f"{graph.place} has no triples of {len(missing)} of the {len(documents)} documents, first of "
+            f"{missing[0].title!r}; extract them with 'pytrace kg build', which goes on with --resume"
+        )
+
+
+def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSettings) -> Extractor:
+    """Make the extractor that the settings ask for."""
+    if settings.unit == "sentence":
+        return SentenceExtractor()
+    if settings.unit == "document":
+        return DocumentExtractor()
+    if settings.extraction == "phrases":
+        return PhraseExtractor()
+    check_count("triple_demonstrations", settings.triple_demonstrations, len(triple_demonstrations()))
+    return LanguageModelExtractor(
+        model,
+        encoder=encoder if settings.adaptive_triple_demonstrations else None,
+        demonstrations=settings.triple_demonstrations,
+        grounding=settings.grounding,
+        spans=settings.spans,
+    )
+
+
+def check_count(name: str, asked: int, there: int) -> None:
+    """Refuse to show more labelled examples than there are."""
+    if asked > there:
+        raise InputError(
+            f"{name} is {asked}, but there are only {there} labelled ones to show; ask for at most {there}"
+        )
+
+
+def with_graph(evidence: Evidence, triples: Iterable[Triple]) -> Evidence:
+    """Return the evidence with the counts of the graph that its chains were searched in (TRACE, Table 5)."""
+    counted = describe_triples(triples)
+    return msgspec.structs.replace(evidence, graph=GraphCounts(counted.entities, counted.triples, counted.density))
