@@ -30,7 +30,7 @@ from pytrace.bench.memory import status_bytes
 from pytrace.errors import StoreError
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 
 GOAL = 0.3
 STAGES = ("read", "sync", "next", "extract", "store", "rest")
@@ -149,10 +149,10 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
     clock = Clock()
     memory = {"start": status_bytes("VmRSS")}
     clock.iteration(pytrace.documents, "read_documents", "read")
-    clock.call(KnowledgeGraph, "sync", "sync")
+    clock.call(TripleStore, "sync", "sync")
     clock.iteration(GraphReader, "pending", "next")
     clock.call(pytrace.triples.extraction, "build_graph", "build")
-    add, stored = KnowledgeGraph.add, 0
+    add, stored = TripleStore.add, 0
 
     def sampled(*args: Any) -> None:
         nonlocal stored
@@ -165,7 +165,7 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
         add(*args)
         clock.add("store", started)
 
-    KnowledgeGraph.add = sampled  # type: ignore[assignment,method-assign]
+    TripleStore.add = sampled  # type: ignore[assignment,method-assign]
     started, processor = time.perf_counter(), time.process_time()
     status = common.run(cli.program, ["kg", "build", "--docs", docs, "--out", out, "--resume", "--json"])
     whole = time.perf_counter() - started
@@ -196,7 +196,7 @@ def build(docs: Path, out: Path, count: int) -> dict[str, Any]:
 
 def waiting(directory: Path, count: int) -> int:
     """Count what waits for extraction; all, where the build has not got so far as to know its documents."""
-    with contextlib.suppress(StoreError), KnowledgeGraph.open(directory, mode="read") as graph:
+    with contextlib.suppress(StoreError), TripleStore.open(directory, mode="read") as graph:
         return graph.count_pending() if len(graph) else count
     return count
 
@@ -217,7 +217,7 @@ def verify(folder: Path) -> None:
     build(docs, whole, count)
     exports = []
     for directory in (killed, whole):
-        with KnowledgeGraph.open(directory, mode="read") as graph:
+        with TripleStore.open(directory, mode="read") as graph:
             graph.export(directory / "all.jsonl")
         exports.append((directory / "all.jsonl").read_bytes())
     if exports[0] != exports[1]:

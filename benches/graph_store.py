@@ -23,7 +23,7 @@ from pytrace.bench.context import Bench
 from pytrace.bench.measurements import Comparison, Kernel, Settings
 from pytrace.bench.peers import Peers
 from pytrace.records import Document, Triple
-from pytrace.triples.graph import KnowledgeGraph, Recipe
+from pytrace.triples.graph import Recipe, TripleStore
 
 RECIPE = Recipe("bench")
 TRIPLES, SENTENCES = 8, 5
@@ -52,7 +52,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
 
         def store() -> None:
             directory = Path(tempfile.mkdtemp(dir=root))
-            with KnowledgeGraph.open(directory, recipe=RECIPE) as graph:
+            with TripleStore.open(directory, recipe=RECIPE) as graph:
                 for document, triples in corpus:
                     graph.add(document, triples)
             shutil.rmtree(directory)
@@ -67,7 +67,7 @@ def run(bench: Bench) -> Iterator[Comparison]:
             shutil.rmtree(directory)
 
         documents = [document for document, _ in corpus]
-        with KnowledgeGraph.open(root / "read", recipe=RECIPE) as graph:
+        with TripleStore.open(root / "read", recipe=RECIPE) as graph:
             for document, triples in corpus:
                 graph.add(document, triples)
             expected = [triple for _, triples in corpus for triple in triples]
@@ -108,7 +108,7 @@ def _many(directory: Path, count: int) -> dict[str, float]:
     """Store many documents once: time, memory and disk for each."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     wall = processor = 0.0
-    with KnowledgeGraph.open(directory, recipe=RECIPE) as graph:
+    with TripleStore.open(directory, recipe=RECIPE) as graph:
         for number in range(count):
             document, triples = scripted(number)
             start = time.perf_counter(), time.process_time()

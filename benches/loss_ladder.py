@@ -36,7 +36,7 @@ from pytrace.reader.answers import Reader, normalise_answer
 from pytrace.reader.evidence import all_documents, document_evidence, triple_evidence
 from pytrace.records import Chain, Document, Evidence, Question
 from pytrace.triples.extraction import build_graph
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 
 # Far from every score that a selector gives, and far from the overflow of a softmax.
 SURE = 1e4
@@ -100,7 +100,7 @@ def main(
     chosen = method_settings(method, models.settings_name, settings)
     gold = {one.question: frozenset(one.supporting_documents) for one in questions}
     extractor = make_extractor(models.model, models.encoder, chosen)
-    graph = KnowledgeGraph(recipe=extractor.recipe)
+    graph = TripleStore(recipe=extractor.recipe)
     build_graph(graph, extractor, [document for one in questions for document in one.documents])
     selector = make_selector(models.model, models.encoder, chosen)
     click.echo(

@@ -16,7 +16,7 @@ from pytrace.cli.kg_build import build
 from pytrace.cli.kg_index import index
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Triple
-from pytrace.triples.graph import GraphReader, KnowledgeGraph
+from pytrace.triples.graph import GraphReader, TripleStore
 from pytrace.triples.graph.exchange import FORMATS, read_triples
 
 _FAILURES_SHOWN = 5
@@ -68,7 +68,7 @@ def show(
             )
         _show_failures(directory, as_json=as_json)
         return
-    with KnowledgeGraph.open(directory, mode="read") as graph, graph.snapshot() as frozen:
+    with TripleStore.open(directory, mode="read") as graph, graph.snapshot() as frozen:
         statistics = frozen.statistics()
         failures = _first(frozen.failures(), _FAILURES_SHOWN if not as_json else limit)
         chosen = _chosen(frozen, document_id, entity, limit + 1)  # one more tells whether there are more
@@ -111,7 +111,7 @@ def show(
 
 def _show_failures(directory: Path, *, as_json: bool) -> None:
     """List, whatever their number, the documents for which sentences stand in and those whose output was cut off."""
-    with KnowledgeGraph.open(directory, mode="read") as graph, graph.snapshot() as frozen:
+    with TripleStore.open(directory, mode="read") as graph, graph.snapshot() as frozen:
         if as_json:
             common.stream_json(
                 {"graph": frozen.place},
@@ -195,7 +195,7 @@ def export_command(*, directory: Path, out: str, format_name: str | None, as_jso
     # The file appears when all of it is written, and replaces one of that name.
     if out == "-" and as_json:
         raise click.UsageError("--json and --out - both want standard output; name a file")
-    with KnowledgeGraph.open(directory, mode="read") as graph:
+    with TripleStore.open(directory, mode="read") as graph:
         if out == "-":
             graph.export(sys.stdout.buffer, format=format_name or "jsonl")
             return
@@ -216,7 +216,7 @@ def import_command(*, file: Path, out: Path, format_name: str | None, as_json: b
     # Nothing is imported unless the whole file can be read.
     if not file.is_file():
         raise DataError("there is no such file; correct the path", path=file)
-    with KnowledgeGraph.open(out, mode="create") as graph:
+    with TripleStore.open(out, mode="create") as graph:
         graph.import_(file, format=format_name)
         statistics = graph.statistics()
     if as_json:
@@ -235,7 +235,7 @@ def import_command(*, file: Path, out: Path, format_name: str | None, as_json: b
 def remove(*, directory: Path, document_ids: tuple[str, ...], as_json: bool) -> None:
     """Delete documents and their triples; if one of the ids is not there, none is deleted."""
     names = list(dict.fromkeys(document_ids))
-    with KnowledgeGraph.open(directory) as graph:
+    with TripleStore.open(directory) as graph:
         graph.remove(names)
         left = len(graph)
     if as_json:
@@ -259,7 +259,7 @@ def remove(*, directory: Path, document_ids: tuple[str, ...], as_json: bool) -> 
 def edit(*, directory: Path, document_id: str, file: Path, as_json: bool) -> None:
     """Replace a document's triples by others; a triple without a sentence gets the one that supports it best."""
     triples = read_triples(file)
-    with KnowledgeGraph.open(directory) as graph:
+    with TripleStore.open(directory) as graph:
         triples = _grounded(graph, graph.document(document_id), triples)
         try:
             changed = graph.replace_triples(document_id, triples)

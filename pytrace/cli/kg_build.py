@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytrace.documents import ReadReport
     from pytrace.records import Document
     from pytrace.triples.extraction import Extraction, Extractor
-    from pytrace.triples.graph import KnowledgeGraph, SyncReport
+    from pytrace.triples.graph import SyncReport, TripleStore
 
 _SHOWN = 5  # troubled documents on a screen
 _LISTED = 1_000  # and in a JSON document; `kg show --failures` lists any number
@@ -50,14 +50,14 @@ def build(
     from pytrace.documents import ReadReport, read_documents
     from pytrace.methods.catalog import method_settings
     from pytrace.methods.trace.triple_method import make_extractor
-    from pytrace.triples.graph import KnowledgeGraph
+    from pytrace.triples.graph import TripleStore
 
     report = ReadReport()
     documents = read_documents(docs, report=report, distinct=False)
     extractor = make_extractor(
         models.model, models.encoder, method_settings("trace", models.settings_name, ("unit=triple", *settings))
     )
-    with KnowledgeGraph.open(out, recipe=extractor.recipe, mode="resume" if resume else "create") as graph:
+    with TripleStore.open(out, recipe=extractor.recipe, mode="resume" if resume else "create") as graph:
         changes = _sync(graph, documents, out, report)
         for skipped in report.skipped:
             click.echo(f"pytrace: skipped {skipped.source} ({skipped.title}): {skipped.reason}", err=True)
@@ -125,7 +125,7 @@ class _Outcome(msgspec.Struct):
                 self.cut_off_documents.append(document.title[:_TITLE])
 
 
-def _sync(graph: KnowledgeGraph, documents: Iterator[Document], out: Path, report: ReadReport) -> SyncReport:
+def _sync(graph: TripleStore, documents: Iterator[Document], out: Path, report: ReadReport) -> SyncReport:
     """Bring the graph's documents up to date, or leave all of them as they were."""
     with common.progress("reading documents", None) as advance:
         try:
@@ -143,7 +143,7 @@ def _counted(documents: Iterator[Document], advance: Callable[[], None]) -> Iter
         advance()
 
 
-def _extract(graph: KnowledgeGraph, extractor: Extractor, models: Engine, *, retry: bool) -> _Outcome:
+def _extract(graph: TripleStore, extractor: Extractor, models: Engine, *, retry: bool) -> _Outcome:
     """Extract what waits; whatever ends it early, what is stored stays and is counted."""
     from pytrace.triples.extraction import build_graph
 

@@ -16,7 +16,7 @@ from pytrace.engine.knowledge import GRAMMARS
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.kg.fact_store import TripleStore
+    from pytrace.kg.fact_store import FactStore
     from pytrace.kg.queries import QueryForm
     from pytrace.kg.queries.query_records import Grammar
     from pytrace.training.examples import ExampleFormat
@@ -256,7 +256,7 @@ def evaluate(
 
 
 @contextmanager
-def _opened(kb: Path, form: str | None) -> Iterator[TripleStore]:
+def _opened(kb: Path, form: str | None) -> Iterator[FactStore]:
     from pytrace.kg.connect import open_store
 
     store = open_store(kb, format=form)

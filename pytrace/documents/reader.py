@@ -91,7 +91,7 @@ def read_documents(
         Is filled with counts and with what was left out, while the documents are read.
     distinct
         Whether to leave out documents met before, for which some 300 bytes of each are remembered. A caller that tells
-        them apart itself (`KnowledgeGraph.sync` does, on disk) gets all of them, in memory that does not grow.
+        them apart itself (`TripleStore.sync` does, on disk) gets all of them, in memory that does not grow.
 
     Returns
     -------

@@ -64,7 +64,7 @@ def extract_triples(
     from pytrace.methods.catalog import method_settings
     from pytrace.methods.trace.triple_method import make_extractor
     from pytrace.triples.extraction import build_graph
-    from pytrace.triples.graph import KnowledgeGraph
+    from pytrace.triples.graph import TripleStore
 
     used = [document for document in documents if document.id in answer.evidence.document_ids] or documents
     if not used:
@@ -74,7 +74,7 @@ def extract_triples(
     )
     with (
         progress("extracting triples to certify by", len(used)) as advance,
-        KnowledgeGraph(recipe=extractor.recipe) as graph,
+        TripleStore(recipe=extractor.recipe) as graph,
     ):
         build_graph(graph, extractor, used, done=lambda _: advance())
         return [triple for triple in graph.iterate_triples() if triple.relation]
@@ -86,12 +86,12 @@ def read_corpus(
     """Read the documents that a method needs; the report is told what was passed over."""
     from pytrace.documents import read_documents
     from pytrace.methods.catalog import METHODS
-    from pytrace.triples.graph import KnowledgeGraph
+    from pytrace.triples.graph import TripleStore
 
     if docs is not None:
         return list(read_documents(docs, report=report))
     if kg is not None:
-        with KnowledgeGraph.open(kg, mode="read") as graph:
+        with TripleStore.open(kg, mode="read") as graph:
             return list(graph.documents())
     if "documents" not in METHODS[needed.name].needs:
         return []
@@ -117,7 +117,7 @@ def answer_one(
     from pytrace.methods.base import ClaimMethod
     from pytrace.methods.catalog import check_overrides
     from pytrace.retrieval import nearest_documents
-    from pytrace.triples.graph import KnowledgeGraph
+    from pytrace.triples.graph import TripleStore
 
     own = check_overrides([method], models.settings_name, settings)[method.name]
     chosen = documents
@@ -125,7 +125,7 @@ def answer_one(
         chosen = nearest_documents(question, documents, models.encoder, retrieve)
     with (
         progress("extracting triples", len(chosen)) as advance,
-        KnowledgeGraph.open(kg, mode="read") if kg is not None else nullcontext() as graph,
+        TripleStore.open(kg, mode="read") if kg is not None else nullcontext() as graph,
         open_index(index, documents, models) if index is not None else nullcontext() as sentences,
     ):
         answerer = models.method(

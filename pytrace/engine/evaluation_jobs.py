@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytrace.methods.catalog import Method, MethodName
     from pytrace.methods.cok.chain_of_knowledge import Knowledge
     from pytrace.records import Answer, Question
-    from pytrace.triples.graph import KnowledgeGraph
+    from pytrace.triples.graph import TripleStore
 
 # Questions in flight together.
 _BATCH = 8
@@ -54,7 +54,7 @@ class EvaluationJob:
 class OpenJob:
     """A job's methods, made: see `open_job`."""
 
-    def __init__(self, job: EvaluationJob, graph: KnowledgeGraph | None) -> None:
+    def __init__(self, job: EvaluationJob, graph: TripleStore | None) -> None:
         from pytrace.methods.catalog import check_overrides
 
         self.job = job
@@ -113,23 +113,23 @@ class OpenJob:
 @contextmanager
 def open_job(job: EvaluationJob) -> Iterator[OpenJob]:
     """Load what a job's methods need, and make them; the graph is closed at the end."""
-    from pytrace.triples.graph import KnowledgeGraph
+    from pytrace.triples.graph import TripleStore
 
     if job.kg is None:
         yield OpenJob(job, None)
         return
-    with KnowledgeGraph.open(job.kg, mode="read") as graph:
+    with TripleStore.open(job.kg, mode="read") as graph:
         yield OpenJob(job, graph)
 
 
 def make_askers(job: EvaluationJob) -> dict[str, Batched]:
     """Make a job's methods in a process that does nothing else; what they hold open, the end of the process closes."""
     from pytrace import _core
-    from pytrace.triples.graph import KnowledgeGraph
+    from pytrace.triples.graph import TripleStore
 
     if job.models.threads is not None:
         _core.set_num_threads(job.models.threads)
-    graph = None if job.kg is None else KnowledgeGraph.open(job.kg, mode="read")
+    graph = None if job.kg is None else TripleStore.open(job.kg, mode="read")
     return OpenJob(job, graph).askers()
 
 
@@ -157,7 +157,7 @@ def asker(method: Method, *, gold: bool = False) -> Callable[[Sequence[Question]
     return answers
 
 
-def graph_settings(graph: KnowledgeGraph) -> dict[str, Any]:
+def graph_settings(graph: TripleStore) -> dict[str, Any]:
     """Describe a graph by its content: how it was made, how much it holds, and SHA-256 over its triples in order."""
     digest = hashlib.sha256()
     triples = 0

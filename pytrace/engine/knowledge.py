@@ -12,7 +12,7 @@ from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
-    from pytrace.kg.fact_store import TripleStore
+    from pytrace.kg.fact_store import FactStore
     from pytrace.kg.linking import EntityLinker
     from pytrace.kg.queries.query_records import Grammar, QueryGenerator
     from pytrace.methods.catalog import MethodName
@@ -59,7 +59,7 @@ class KnowledgeOptions:
             )
 
     @functools.cached_property
-    def store(self) -> TripleStore:
+    def store(self) -> FactStore:
         """The knowledge base: a file's triples, or a server's."""
         from pytrace.kg.connect import open_store
 

@@ -38,7 +38,7 @@ _KEYS, _MENTIONS, _TRIPLES = 100, 20, 100
 
 
 class SparqlEndpoint(Closing):
-    r"""A `TripleStore` whose triples are on a server.
+    r"""A `FactStore` whose triples are on a server.
 
     Only this server is ever asked: redirections are not followed. Busy servers (429, 502, 503, 504) are asked again after a
     pause, as long as they say. Answers are kept, in memory and, if a directory is given, on disk, so that none is asked for

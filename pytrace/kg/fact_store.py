@@ -1,4 +1,4 @@
-"""`TripleStore`: what every knowledge base can be asked for, be it a file in this machine or a server's SPARQL endpoint."""
+"""`FactStore`: what every knowledge base can be asked for, be it a file in this machine or a server's SPARQL endpoint."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class EntitySource(Protocol):
         ...
 
 
-class TripleStore(EntitySource, Protocol):
+class FactStore(EntitySource, Protocol):
     """Triples that queries are asked of."""
 
     @property

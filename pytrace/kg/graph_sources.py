@@ -22,7 +22,7 @@ from pytrace.errors import DataError, InputError
 from pytrace.kg.names import entity_name
 from pytrace.records import Triple
 from pytrace.storage.text import canonical
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 from pytrace.triples.graph.exchange import graph_format, input_errors, read_lines, read_tsv
 
 _STORE = "graph.db"
@@ -51,7 +51,7 @@ def read_source(path: str | os.PathLike[str], *, format: str | None = None) -> S
     Parameters
     ----------
     path
-        A file, or the directory of a `pytrace.triples.graph.KnowledgeGraph`.
+        A file, or the directory of a `pytrace.triples.graph.TripleStore`.
     format
         Of a file: ``"tsv"`` (head, relation, tail), ``"jsonl"`` (an object with `head`, `relation` and `tail` a line, or
         what `pytrace kg export` writes), ``"ntriples"`` or ``"turtle"``; by default its suffix tells.
@@ -100,7 +100,7 @@ def _read_store(path: Path, name: str | None) -> Iterator[Triple]:
         )
 
     def facts() -> Iterator[Triple]:
-        with KnowledgeGraph.open(path, mode="read") as graph:
+        with TripleStore.open(path, mode="read") as graph:
             for triple in graph.iterate_triples():
                 if triple.relation.strip():
                     yield triple

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LocalStore(Closing):
-    """A `TripleStore` whose triples are in the memory of a process of its own.
+    """A `FactStore` whose triples are in the memory of a process of its own.
 
     Each query runs in a fork of that process, which ends when it takes too much time or memory; what the query had found by
     then is kept, and neither the store nor this process notices. Make one by `open`, and close it, or use it in a

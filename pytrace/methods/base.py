@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytrace.models.encoders.cross_encoder import CrossEncoder
     from pytrace.models.encoders.encoder import Encoder
     from pytrace.retrieval import SentenceIndex
-    from pytrace.triples.graph import KnowledgeGraph
+    from pytrace.triples.graph import TripleStore
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -237,7 +237,7 @@ class Parts:
 
     model: LanguageModel
     encoder: Callable[[], Encoder]
-    graph: KnowledgeGraph | None = None
+    graph: TripleStore | None = None
     extracted: Callable[[Any], object] | None = None
     index: SentenceIndex | None = None
     knowledge: Callable[[], Knowledge] | None = None

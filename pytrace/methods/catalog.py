@@ -21,7 +21,7 @@ from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.retrieval import SentenceIndex
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 
 __all__ = [
     "METHODS",
@@ -151,7 +151,7 @@ def make_method(
     overrides: Iterable[str] = (),
     *,
     reader: LanguageModel | None = None,
-    graph: KnowledgeGraph | None = None,
+    graph: TripleStore | None = None,
     extracted: Callable[[Any], object] | None = None,
     index: SentenceIndex | None = None,
     knowledge: Callable[[], Knowledge] | None = None,
@@ -211,7 +211,7 @@ def make_method(
     return made
 
 
-def _check_unit(unit: str, graph: KnowledgeGraph, label: str) -> None:
+def _check_unit(unit: str, graph: TripleStore, label: str) -> None:
     """Refuse sentences or documents that are asked for where a graph has other units: its own would be taken."""
     if unit in {"sentence", "document"} and graph.recipe.extractor != unit:
         raise InputError(

@@ -12,7 +12,7 @@ import msgspec
 
 import pytrace
 from pytrace.errors import InputError
-from pytrace.kg.fact_store import TripleStore
+from pytrace.kg.fact_store import FactStore
 from pytrace.kg.graph_sources import read_source
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries import QueryForm, query_names
@@ -146,7 +146,7 @@ def train_generator(
     device: str = "cpu",
     threads: int | None = None,
     resume: bool = False,
-    store: TripleStore | None = None,
+    store: FactStore | None = None,
     say: Callable[[str], None] | None = None,
     tell: Callable[[Progress], None] | None = None,
 ) -> TrainingReport:
@@ -232,7 +232,7 @@ def evaluate_generator(
     examples: Sequence[QueryExample],
     *,
     threads: int | None = None,
-    store: TripleStore | None = None,
+    store: FactStore | None = None,
     grammar: Grammar | None = None,
     done: Callable[[int], None] | None = None,
 ) -> ScoreReport:

@@ -23,7 +23,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
 from pytrace.reader.prompts import TripleDemonstration, triple_demonstrations
 from pytrace.records import Document, Triple
-from pytrace.triples.graph import ExtractionStatistics, KnowledgeGraph, Recipe
+from pytrace.triples.graph import ExtractionStatistics, Recipe, TripleStore
 from pytrace.triples.parsing import ParsedTriples, locate, parse_triples, span_grammar
 
 __all__ = [
@@ -440,7 +440,7 @@ def _output(demonstration: TripleDemonstration) -> str:
 
 
 def build_graph(
-    graph: KnowledgeGraph,
+    graph: TripleStore,
     extractor: Extractor,
     documents: Iterable[Document] | None = None,
     *,

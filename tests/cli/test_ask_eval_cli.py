@@ -20,7 +20,7 @@ from pytrace import cli
 from pytrace.cli import common, loading
 from pytrace.evaluation.run.runner import RunStore
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 
 QUESTION = "In which town was the founder of Orrin Head born?"
 ROWS = [
@@ -440,7 +440,7 @@ def test_a_long_document_is_split_and_nothing_of_it_is_lost(run: Run, tmp_path: 
     status, output, errors = run("kg", "build", *WRITTEN, "--docs", path, "--out", tmp_path / "kg", "--json")
     assert (status, errors) == (0, "")
     assert json.loads(output)["usage"]["calls"] > 4
-    with KnowledgeGraph.open(tmp_path / "kg", mode="read") as graph:
+    with TripleStore.open(tmp_path / "kg", mode="read") as graph:
         (document,) = graph.documents()
         said = " ".join(triple.tail for triple in graph.triples())
     assert list(document.sentences) == sentences
@@ -665,7 +665,7 @@ def test_a_killed_build_goes_on_without_losing_or_repeating_a_document(tmp_path:
     killed = Killed(tmp_path / "log")
     killed.kill(*arguments, after=18)
     before = len(killed.asked())
-    with KnowledgeGraph.open(graph, mode="read") as stored:
+    with TripleStore.open(graph, mode="read") as stored:
         assert len(stored) == 40
         kept = 40 - sum(1 for _ in stored.pending())
     assert 16 <= kept < 40
@@ -674,7 +674,7 @@ def test_a_killed_build_goes_on_without_losing_or_repeating_a_document(tmp_path:
     assert json.loads(result.stdout)["extracted"] == 40 - kept
     assert killed.asked()[before:] == list(range(kept, 40))
     assert json.loads(killed.run(*arguments, "--resume").stdout)["extracted"] == 0
-    with KnowledgeGraph.open(graph, mode="read") as stored:
+    with TripleStore.open(graph, mode="read") as stored:
         assert [triple.text for triple in stored.triples()] == [f"<House {n}; has; a roof>" for n in range(40)]
 
 
@@ -721,7 +721,7 @@ def test_the_tiny_model_writes_triples_for_a_graph(docs: Path, tmp_path: Path) -
     assert told["extracted"] == 3
     assert told["statistics"]["triples"] >= 3
     assert told["statistics"]["without_triples"] == 0
-    with KnowledgeGraph.open(tmp_path / "kg", mode="read") as graph:
+    with TripleStore.open(tmp_path / "kg", mode="read") as graph:
         for triple in graph.triples():
             assert triple.tail in graph.document(triple.document_id).sentences[triple.sentence]
 

@@ -23,7 +23,7 @@ from pytrace import cli
 from pytrace.cli import common, loading
 from pytrace.errors import ContextOverflowError, ModelError
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 
 # The tiny profile takes phrases as triples.
 WRITTEN = ("--set", "extraction=written")
@@ -224,7 +224,7 @@ class Building:
             time.sleep(0.001)
 
     def stored(self) -> list[int]:
-        with KnowledgeGraph.open(self.graph, mode="read") as graph:
+        with TripleStore.open(self.graph, mode="read") as graph:
             waiting = {document.id for document in graph.pending()}
             return [int(document.id[1:]) for document in graph.documents() if document.id not in waiting]
 
@@ -251,9 +251,9 @@ def test_a_build_killed_again_and_again_asks_at_most_one_document_a_kill_twice(t
 
 LOOK_ON = """
 import sys
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 counts = set()
-with KnowledgeGraph.open(sys.argv[1], mode="read") as graph:
+with TripleStore.open(sys.argv[1], mode="read") as graph:
     while not counts or max(counts) < int(sys.argv[2]):
         with graph.snapshot() as frozen:
             waiting = {document.id for document in frozen.pending()}

@@ -14,7 +14,7 @@ import pytest
 from pytrace import cli
 from pytrace.cli import common
 from pytrace.records import Document, Triple
-from pytrace.triples.graph import ExtractionStatistics, KnowledgeGraph, Recipe
+from pytrace.triples.graph import ExtractionStatistics, Recipe, TripleStore
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -33,7 +33,7 @@ WAITING = Document("later", "Later", ("Not read yet.",))
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     path = tmp_path / "graph"
-    with KnowledgeGraph.open(path, recipe=Recipe("letters", model="abc")) as graph:
+    with TripleStore.open(path, recipe=Recipe("letters", model="abc")) as graph:
         graph.sync([ADA, TWIN, LONDON, NASTY, WAITING])
         graph.add(
             ADA,
@@ -139,7 +139,7 @@ def test_export_to_standard_output_can_be_cut_off(directory: Path, run: Run, tmp
     status, _, errors = run("export", directory, "--out", "-", "--json")
     assert status == 2
     assert "name a file" in errors
-    with KnowledgeGraph.open(tmp_path / "big", recipe=Recipe("x")) as graph:
+    with TripleStore.open(tmp_path / "big", recipe=Recipe("x")) as graph:
         graph.add(Document("d", "T", ("word " * 100_000,)), [])
     for kind in ("jsonl", "turtle"):
         command = f"{sys.executable} -c 'from pytrace.cli import main; main()' kg export big --out - --format {kind} | head -c 9"
@@ -156,7 +156,7 @@ def test_remove_deletes_all_named_documents_or_none(directory: Path, run: Run) -
     assert "no document 'nobody'" in errors
     assert json.loads(run("show", directory, "--json")[1])["statistics"]["documents"] == 5
     assert run("remove", directory, "ada", "later", "ada")[:2] == (0, "removed 2 documents; 3 are left\n")
-    with KnowledgeGraph.open(directory, mode="read") as graph:
+    with TripleStore.open(directory, mode="read") as graph:
         assert [document.id for document in graph.documents()] == ["twin", "london", "n\n1"]
         assert len(graph.triples(["twin"])) == 2
 
@@ -167,7 +167,7 @@ def test_edit_keeps_known_sentences_and_finds_those_of_new_triples(directory: Pa
     status, output, _ = run("edit", directory, "ada", "--triples", file)
     assert status == 0
     assert output == "ada has 2 triples now\nso have the documents with the same words: twin\n"
-    with KnowledgeGraph.open(directory, mode="read") as graph:
+    with TripleStore.open(directory, mode="read") as graph:
         assert [(triple.tail, triple.sentence) for triple in graph.triples(["ada"])] == [
             ("the Analytical Engine", 1),
             ("London", 0),
@@ -213,7 +213,7 @@ def test_wrong_use_is_one_sentence_and_exit_status_2(
 
 
 def test_changes_wait_for_no_other_writer(directory: Path, run: Run) -> None:
-    with KnowledgeGraph.open(directory):
+    with TripleStore.open(directory):
         status, _, errors = run("remove", directory, "ada")
         assert status == 2
         assert "is writing to the knowledge graph" in errors

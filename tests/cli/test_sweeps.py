@@ -24,7 +24,7 @@ from pytrace.evaluation.run.seeds import seed_summaries, without_seed
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Document, Triple
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 from tests.scripted_methods import alive, kept, until
 
 needs_engine = pytest.mark.skipif(
@@ -138,7 +138,7 @@ class TestSeeds:
 
 def test_a_graph_is_known_by_its_content_and_not_by_its_place() -> None:
     def made(tail: str, *, head: str = "Ada", documents: int = 1) -> dict[str, Any]:
-        with KnowledgeGraph() as graph:
+        with TripleStore() as graph:
             for number in range(documents):
                 graph.add(Document(f"d{number}", "T", (f"Sentence {number}.",)), [Triple(head, "born in", tail)])
             return graph_settings(graph)

@@ -19,7 +19,7 @@ from pytrace.kg.answer_cache import AnswerCache
 from pytrace.kg.connect import open_store
 from pytrace.kg.endpoint import SparqlEndpoint
 from pytrace.kg.endpoint_queries import limited
-from pytrace.kg.fact_store import QueryLimits, TripleStore
+from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.sparql import GraphQuery, rewrite
 from pytrace.kg.sparql_results import read_rows
 from pytrace.kg.sparql_store import KnowledgeStore, Solutions
@@ -72,7 +72,7 @@ def store(server: SparqlServer) -> Iterator[SparqlEndpoint]:
 
 
 def test_a_store_and_an_endpoint_are_one_protocol(store: SparqlEndpoint, server: SparqlServer) -> None:
-    typed: TripleStore = store
+    typed: FactStore = store
     assert typed.name == typed.fingerprint == server.url
     with open_store(server.url, user_agent="me@towns.example") as opened:
         assert isinstance(opened, SparqlEndpoint)

@@ -18,7 +18,7 @@ from pytrace.kg.fact_store import QueryLimits
 from pytrace.kg.sparql import rewrite
 from pytrace.kg.sparql_store import KnowledgeStore, Solutions
 from pytrace.records import Document, Triple
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 from tests.sparql_server import Handler, SparqlServer, sparql_server
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -157,7 +157,7 @@ def test_around_an_entity_are_only_relations_like_those_of_the_file(server: Spar
 
 def test_where_the_facts_of_a_graph_of_ours_are_from_is_no_knowledge(tmp_path: Path) -> None:
     document = Document("d", "Towns", ("Ada Foah is in Ghana.",), "towns.txt")
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         graph.sync([document])
         graph.add(document, [Triple("Ada_Foah", "lies in", "Ghana", "d", 0, 100.0)])
         graph.export(tmp_path / "towns.ttl")

@@ -26,7 +26,7 @@ from pytrace.kg import triple_search as sketches
 from pytrace.kg.knowledge_base_files import BaseFiles, leaves
 from pytrace.models.scripted import HashEncoder
 from pytrace.records import Document, Triple
-from pytrace.triples.graph import KnowledgeGraph, Recipe
+from pytrace.triples.graph import Recipe, TripleStore
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -63,7 +63,7 @@ def leftovers(place: Path) -> list[str]:
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = tmp_path / "store"
-    with KnowledgeGraph.open(path, recipe=Recipe("letters")) as graph:
+    with TripleStore.open(path, recipe=Recipe("letters")) as graph:
         documents = [Document("d1", "Towns", ("Ada Foah lies in Ghana.",)), Document("d2", "Later", ("Not read yet.",))]
         graph.sync([*documents, Document("d3", "More", ("Accra is the capital.",))])
         graph.add(documents[0], [TOWNS[0], Triple("Towns", "", "Ada Foah lies in Ghana."), TOWNS[2]])
@@ -76,7 +76,7 @@ def test_a_graph_of_pytrace_gives_the_same_triples_and_names_in_every_form(store
     path = store
     if suffix != "store":
         path = store.with_name(f"graph.{suffix}")
-        with KnowledgeGraph.open(store, mode="read") as graph:
+        with TripleStore.open(store, mode="read") as graph:
             graph.export(path)
     base = KnowledgeBase.load(path, HashEncoder())
     assert {base.triple(number) for number in range(len(base))} == set(TOWNS)

@@ -18,12 +18,12 @@ import pytest
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.kg import KnowledgeBase
 from pytrace.kg.connect import open_store
-from pytrace.kg.fact_store import QueryLimits, TripleStore
+from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.local_store import LocalStore
 from pytrace.kg.sparql import GraphQuery, rewrite
 from pytrace.kg.sparql_store import KnowledgeStore, Solutions
 from pytrace.models.scripted import HashEncoder
-from pytrace.triples.graph import KnowledgeGraph, Recipe
+from pytrace.triples.graph import Recipe, TripleStore
 
 TURTLE = """
 @prefix : <http://towns/> .
@@ -487,7 +487,7 @@ def test_a_file_of_relations_chooses_and_names_them(turtle: Path, tmp_path: Path
 def test_every_form_of_a_graph_answers_the_same(tmp_path: Path) -> None:
     tsv = tmp_path / "towns.tsv"
     tsv.write_text("Ada_Foah\tcountry\tGhana\nGhana\tcapital\tAccra \\ud800\n", encoding="utf-8")
-    with KnowledgeGraph.open(tmp_path / "graph", recipe=Recipe("scripted", model="m", prompt="p")) as graph:
+    with TripleStore.open(tmp_path / "graph", recipe=Recipe("scripted", model="m", prompt="p")) as graph:
         graph.import_(tsv)
         for suffix in ("jsonl", "nt", "ttl"):
             graph.export(tmp_path / f"out.{suffix}")
@@ -568,7 +568,7 @@ def test_the_line_of_a_fault_can_be_asked_for(tmp_path: Path) -> None:
 
 def test_a_path_is_opened_by_its_kind_and_what_is_for_endpoints_is_refused(turtle: Path) -> None:
     with open_store(turtle) as store:
-        typed: TripleStore = store
+        typed: FactStore = store
         assert typed.name == str(turtle)
         assert isinstance(store, LocalStore)
         assert len(store) == 16

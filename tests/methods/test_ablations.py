@@ -23,7 +23,7 @@ from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.prompts import chain_demonstrations, triple_demonstrations
 from pytrace.records import Answer, Candidate, Document, Triple
 from pytrace.retrieval import rank_each
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 from tests.methods.test_trace import DOCUMENTS, FERRY, FOUNDER, OBSERVATORY, QUESTION, script
 
 PAGE = Path(__file__).parents[2] / "docs" / "ablations.md"
@@ -100,7 +100,7 @@ def test_sentences_or_documents_take_the_place_of_triples(method: str) -> None:
 
 def test_a_unit_other_than_the_graph_s_is_refused(tmp_path: Path) -> None:
     maker = make_method("trace", Asked(), Counting, LLM)
-    with KnowledgeGraph.open(tmp_path / "triples", recipe=maker.extractor.recipe) as graph:  # type: ignore[attr-defined]
+    with TripleStore.open(tmp_path / "triples", recipe=maker.extractor.recipe) as graph:  # type: ignore[attr-defined]
         for method in ("trace:unit=sentence", "trace-doc:unit=document", "top-triples:unit=sentence"):
             with pytest.raises(InputError, match=f"{method} was told unit=.*the units are the graph's"):
                 make_method(method, Asked(), Counting, LLM, graph=graph)

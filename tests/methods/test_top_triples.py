@@ -14,7 +14,7 @@ from pytrace.methods.trace.top_triples import TopTriples, TopTriplesSettings
 from pytrace.methods.trace.trace import SMALL, Trace, TraceSettings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Document, Usage
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 from tests.methods.test_trace import DOCUMENTS, FERRY, QUESTION, model, trace
 
 ENCODER = HashEncoder(dimension=4096)
@@ -111,12 +111,12 @@ def test_broken_texts_and_empty_questions_never_hurt() -> None:
 def test_a_graph_serves_trace_and_its_ablation(tmp_path: Path) -> None:
     settings = TraceSettings(scoring="ranker", candidates=5, length=1)
     used = model()
-    with KnowledgeGraph.open(tmp_path, recipe=top().extractor.recipe) as graph:
+    with TripleStore.open(tmp_path, recipe=top().extractor.recipe) as graph:
         Trace(used, ENCODER, settings, graph=graph).answer([QUESTION], [DOCUMENTS[:2]])
         extracted = used.usage.calls
         TopTriples(used, ENCODER, graph=graph).answer([QUESTION], [DOCUMENTS[:2]])
         assert used.usage.calls == extracted + 1  # the reader's
-    with KnowledgeGraph.open(tmp_path, mode="read") as graph:
+    with TripleStore.open(tmp_path, mode="read") as graph:
         method = TopTriples(used, ENCODER, graph=graph)
         method.answer([QUESTION], [DOCUMENTS[:2]])
         with pytest.raises(StoreError, match="has no triples of 1 of the 3 documents"):

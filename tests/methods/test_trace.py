@@ -18,7 +18,7 @@ from pytrace.methods.trace.trace import SMALL, Trace, TraceSettings, make_select
 from pytrace.methods.trace.triple_method import make_extractor
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Answer, Document, Triple, Usage
-from pytrace.triples.graph import KnowledgeGraph, Recipe
+from pytrace.triples.graph import Recipe, TripleStore
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -201,12 +201,12 @@ def test_a_graph_is_used_and_filled(tmp_path: Path) -> None:
     used = model()
     recipe = trace(used).extractor.recipe
     settings = TraceSettings(scoring="ranker", candidates=5, length=2)
-    with KnowledgeGraph.open(tmp_path, recipe=recipe) as graph:
+    with TripleStore.open(tmp_path, recipe=recipe) as graph:
         Trace(used, HashEncoder(), settings, graph=graph).answer([QUESTION], [DOCUMENTS[:2]])
         assert len(graph) == 2
     assert used.usage.calls == 3
     # A graph opened for reading is used whatever made it, and never mixed with what it lacks.
-    with KnowledgeGraph.open(tmp_path, mode="read") as graph:
+    with TripleStore.open(tmp_path, mode="read") as graph:
         assert not graph.writable
         method = Trace(used, HashEncoder(), msgspec.structs.replace(settings, unit="sentence"), graph=graph)
         (answer,) = method.answer([QUESTION], [DOCUMENTS[:2]])
@@ -217,7 +217,7 @@ def test_a_graph_is_used_and_filled(tmp_path: Path) -> None:
 
 def test_triples_made_by_hand_are_as_good_as_extracted_ones() -> None:
     used = model()
-    with KnowledgeGraph(recipe=Recipe("by hand")) as graph:
+    with TripleStore(recipe=Recipe("by hand")) as graph:
         graph.add(OBSERVATORY, [Triple("Orrin Head", "owned by", "nobody", "obs", 0)])
         method = Trace(used, HashEncoder(), TraceSettings(scoring="ranker", candidates=5), graph=graph)
         (answer,) = method.answer([QUESTION], [[OBSERVATORY]])
@@ -225,7 +225,7 @@ def test_triples_made_by_hand_are_as_good_as_extracted_ones() -> None:
 
 
 def test_a_closed_graph_is_an_error_of_the_store() -> None:
-    graph = KnowledgeGraph()
+    graph = TripleStore()
     method = Trace(model(), HashEncoder(), TraceSettings(candidates=5), graph=graph)
     graph.close()
     with pytest.raises(StoreError, match="closed"):

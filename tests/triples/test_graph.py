@@ -25,9 +25,9 @@ from pytrace.records import Document, Triple
 from pytrace.triples.graph import (
     ExtractionStatistics,
     GraphStatistics,
-    KnowledgeGraph,
     Recipe,
     SyncReport,
+    TripleStore,
     describe_triples,
 )
 
@@ -46,7 +46,7 @@ def make_triples(document: Document, count: int = 4) -> list[Triple]:
     ]
 
 
-def fill(graph: KnowledgeGraph, count: int = 5) -> list[Document]:
+def fill(graph: TripleStore, count: int = 5) -> list[Document]:
     documents = [make_document(number) for number in range(count)]
     graph.sync(documents)
     for document in documents:
@@ -112,16 +112,14 @@ def corpora(draw: st.DrawFn) -> list[tuple[Document, list[Triple] | None, Extrac
     return result
 
 
-def store(
-    graph: KnowledgeGraph, corpus: list[tuple[Document, list[Triple] | None, ExtractionStatistics | None]]
-) -> None:
+def store(graph: TripleStore, corpus: list[tuple[Document, list[Triple] | None, ExtractionStatistics | None]]) -> None:
     graph.sync([document for document, _, _ in corpus])
     for document, triples, statistics in corpus:
         if triples is not None:
             graph.add(document, triples, statistics)
 
 
-def contents(graph: KnowledgeGraph) -> list[tuple[Document, list[Triple] | None, ExtractionStatistics | None]]:
+def contents(graph: TripleStore) -> list[tuple[Document, list[Triple] | None, ExtractionStatistics | None]]:
     result = []
     for document in graph.documents():
         statistics = graph.extraction(document.id)
@@ -138,9 +136,9 @@ def test_any_text_comes_back_from_the_file_as_it_went_in(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     directory = tmp_path_factory.mktemp("graph")
-    with KnowledgeGraph.open(directory, recipe=RECIPE) as graph:
+    with TripleStore.open(directory, recipe=RECIPE) as graph:
         store(graph, corpus)
-    with KnowledgeGraph.open(directory, mode="read") as graph:
+    with TripleStore.open(directory, mode="read") as graph:
         assert contents(graph) == corpus
         assert graph.recipe == RECIPE
         all_triples = [triple for _, triples, _ in corpus for triple in triples or ()]
@@ -161,7 +159,7 @@ def test_any_text_comes_back_from_the_file_as_it_went_in(
 def test_surrogate_pairs_are_stored_as_the_characters_they_spell_and_found_again() -> None:
     pair = "\ud83d\ude00"
     document = Document(pair, "T", (f"a {pair}", "b"))
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         graph.sync([document])
         graph.add(document, [Triple("T", "r", pair, pair)])
         assert graph.missing([document]) == []
@@ -171,7 +169,7 @@ def test_surrogate_pairs_are_stored_as_the_characters_they_spell_and_found_again
 
 def test_documents_with_the_same_words_share_one_extraction() -> None:
     first, second = Document("a", "T", ("Words.",)), Document("b", "T", ("Words.",))
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         graph.sync([first, second])
         assert [document.id for document in graph.pending()] == ["a"]
         assert graph.missing([first, second]) == [first]
@@ -188,7 +186,7 @@ def test_documents_with_the_same_words_share_one_extraction() -> None:
 
 def test_order_is_the_corpus_order_whatever_the_order_of_extraction() -> None:
     documents = [make_document(number) for number in range(600)]
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         graph.sync(documents)
         for document in random.Random(0).sample(documents, len(documents)):
             graph.add(document, make_triples(document, 2))
@@ -205,7 +203,7 @@ def test_sync_is_the_difference_of_two_corpora(data: st.DataObject) -> None:
     def corpus(version: dict[int, int]) -> list[Document]:
         return [Document(f"d{name}", f"T{name}", (f"version {edition}",)) for name, edition in version.items()]
 
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         graph.sync(corpus(before))
         for document in corpus(before):
             graph.add(document, [Triple(document.title, "says", document.sentences[0], sentence=0)])
@@ -225,7 +223,7 @@ def test_sync_is_the_difference_of_two_corpora(data: st.DataObject) -> None:
 
 
 def test_sync_refuses_two_texts_under_one_id_and_changes_nothing() -> None:
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         documents = fill(graph, 2)
         with pytest.raises(InputError, match=r"id 'd0' and different words \(in corpus\.jsonl:1 and other\.txt\)"):
             graph.sync([documents[0], Document("d0", "Other", (), "other.txt")])
@@ -247,7 +245,7 @@ def test_a_sync_whose_documents_cannot_all_be_read_changes_nothing() -> None:
         yield make_document(9)
         raise DataError("line 3 is no JSON")
 
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         documents = fill(graph, 3)
         with pytest.raises(DataError, match="line 3"):
             graph.sync(broken())
@@ -257,7 +255,7 @@ def test_a_sync_whose_documents_cannot_all_be_read_changes_nothing() -> None:
 
 
 def test_a_report_names_a_thousand_of_each_kind_and_counts_the_rest() -> None:
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         first = graph.sync(make_document(number) for number in range(1500))
         assert (first.added, len(first.added_ids)) == (1500, 1000)
         second = graph.sync(make_document(number, sentences=1) for number in range(1200))
@@ -268,7 +266,7 @@ def test_a_report_names_a_thousand_of_each_kind_and_counts_the_rest() -> None:
 
 
 def test_what_waits_or_failed_is_counted_as_it_is_listed() -> None:
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         documents = fill(graph, 3)
         twin = msgspec_replace(documents[2], "twin")
         cut = ExtractionStatistics(truncated=True)
@@ -288,7 +286,7 @@ def test_what_waits_or_failed_is_counted_as_it_is_listed() -> None:
 def test_one_id_in_two_corpora_keeps_both_extractions_until_a_sync() -> None:
     """Questions of one data set may use the same id for different paragraphs."""
     first, second = Document("0", "A", ("One.",)), Document("0", "B", ("Two.",))
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         graph.add(first, [Triple("A", "is", "one")])
         graph.add(second, [Triple("B", "is", "two")])
         assert graph.missing([first, second]) == []
@@ -301,7 +299,7 @@ def test_one_id_in_two_corpora_keeps_both_extractions_until_a_sync() -> None:
 
 
 def test_removed_words_leave_the_file(tmp_path: Path) -> None:
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         secret = Document("s", "Secret", ("The password is xyzzy-4711.",))
         graph.add(secret, [Triple("Secret", "is", "xyzzy-4711")])
         fill(graph, 3)
@@ -310,7 +308,7 @@ def test_removed_words_leave_the_file(tmp_path: Path) -> None:
 
 
 def test_remove_and_hand_edits_are_seen_by_what_follows() -> None:
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         documents = fill(graph, 3)
         graph.remove(["d1"])
         assert [document.id for document in graph.documents()] == ["d0", "d2"]
@@ -339,7 +337,7 @@ def test_remove_and_hand_edits_are_seen_by_what_follows() -> None:
     ],
 )
 def test_a_triple_that_is_not_the_documents_is_refused_whole(triple: Triple, fault: str) -> None:
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         document = make_document(0)
         with pytest.raises(InputError, match=f"triple 1 of document 'd0' .*{fault}"):
             graph.add(document, [Triple("a", "b", "c"), triple])
@@ -347,7 +345,7 @@ def test_a_triple_that_is_not_the_documents_is_refused_whole(triple: Triple, fau
 
 
 def test_failures_are_counted_listed_and_tried_again_on_request() -> None:
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         good, bad, empty = (make_document(number) for number in range(3))
         graph.add(
             good, make_triples(good), ExtractionStatistics(lines=7, parsed=4, dropped=2, repeated=1, truncated=True)
@@ -363,7 +361,7 @@ def test_failures_are_counted_listed_and_tried_again_on_request() -> None:
 
 
 def test_asking_for_what_is_not_there_says_so() -> None:
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         document = make_document(0)
         with pytest.raises(InputError, match="no document 'd0'"):
             graph.triples([document])
@@ -390,7 +388,7 @@ def test_density_is_one_when_all_entities_are_connected_and_counts_each_directio
 
 
 def test_embeddings_are_kept_per_content_and_forgotten_when_triples_change(tmp_path: Path) -> None:
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         documents = fill(graph, 3)
         twin = msgspec_replace(documents[0], "twin")
         graph.add(twin, make_triples(twin))
@@ -429,7 +427,7 @@ def test_embeddings_are_kept_per_content_and_forgotten_when_triples_change(tmp_p
     ],
 )
 def test_embeddings_of_the_wrong_kind_are_refused(vectors: np.ndarray, fault: str) -> None:
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         fill(graph, 1)
         with pytest.raises(InputError, match=fault):
             graph.set_embeddings("d0", "e", vectors)
@@ -443,12 +441,12 @@ def msgspec_replace(document: Document, name: str) -> Document:
 
 
 def test_another_recipe_is_refused_and_the_difference_named(tmp_path: Path) -> None:
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         fill(graph)
     other = Recipe("scripted", model="m1", prompt="p2", options={"temperature": 0.5, "demonstrations": 3})
     for mode in ("resume", "read"):
         with pytest.raises(StoreError) as caught:
-            KnowledgeGraph.open(tmp_path, recipe=other, mode=mode)
+            TripleStore.open(tmp_path, recipe=other, mode=mode)
         for words in (
             "prompt is 'p1' there and 'p2' here",
             "temperature is 0.0 there and 0.5 here",
@@ -464,33 +462,33 @@ def test_modes_say_what_they_need(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     for mode in ("read", "resume"):
         with pytest.raises(StoreError, match="no knowledge graph in"):
-            KnowledgeGraph.open(empty, mode=mode)
+            TripleStore.open(empty, mode=mode)
     assert not empty.exists()
-    with KnowledgeGraph.open(empty, recipe=RECIPE, mode="create"):
+    with TripleStore.open(empty, recipe=RECIPE, mode="create"):
         pass
-    with KnowledgeGraph.open(empty, recipe=Recipe("other"), mode="create") as graph:
+    with TripleStore.open(empty, recipe=Recipe("other"), mode="create") as graph:
         fill(graph)
         assert graph.recipe == Recipe("other")
     with pytest.raises(StoreError, match="already holds a knowledge graph; resume it"):
-        KnowledgeGraph.open(empty, recipe=RECIPE, mode="create")
-    with KnowledgeGraph.open(empty, mode="read") as graph, pytest.raises(StoreError, match="opened for reading"):
+        TripleStore.open(empty, recipe=RECIPE, mode="create")
+    with TripleStore.open(empty, mode="read") as graph, pytest.raises(StoreError, match="opened for reading"):
         graph.remove(["d0"])
     with pytest.raises(InputError, match="mode is 'write'"):
-        KnowledgeGraph.open(empty, mode="write")  # type: ignore[arg-type]
+        TripleStore.open(empty, mode="write")  # type: ignore[arg-type]
     file = tmp_path / "file"
     file.write_text("x")
     with pytest.raises(StoreError, match="is a file; name the directory"):
-        KnowledgeGraph.open(file, mode="read")
+        TripleStore.open(file, mode="read")
     with pytest.raises(StoreError, match="cannot write a knowledge graph"):
-        KnowledgeGraph.open(file / "inner", recipe=RECIPE)
+        TripleStore.open(file / "inner", recipe=RECIPE)
 
 
 def test_a_second_writer_is_refused_with_the_first_ones_number_and_readers_are_not(tmp_path: Path) -> None:
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         documents = fill(graph, 2)
         with pytest.raises(StoreError, match=f"process {os.getpid()} is writing"):
-            KnowledgeGraph.open(tmp_path, recipe=RECIPE)
-        with KnowledgeGraph.open(tmp_path, mode="read") as reader:
+            TripleStore.open(tmp_path, recipe=RECIPE)
+        with TripleStore.open(tmp_path, mode="read") as reader:
             assert list(reader.documents()) == documents
             more = make_document(7)
             graph.add(more, make_triples(more))
@@ -499,24 +497,24 @@ def test_a_second_writer_is_refused_with_the_first_ones_number_and_readers_are_n
                 graph.remove(["d7"])
                 assert list(frozen.documents()) == [*documents, more]
             assert list(reader.documents()) == documents
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE):
+    with TripleStore.open(tmp_path, recipe=RECIPE):
         pass
 
 
 @pytest.mark.parametrize("share", [0.0005, 0.05, 0.5, 0.99])
 def test_a_truncated_file_is_a_store_error(tmp_path: Path, share: float) -> None:
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         fill(graph, 200)
     file = tmp_path / "graph.db"
     os.truncate(file, int(file.stat().st_size * share))
     for mode in ("read", "resume", "create"):
         with pytest.raises(StoreError, match=r"damaged|no SQLite file"):
-            KnowledgeGraph.open(tmp_path, mode=mode)
+            TripleStore.open(tmp_path, mode=mode)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_overwritten_pages_give_a_store_error_or_whole_records_but_never_a_crash(tmp_path: Path, seed: int) -> None:
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         fill(graph, 200)
     file = tmp_path / "graph.db"
     rng = random.Random(seed)
@@ -535,34 +533,34 @@ def test_files_of_other_programs_and_times_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "graph.db"
     file.write_bytes(b"This is no database. " * 1000)
     with pytest.raises(StoreError, match="no SQLite file"):
-        KnowledgeGraph.open(tmp_path, mode="read")
+        TripleStore.open(tmp_path, mode="read")
     file.unlink()
     connection = sqlite3.connect(file)
     connection.execute("CREATE TABLE recipes (name)")
     connection.close()
     with pytest.raises(StoreError, match="not a knowledge graph of pytrace"):
-        KnowledgeGraph.open(tmp_path, recipe=RECIPE)
+        TripleStore.open(tmp_path, recipe=RECIPE)
     file.unlink()
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE):
+    with TripleStore.open(tmp_path, recipe=RECIPE):
         pass
     connection = sqlite3.connect(file)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     with pytest.raises(StoreError, match="has format 99 and this version of pytrace reads format 1"):
-        KnowledgeGraph.open(tmp_path, mode="read")
+        TripleStore.open(tmp_path, mode="read")
     file.write_bytes(b"")
     with pytest.raises(StoreError, match="no knowledge graph"):
-        KnowledgeGraph.open(tmp_path, mode="read")
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+        TripleStore.open(tmp_path, mode="read")
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         fill(graph)
 
 
 SURVEY = """
 import sys
 from pytrace.errors import StoreError
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 try:
-    with KnowledgeGraph.open(sys.argv[1], mode="read") as graph:
+    with TripleStore.open(sys.argv[1], mode="read") as graph:
         list(graph.documents()), graph.triples(), graph.statistics(), list(graph.entities())
     print("whole")
 except StoreError as error:
@@ -574,8 +572,8 @@ except StoreError as error:
 WRITER = """
 import sys
 from tests.triples.test_graph import RECIPE, make_document, make_triples
-from pytrace.triples.graph import KnowledgeGraph
-with KnowledgeGraph.open(sys.argv[1], recipe=RECIPE) as graph:
+from pytrace.triples.graph import TripleStore
+with TripleStore.open(sys.argv[1], recipe=RECIPE) as graph:
     documents = [make_document(number) for number in range(3000)]
     graph.sync(documents)
     print("start", flush=True)
@@ -606,7 +604,7 @@ def test_a_killed_writer_leaves_whole_documents_and_all_that_it_reported(tmp_pat
             lines += process.stdout.read().splitlines(keepends=True)
         assert lines[0] == "start\n"
         reported.update(line[:-1] for line in lines[1:] if line.endswith("\n"))
-        with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+        with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
             documents = list(graph.documents())
             assert len(documents) == 3000
             waiting = {document.id for document in graph.pending()}
@@ -623,16 +621,16 @@ def test_a_killed_writer_leaves_whole_documents_and_all_that_it_reported(tmp_pat
     resumed = [line for line in output.split("\n") if line.startswith("d")]
     assert not reported.intersection(resumed)
     assert len(reported) + len(resumed) <= 3000
-    with KnowledgeGraph.open(tmp_path, mode="read") as graph:
+    with TripleStore.open(tmp_path, mode="read") as graph:
         assert graph.statistics().triples == 12000
 
 
 READER = """
 import sys
 from tests.triples.test_graph import make_triples
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 rounds = 0
-with KnowledgeGraph.open(sys.argv[1], mode="read") as graph:
+with TripleStore.open(sys.argv[1], mode="read") as graph:
     while True:
         with graph.snapshot() as frozen:
             waiting = {document.id for document in frozen.pending()}
@@ -648,7 +646,7 @@ print("rounds", rounds)
 
 def test_readers_see_whole_documents_while_one_writes(tmp_path: Path) -> None:
     documents = [make_document(number) for number in range(400)]
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         graph.sync(documents)
         readers = [start(READER, str(tmp_path)) for _ in range(3)]
         for document in documents:
@@ -662,7 +660,7 @@ def test_readers_see_whole_documents_while_one_writes(tmp_path: Path) -> None:
 
 def test_threads_of_one_program_may_share_a_graph(tmp_path: Path) -> None:
     documents = [make_document(number) for number in range(300)]
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         graph.sync(documents)
 
         def work(part: list[Document]) -> int:
@@ -680,11 +678,11 @@ LIMITED = """
 import resource, sys
 from tests.triples.test_graph import RECIPE, make_document, make_triples
 from pytrace.errors import StoreError
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 stored = 0
 try:
-    with KnowledgeGraph.open(sys.argv[1], recipe=RECIPE) as graph:
+    with TripleStore.open(sys.argv[1], recipe=RECIPE) as graph:
         for number in range(5000):
             document = make_document(number)
             graph.add(document, make_triples(document))
@@ -702,7 +700,7 @@ def test_a_disk_that_takes_no_more_keeps_what_was_stored(tmp_path: Path) -> None
     assert str(tmp_path) in message
     assert "what was stored before is kept" in message
     assert 0 < int(stored) < 5000
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         assert len(graph) == int(stored)
         assert graph.triples() == [t for number in range(int(stored)) for t in make_triples(make_document(number))]
         more = make_document(5000)
@@ -710,7 +708,7 @@ def test_a_disk_that_takes_no_more_keeps_what_was_stored(tmp_path: Path) -> None
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         fill(graph, 10)
         with graph._database.read() as connection:
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -724,7 +722,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 
 def test_memory_stays_bounded_over_twenty_thousand_documents(tmp_path: Path) -> None:
     count = 20_000
-    with KnowledgeGraph.open(tmp_path, recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
         fill(graph, 1000)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for number in range(count):
@@ -756,7 +754,7 @@ def test_export_import_export_is_a_fixed_point(
 ) -> None:
     directory = tmp_path_factory.mktemp("exchange")
     one, two = directory / f"one{FORMATS[kind]}", directory / f"two{FORMATS[kind]}"
-    with KnowledgeGraph(recipe=RECIPE) as graph, KnowledgeGraph() as again:
+    with TripleStore(recipe=RECIPE) as graph, TripleStore() as again:
         store(graph, corpus)
         graph.export(one)
         again.import_(one)
@@ -775,7 +773,7 @@ def test_export_import_export_is_a_fixed_point(
 @pytest.mark.parametrize("kind", ["jsonl", "ntriples", "turtle"])
 def test_hand_edits_and_waiting_documents_survive_exchange(tmp_path: Path, kind: str) -> None:
     file = tmp_path / f"graph{FORMATS[kind]}"
-    with KnowledgeGraph() as graph, KnowledgeGraph() as again:
+    with TripleStore() as graph, TripleStore() as again:
         documents = fill(graph, 3)
         graph.sync([*documents, make_document(8)])
         graph.replace_triples("d1", [Triple("by", "hand", "edited", sentence=2)])
@@ -787,7 +785,7 @@ def test_hand_edits_and_waiting_documents_survive_exchange(tmp_path: Path, kind:
 
 def test_shuffled_ntriples_give_the_same_graph(tmp_path: Path) -> None:
     file, shuffled, back = tmp_path / "a.nt", tmp_path / "b.nt", tmp_path / "c.nt"
-    with KnowledgeGraph() as graph, KnowledgeGraph() as again:
+    with TripleStore() as graph, TripleStore() as again:
         fill(graph, 20)
         graph.export(file)
         lines = file.read_text().splitlines(keepends=True)
@@ -810,7 +808,7 @@ def test_rdf_of_other_programs_is_read_as_triples_named_by_label_or_iri(tmp_path
         _:b1 ex:knows ex:Q1 .
         """
     )
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         assert graph.import_(file) == 1
         assert [(t.head, t.relation, t.tail) for t in graph.triples()][:3] == [
             ("Ada", "born in", "Milán"),
@@ -825,7 +823,7 @@ def test_an_export_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -
     target = tmp_path / "out" / "graph.jsonl"
     target.parent.mkdir()
     target.write_text("old")
-    with KnowledgeGraph.open(tmp_path / "store", recipe=RECIPE) as graph:
+    with TripleStore.open(tmp_path / "store", recipe=RECIPE) as graph:
         fill(graph, 300)
         with graph.writer() as writer:
             writer.connection.execute("UPDATE contents SET sentences = '[' WHERE number = 290")
@@ -836,7 +834,7 @@ def test_an_export_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -
 
 
 def test_export_says_where_it_cannot_write(tmp_path: Path) -> None:
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         with pytest.raises(StoreError, match=r"cannot write .*No such file"):
             graph.export(tmp_path / "no" / "such.tsv")
         with pytest.raises(StoreError, match="is a directory"):
@@ -900,7 +898,7 @@ def test_malformed_files_are_data_errors_that_leave_the_graph_as_it_was(
 ) -> None:
     file = tmp_path / name
     file.write_bytes(data)
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         documents = fill(graph, 2)
         before = graph.statistics()
         with pytest.raises(DataError, match=fault) as caught:
@@ -912,7 +910,7 @@ def test_malformed_files_are_data_errors_that_leave_the_graph_as_it_was(
 
 
 def test_missing_and_unreadable_files_are_data_errors(tmp_path: Path) -> None:
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         for name in ("none.jsonl", "none.tsv", "none.nt", "none.ttl"):
             with pytest.raises(DataError, match="cannot be read: No such file"):
                 graph.import_(tmp_path / name)
@@ -922,10 +920,10 @@ def test_missing_and_unreadable_files_are_data_errors(tmp_path: Path) -> None:
 
 def test_imports_of_another_recipe_do_not_mix(tmp_path: Path) -> None:
     file = tmp_path / "graph.jsonl"
-    with KnowledgeGraph(recipe=RECIPE) as graph:
+    with TripleStore(recipe=RECIPE) as graph:
         fill(graph, 1)
         graph.export(file)
-    with KnowledgeGraph(recipe=Recipe("other")) as graph:
+    with TripleStore(recipe=Recipe("other")) as graph:
         fill(graph, 2)
         with pytest.raises(StoreError, match="extractor is 'other' there and 'scripted' here"):
             graph.import_(file)
@@ -934,7 +932,7 @@ def test_imports_of_another_recipe_do_not_mix(tmp_path: Path) -> None:
 def test_two_files_of_loose_triples_need_two_names(tmp_path: Path) -> None:
     file = tmp_path / "facts.tsv"
     file.write_bytes(b"\xef\xbb\xbfa\tb\tc\r\n\r\nd\t\te\\tf\n")
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         assert graph.import_(file) == 1
         assert [(t.head, t.relation, t.tail) for t in graph.triples()] == [("a", "b", "c"), ("d", "", "e\tf")]
         with pytest.raises(InputError, match=r"already has triples of a file named facts\.tsv"):
@@ -945,12 +943,12 @@ def test_two_files_of_loose_triples_need_two_names(tmp_path: Path) -> None:
 def test_a_real_knowledge_base_comes_through_every_format(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "pathquestion" / "2H-kb.txt"
     facts = [tuple(line.split("\t")) for line in source.read_text().splitlines()]
-    with KnowledgeGraph() as graph:
+    with TripleStore() as graph:
         graph.import_(source, format="tsv")
         assert [(t.head, t.relation, t.tail) for t in graph.triples()] == facts
         for kind, suffix in FORMATS.items():
             file = tmp_path / f"kb{suffix}"
             graph.export(file)
-            with KnowledgeGraph() as again:
+            with TripleStore() as again:
                 again.import_(file)
                 assert [(t.head, t.relation, t.tail) for t in again.triples()] == facts, kind

@@ -31,7 +31,7 @@ from pytrace.triples.extraction import (
     parse_triples,
     span_grammar,
 )
-from pytrace.triples.graph import KnowledgeGraph, Recipe
+from pytrace.triples.graph import Recipe, TripleStore
 
 ROME = Document(
     "rome", "Rome", ("Rome is the capital of Italy.", "It lies on the river Tiber.", "Its mayor sits on the Capitol.")
@@ -380,7 +380,7 @@ def test_a_graph_is_built_once_per_content() -> None:
     documents = corpus(5)
     twin = Document("twin", documents[2].title, documents[2].sentences)
     done: list[str] = []
-    with KnowledgeGraph(recipe=extractor.recipe) as graph:
+    with TripleStore(recipe=extractor.recipe) as graph:
         assert build_graph(graph, extractor, [*documents, twin], done=lambda one: done.append(one.document.id)) == 5
         assert done == [document.id for document in documents]
         assert build_graph(graph, extractor, iter(documents)) == 0
@@ -393,7 +393,7 @@ def test_a_graph_is_built_once_per_content() -> None:
 def test_what_failed_is_tried_again_only_on_request() -> None:
     answers = {"text": "nonsense"}
     extractor = LanguageModelExtractor(ScriptedModel(lambda _: answers["text"]), demonstrations=0)
-    with KnowledgeGraph(recipe=extractor.recipe) as graph:
+    with TripleStore(recipe=extractor.recipe) as graph:
         build_graph(graph, extractor, [ROME])
         assert [name for name, _ in graph.failures()] == ["rome"]
         answers["text"] = " capital of; Italy>"
@@ -457,7 +457,7 @@ def test_a_document_at_which_the_model_raises_does_not_hold_up_the_others(
     words[place] = "unreadable"
     model = Choosy(error=error)
     extractor = LanguageModelExtractor(model, demonstrations=0, batch=batch)
-    with KnowledgeGraph(recipe=extractor.recipe) as graph:
+    with TripleStore(recipe=extractor.recipe) as graph:
         assert build_graph(graph, extractor, texts(*words)) == 7
         reason = "cannot read unreadable; the document's sentences stand in"
         assert list(graph.failures()) == [("unreadable", reason)]
@@ -479,7 +479,7 @@ def test_a_model_that_works_no_more_ends_the_build_and_nothing_is_put_down_to_a_
     def breaks(extraction: Extraction) -> None:
         model.broken = extraction.document.id == "w2"
 
-    with KnowledgeGraph(recipe=extractor.recipe) as graph:
+    with TripleStore(recipe=extractor.recipe) as graph:
         documents = texts(*(f"w{number}" for number in range(8)))
         graph.sync(documents)
         with pytest.raises(ModelError, match="cannot read"):
@@ -498,7 +498,7 @@ def test_a_model_that_knows_no_grammar_ends_a_build_that_needs_one() -> None:
             return super().generate(prompts, **options)
 
     extractor = LanguageModelExtractor(Free([" names; w1>"]), spans=True)
-    with KnowledgeGraph(recipe=extractor.recipe) as graph:
+    with TripleStore(recipe=extractor.recipe) as graph:
         with pytest.raises(ModelError, match="takes no grammar"):
             build_graph(graph, extractor, texts("w1", "w2"))
         assert len(graph) == 0
@@ -509,7 +509,7 @@ def test_an_error_of_the_caller_is_not_taken_for_one_of_the_model() -> None:
         raise ModelError("full")
 
     extractor = LanguageModelExtractor(Choosy(), demonstrations=0)
-    with KnowledgeGraph(recipe=extractor.recipe) as graph:
+    with TripleStore(recipe=extractor.recipe) as graph:
         with pytest.raises(ModelError, match="full"):
             build_graph(graph, extractor, texts("w1", "w2"), done=refuse)
         assert list(graph.failures()) == []
@@ -544,7 +544,7 @@ def test_a_document_whose_parts_all_fail_is_represented_by_all_its_sentences() -
 BUILD = """
 import sys, time
 from pathlib import Path
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 from pytrace.models.scripted import ScriptedModel
 from pytrace.triples.extraction import LanguageModelExtractor, build_graph
 from pytrace.records import Document
@@ -560,7 +560,7 @@ def answer(prompt):
 
 documents = [Document(f"d{n}", f"T{n}", (f"It has w{n}.",)) for n in range(300)]
 extractor = LanguageModelExtractor(ScriptedModel(answer), demonstrations=0)
-with KnowledgeGraph.open(directory, recipe=extractor.recipe, mode="resume") as graph:
+with TripleStore.open(directory, recipe=extractor.recipe, mode="resume") as graph:
     graph.sync(documents)
     print("extracted", build_graph(graph, extractor), flush=True)
 """
@@ -583,7 +583,7 @@ def test_a_build_killed_at_any_moment_loses_the_document_in_flight_and_repeats_n
         return re.findall(r"(\d+)\n", log.read_text(encoding="utf-8")) if log.exists() else []
 
     def stored() -> set[str]:
-        with KnowledgeGraph.open(directory, mode="read") as graph:
+        with TripleStore.open(directory, mode="read") as graph:
             assert len(graph) == 300
             waiting = {document.id for document in graph.pending()}
             done = [document.id for document in graph.documents() if document.id not in waiting]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.kg.fact_store import TripleStore
+from pytrace.kg.fact_store import FactStore
 from pytrace.kg.linking import EntityLinker, Link
 from pytrace.kg.names import normal_form, relation_name
 from pytrace.kg.queries.notation import query_names, replace_names
@@ -43,7 +43,7 @@ class Grounder:
 
     def __init__(
         self,
-        store: TripleStore,
+        store: FactStore,
         linker: EntityLinker,
         *,
         encoder: Encoder | None = None,

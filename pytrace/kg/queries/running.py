@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from pytrace.errors import InputError, PytraceError
-from pytrace.kg.fact_store import QueryLimits, TripleStore
+from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.names import verbalise
 from pytrace.kg.queries.query_grounding import GroundedQuery, Grounder
@@ -92,7 +92,7 @@ class QueryRunner:
 
     def __init__(
         self,
-        store: TripleStore,
+        store: FactStore,
         linker: EntityLinker,
         *,
         encoder: Encoder | None = None,

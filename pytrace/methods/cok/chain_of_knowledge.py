@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.kg.fact_store import QueryLimits, TripleStore
+from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries import QueryGenerator
 from pytrace.kg.queries.running import Asked, QueryRunner
@@ -34,7 +34,7 @@ WHOLE = -1
 class Knowledge(NamedTuple):
     """A knowledge base and what it takes to ask it: who writes queries, and who finds the entities that they mention."""
 
-    store: TripleStore
+    store: FactStore
     linker: EntityLinker
     generator: QueryGenerator
 

@@ -19,7 +19,7 @@ from pytrace.models.language_model import LanguageModel
 from pytrace.reader.evidence import document_evidence, triple_evidence
 from pytrace.records import Candidate, Chain, Document
 from pytrace.triples.extraction import Extraction
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 
 
 class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -49,7 +49,7 @@ class TopTriples(TripleMethod):
         encoder: Encoder,
         settings: TopTriplesSettings | None = None,
         *,
-        graph: KnowledgeGraph | None = None,
+        graph: TripleStore | None = None,
         name: str = "top-triples",
         extracted: Callable[[Extraction], object] | None = None,
     ) -> None:

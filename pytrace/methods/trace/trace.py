@@ -46,7 +46,7 @@ from pytrace.records import Document
 from pytrace.triples.extraction import (
     Extraction,
 )
-from pytrace.triples.graph import KnowledgeGraph
+from pytrace.triples.graph import TripleStore
 
 Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]
 
@@ -128,7 +128,7 @@ class Trace(TripleMethod):
         encoder: Encoder,
         settings: TraceSettings | None = None,
         *,
-        graph: KnowledgeGraph | None = None,
+        graph: TripleStore | None = None,
         name: str = "trace",
         extracted: Callable[[Extraction], object] | None = None,
     ) -> None:

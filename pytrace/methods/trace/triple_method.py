@@ -24,7 +24,7 @@ from pytrace.triples.extraction import (
     SentenceExtractor,
     build_graph,
 )
-from pytrace.triples.graph import KnowledgeGraph, describe_triples
+from pytrace.triples.graph import TripleStore, describe_triples
 
 Unit = Literal["triple", "sentence", "document"]
 
@@ -52,7 +52,7 @@ class TripleMethod(Method):
         encoder: Encoder,
         settings: UnitSettings,
         *,
-        graph: KnowledgeGraph | None,
+        graph: TripleStore | None,
         name: str,
         extracted: Callable[[Extraction], object] | None,
     ) -> None:
@@ -61,7 +61,7 @@ class TripleMethod(Method):
         self._encoder = encoder
         self._extracted = extracted
         self.extractor = make_extractor(model, encoder, settings)
-        self.graph = graph if graph is not None else KnowledgeGraph(recipe=self.extractor.recipe)
+        self.graph = graph if graph is not None else TripleStore(recipe=self.extractor.recipe)
         self._reader = Reader(model, demonstrations=settings.reader_demonstrations)
 
     def _index(self, documents: Sequence[Sequence[Document]], stages: Stages) -> tuple[list[list[Triple]], TripleIndex]:
@@ -76,7 +76,7 @@ class TripleMethod(Method):
 
 
 def extract_missing(
-    graph: KnowledgeGraph,
+    graph: TripleStore,
     extractor: Extractor,
     documents: Sequence[Document],
     *,

@@ -1,6 +1,6 @@
 """The knowledge graph: documents, the triples found in them, and where each triple came from, on disk or in memory.
 
-`KnowledgeGraph` is a store of one extraction per distinct content (title and sentences), so that work on a document is
+`TripleStore` is a store of one extraction per distinct content (title and sentences), so that work on a document is
 done once, survives a kill, and follows the corpus when documents are added, edited or deleted.
 """
 
@@ -12,14 +12,14 @@ from pytrace.triples.graph.graph_records import (
     SyncReport,
     describe_triples,
 )
-from pytrace.triples.graph.triple_store import KnowledgeGraph
+from pytrace.triples.graph.triple_store import TripleStore
 
 __all__ = [
     "ExtractionStatistics",
     "GraphReader",
     "GraphStatistics",
-    "KnowledgeGraph",
     "Recipe",
     "SyncReport",
+    "TripleStore",
     "describe_triples",
 ]

@@ -132,7 +132,7 @@ class Database:
 
     @classmethod
     def open(cls, directory: Path, *, recipe: Recipe | None, mode: Mode) -> Database:
-        """Open or make the graph in `directory`; see `KnowledgeGraph.open`."""
+        """Open or make the graph in `directory`; see `TripleStore.open`."""
         if mode == "read":
             return cls._open_to_read(directory, recipe)
         if mode not in ("create", "resume"):

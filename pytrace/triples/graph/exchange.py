@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pytrace.triples.graph.graph_reader import GraphReader
     from pytrace.triples.graph.graph_writer import Writer
-    from pytrace.triples.graph.triple_store import KnowledgeGraph
+    from pytrace.triples.graph.triple_store import TripleStore
 
 SUFFIXES = {".jsonl": "jsonl", ".nt": "ntriples", ".ttl": "turtle", ".tsv": "tsv"}
 FORMATS = ("jsonl", "ntriples", "turtle", "tsv")
@@ -61,7 +61,7 @@ class _DocumentLine(msgspec.Struct):
 
 
 def export(graph: GraphReader, path: str | Path | BinaryIO, *, format: str | None = None) -> int:
-    """Write a graph; see `KnowledgeGraph.export`."""
+    """Write a graph; see `TripleStore.export`."""
     from pytrace.triples.graph.rdf import write_rdf
 
     if isinstance(path, (str, Path)):
@@ -86,8 +86,8 @@ def export(graph: GraphReader, path: str | Path | BinaryIO, *, format: str | Non
         return len(frozen)
 
 
-def import_(graph: KnowledgeGraph, path: Path, *, format: str | None = None) -> int:
-    """Read a graph; see `KnowledgeGraph.import_`."""
+def import_(graph: TripleStore, path: Path, *, format: str | None = None) -> int:
+    """Read a graph; see `TripleStore.import_`."""
     from pytrace.triples.graph.rdf import read_rdf
 
     kind = graph_format(path, format)

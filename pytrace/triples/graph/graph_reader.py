@@ -27,7 +27,7 @@ _STATISTICS = "lines, parsed, dropped, repeated, truncated, failure"
 
 
 class GraphReader(Closing):
-    """The reading half of `KnowledgeGraph`, over one connection; `KnowledgeGraph.snapshot` gives one by itself."""
+    """The reading half of `TripleStore`, over one connection; `TripleStore.snapshot` gives one by itself."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -67,7 +67,7 @@ class GraphStatistics(msgspec.Struct, frozen=True):
     Entities are the distinct heads and the distinct tails of triples that have a relation (a triple without one is a
     sentence or a document, and its tail is text). `edges` counts ordered pairs of different entities that some triple
     connects, and `density` is ``edges / (entities * (entities - 1))``: 0 if nothing is connected, 1 if all is.
-    `triples` counts what `KnowledgeGraph.triples` gives. `waiting` documents have not been extracted yet and are not
+    `triples` counts what `TripleStore.triples` gives. `waiting` documents have not been extracted yet and are not
     among those `without_triples`; `contents` counts distinct texts, each extracted once.
     """
 
@@ -90,7 +90,7 @@ class GraphStatistics(msgspec.Struct, frozen=True):
 
 
 class SyncReport(msgspec.Struct, frozen=True):
-    """What `KnowledgeGraph.sync` did: how many documents it added, changed, removed, left as they were, or met again.
+    """What `TripleStore.sync` did: how many documents it added, changed, removed, left as they were, or met again.
 
     The tuples name the first thousand of those added, changed and removed, so that a report does not grow with a corpus.
     """

@@ -1,4 +1,4 @@
-"""`KnowledgeGraph`: documents and their triples, one extraction per distinct content, on disk or in memory."""
+"""`TripleStore`: documents and their triples, one extraction per distinct content, on disk or in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _NAMED = 1_000  # ids of each kind in a report
 
 
-class KnowledgeGraph(GraphReader):
+class TripleStore(GraphReader):
     """Documents and their triples, with where each triple came from.
 
     One extraction is kept per distinct content (title and sentences), whatever documents have it, so that nothing is
@@ -57,7 +57,7 @@ class KnowledgeGraph(GraphReader):
     --------
     >>> from pytrace.records import Document, Triple
     >>> document = Document("d1", "Ada Lovelace", ("Ada Lovelace was born in London.",))
-    >>> with KnowledgeGraph() as graph:
+    >>> with TripleStore() as graph:
     ...     report = graph.sync([document])
     ...     for waiting in graph.missing([document]):
     ...         graph.add(waiting, [Triple("Ada Lovelace", "born in", "London", sentence=0, support=100.0)])
@@ -69,7 +69,7 @@ class KnowledgeGraph(GraphReader):
         super().__init__(Database.in_memory(recipe or BY_HAND))
 
     @classmethod
-    def open(cls, path: str | Path, *, recipe: Recipe | None = None, mode: Mode = "resume") -> KnowledgeGraph:
+    def open(cls, path: str | Path, *, recipe: Recipe | None = None, mode: Mode = "resume") -> TripleStore:
         """Open the graph in a directory.
 
         Parameters
