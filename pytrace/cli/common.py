@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,13 +45,20 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     try:
-        status = command.main(
-            args=None if arguments is None else list(arguments), prog_name="pytrace", standalone_mode=False
-        )
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status = command.main(
+                args=None if arguments is None else list(arguments), prog_name="pytrace", standalone_mode=False
+            )
         sys.stdout.flush()  # here, where a full disk is still reported
     except BaseException as error:  # noqa: BLE001 - the last line of defence; nothing may end in a traceback
         return _failed(error)
     return status if isinstance(status, int) else 0
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning as one line, without the place in our code that Python would name."""
+    click.echo(f"pytrace: {message}", err=True)
 
 
 def _failed(error: BaseException) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from pytrace.engine.loading import EncoderLoader, Engine
+from pytrace.engine.loading import EncoderLoader, Engine, profile_encoder
 from pytrace.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -40,7 +40,13 @@ _ENCODER_OPTIONS = (
 )
 _MODEL_OPTIONS = (
     click.option("--llm", default="tiny", show_default=True, metavar="NAME|FILE|URL", help="Language model."),
-    *_ENCODER_OPTIONS[:2],
+    click.option(
+        "--encoder",
+        "encoder_name",
+        metavar="NAME|DIR",
+        help="Encoder.  [default: that of the profile in --llm, else tiny]",
+    ),
+    _ENCODER_OPTIONS[1],
     click.option("--gpu-layers", type=int, help="Layers of the language model on the GPU (-1: all)."),
     _ENCODER_OPTIONS[2],
     click.option("--context", type=click.IntRange(min=64), help="Longest prompt and answer together, in tokens."),
@@ -94,7 +100,10 @@ def model_options(function: _F) -> _F:
 def _with_options(function: _F, options: Sequence[Callable[[Any], Any]], record: type[EncoderLoader | Engine]) -> _F:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        models = record(**{option.name: kwargs.pop(option.name) for option in fields(record)})
+        chosen = {option.name: kwargs.pop(option.name) for option in fields(record)}
+        if chosen["encoder_name"] is None:
+            chosen["encoder_name"] = profile_encoder(chosen["llm"])
+        models = record(**chosen)
         models.check_device()
         return function(*args, models=models, **kwargs)
 

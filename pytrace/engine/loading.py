@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from pytrace.models.encoders.encoder import OnnxEncoder
     from pytrace.models.language_model import LanguageModel, Style
     from pytrace.records import Answer, Document, Evidence
+
+# From about this size on the encoder, no longer the reader, is what limits the answers.
+_LARGE = 1_000_000_000
 
 
 @dataclass
@@ -141,7 +145,7 @@ class Engine(EncoderLoader):
                 concurrency=self.concurrency,
                 api_key_env=self.api_key_env,
             )
-        return LlamaCppModel(
+        model = LlamaCppModel(
             registry.resolve(llm, "language-model"),
             name=llm,
             context=self.context,
@@ -150,6 +154,23 @@ class Engine(EncoderLoader):
             style=self.llm_style or prompt_style(settings_name(llm)),
             deterministic=self.deterministic,
         )
+        self._advise(llm, model.parameters)
+        return model
+
+    def _advise(self, llm: str, parameters: int) -> None:
+        """Say that a large language model deserves a better encoder than the tiny one."""
+        from pytrace.models import registry
+
+        known = registry.catalog()
+        profile, tiny = known.profile(self.encoder_name), known.profile("tiny")
+        encoder = profile.encoder if profile is not None else self.encoder_name
+        if parameters >= _LARGE and tiny is not None and encoder == tiny.encoder:
+            warnings.warn(
+                f"{llm} has {parameters / 1e9:.1f} billion parameters but its evidence is found by the tiny encoder; "
+                "name a better one (--encoder small), which costs little beside it",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def method(self, method: str | MethodName, settings: Sequence[str] = (), **parts: Any) -> Method:
         """Make a method of these models; `parts` are those of `pytrace.methods.catalog.make_method`."""

@@ -7,11 +7,16 @@ import io
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import click
 import pytest
 
 import pytrace
+from pytrace.cli import common
+from pytrace.cli.loading import model_options
+from pytrace.engine import loading
 from pytrace.errors import InputError, ModelFileError
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 
@@ -86,3 +91,38 @@ def test_importing_the_package_loads_no_library() -> None:
     code = "import pytrace, sys; print([m for m in ('numpy', 'llama_cpp', 'onnxruntime', 'click') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=CHECKOUT)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(("encoder", "advised"), [("tiny", True), ("gemma", True), ("small", False)])
+def test_a_large_language_model_with_the_tiny_encoder_gets_one_line_of_advice(
+    monkeypatch: pytest.MonkeyPatch, encoder: str, advised: bool
+) -> None:
+    monkeypatch.setattr(loading, "_LARGE", 100_000_000)
+    engine = pytrace.load("tiny", encoder=encoder, threads=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert engine.model.count_tokens("one") == 1
+    assert [str(one.message).startswith("tiny has 0.1 billion parameters") for one in caught] == [True] * advised
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "encoder"),
+    [
+        ([], "tiny"),
+        (["--llm", "small"], "small"),
+        (["--llm", "model.gguf"], "tiny"),
+        (["--llm", "small", "--encoder", "tiny"], "tiny"),
+    ],
+)
+def test_a_profile_named_on_the_command_line_brings_its_encoder(options: list[str], encoder: str) -> None:
+    chosen: list[pytrace.Engine] = []
+
+    @click.command()
+    @model_options
+    def command(models: pytrace.Engine) -> None:
+        chosen.append(models)
+
+    assert common.run(command, options) == 0
+    assert [one.encoder_name for one in chosen] == [encoder]

@@ -122,6 +122,11 @@ class LlamaCppModel(BaseModel, Closing):
         """Free the model; any later call fails."""
         self._scheduler.close()
 
+    @property
+    def parameters(self) -> int:
+        """The number of weights."""
+        return self._runtime.parameters
+
     def metadata(self, key: str) -> str | None:
         """Return what the model's file says under a key, such as "general.name"; None if it says nothing."""
         return self._runtime.metadata(key)

@@ -124,6 +124,7 @@ class LlamaRuntime:
                     f"{path}: {kind} model cannot share prefixes between prompts; choose a causal transformer"
                 )
         self.trained_context = int(c.llama_model_n_ctx_train(self._model))
+        self.parameters = int(c.llama_model_n_params(self._model))
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocabulary))
         context_parameters = c.llama_context_default_params()
         context_parameters.n_ctx = max(cells, sequences)
