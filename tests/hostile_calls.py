@@ -65,9 +65,6 @@ class Call(NamedTuple):
     check: Callable[[Any, list[Any], dict[str, Any]], None]
 
 
-# --- Hostile values ---------------------------------------------------------------------------------------------------
-
-
 class Fickle:
     """A sequence of numbers that gives another length at every question, and raises now and then."""
 
@@ -337,8 +334,6 @@ def spoil(rng: Dice, value: Any) -> Any:
         return text(rng)
     return junk(rng)
 
-
-# --- What is right, function by function ------------------------------------------------------------------------------
 
 _POOL = np.random.default_rng(20261122).standard_normal(400_000)
 SIZES = [0, 1, 1, 2, 3, 5, 8, 16, 17, 33]
@@ -758,8 +753,6 @@ MAKERS: list[Callable[[Dice], Call]] = [
 
 
 CARD_MAKERS = [make_top_k, make_similarity, make_normalize, make_cdist, make_cpdist, make_align_batch, make_expand]
-
-# --- Making and running -----------------------------------------------------------------------------------------------
 
 
 def make(seed: int, *, card: bool = False) -> tuple[Call, bool]:

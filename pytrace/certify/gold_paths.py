@@ -206,9 +206,6 @@ def check_paths(base: KnowledgeBase, questions: Iterable[GoldQuestion]) -> tuple
     )
 
 
-# ---------------------------------------------------------------------------------------------------- paths
-
-
 class _Named:
     """Whether an entity is among some that are given by key or name; what the store calls it is looked up once."""
 
@@ -260,9 +257,6 @@ def _why_none(solutions: bool, topics: bool, answers: bool, max_hops: int) -> st
         missing = " and ".join(name for name, met in (("topic", topics), ("answer", answers)) if not met)
         return f"no {missing} of the question was found there"
     return f"no path of up to {max_hops} triples leads from a topic to an answer"
-
-
-# ---------------------------------------------------------------------------------------------------- rows
 
 
 def _rows_of(path: FilePath) -> Iterator[GoldRow]:

@@ -33,9 +33,6 @@ kg.add_command(build)
 kg.add_command(index)
 
 
-# ---------------------------------------------------------------------------------------------------------- show
-
-
 class _Source(msgspec.Struct):
     """A triple with the words that it came from."""
 
@@ -178,8 +175,6 @@ def _print_triple(item: _Source) -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------ exchange
-
 _format_option = click.option(
     "--format", "format_name", type=click.Choice(FORMATS), help="By default the suffix of the file tells."
 )
@@ -223,9 +218,6 @@ def import_command(*, file: Path, out: Path, format_name: str | None, as_json: b
         common.print_json({"graph": out, "statistics": statistics})
     else:
         common.print_text(f"imported {statistics.documents} documents and {statistics.triples} triples into {out}")
-
-
-# ------------------------------------------------------------------------------------------------ changes
 
 
 @kg.command()

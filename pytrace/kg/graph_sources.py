@@ -128,9 +128,6 @@ def _facts(triples: Iterable[Triple], path: Path, line: int) -> Iterator[Triple]
         yield triple
 
 
-# ------------------------------------------------------------------------------------------------------ JSON lines
-
-
 class _TripleLine(msgspec.Struct):
     head: str
     relation: str
@@ -180,9 +177,6 @@ def _object(text: str, path: Path, line: int) -> dict[str, object]:
             line=line,
         )
     return row
-
-
-# ------------------------------------------------------------------------------------------------------------- RDF
 
 
 class _RdfReader:

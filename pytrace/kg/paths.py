@@ -207,9 +207,6 @@ def _touching(base: KnowledgeBase, entity: int, limit: int) -> list[int]:
     return numbers
 
 
-# ------------------------------------------------------------------------------------------- what lies between
-
-
 def _between(
     base: KnowledgeBase, starts: _Numbers, ends: _Numbers, max_hops: int
 ) -> tuple[_Numbers, NDArray[np.int16]]:
@@ -281,9 +278,6 @@ def _walks(rows: NDArray[np.int32], starts: _Numbers, entities: int, max_hops: i
         if total > _LISTED_WALKS or not reached.any():
             break
     return total
-
-
-# ------------------------------------------------------------------------------------------- paths one by one
 
 
 def _first_paths(

@@ -84,8 +84,6 @@ def _put(text: str, pieces: list[tuple[tuple[int, int], str]]) -> str:
     return text
 
 
-# --- dates and years
-
 _MONTHS = list(calendar.month_name)[1:]
 _SHORT_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)}|Sept|{'|'.join(_SHORT_MONTHS)})(?P<dot>\.?)"
@@ -175,8 +173,6 @@ def _another_year(year: int, rng: random.Random) -> int:
     near = [one for one in range(max(low, year - 60), min(high, year + 60) + 1) if abs(one - year) >= 3]
     return rng.choice(near)
 
-
-# --- numbers
 
 _NUMBER = re.compile(
     r"(?P<before>(?:about|after|almost|approximately|around|at least|before|c\.|circa|less than|more than|nearly|over|roughly|"

@@ -102,9 +102,6 @@ def _run(
     return [outcomes[place] for place in range(len(courses))]
 
 
-# --- SenP
-
-
 def _remove(sample: Sample, seed: int, tries: int, threshold: float) -> _Course:
     nodes = [node for node in sample.features.nodes if not _is_answer(node, sample.stated)]
     candidates = [
@@ -134,9 +131,6 @@ def _is_answer(node: str, answers: Sequence[str]) -> bool:
     return any(holds(node, answer) and len(node) <= 1.5 * len(answer) for answer in answers) or any(
         node.casefold() == answer.casefold() for answer in answers
     )
-
-
-# --- WordP
 
 
 def _replacing(samples: Sequence[Sample], model: LanguageModel | None, seed: int, tries: int) -> list[_Course]:
@@ -189,9 +183,6 @@ def _same_answers(sample: Sample, pieces: Pieces) -> bool:
         return [[holds(piece.shown, answer) for answer in sample.stated] for piece in some]
 
     return held(sample.pieces) == held(pieces)
-
-
-# --- ERP and IntentP
 
 
 class _Attempt(msgspec.Struct, frozen=True):

@@ -83,9 +83,6 @@ def cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-# ---------------------------------------------------------------------------------------------------- the stopwatch
-
-
 def test_every_reading_follows_a_pause_and_one_call_that_is_not_counted() -> None:
     fake = FakeTime()
     calls = [fake.call("a", 0.02), fake.call("b", 0.05)]
@@ -155,9 +152,6 @@ def test_what_was_achieved_is_held_against_the_limit_that_binds() -> None:
     assert report.rate(cached) == "200 GB/s, 100 GFLOP/s, from cache, 100% of the limit of arithmetic"
 
 
-# -------------------------------------------------------------------------------------------------- sweeps and bars
-
-
 def test_the_slope_is_that_of_the_upper_half_of_the_sizes() -> None:
     sizes = [10, 100, 1_000, 10_000, 100_000]
     overhead_then_linear = [1.0, 1.0, 1.0, 10.0, 100.0]
@@ -206,9 +200,6 @@ def test_bars_are_counted_over_rows_checks_and_sweeps_and_quick_sweeps_are_no_ba
     assert (bars.met, bars.of) == (2, 5)
     assert bars.missed == ["k: case", "k: wrong", "k: case, linear"]
     assert bars.unmeasured == ["k: case", "k: unknown"]
-
-
-# ------------------------------------------------------------------------------------------------------ verification
 
 
 def test_one_wrong_value_in_an_array_is_found_and_named() -> None:
@@ -308,9 +299,6 @@ def test_without_any_peer_a_kernel_is_verified_and_timed_all_the_same(
     assert all(row.reached is None for row in rows if isinstance(row, Check) and "CP-SAT" in row.case)
 
 
-# ------------------------------------------------------------------------------------------------------------ texts
-
-
 def test_texts_are_the_folders_own_and_a_folder_without_any_is_an_error(tmp_path: Path) -> None:
     chance = random.Random(0)
     row = {"context": [["Ostrel", ["Ostrel is a port.", "It has a tower."]], ["Vann", ["Vann is a river."]]]}
@@ -334,9 +322,6 @@ def test_without_data_words_are_drawn_at_random_and_it_says_so(tmp_path: Path, m
     assert len(found.sentences) >= 1000
     assert "random words" in found.origin
     assert found == texts.read(None, random.Random(0))
-
-
-# ---------------------------------------------------------------------------------------------- the document, plots
 
 
 @pytest.fixture
@@ -419,9 +404,6 @@ def test_plots_are_written_as_png_and_svg_with_labelled_axes(tmp_path: Path) -> 
     for text in ("seconds a call", "pytrace", "peer", "about this machine"):
         assert text in svg.read_text(encoding="utf-8")
     assert plots.draw("beam", Kernel(), tmp_path, "") == []
-
-
-# ------------------------------------------------------------------------------------------------------ the command
 
 
 def test_a_quick_run_prints_one_json_document_and_writes_the_same_to_the_output(tmp_path: Path) -> None:

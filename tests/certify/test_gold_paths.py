@@ -59,9 +59,6 @@ def steps(found: tuple[tuple[Triple, ...], ...]) -> list[list[str]]:
     return [[triple.tail.rpartition("/")[2] for triple in path] for path in found]
 
 
-# -------------------------------------------------------------------------------------------------------- reading
-
-
 def test_rows_of_pathquestion_have_path_topic_and_all_answers_the_paths_first(tmp_path: Path) -> None:
     path = written(
         tmp_path, "who is the_a 's  c ?\tc(b/c/)\ta#r#m#s#c#<end>#c\n\nhow ?\tx/y(x/y/)\ta#r#x/y#<end>#x/y\n", "PQ.txt"
@@ -173,9 +170,6 @@ def test_questions_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read_questions(path) == questions
     with pytest.raises(InputError, match="lone surrogate"):
         question_line(GoldQuestion("1", "\ud800", ()))
-
-
-# -------------------------------------------------------------------------------------------------------- finding
 
 
 def test_paths_of_a_query_lead_from_topics_to_answers_and_mix_no_solutions() -> None:
@@ -292,8 +286,6 @@ def test_pathquestions_paths_are_facts_and_its_queries_find_them_again(shared_da
         assert question.paths[0] in found.paths
         assert all(path[-1].tail in question.answers or path[-1].head in question.answers for path in found.paths)
 
-
-# -------------------------------------------------------------------------------------------------------- command
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -146,9 +146,6 @@ def check_answer(told: dict[str, Any], *, method: str) -> None:
     assert {document["title"] for document in told["documents"]} <= set(titles)
 
 
-# --- ask
-
-
 @pytest.mark.parametrize(
     "method", ["trace", "trace:unit=triple", "trace-doc", "rag", "dense:top=2", "ks-q:titles=false"]
 )
@@ -330,9 +327,6 @@ def test_ask_reads_from_a_graph_and_says_what_it_lacks(docs: Path, run: Run, tmp
     assert run("ask", QUESTION, "--kg", graph, "--docs", docs, "--method", "rag")[0] == 0
 
 
-# --- bad input: one sentence with place and remedy, exit status 2
-
-
 def refused(result: tuple[int, str, str], *said: str) -> None:
     status, output, errors = result
     assert (status, output) == (2, ""), errors
@@ -431,9 +425,6 @@ def test_models_that_are_no_models_are_refused(docs: Path, tmp_path: Path) -> No
     refused(ask("tiny", PYTRACE_HOME=str(home)), "pytrace models pull")
 
 
-# --- kg build
-
-
 def test_a_long_document_is_split_and_nothing_of_it_is_lost(run: Run, tmp_path: Path) -> None:
     sentences = [f"Line {number} of the long book names the word w{number}." for number in range(300)]
     path = write_rows(tmp_path / "long.jsonl", [{"title": "Book", "text": " ".join(sentences)}])
@@ -488,9 +479,6 @@ def test_what_failed_is_named_and_retried_on_request(
     )
     told = json.loads(output)
     assert (told["extracted"], told["failures"], told["statistics"]["failures"]) == (3, [], 0)
-
-
-# --- eval
 
 
 def check_report(told: dict[str, Any], *, questions: int) -> dict[str, Any]:
@@ -614,8 +602,6 @@ def test_a_run_is_gone_on_with_only_on_request_and_with_the_same_settings(
     assert (status, [one["n"] for one in json.loads(output)["methods"]]) == (0, [3, 3])
 
 
-# --- processes that are killed
-
 SLOW = """
 import os, re, time
 from pathlib import Path
@@ -693,9 +679,6 @@ def test_a_killed_evaluation_goes_on_without_asking_a_question_twice(questions: 
     told = json.loads(result.stdout)
     assert (told["questions"], told["methods"][0]["exact_match"]) == (6, 1.0)
     assert killed.asked()[before:] == list(range(kept, 6))
-
-
-# --- the real models, in processes of their own
 
 
 @needs_engine

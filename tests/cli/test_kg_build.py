@@ -166,8 +166,6 @@ def test_a_model_that_breaks_on_the_way_leaves_what_was_done_and_says_how_to_go_
     assert json.loads(run("build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--json")[1])["extracted"] == 4
 
 
-# --- processes
-
 SLOW = """
 import os, re, time
 from pathlib import Path

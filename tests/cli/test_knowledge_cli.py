@@ -146,9 +146,6 @@ def claims(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "claims.jsonl", CLAIMS)
 
 
-# --------------------------------------------------------------------------------------------- the knowledge base
-
-
 def test_cok_without_a_knowledge_base_is_refused_before_anything_is_written(
     run: Run, questions: Path, tmp_path: Path
 ) -> None:
@@ -279,9 +276,6 @@ def test_several_methods_share_one_knowledge_base(run: Run, opened: Opened, ques
     assert told["settings"]["knowledge base"]["generator"] == "few-shot"
 
 
-# ---------------------------------------------------------------------------------------------------------- claims
-
-
 def test_ask_checks_a_claim(run: Run) -> None:
     status, output, errors = run("ask", "bad", "--claim", *BY_WORDS)
     assert (status, errors) == (0, "")
@@ -372,8 +366,6 @@ def test_rows_of_pathquestion_are_asked_and_their_answers_compared_in_words(
     [method] = json.loads(output)["methods"]
     assert (method["exact_match"], list(method["by_kind"])) == (1.0, ["2hop"])
 
-
-# --------------------------------------------------------------------------------------------------------- telling
 
 ASKED = KnowledgeQuery(
     place=1,

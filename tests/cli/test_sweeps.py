@@ -150,9 +150,6 @@ def test_a_graph_is_known_by_its_content_and_not_by_its_place() -> None:
     assert len({one["sha256"], *(other["sha256"] for other in different)}) == 4
 
 
-# --- the command
-
-
 @pytest.fixture
 def questions(tmp_path: Path) -> Path:
     rows = [
@@ -293,9 +290,6 @@ def test_options_that_do_not_belong_together_are_refused(
     assert errors.startswith("pytrace: ")
     assert errors.count("\n") == 1
     assert says in errors
-
-
-# --- the real models, in processes of their own
 
 
 def command(*arguments: object) -> list[str]:

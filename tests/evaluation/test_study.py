@@ -50,9 +50,6 @@ def study(rows: Sequence[Result]) -> Study:
     return found
 
 
-# --- matching
-
-
 @pytest.mark.parametrize(
     ("given", "answer", "same"),
     [
@@ -137,9 +134,6 @@ def test_a_tie_or_nothing_told_is_no_match() -> None:
         ModelMatcher(ScriptedModel(gives_logits=False))
 
 
-# --- counting
-
-
 def test_accuracy_and_following_rate_are_shares_of_all_rows() -> None:
     rows = [*results("coe", "misinformation", 0.5, 3, 1), result("coe", "misinformation", 0.5, None)]
     (cell,) = study(rows).cells
@@ -217,9 +211,6 @@ def test_a_missing_scipy_names_the_extra_and_only_where_there_is_something_to_te
         study([*results("coe", "irrelevant", 0.0, 1, 1), *results("senp", "irrelevant", 0.0, 1, 1)])
 
 
-# --- tables and curves
-
-
 WHOLE = [
     *results("coe", "irrelevant", 0.0, 18, 2),
     *results("senp", "irrelevant", 0.0, 5, 15),
@@ -263,9 +254,6 @@ def test_a_missing_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingDependencyError, match=r"pytrace-rag\[eval\]"):
         draw_curves(study(WHOLE), tmp_path)
-
-
-# --- in an evaluation
 
 
 def test_an_evaluation_carries_what_was_done_to_a_question_and_reports_the_study(tmp_path: Path) -> None:

@@ -80,9 +80,6 @@ def test_a_store_and_an_endpoint_are_one_protocol(store: SparqlEndpoint, server:
     assert server.seen[-1][1]["user-agent"] == f"pytrace/{__version__} (me@towns.example)"
 
 
-# ---------------------------------------------------------------------------------------------- what queries give
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -172,9 +169,6 @@ def test_what_must_not_be_run_is_not_sent(store: SparqlEndpoint, server: SparqlS
     assert len(server.seen) == 1
     with pytest.raises(InputError, match="a query's limits are"):
         store.solutions([good], QueryLimits(rows=0))
-
-
-# ---------------------------------------------------------------------------------------------- trouble
 
 
 def test_a_query_is_sent_as_the_protocol_has_it(store: SparqlEndpoint, server: SparqlServer) -> None:
@@ -311,9 +305,6 @@ def test_a_redirection_to_another_host_is_not_followed(store: SparqlEndpoint, se
         assert other.seen == []
 
 
-# ---------------------------------------------------------------------------------------------- the cache
-
-
 def test_a_run_that_is_repeated_asks_for_nothing(server: SparqlServer, tmp_path: Path) -> None:
     for _ in range(2):
         with SparqlEndpoint(server.url, cache_directory=tmp_path / "cache") as store:
@@ -398,9 +389,6 @@ def test_parts_of_what_was_asked_do_not_run_together(tmp_path: Path) -> None:
     cache.put(["ab", "c"], b"x")
     assert (cache.get(["a", "bc"]), cache.get(["ab", "c"]), cache.get(["\ud800"])) == (None, b"x", None)
     cache.close()
-
-
-# ---------------------------------------------------------------------------------------------- what it holds
 
 
 def test_relations_are_counted_and_named_by_their_labels_those_of_wikidata_by_their_properties(

@@ -32,9 +32,6 @@ parts = st.sampled_from(["a", "b", "c", "A", "\ud800", "中", "a b", "a_b"])
 graphs = st.lists(st.builds(Triple, parts, parts, parts), min_size=1, max_size=30)
 
 
-# ---------------------------------------------------------------------------------------------------- columns
-
-
 @given(graphs)
 def test_triples_are_kept_once_in_their_order_and_found_by_head_tail_and_key(triples: list[Triple]) -> None:
     base = KnowledgeBase.in_memory(triples, HashEncoder(dimension=8))
@@ -109,9 +106,6 @@ def test_a_broken_encoder_is_named(vectors: Any, said: str) -> None:
         )
 
 
-# ------------------------------------------------------------------------------------------------- text tables
-
-
 @given(st.lists(texts, unique=True, max_size=20), texts)
 def test_a_table_gives_back_its_texts_and_an_index_their_numbers(given_texts: list[str], other: str) -> None:
     table = TextTable.of(given_texts)
@@ -130,9 +124,6 @@ def test_texts_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch)
     index = KeyIndex.of(words)
     table = TextTable.of(words)
     assert [index.find(table, word) for word in [*words, "ee", "eee"]] == [0, 1, 2, 3, None, None]
-
-
-# ------------------------------------------------------------------------------------------------------ search
 
 
 @pytest.fixture

@@ -57,9 +57,6 @@ def leftovers(place: Path) -> list[str]:
     return sorted(path.name for path in place.parent.iterdir() if path.name.startswith(".") or path == place)
 
 
-# ----------------------------------------------------------------------------------------------------- sources
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = tmp_path / "store"
@@ -170,9 +167,6 @@ def test_a_source_that_is_none_is_refused_with_a_remedy(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=said):
             facts(path, **options)
-
-
-# ------------------------------------------------------------------------------------------------------- files
 
 
 def same(one: KnowledgeBase, other: KnowledgeBase) -> None:
@@ -308,9 +302,6 @@ def test_a_damaged_manifest_is_an_error(tmp_path: Path, change: Callable[[Any], 
     (place / "base.json").write_text(json.dumps(manifest))
     with pytest.raises(StoreError, match=said):
         KnowledgeBase.open(place, HashEncoder())
-
-
-# ---------------------------------------------------------------------------------------------------- building
 
 
 class Counting(HashEncoder):
@@ -494,9 +485,6 @@ def minor_faults() -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-# ------------------------------------------------------------------------------------------------- command line
 
 
 @pytest.fixture

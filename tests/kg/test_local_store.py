@@ -87,9 +87,6 @@ def circle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
         yield store
 
 
-# ---------------------------------------------------------------------------------------------- what queries give
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -131,9 +128,6 @@ def test_more_solutions_than_wanted_are_told_and_as_many_as_wanted_are_not(store
     assert (len(cut.solutions), cut.stopped) == (1, "more than 1 solutions")
     assert isinstance(whole, Solutions)
     assert (len(whole.solutions), whole.stopped) == (2, "")
-
-
-# ---------------------------------------------------------------------------------------------- hostile queries
 
 
 @pytest.mark.parametrize(
@@ -311,9 +305,6 @@ def test_limits_that_let_nothing_through_or_limit_nothing_are_refused(store: Loc
         store.solutions(asked(CAPITAL), limits)
 
 
-# ---------------------------------------------------------------------------------------------- processes
-
-
 def children(process: int) -> list[int]:
     """Return the processes that a process has started and that still run, and theirs."""
     found = []
@@ -412,9 +403,6 @@ def test_a_closed_store_says_so(turtle: Path) -> None:
     store.close()
     with pytest.raises(StoreError, match="is closed; open it anew"):
         store.solutions(asked(CAPITAL), QueryLimits())
-
-
-# ---------------------------------------------------------------------------------------------- what a store holds
 
 
 def test_relations_come_by_number_with_their_labels_and_without_those_to_names(store: LocalStore) -> None:

@@ -284,9 +284,6 @@ def test_all_queries_of_lcquad_can_be_turned(shared_data: Path) -> None:
         assert all(f"<{iri}>" in rewritten.construct for iri in query.replace(">", "<").split("<")[1::2])
 
 
-# ------------------------------------------------------------------------------------------------------- the store
-
-
 def test_triples_of_any_keys_are_asked_for_and_come_back() -> None:
     triples = [
         Triple("ada foah", "in", "ghana"),

@@ -76,9 +76,6 @@ def other(request: pytest.FixtureRequest, random_gguf: Path, logs: Path) -> Iter
         yield address, model
 
 
-# --- llama-server: what it is
-
-
 def test_llama_server_is_recognised_and_asked_for_its_context(remote: RemoteModel, url: str) -> None:
     assert (remote.dialect, remote.name, remote.context_tokens) == ("llama-server", "random.gguf", 512)
     assert (remote.style, remote.gives_logits) == ("chat", True)
@@ -101,9 +98,6 @@ def test_a_fingerprint_names_the_model_and_the_style_but_no_place(remote: Remote
 def test_a_model_that_the_server_does_not_have_is_refused(url: str) -> None:
     with pytest.raises(InputError, match=r"no model 'gpt'.*random\.gguf"):
         RemoteModel(url, model="gpt")
-
-
-# --- llama-server: prompts and tokens
 
 
 def test_texts_have_as_many_tokens_as_the_engine_counts(remote: RemoteModel, engine: LlamaCppModel) -> None:
@@ -153,9 +147,6 @@ def test_demonstrations_go_where_the_context_is_short_and_a_prompt_that_cannot_f
         assert 0 < remote.demonstrations_dropped < 12
         with pytest.raises(ContextOverflowError, match=r"a prompt of \d+ tokens and 4 .* 512 tokens"):
             remote.generate(["far too long " * 200], max_tokens=4)
-
-
-# --- llama-server: the three verbs
 
 
 def test_greedy_texts_are_the_engines(remote: RemoteModel, engine: LlamaCppModel) -> None:
@@ -364,9 +355,6 @@ def test_trace_runs_on_a_server_and_finds_the_engines_chains(url: str, engine: L
     assert chains[0] == chains[1]
 
 
-# --- llama-cpp-python's server
-
-
 def test_llama_cpp_pythons_server_writes_and_scores_as_the_engine_does(other: tuple[str, LlamaCppModel]) -> None:
     address, engine = other
     prompts = [prompt for prompt in PROMPTS if "<|im_end|>" not in str(prompt)]
@@ -432,9 +420,6 @@ def test_echoed_log_probabilities_are_used_where_they_are_right_and_refused_wher
                 )
         with pytest.raises(ModelError, match="takes no grammar"):
             remote.generate(["x"], max_tokens=2, grammar=LETTERS)
-
-
-# --- the tiny model
 
 
 @pytest.mark.models

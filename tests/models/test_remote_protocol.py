@@ -22,9 +22,6 @@ LABELS = [["A", "B", "C"]]
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-# --- any OpenAI-compatible server, by the shape of the protocol
-
-
 def test_an_openai_server_is_sent_nothing_that_openai_does_not_know(openai: Double) -> None:
     # The double refuses unknown arguments, as OpenAI does.
     with RemoteModel(openai.url) as model:
@@ -158,9 +155,6 @@ def test_half_a_character_is_replaced_not_refused(openai: Double) -> None:
         assert openai.seen[-1][1]["prompt"] == "The ? sky"
 
 
-# --- vLLM, by the shape of its protocol
-
-
 def test_vllms_shape_is_recognised_and_its_context_taken(vllm: Double) -> None:
     with RemoteModel(vllm.url) as model:
         assert (model.dialect, model.style, model.context_tokens) == ("vllm", "chat", 120)
@@ -277,9 +271,6 @@ def test_a_vllm_that_tells_of_fewer_tokens_than_the_prompt_has_is_told(vllm: Dou
         vllm.trouble = trouble(COMPLETIONS, 1, lambda one: one.reply(answer))
         with pytest.raises(ServerError, match="another length"):
             model.score_continuations(["The sky"], [[" is"]])
-
-
-# --- which server, which model
 
 
 def test_a_server_with_several_models_wants_one_named() -> None:

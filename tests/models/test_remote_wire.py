@@ -238,9 +238,6 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
         RemoteModel("http://127.0.0.1:1")
 
 
-# --- many requests
-
-
 def test_requests_go_out_together_over_kept_connections_and_come_back_in_order(openai: Double) -> None:
     prompts = [f"word{number} the sky" for number in range(40)]
     with RemoteModel(openai.url, concurrency=1) as model:

@@ -120,9 +120,6 @@ def broken(kind: Kind, *, judge: object = None, sample: Sample = SAMPLE, **optio
     return break_chains(kind, [sample], discriminator, **options)[0]  # type: ignore[arg-type]
 
 
-# --- words and pieces
-
-
 def test_a_phrase_is_held_as_whole_words_whatever_stands_between_them() -> None:
     assert holds("the GREATER-ACCRA region", "Greater Accra Region")
     assert not holds("Norway and Canada", "no")
@@ -161,9 +158,6 @@ def test_pieces_are_the_supporting_sentences_or_all_where_no_fact_is_told() -> N
 def test_a_node_that_is_the_answer_is_no_surface() -> None:
     nodes = Features("born", ("Orrin Head", "Quillhaven", "town of Quillhaven"))
     assert make_sample(QUESTION, nodes).surfaces == ("Orrin Head",)
-
-
-# --- broken chains
 
 
 def test_senp_removes_sentences_until_the_judge_finds_no_chain() -> None:
@@ -301,9 +295,6 @@ def test_rules_rewrite_sentences() -> None:
     assert clauses_cut("One.", []) == []
 
 
-# --- noise
-
-
 def test_irrelevant_text_comes_from_other_documents_and_holds_no_answer() -> None:
     spoiling = Document(
         "spoil",
@@ -420,9 +411,6 @@ def test_pieces_of_the_chain_keep_their_order_among_the_injected_ones() -> None:
         assert [piece for piece, injected in woven if injected] == noise
         orders.add(tuple(injected for _, injected in woven))
     assert len(orders) > 10
-
-
-# --- rows
 
 
 def test_a_row_is_made_for_every_kind_noise_and_ratio_and_all_are_sound() -> None:
@@ -547,9 +535,6 @@ def test_broken_unicode_and_odd_texts_break_nothing() -> None:
         assert row_line(row).endswith(b"\n")
 
 
-# --- every claim is checked
-
-
 def sound(kind: str, noise: str = "irrelevant", ratio: float = 0.5) -> Question:
     (row,) = rows_of(kinds=(kind,), noises=(noise,), ratios=(ratio,))
     assert check_row(row) == []
@@ -657,9 +642,6 @@ def test_an_unsound_row_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = rows_of(kinds=("coe",), noises=("irrelevant",), report=report)
     assert (len(rows), report.rows, report.unsound) == (3, 3, 1)
     assert report.faults == ["q1/coe/irrelevant/0.5/0: wrong"]
-
-
-# --- on disk
 
 
 def test_rows_are_read_back_as_they_were(tmp_path: Path) -> None:

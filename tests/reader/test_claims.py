@@ -62,9 +62,6 @@ def by_claim(block: str) -> Sequence[float]:
     return liked
 
 
-# --------------------------------------------------------------------------------------------------------- judging
-
-
 @pytest.mark.parametrize("scoring", ["words", "letters"])
 def test_the_likeliest_verdict_gives_the_label_once_the_models_liking_is_taken_away(scoring: str) -> None:
     claims = ["good", "bad", "odd"]
@@ -179,9 +176,6 @@ def test_a_real_engine_takes_any_text_or_says_that_it_does_not_fit(model: LlamaC
         judge.judge(["word " * 5000], NOWHERE)
 
 
-# ---------------------------------------------------------------------------------------------------------- voting
-
-
 @given(
     st.lists(st.floats(0, 1), min_size=3, max_size=3).filter(any),
     st.floats(0.01, 5),
@@ -235,9 +229,6 @@ def test_a_vote_over_what_is_no_distribution_is_refused(
         votes(probabilities, **options)  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------------------------------- standard prompting
-
-
 def test_standard_prompting_judges_from_the_claim_alone_and_tells_how_sure_it_is() -> None:
     model = Verdicts(by_claim)
     method = StandardClaims(
@@ -259,9 +250,6 @@ def test_standard_prompting_answers_questions_too_and_is_known_to_judge() -> Non
     assert (answer.text, answer.notes, answer.evidence.kind) == ("Ghana", (), "none")
     assert isinstance(method, ClaimMethod)
     assert not isinstance(ScriptedModel(), ClaimMethod)
-
-
-# ------------------------------------------------------------------------------------------------------------ scores
 
 
 def result(gold: str, given: str | None, *, at: int = 0, kind: str = "claim") -> Result:
@@ -303,9 +291,6 @@ def test_a_report_on_claims_has_their_scores_and_its_exact_match_is_their_accura
     report = make_report({"m": rows})
     assert report.methods[0].exact_match == report.claims[0].accuracy == 0.75
     assert make_report({"m": [result("Ghana", "Ghana", kind="")]}).claims == ()
-
-
-# ------------------------------------------------------------------------------------------------------- real models
 
 
 @pytest.mark.models

@@ -168,9 +168,6 @@ class Outline(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-# --- the file
-
-
 def test_a_page_is_one_balanced_document_with_headings_in_order_and_labels_that_lead_somewhere() -> None:
     outline = Outline(page_of(examples(), settings=SETTINGS))
     names = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
@@ -270,9 +267,6 @@ def test_the_head_line_and_the_plots_tell_the_figures_of_the_summary() -> None:
     assert data_of(page_of([], settings=SETTINGS))["entityThreshold"] == 0.8
 
 
-# --- rows
-
-
 def test_a_row_has_what_a_certificate_says_of_a_step() -> None:
     row = data_of(page_of([examples()[1]]))["rows"][0]
     second = row["steps"][1]
@@ -309,9 +303,6 @@ def test_pictures_are_drawn_for_the_first_responses_and_the_page_says_so() -> No
     assert "The graph is drawn for the first 1 responses only." in page
     with pytest.raises(InputError, match="-1 pictures"):
         page_of([], pictures=-1)
-
-
-# --- pictures
 
 
 def drawn(one: Certificate) -> Picture:
@@ -406,9 +397,6 @@ def covered(picture: Picture) -> list[tuple[str, str]]:
         if edge.status is not None or edge.gold
     ]
     return [(a, b) for (a, one), (b, other) in itertools.combinations(boxes, 2) if one.overlap(other) > 12]
-
-
-# --- in a browser
 
 
 @pytest.fixture(scope="module")
@@ -524,9 +512,6 @@ def test_a_browser_takes_a_picture_of_the_page(browser: str, many: Path, size: s
     opened(browser, many, "", f"--screenshot={shot}", f"--window-size={size}", "--hide-scrollbars")
     assert shot.read_bytes().startswith(b"\x89PNG")
     assert shot.stat().st_size > 20_000
-
-
-# --- files
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,9 +109,6 @@ def test_what_cannot_be_reported_is_told_in_a_sentence(
     assert not (run / "report.html").exists()
 
 
-# --- tables
-
-
 def written(count: int, directory: Path) -> tuple[Report, list[Path]]:
     with RunStore(":memory:") as store:
         fill_run(store, count)

@@ -48,9 +48,6 @@ def data_of(page: str) -> tuple[dict[str, Any], list[Any]]:
     return unpacked(index), [one for block in blocks for one in unpacked(block)]
 
 
-# --- what the store keeps
-
-
 def test_questions_come_back_with_their_documents_which_stand_once(tmp_path: Path) -> None:
     path = tmp_path / "run.sqlite"
     with RunStore(path) as store:
@@ -139,9 +136,6 @@ def test_questions_cannot_be_kept_without_a_run_nor_read_when_damaged(tmp_path: 
         pytest.raises(StoreError, match=r"question 'q0' cannot be read \(its document"),
     ):
         list(store.questions())
-
-
-# --- the file
 
 
 def test_a_page_is_one_balanced_document_that_lets_only_its_own_script_and_style_run() -> None:
@@ -350,9 +344,6 @@ def test_a_report_without_its_questions_scores_is_a_page_too() -> None:
         store.open_run({})
         assert isinstance(make_report({}), Report)
         assert "<h1>x</h1>" in report_page(make_report({}), store, title="x")
-
-
-# --- in a browser
 
 
 @pytest.fixture(scope="module")

@@ -44,9 +44,6 @@ def example(question: str, query: str, *, id: str = "1", group: str = "g") -> Qu
     return QueryExample(id, question, parse_query(query), group)
 
 
-# ------------------------------------------------------------------------------------------------------- reading
-
-
 @pytest.fixture
 def paths(tmp_path: Path) -> Path:
     path = tmp_path / "towns.txt"
@@ -171,9 +168,6 @@ def test_any_names_survive_in_the_query_of_a_path(subject: str, relations: list[
     )
 
 
-# ------------------------------------------------------------------------------------------------------ mentions
-
-
 @pytest.mark.parametrize(
     ("question", "name", "mention"),
     [
@@ -210,9 +204,6 @@ def test_mentions_lie_within_the_question_and_apart(question: str, wanted: list[
     assert all(0 <= start < end <= len(question) for start, end in spans)
     spans.sort()
     assert all(first.end <= second.start for first, second in itertools.pairwise(spans))
-
-
-# ------------------------------------------------------------------------------------------------------- clauses
 
 
 @given(st.text(max_size=80))
@@ -262,9 +253,6 @@ def test_comments_end_with_their_line() -> None:
     assert one_line("ask { # entity:/a/ }\n ?x ?p 'b # c' }") == "ask { ?x ?p 'b # c' }"
 
 
-# --------------------------------------------------------------------------------------------------------- texts
-
-
 def test_queries_are_learned_with_their_space_and_line_break_and_nothing_else_is() -> None:
     wrong = [WrongQuery("<?; capital; Ghana>", "swapped-arguments"), WrongQuery("<Ghana;\n ?>", "dropped-clause")]
     text = training_text(example("capital of\nGhana?", "<Ghana; capital; ?>"), wrong)
@@ -274,9 +262,6 @@ def test_queries_are_learned_with_their_space_and_line_break_and_nothing_else_is
     )
     learned = [piece.text for piece in text.pieces if piece.learned]
     assert learned == [" <Ghana; capital; ?>\n", " <?; capital; Ghana>\n", " <Ghana; ?>\n"]
-
-
-# --------------------------------------------------------------------------------------------------------- split
 
 
 def many(count: int, entities: int) -> list[QueryExample]:
@@ -367,9 +352,6 @@ def test_what_no_file_can_hold_is_escaped_and_nothing_is_left_half_written(tmp_p
     assert list(tmp_path.iterdir()) == [path]
 
 
-# --------------------------------------------------------------------------------------------------- other names
-
-
 def test_a_copy_has_another_name_at_the_same_places_and_is_otherwise_the_same() -> None:
     told = example(
         "is Ada's river (ada is a town) the Volta?",
@@ -447,9 +429,6 @@ def test_copies_can_always_be_read_and_written(name: str, others: list[str]) -> 
     for copy in vary_names([told], 3, names=others):
         assert parse_query(write_query(copy.query)) == copy.query
         assert query_entities(copy.query)[0] in copy.question
-
-
-# ------------------------------------------------------------------------------------------------------ sampling
 
 
 def graph(count: int, *, seed: int = 0) -> list[Triple]:
@@ -613,9 +592,6 @@ def test_questions_are_worded_by_the_order_of_the_path() -> None:
 )
 def test_the_question_word_is_told_by_the_relation_alone(name: str, word: str) -> None:
     assert question_word(name) == word
-
-
-# ---------------------------------------------------------------------------------------------------------- data
 
 
 @pytest.mark.data

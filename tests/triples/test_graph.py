@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,9 +124,6 @@ def contents(graph: TripleStore) -> list[tuple[Document, list[Triple] | None, Ex
         statistics = graph.extraction(document.id)
         result.append((document, None if statistics is None else graph.triples([document.id]), statistics))
     return result
-
-
-# ------------------------------------------------------------------------------------------------------ the store
 
 
 @given(corpus=corpora())
@@ -384,60 +380,8 @@ def test_density_is_one_when_all_entities_are_connected_and_counts_each_directio
     assert describe_triples([Triple("Title", "", "A whole sentence.")]).entities == 1
 
 
-# ------------------------------------------------------------------------------------------------------ embeddings
-
-
-def test_embeddings_are_kept_per_content_and_forgotten_when_triples_change(tmp_path: Path) -> None:
-    with TripleStore.open(tmp_path, recipe=RECIPE) as graph:
-        documents = fill(graph, 3)
-        twin = msgspec_replace(documents[0], "twin")
-        graph.add(twin, make_triples(twin))
-        empty = make_document(9)
-        graph.add(empty, [])
-        assert list(graph.unembedded("e1")) == ["d0", "d1", "d2"]
-        assert list(graph.unembedded("e1", [twin, documents[0]])) == [twin]
-        rng = np.random.default_rng(0)
-        vectors = {name: rng.standard_normal((4, 6), np.float32) for name in ("d0", "d1", "d2")}
-        for name, matrix in vectors.items():
-            graph.set_embeddings(name, "e1", np.asfortranarray(matrix))
-        assert list(graph.unembedded("e1")) == []
-        np.testing.assert_array_equal(
-            graph.embeddings("e1"), np.concatenate([vectors[name] for name in ("d0", "d1", "d2", "d0")])
-        )
-        np.testing.assert_array_equal(
-            graph.embeddings("e1", ["d2", twin]), np.concatenate([vectors["d2"], vectors["d0"]])
-        )
-        assert graph.embeddings("e1", [empty]).shape == (0, 0)
-        with pytest.raises(StoreError, match="no embeddings by encoder 'e2'"):
-            graph.embeddings("e2")
-        graph.add(documents[2], make_triples(documents[2]))
-        assert list(graph.unembedded("e1")) == []
-        graph.replace_triples("d1", [])
-        graph.add(documents[2], make_triples(documents[2], 2))
-        assert list(graph.unembedded("e1")) == ["d2"]
-
-
-@pytest.mark.parametrize(
-    ("vectors", "fault"),
-    [
-        (np.zeros((4, 3)), "float64"),
-        (np.zeros(4, np.float32), r"shape \(4,\)"),
-        (np.zeros((3, 3), np.float32), "has 4 triples, but 3 embeddings"),
-        (np.array([[0], [0], [np.nan], [0]], np.float32), "row 2 .* not finite"),
-    ],
-)
-def test_embeddings_of_the_wrong_kind_are_refused(vectors: np.ndarray, fault: str) -> None:
-    with TripleStore() as graph:
-        fill(graph, 1)
-        with pytest.raises(InputError, match=fault):
-            graph.set_embeddings("d0", "e", vectors)
-
-
 def msgspec_replace(document: Document, name: str) -> Document:
     return Document(name, document.title, document.sentences, document.source)
-
-
-# ------------------------------------------------------------------------------------------------------ opening
 
 
 def test_another_recipe_is_refused_and_the_difference_named(tmp_path: Path) -> None:
@@ -566,8 +510,6 @@ try:
 except StoreError as error:
     print("refused", error)
 """
-
-# ------------------------------------------------------------------------------------------------------ hard times
 
 WRITER = """
 import sys
@@ -738,8 +680,6 @@ def test_memory_stays_bounded_over_twenty_thousand_documents(tmp_path: Path) -> 
     # SQLite's cache may fill (16 MiB, for the writer and for the snapshot of the export); the graph may not.
     assert grown < 40 * 1024, f"{grown} KiB"
 
-
-# ------------------------------------------------------------------------------------------------------ exchange
 
 FORMATS = {"jsonl": ".jsonl", "ntriples": ".nt", "turtle": ".ttl", "tsv": ".tsv"}
 

@@ -65,13 +65,6 @@ CREATE TABLE triples (
 ) WITHOUT ROWID;
 CREATE INDEX triples_by_head ON triples (head);
 CREATE INDEX triples_by_tail ON triples (tail) WHERE relation <> '';
-CREATE TABLE embeddings (
-  content INTEGER NOT NULL,
-  encoder NOT NULL,
-  dimension INTEGER NOT NULL,
-  vectors BLOB NOT NULL,
-  PRIMARY KEY (content, encoder)
-);
 """
 
 

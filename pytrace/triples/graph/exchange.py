@@ -2,7 +2,7 @@ r"""Knowledge graphs as files of other programs: JSON lines and TSV here, RDF in
 
 JSONL: the first line is ``{"pytrace_graph": 1, "recipe": {...}}`` (it may be left out when importing), then one line
 per document with its id, title, sentences, source, triples (null: not extracted yet), statistics and whether a person
-edited them. Lossless but for embeddings.
+edited them. Lossless.
 
 TSV: ``head<TAB>relation<TAB>tail``, one triple a line, no header. A tab, line feed, carriage return and backslash within
 a name are written ``\t``, ``\n``, ``\r`` and ``\\``, a lone surrogate (and a byte order mark that begins the file)
@@ -113,9 +113,6 @@ def graph_format(path: Path, name: str | None) -> str:
     return kind
 
 
-# -------------------------------------------------------------------------------------------------------- files
-
-
 @contextmanager
 def input_errors(path: Path) -> Iterator[None]:
     """Say of a file that it cannot be opened or read."""
@@ -144,9 +141,6 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             text = text.removesuffix("\n").removesuffix("\r")
             if text:
                 yield number, text
-
-
-# -------------------------------------------------------------------------------------------------------- JSONL
 
 
 def _write_jsonl(graph: GraphReader, stream: BinaryIO) -> None:
@@ -224,8 +218,6 @@ def read_triples(path: Path) -> list[Triple]:
             triples.append(Triple(line.head, line.relation, line.tail, "", line.sentence, line.support))
         return triples
 
-
-# -------------------------------------------------------------------------------------------------------- TSV
 
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
 _CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}

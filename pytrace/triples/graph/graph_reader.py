@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
-import numpy as np
 
 from pytrace.errors import InputError, StoreError
 from pytrace.records import Document, Triple
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from numpy.typing import NDArray
 
 _PAGE = 256  # rows in memory at a time while iterating
 _STATISTICS = "lines, parsed, dropped, repeated, truncated, failure"
@@ -354,67 +352,6 @@ class GraphReader(Closing):
             failures=failures,
         )
 
-    def unembedded(self, encoder: str, documents: Iterable[str | Document] | None = None) -> Iterator[str | Document]:
-        """Iterate over the documents that have triples but no embeddings of them by this encoder.
-
-        Parameters
-        ----------
-        encoder
-            The encoder's fingerprint: anything that changes when its vectors do, for example its model file's hash.
-        documents
-            Ids or documents; by default the ids of all. Of documents with the same content, only the first comes.
-        """
-        seen: set[int] = set()
-        chosen = None if documents is None else list(documents)
-        for place, (document_id, content) in enumerate(self._contents(chosen)):
-            if content in seen:
-                continue
-            with self._database.read() as connection:
-                (wanted,) = connection.execute(
-                    "SELECT EXISTS (SELECT 1 FROM triples WHERE content = ?1) AND NOT EXISTS "
-                    "(SELECT 1 FROM embeddings WHERE content = ?1 AND encoder = ?2)",
-                    (content, encoder),
-                ).fetchone()
-            if wanted:
-                seen.add(content)
-                yield document_id if chosen is None else chosen[place]
-
-    def embeddings(self, encoder: str, documents: Iterable[str | Document] | None = None) -> NDArray[np.float32]:
-        """Return the embeddings of what `triples` returns, row i for triple i.
-
-        Returns
-        -------
-        ndarray
-            float32 [number of triples, dimension]; [0, 0] if there are no triples.
-
-        Raises
-        ------
-        StoreError
-            If a document has triples without embeddings by this encoder (`unembedded` lists them).
-        """
-        parts: list[NDArray[np.float32]] = []
-        for document_id, content in self._contents(documents):
-            with self._database.read() as connection:
-                row = connection.execute(
-                    "SELECT dimension, vectors FROM embeddings WHERE content = ? AND encoder = ?", (content, encoder)
-                ).fetchone()
-                if row is None:
-                    bare = connection.execute("SELECT 1 FROM triples WHERE content = ? LIMIT 1", (content,)).fetchone()
-                    if bare is None:
-                        continue
-                    raise StoreError(
-                        f"the triples of document {document_id!r} in {self.place} have no embeddings by encoder "
-                        f"{encoder!r}; compute those that unembedded() lists first"
-                    )
-            vectors = np.frombuffer(row[1], "<f4")
-            if row[0] and len(vectors):
-                parts.append(vectors.reshape(-1, row[0]))
-        if len({part.shape[1] for part in parts}) > 1:
-            raise StoreError(
-                f"encoder {encoder!r} has vectors of several lengths in {self.place}; give each encoder its own name"
-            )
-        return np.concatenate(parts).astype(np.float32, copy=False) if parts else np.empty((0, 0), np.float32)
-
     def export(self, path: str | Path | BinaryIO, *, format: str | None = None) -> int:
         """Write the graph to a file, whole or not at all, and return the number of documents.
 
@@ -423,7 +360,7 @@ class GraphReader(Closing):
         path
             The file, replaced if it exists, or a binary stream.
         format
-            ``"jsonl"`` (all but embeddings), ``"ntriples"`` or ``"turtle"`` (documents and triples with their
+            ``"jsonl"`` (everything), ``"ntriples"`` or ``"turtle"`` (documents and triples with their
             provenance as reified statements), or ``"tsv"`` (head, relation, tail alone). By default the file's suffix
             tells: .jsonl, .nt, .ttl or .tsv. An export that is imported and exported again gives the same bytes.
 

@@ -188,13 +188,12 @@ def store_extraction(
     state: int = EXTRACTED,
     before: int | None = None,
 ) -> None:
-    """Store the triples of a content, whose state is `before`; embeddings stay only if the triples are the same."""
+    """Store the triples of a content, whose state is `before`."""
     if before is None:
         (before,) = connection.execute("SELECT state FROM contents WHERE number = ?", (content,)).fetchone()
     if before == WAITING or stored_rows(connection, content) != rows:
         if before != WAITING:
             connection.execute("DELETE FROM triples WHERE content = ?", (content,))
-            connection.execute("DELETE FROM embeddings WHERE content = ?", (content,))
         connection.executemany(INSERT_TRIPLE, [(content, *row) for row in rows])
     connection.execute(
         "UPDATE contents SET state = ?, lines = ?, parsed = ?, dropped = ?, repeated = ?, truncated = ?, failure = ? "
@@ -223,5 +222,5 @@ def stored_rows(connection: sqlite3.Connection, content: int) -> list[Row]:
 def collect_orphans(connection: sqlite3.Connection) -> None:
     """Delete the contents that no document has any more."""
     orphans = "(SELECT number FROM contents WHERE number NOT IN (SELECT content FROM documents))"
-    for table, column in (("triples", "content"), ("embeddings", "content"), ("contents", "number")):
+    for table, column in (("triples", "content"), ("contents", "number")):
         connection.execute(f"DELETE FROM {table} WHERE {column} IN {orphans}")

@@ -10,7 +10,7 @@ kept by RDF reification, the one form that both N-Triples and Turtle can carry::
                                 pt:document ; pt:sentence ; pt:support           (triple k of document D)
 
 So documents, sentences and triples with their order and support survive, whatever order the statements are in; the
-recipe, statistics of the extraction and embeddings do not. Text that no RDF literal can hold (a lone surrogate) is a
+recipe and statistics of the extraction do not. Text that no RDF literal can hold (a lone surrogate) is a
 literal of the type ``urn:pytrace:vocabulary:percent-encoded``. Any other RDF is read, too: each statement is a triple
 whose parts are named by their rdfs:label, else by the last part of their IRI.
 """
@@ -77,9 +77,6 @@ def _literal(text: str) -> ox.Literal:
         return ox.Literal(_encode(text), datatype=_PERCENT_ENCODED)
 
 
-# -------------------------------------------------------------------------------------------------------- out
-
-
 def write_rdf(graph: GraphReader, stream: BinaryIO, *, kind: str) -> None:
     """Write a graph as it is streamed from the store."""
     ox.serialize(
@@ -128,8 +125,6 @@ def _statements(graph: GraphReader) -> Iterator[ox.Triple]:
             if label.datatype != _PERCENT_ENCODED:
                 yield ox.Triple(_iri(prefix, _encode(name)), _LABEL, label)
 
-
-# -------------------------------------------------------------------------------------------------------- in
 
 # RDF has no order, so a file is first sorted on the disk: `notes` are statements about our documents, sentences and
 # reified statements, `facts` all others. A term is stored as one character for its kind and its value.

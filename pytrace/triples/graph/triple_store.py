@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pytrace.errors import InputError
 from pytrace.storage.text import to_sql
 from pytrace.triples.graph.database import Database, Mode, from_sql
@@ -26,8 +24,6 @@ from pytrace.triples.graph.graph_writer import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
 
     from pytrace.records import Document, Triple
 
@@ -245,44 +241,6 @@ class TripleStore(GraphReader):
                 if deleted.rowcount == 0:
                     raise self._unknown(document_id)
             collect_orphans(connection)
-
-    def set_embeddings(self, document: str | Document, encoder: str, vectors: NDArray[np.float32]) -> None:
-        """Keep the embeddings of a document's triples until the triples change.
-
-        Parameters
-        ----------
-        document
-            Its id, or the document.
-        encoder
-            The encoder's fingerprint.
-        vectors
-            float32 [number of triples, dimension], row i for triple i; finite.
-
-        Raises
-        ------
-        InputError
-            If the shape or type is wrong or a value is not finite.
-        """
-        vectors = np.asarray(vectors)
-        if vectors.ndim != 2 or vectors.dtype != np.float32:
-            raise InputError(
-                f"embeddings must be float32 of two dimensions, not {vectors.dtype} of shape {vectors.shape}; "
-                "give one row per triple"
-            )
-        if not np.isfinite(vectors).all():
-            row = int(np.argmin(np.isfinite(vectors).all(axis=1)))
-            raise InputError(f"row {row} of the embeddings is not finite; check the encoder")
-        ((document_id, content),) = self._contents([document])
-        with self._database.write() as connection:
-            (count,) = connection.execute("SELECT count(*) FROM triples WHERE content = ?", (content,)).fetchone()
-            if count != len(vectors):
-                raise InputError(
-                    f"document {document_id!r} has {count} triples, but {len(vectors)} embeddings were given"
-                )
-            connection.execute(
-                "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)",
-                (content, encoder, vectors.shape[1], np.ascontiguousarray(vectors, "<f4").tobytes()),
-            )
 
     def import_(self, path: str | Path, *, format: str | None = None) -> int:
         """Read what `export` writes, or any RDF or TSV of triples, and return the number of documents.
