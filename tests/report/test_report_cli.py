@@ -90,7 +90,7 @@ def test_a_run_that_is_being_written_is_reported_and_files_are_replaced(
         (["missing"], "missing holds no run (there is no run.sqlite in it)"),
         (["run", "--baseline", "rag"], "has no method 'rag'; it has trace, trace-doc, scope-coe, cok"),
         (["empty"], "has no answers yet"),
-        (["broken"], "cannot be used as a run store"),
+        (["broken"], "is not a run store"),
     ],
 )
 def test_what_cannot_be_reported_is_told_in_a_sentence(
