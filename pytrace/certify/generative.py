@@ -68,7 +68,7 @@ class GenerationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class Reasoner:
-    r"""Lets a language model answer questions in numbered steps, from what it knows."""
+    """Lets a language model answer questions in numbered steps, from what it knows."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ class AbsentTriple(msgspec.Struct, frozen=True):
 
 
 def read_questions(path: str | os.PathLike[str], *, limit: int | None = None) -> list[GoldQuestion]:
-    r"""Read questions with their answers and, as far as there are, gold paths and topics."""
+    """Read questions with their answers and, as far as there are, gold paths and topics."""
     return [row.question for row in read_rows(path, limit=limit)]
 
 
@@ -97,7 +97,7 @@ def read_rows(path: str | os.PathLike[str], *, limit: int | None = None) -> list
 
 
 def question_line(question: GoldQuestion) -> bytes:
-    r"""Write a question as a line that `read_questions` reads."""
+    """Write a question as a line that `read_questions` reads."""
     row = {
         "id": question.id,
         "question": question.question,

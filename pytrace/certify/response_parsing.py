@@ -60,7 +60,7 @@ _NO_ANSWER = frozenset({"none", "n a", "no one", "nobody", "nothing", "undetermi
 
 
 def parse_response(text: str, *, form: StepForm = "numbered") -> ParsedResponse:
-    r"""Take a response apart."""
+    """Take a response apart."""
     # A response is structured if it has at least one step and a conclusion ("the answer is …") that names something. It
     # abstains if its conclusion does ("So the answer is (unknown)"), or if it has no structure and holds a phrase of
     # appendix C.4. There, the phrases are looked for everywhere, so that a step about *Unknown Pleasures* abstains.

@@ -47,7 +47,7 @@ def word_steps(path: Sequence[Triple], *, seed: int) -> tuple[str, ...]:
 
 
 def word_response(steps: Sequence[str], answer: str) -> str:
-    r"""Write steps and an answer in the form that models are asked for: numbered lines and a conclusion."""
+    """Write steps and an answer in the form that models are asked for: numbered lines and a conclusion."""
     # The form of the paper's appendix F.2.
     lines = [f"{number}. {' '.join(step.split())}" for number, step in enumerate(steps, 1)]
     return "\n".join([*lines, f"So the answer is ({' '.join(answer.split())})."])

@@ -85,11 +85,12 @@ def ask(
     models: Engine,
     as_json: bool,
 ) -> None:
-    """Answer QUESTION from documents, with the reasoning chains and the sentences they came from."""
-    # Give --docs, --kg, or both: with --kg the units are the graph's triples, and no document is read by the model
-    # again. The variants of ks-llm and the chains of thought answer without documents, too. The method cok asks the
-    # knowledge base of --kb where its thoughts disagree. With --claim the answer is SUPPORTS, REFUTES or NOT ENOUGH
-    # INFO.
+    """Answer QUESTION from documents, with the reasoning chains and the sentences they came from.
+
+    Give --docs, --kg, or both: with --kg the units are the graph's triples, and no document is read by the model again. The
+    variants of ks-llm and the chains of thought answer without documents, too. The method cok asks the knowledge base of --kb
+    where its thoughts disagree. With --claim the answer is SUPPORTS, REFUTES or NOT ENOUGH INFO.
+    """
     from pytrace.documents import ReadReport as Report
     from pytrace.engine.asking import answer_one, certify_chains, read_corpus
     from pytrace.methods.baselines import GOLD

@@ -71,11 +71,13 @@ def certify(
     models: EncoderLoader,
     as_json: bool,
 ) -> None:
-    """Check the reasoning of responses, of any model, against a knowledge graph."""
-    # Each line of the responses has `question`, `response` (or several as `responses`), and where they are known
-    # `answers` and `gold_paths`. A step is a fact if a triple of the graph says the same; a response is faithful if all
-    # steps are facts, go on from each other and lead to a gold answer. --set changes what counts as a fact: rule=paper,
-    # threshold=0.7, entity_threshold=0.8, relation_margin=0.2, top=10.
+    """Check the reasoning of responses, of any model, against a knowledge graph.
+
+    Each line of the responses has `question`, `response` (or several as `responses`), and where they are known `answers` and
+    `gold_paths`. A step is a fact if a triple of the graph says the same; a response is faithful if all steps are facts, go
+    on from each other and lead to a gold answer. --set changes what counts as a fact: rule=paper, threshold=0.7,
+    entity_threshold=0.8, relation_margin=0.2, top=10.
+    """
     if context.invoked_subcommand is not None:
         return
     if kg is None or responses is None:

@@ -57,11 +57,13 @@ def discriminate(
     models: Engine,
     as_json: bool,
 ) -> None:
-    """Let the language model judge valid and invalid reasoning paths, and report how often it is right."""
-    # Of each question's gold path three invalid ones are made: with an entity replaced so that its triples are no facts
-    # (factual), with its triples in an order that cannot be read from the question's entity (incoherent), and another
-    # question's path (misguided). Reported is the accuracy by kind with its 95 % interval; 50 % balanced is what a
-    # model gets that always says the same.
+    """Let the language model judge valid and invalid reasoning paths, and report how often it is right.
+
+    Of each question's gold path three invalid ones are made: with an entity replaced so that its triples are no facts
+    (factual), with its triples in an order that cannot be read from the question's entity (incoherent), and another
+    question's path (misguided). Reported is the accuracy by kind with its 95 % interval; 50 % balanced is what a model gets
+    that always says the same.
+    """
     from pytrace.certify.discriminative import evaluate_discriminative
     from pytrace.certify.gold_paths import read_questions
     from pytrace.kg import KnowledgeBase

@@ -70,10 +70,12 @@ def generate(
     models: Engine,
     as_json: bool,
 ) -> None:
-    """Let the language model answer questions in numbered steps, from memory, and certify its reasoning."""
-    # For each way of asking, DIR holds the responses (which `pytrace certify --responses` reads, too), the certificates
-    # and a page. --set changes how responses are written (temperature=0.7, top_p=0.9, samples=4, demonstrations=5,
-    # structured=true, facts=0) and what counts as a fact (see `pytrace certify --help`).
+    """Let the language model answer questions in numbered steps, from memory, and certify its reasoning.
+
+    For each way of asking, DIR holds the responses (which `pytrace certify --responses` reads, too), the certificates and a
+    page. --set changes how responses are written (temperature=0.7, top_p=0.9,
+    samples=4, demonstrations=5, structured=true, facts=0) and what counts as a fact (see `pytrace certify --help`).
+    """
     from pytrace.certify.certification_scores import score_certificates
     from pytrace.certify.generative import GenerationSettings
     from pytrace.certify.gold_paths import first_of_each_path, read_questions

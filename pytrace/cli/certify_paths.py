@@ -58,10 +58,12 @@ class _Outcome(msgspec.Struct, frozen=True):
 )
 @common.json_option
 def paths(*, kg: Path, data: Path, out: Path, limit: int | None, max_hops: int, seconds: float, as_json: bool) -> None:
-    """Write questions with their gold paths, for the other commands of 'certify'."""
-    # A row that has paths keeps them. One with a query (`sparql`) gets those that lead from its topics to its answers
-    # in what the query matches; one with neither, the shortest ones between topics and answers in the whole graph.
-    # FILE.jsonl is there when all is done, and not before.
+    """Write questions with their gold paths, for the other commands of 'certify'.
+
+    A row that has paths keeps them. One with a query (`sparql`) gets those that lead from its topics to its answers in
+    what the query matches; one with neither, the shortest ones between topics and answers in the whole graph. FILE.jsonl
+    is there when all is done, and not before.
+    """
     from pytrace.certify.gold_paths import check_paths, question_line, read_rows
     from pytrace.storage.files import atomic_output
 

@@ -25,8 +25,10 @@ _T = TypeVar("_T")
 
 @click.group()
 def kg() -> None:
-    """Build knowledge graphs of documents, look into them, exchange them with other programs, change them by hand."""
-    # DIR is the directory of a graph. Any number of programs may read it while one writes.
+    """Build knowledge graphs of documents, look into them, exchange them with other programs, change them by hand.
+
+    DIR is the directory of a graph. Any number of programs may read it while one writes.
+    """
 
 
 kg.add_command(build)
@@ -186,8 +188,10 @@ _format_option = click.option(
 @_format_option
 @common.json_option
 def export_command(*, directory: Path, out: str, format_name: str | None, as_json: bool) -> None:
-    """Write a graph as JSON lines (all of it), RDF (documents and triples) or TSV (triples alone)."""
-    # The file appears when all of it is written, and replaces one of that name.
+    """Write a graph as JSON lines (all of it), RDF (documents and triples) or TSV (triples alone).
+
+    The file appears when all of it is written, and replaces one of that name.
+    """
     if out == "-" and as_json:
         raise click.UsageError("--json and --out - both want standard output; name a file")
     with TripleStore.open(directory, mode="read") as graph:
@@ -207,8 +211,10 @@ def export_command(*, directory: Path, out: str, format_name: str | None, as_jso
 @_format_option
 @common.json_option
 def import_command(*, file: Path, out: Path, format_name: str | None, as_json: bool) -> None:
-    """Make a graph of a file: one that 'kg export' wrote, or any N-Triples, Turtle or TSV of triples."""
-    # Nothing is imported unless the whole file can be read.
+    """Make a graph of a file: one that 'kg export' wrote, or any N-Triples, Turtle or TSV of triples.
+
+    Nothing is imported unless the whole file can be read.
+    """
     if not file.is_file():
         raise DataError("there is no such file; correct the path", path=file)
     with TripleStore.open(out, mode="create") as graph:

@@ -44,9 +44,11 @@ def build(
     models: Engine,
     as_json: bool,
 ) -> None:
-    """Extract the triples of documents into a graph (sentences or documents with --set unit=...)."""
-    # Every document is stored as soon as it is done; a killed build goes on with --resume and repeats none. With
-    # --resume a changed corpus is followed: new and changed documents are extracted, deleted ones leave the graph.
+    """Extract the triples of documents into a graph (sentences or documents with --set unit=...).
+
+    Every document is stored as soon as it is done; a killed build goes on with --resume and repeats none. With --resume a
+    changed corpus is followed: new and changed documents are extracted, deleted ones leave the graph.
+    """
     from pytrace.documents import ReadReport, read_documents
     from pytrace.methods.catalog import method_settings
     from pytrace.methods.trace.triple_method import make_extractor

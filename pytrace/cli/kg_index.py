@@ -22,9 +22,11 @@ from pytrace.triples.graph.exchange import FORMATS
 @encoder_options
 @common.json_option
 def index(*, source: Path, out: Path, format: str | None, models: EncoderLoader, as_json: bool) -> None:
-    """Compile a knowledge graph for `pytrace certify`: triples, names and the vectors of their sentences."""
-    # SOURCE is a file of triples (TSV, JSON lines, N-Triples, Turtle) or the directory of a graph. A build that was
-    # ended goes on where it was when the same command is run again.
+    """Compile a knowledge graph for `pytrace certify`: triples, names and the vectors of their sentences.
+
+    SOURCE is a file of triples (TSV, JSON lines, N-Triples, Turtle) or the directory of a graph. A build that was ended
+    goes on where it was when the same command is run again.
+    """
     from pytrace.kg import KnowledgeBase
 
     encoder = models.encoder

@@ -14,9 +14,11 @@ from pytrace.models.registry.progress import ConsoleProgress
 
 @click.group()
 def models() -> None:
-    """List, fetch and check the models that are known by name."""
-    # NAME is a model, or a profile: a language model and an encoder that go together. Files are kept in PYTRACE_HOME
-    # (default: pytrace in the user's cache directory); once they are there nothing touches the network.
+    """List, fetch and check the models that are known by name.
+
+    NAME is a model, or a profile: a language model and an encoder that go together. Files are kept in PYTRACE_HOME
+    (default: pytrace in the user's cache directory); once they are there nothing touches the network.
+    """
 
 
 @models.command("list")
@@ -99,11 +101,12 @@ def pull(*, names: tuple[str, ...], repair: bool, rewrite: bool, as_json: bool) 
 @click.option("--threads", type=click.IntRange(min=1), help="Threads to measure with.")
 @common.json_option
 def fastest(*, name: str, undo: bool, threads: int | None, as_json: bool) -> None:
-    """Rewrite a language model into the weight format that is fastest on this processor and keeps its answers."""
-    # llama.cpp's own quantiser writes each format; all are measured, and those faster than the original are compared
-    # with it on labelled steps of reasoning chains until one chooses alike. From then on the name, or the file, stands
-    # for the rewritten file, which is kept in PYTRACE_HOME with a record of the figures; the original stays where it
-    # is.
+    """Rewrite a language model into the weight format that is fastest on this processor and keeps its answers.
+
+    llama.cpp's own quantiser writes each format; all are measured, and those faster than the original are compared with it
+    on labelled steps of reasoning chains until one chooses alike. From then on the name, or the file, stands for the
+    rewritten file, which is kept in PYTRACE_HOME with a record of the figures; the original stays where it is.
+    """
     if undo:
         undone = rewritten.undo(registry.place_of_rewritten(name))
         if as_json:

@@ -91,10 +91,12 @@ def perturb(
     models: Engine,
     as_json: bool,
 ) -> None:
-    """Make questions with broken chains of evidence, irrelevant text and misinformation, for 'pytrace eval'."""
-    # A question is used if its supporting sentences hold all of its features. Each of its rows says what was removed,
-    # replaced and injected; it is checked against that, without any model, before it is written. FILE.jsonl is there
-    # when all is done, and not before.
+    """Make questions with broken chains of evidence, irrelevant text and misinformation, for 'pytrace eval'.
+
+    A question is used if its supporting sentences hold all of its features. Each of its rows says what was removed, replaced
+    and injected; it is checked against that, without any model, before it is written. FILE.jsonl is there when all is done,
+    and not before.
+    """
     from pytrace.chain_of_evidence.discriminator import Discriminator
     from pytrace.evaluation.data.datasets import read_questions
     from pytrace.evaluation.data.question_report import QuestionReport

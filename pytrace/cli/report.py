@@ -17,11 +17,12 @@ from pytrace.errors import InputError
 @click.option("--title", help="Heading of the page.  [default: the name of the data]")
 @common.json_option
 def report(*, directory: Path, baseline: str | None, out: Path | None, title: str | None, as_json: bool) -> None:
-    """Score the answers of an evaluation once more, without any model, and write them for the eye and for spreadsheets."""
-    # DIR is what 'pytrace eval' was given as --out; the evaluation may still be going on. Written are report.html, one
-    # page that needs no network: scores, comparisons and plots, and every question with each method's answer, chains
-    # and evidence; and methods.csv, comparisons.csv and questions.csv. Files of these names are replaced, each in one
-    # step.
+    """Score the answers of an evaluation once more, without any model, and write them for the eye and for spreadsheets.
+
+    DIR is what 'pytrace eval' was given as --out; the evaluation may still be going on. Written are report.html, one page that
+    needs no network: scores, comparisons and plots, and every question with each method's answer, chains and evidence; and
+    methods.csv, comparisons.csv and questions.csv. Files of these names are replaced, each in one step.
+    """
     from pytrace.cli.report_text import print_report
     from pytrace.evaluation.run.run_store import RunStore
     from pytrace.evaluation.scores.summary import score_run

@@ -132,11 +132,13 @@ def query_generator(
     settings: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Train a small model that writes queries, and score it on questions whose entities it never saw."""
-    # The data are PathQuestion's or LC-QuAD's files, or JSON Lines with `question` and `query`. OUT gets the model as
-    # query-generator.gguf, which 'pytrace ask --query-generator' takes, the held-out questions, and report.json. A
-    # training that was ended goes on with --resume. --set changes the model or its training: width=128, layers=4,
-    # variations=16, learning_rate=0.002, checkpoint_minutes=5.
+    """Train a small model that writes queries, and score it on questions whose entities it never saw.
+
+    The data are PathQuestion's or LC-QuAD's files, or JSON Lines with `question` and `query`. OUT gets the model as
+    query-generator.gguf, which 'pytrace ask --query-generator' takes, the held-out questions, and report.json. A training that
+    was ended goes on with --resume. --set changes the model or its training: width=128, layers=4, variations=16,
+    learning_rate=0.002, checkpoint_minutes=5.
+    """
     if lora_rank is not None and base is None:
         raise InputError("--lora-rank is of the adapters of a base, and there is none; give --base too")
     if epochs is None and steps is None and minutes is None:

@@ -39,7 +39,7 @@ class MarkdownText(NamedTuple):
 
 
 def read_markdown(source: str) -> MarkdownText:
-    r"""Turn Markdown into a title and blocks of readable text."""
+    """Turn Markdown into a title and blocks of readable text."""
     # The title is the front matter's `title`, else the first heading, which then is no block. Links and images leave
     # their words, emphasis and HTML tags go, a table row becomes `Header: cell; Header: cell`, and every line of code a
     # block of its own.

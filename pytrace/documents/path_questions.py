@@ -28,14 +28,14 @@ class PathQuestion(msgspec.Struct, frozen=True):
 
 
 def looks_like_path_questions(path: Path) -> bool:
-    r"""Say whether a file begins with a row of columns, which no line of JSON does."""
+    """Say whether a file begins with a row of columns, which no line of JSON does."""
     with open_file(path) as stream:
         first = peek_text(stream, path).partition(b"\n")[0]
     return b"\t" in first and not first.startswith((b"{", b"["))
 
 
 def read_path_questions(path: Path) -> Iterator[tuple[Place, PathQuestion]]:
-    r"""Read the rows of a file one at a time, with their places."""
+    """Read the rows of a file one at a time, with their places."""
     with open_file(path) as stream:
         peek_text(stream, path)
         for number, line in enumerate(stream, 1):
@@ -53,7 +53,7 @@ def read_path_questions(path: Path) -> Iterator[tuple[Place, PathQuestion]]:
 
 
 def parse_path_question(text: str, place: Place) -> PathQuestion:
-    r"""Read one row."""
+    """Read one row."""
     columns = text.split("\t")
     if len(columns) != 3:
         raise place.error(

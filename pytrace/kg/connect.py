@@ -21,7 +21,7 @@ def open_store(
     cache_directory: str | os.PathLike[str] | None = None,
     user_agent: str | None = None,
 ) -> LocalStore | SparqlEndpoint:
-    r"""Open a file or directory of triples, or connect to a SPARQL endpoint."""
+    """Open a file or directory of triples, or connect to a SPARQL endpoint."""
     address = os.fspath(source)
     if _ADDRESS.match(address):
         if format is not None:

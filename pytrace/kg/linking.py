@@ -80,7 +80,7 @@ class EntityLinker:
         self._relation_names: dict[str, str] | None = None
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str]) -> list[list[Link]]:
-        r"""Find the entities that mentions mean."""
+        """Find the entities that mentions mean."""
         # The store is asked once for the candidates of all mentions and once for what it says of those that letters
         # leave open, and each text is encoded once.
         if len(mentions) != len(contexts):

@@ -57,7 +57,7 @@ class LocalStore(Closing):
         labels: str | os.PathLike[str] | None = None,
         predicates: str | os.PathLike[str] | None = None,
     ) -> LocalStore:
-        r"""Load the triples of a file, or of a graph."""
+        """Load the triples of a file, or of a graph."""
         path = None if labels is None else Path(labels)
         if path is not None:
             for _ in read_pairs(path, what="entity"):  # so that a fault is told now, not at the first mention

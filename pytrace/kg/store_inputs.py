@@ -34,7 +34,7 @@ def check_search(*, limit: int, cutoff: float = 0.0) -> None:
 
 
 def read_pairs(path: str | os.PathLike[str], *, what: str) -> Iterator[tuple[str, str]]:
-    r"""Read a file of keys and names: a key, a tab and a name a line; a key may come again."""
+    """Read a file of keys and names: a key, a tab and a name a line; a key may come again."""
     path = Path(path)
     with input_errors(path):
         for number, line in read_lines(path):

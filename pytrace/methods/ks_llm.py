@@ -91,7 +91,7 @@ class KsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class KnowledgeSelection(Method):
-    r"""Answers questions with KS-LLM, or with one of the methods that its paper compares it with."""
+    """Answers questions with KS-LLM, or with one of the methods that its paper compares it with."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt
 
 
-class Generation(NamedTuple):
+class GenerationRequest(NamedTuple):
     """A checked call of `generate`: `limits` and `grammars` have one item a prompt, and no stop text is empty."""
 
     prompts: Sequence[Prompt | str]
@@ -58,7 +58,7 @@ class BaseModel(ABC):
         grammars = [grammar] * len(prompts) if grammar is None or isinstance(grammar, str) else list(grammar)
         _check_pairs(len(prompts), len(grammars), "grammars")
         stops = tuple(text for text in stop if text)
-        return self._generate(Generation(prompts, limits, grammars, stops, temperature, top_p, n, seed, done))
+        return self._generate(GenerationRequest(prompts, limits, grammars, stops, temperature, top_p, n, seed, done))
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         """Score the option labels of every prompt as its next token."""
@@ -75,7 +75,7 @@ class BaseModel(ABC):
         return self._score_continuations(prompts, continuations)
 
     @abstractmethod
-    def _generate(self, call: Generation) -> list[list[Completion]]: ...
+    def _generate(self, call: GenerationRequest) -> list[list[Completion]]: ...
 
     @abstractmethod
     def _score_options(

@@ -8,7 +8,7 @@ from pytrace.errors import InputError
 
 
 def escaped(text: str) -> str:
-    r"""Return a text as it stands between the quotes of a terminal."""
+    """Return a text as it stands between the quotes of a terminal."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import StoreError
-from pytrace.models.base_model import BaseModel, Generation
+from pytrace.models.base_model import BaseModel, GenerationRequest
 from pytrace.models.language_model import Completion, ContinuationScore, LanguageModel, OptionScores, Prompt
 from pytrace.records import Usage
 from pytrace.storage import sqlite
@@ -104,7 +104,7 @@ class CachedModel(BaseModel, Closing):
         """Count the tokens of a text."""
         return self._model.count_tokens(text)
 
-    def _generate(self, call: Generation) -> list[list[Completion]]:
+    def _generate(self, call: GenerationRequest) -> list[list[Completion]]:
         done = call.done
         seed = call.seed if call.temperature else 0
         keys = [

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import LogitsUnavailableError
-from pytrace.models.base_model import BaseModel, Generation
+from pytrace.models.base_model import BaseModel, GenerationRequest
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt
 from pytrace.records import Usage
 
@@ -119,7 +119,7 @@ class ScriptedModel(BaseModel):
         """Count the words."""
         return len(text.split())
 
-    def _generate(self, call: Generation) -> list[list[Completion]]:
+    def _generate(self, call: GenerationRequest) -> list[list[Completion]]:
         results = []
         for index, (prompt, limit) in enumerate(zip(call.prompts, call.limits, strict=True)):
             results.append([self._complete(self._take(prompt), limit, call.stop) for _ in range(call.n)])

@@ -182,7 +182,7 @@ def row_object(row: Question) -> dict[str, Any]:
 
 
 def row_line(row: Question) -> bytes:
-    r"""Return a row as a line of JSON Lines, with its line feed."""
+    """Return a row as a line of JSON Lines, with its line feed."""
     try:
         return msgspec.json.encode(row_object(row)) + b"\n"
     except UnicodeEncodeError:

@@ -67,7 +67,7 @@ def write_csv_tables(directory: Path, report: Report, store: RunStore) -> list[P
 
 
 def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> Iterator[str]:
-    r"""Write a table as CSV (RFC 4180), a line at a time."""
+    """Write a table as CSV (RFC 4180), a line at a time."""
     for row in itertools.chain([columns], rows):
         line = io.StringIO()
         csv.writer(line).writerow([_cell(value) for value in row])

@@ -15,7 +15,7 @@ _MARKUP = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u202
 
 
 def clean(text: str) -> str:
-    r"""Replace lone surrogates, which no UTF-8 file can hold, by U+FFFD."""
+    """Replace lone surrogates, which no UTF-8 file can hold, by U+FFFD."""
     return _SURROGATE.sub("\ufffd", text)
 
 
@@ -25,13 +25,13 @@ def cut(text: str, longest: int = 200) -> str:
 
 
 def shown(text: str) -> str:
-    r"""Escape a text for a page, on one line and without control characters, which HTML forbids."""
+    """Escape a text for a page, on one line and without control characters, which HTML forbids."""
     kept = "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in clean(text))
     return escape(" ".join(kept.split()))
 
 
 def embedded_json(value: object) -> str:
-    r"""Write JSON that can stand in a script element of a page: it holds no ``<``, ``>`` or ``&``."""
+    """Write JSON that can stand in a script element of a page: it holds no ``<``, ``>`` or ``&``."""
     return plain_json(value).translate(_MARKUP)
 
 

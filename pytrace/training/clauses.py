@@ -124,7 +124,7 @@ def query_shape(query: Query) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Write a query on one line, without comments, and with one space where there was white space."""
+    """Write a query on one line, without comments, and with one space where there was white space."""
     tokens = split_query(text.strip())
     pieces: list[str] = []
     for at, token in enumerate(tokens):

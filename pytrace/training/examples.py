@@ -58,7 +58,7 @@ def read_examples(
     form: QueryForm = "sparql",
     report: ExampleReport | None = None,
 ) -> list[QueryExample]:
-    r"""Read the questions of a file with their queries."""
+    """Read the questions of a file with their queries."""
     # Chain of Knowledge, section 4.2, trains on LC-QuAD and KQA Pro; PathQuestion is of Zhou et al. (2018).
     for name, value, choices in (("format", format, get_args(ExampleFormat)), ("form", form, get_args(QueryForm))):
         if value not in choices:

@@ -55,7 +55,7 @@ def lcquad_example(row: dict[str, Any], place: Place, *, form: QueryForm = "spar
 
 
 def named_query(sparql: str) -> SparqlQuery:
-    r"""Write a query over DBpedia with names."""
+    """Write a query over DBpedia with names."""
     tokens = tokens_of(sparql)
     names = {token.text: "" for token in tokens if token.kind == "variable"}
     for number, text in enumerate(names):

@@ -14,7 +14,7 @@ from pytrace.training.training_records import Piece, QueryExample, TrainingText,
 
 
 def training_text(example: QueryExample, wrong: Sequence[WrongQuery] = ()) -> TrainingText:
-    r"""Write an example as one sequence."""
+    """Write an example as one sequence."""
     # Chain of Knowledge, section 4.3 and appendix A.1.1.
     pieces = [Piece(question_prompt(example.question), learned=False), _learned(write_query(example.query))]
     for number, query in enumerate(wrong, 1):

@@ -36,7 +36,7 @@ class QuestionTriples(msgspec.Struct, frozen=True):
 
 
 class TripleConstructor:
-    r"""Lets a language model write triples about what questions name, all questions in one call."""
+    """Lets a language model write triples about what questions name, all questions in one call."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class TripleConstructor:
 
 
 def read_triples(text: str, question: str, *, most: int, complete: bool = True) -> QuestionTriples:
-    r"""Read the subject and the triples that a model wrote about a question, however badly."""
+    """Read the subject and the triples that a model wrote about a question, however badly."""
     lines = [cleaned for line in text.splitlines() if (cleaned := clean_text(line))]
     subject = lines[0].partition("<")[0].strip().rstrip(".,;:") if lines else ""
     if lines:

@@ -43,7 +43,7 @@ _WORDS = re.compile(r"(\w+(?:['’.,-]\w+)*)")
 
 
 def span_grammar(title: str, sentences: Sequence[str]) -> str:
-    r"""Return a GBNF grammar of `relation; tail>` lines for a title whose tails are spans of whole words of a sentence."""
+    """Return a GBNF grammar of `relation; tail>` lines for a title whose tails are spans of whole words of a sentence."""
     # The text that it accepts follows `<title;`. A relation is free text of at most 48 characters.
     rules: list[str] = []
     for sentence in sentences:

@@ -77,7 +77,7 @@ def writable_relations(names: Iterable[str], *, form: QueryForm) -> tuple[str, .
 
 
 def query_grammar(question: str, relations: Sequence[str], *, form: QueryForm, spans: bool = True) -> str:
-    r"""Return a GBNF grammar of the queries that a question may become, each with or without a space before it."""
+    """Return a GBNF grammar of the queries that a question may become, each with or without a space before it."""
     # Triplets have a ``?`` in any one of the three places. SPARQL is SELECT DISTINCT, COUNT or ASK, with up to 3
     # patterns of triples in ``?x``, ``?y`` and ``?z``.
     # Chain of Knowledge, section 4: the two forms, with textual mentions where keys would stand.

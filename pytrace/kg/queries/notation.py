@@ -23,7 +23,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def write_name(kind: str, name: str) -> str:
-    r"""Write a name as it stands in a SPARQL query."""
+    """Write a name as it stands in a SPARQL query."""
     if not name.strip() or _FORBIDDEN.search(name):
         raise InputError(f"the {kind} {name[:80]!a} cannot stand in a query; give it a name of one line")
     escaped = name.strip().replace("\\", "\\\\").replace("/", "\\/")

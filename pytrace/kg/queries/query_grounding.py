@@ -37,7 +37,7 @@ class GroundedQuery(msgspec.Struct, frozen=True):
 
 
 class Grounder:
-    r"""Grounds queries in a store."""
+    """Grounds queries in a store."""
 
     # Chain of Knowledge, section 3.3.
 

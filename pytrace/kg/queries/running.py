@@ -88,7 +88,7 @@ class _Attempt:
 
 
 class QueryRunner:
-    r"""Runs the queries of many questions together."""
+    """Runs the queries of many questions together."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ TEMPLATE_VERSION = 1
 
 
 def question_prompt(question: str) -> str:
-    r"""Return what a trained generator is given for a question; its continuation is a space, the query and a line break."""
+    """Return what a trained generator is given for a question; its continuation is a space, the query and a line break."""
     return f"{QUESTION_LABEL} {' '.join(question.split())}\n{QUERY_LABEL}"
 
 

@@ -130,7 +130,7 @@ class _Uncertain(msgspec.Struct):
 
 
 class ChainOfKnowledge(Thoughtful):
-    r"""Lets thoughts vote, and where that is no majority, answers from what a knowledge base says."""
+    """Lets thoughts vote, and where that is no majority, answers from what a knowledge base says."""
 
     # Section 3: a question is uncertain if fewer than half of its samples (rounded up) agree (3.3). Its thoughts become
     # verifying questions, each a query to the knowledge base, as does the question itself (3.1); mentions are linked to

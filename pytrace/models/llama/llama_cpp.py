@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
-from pytrace.models.base_model import BaseModel
-from pytrace.models.base_model import Generation as GenerationCall
+from pytrace.models.base_model import BaseModel, GenerationRequest
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
 from pytrace.models.llama.generation import Generation, Row, log_normalizer
 from pytrace.models.llama.prefix_batch import Work, sort_key
@@ -200,7 +199,7 @@ class LlamaCppModel(BaseModel, Closing):
             tokens = np.array([max(self._runtime.bos, self._runtime.eos, 0)], dtype=np.int32)
         return tokens
 
-    def _generate(self, call: GenerationCall) -> list[list[Completion]]:
+    def _generate(self, call: GenerationRequest) -> list[list[Completion]]:
         compiled = {text: self._runtime.grammar(text) for text in set(call.grammars) if text is not None}
         stops = tuple(text.encode("utf-8", "surrogatepass") for text in call.stop)
         fitted = [self._fit(prompt, limit) for prompt, limit in zip(call.prompts, call.limits, strict=True)]

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from pytrace.errors import ContextOverflowError, InputError, ModelError, ServerError
-from pytrace.models.base_model import BaseModel, Generation
+from pytrace.models.base_model import BaseModel, GenerationRequest
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
 from pytrace.models.servers.completions_server import CompletionsDialect, LlamaCppPythonDialect
 from pytrace.models.servers.dialects import Rendered, Sampling, ServerDialect
@@ -169,7 +169,7 @@ class RemoteModel(BaseModel, Closing):
             )
         return rendered
 
-    def _generate(self, call: Generation) -> list[list[Completion]]:
+    def _generate(self, call: GenerationRequest) -> list[list[Completion]]:
         if any(call.grammars) and not self._server.writes_grammar:
             raise ModelError(
                 f"the server of {self.name} takes no grammar; use llama-server or vLLM, or leave the grammar out "
