@@ -155,27 +155,58 @@ class GraphCounts(msgspec.Struct, frozen=True):
     density: float
 
 
+class ChainSearch(msgspec.Struct, frozen=True, tag="chains"):
+    """Evidence found along chains, best first, with the counts of the graph that they were searched in (TRACE)."""
+
+    chains: tuple[Chain, ...]
+    graph: GraphCounts | None = None
+
+
+class FeatureCover(msgspec.Struct, frozen=True, tag="features"):
+    """Evidence that covers the question's features (ScopeCoE).
+
+    `pool` are the retrieved snippets by rank, as (document id, index of the sentence; -1: all of the document).
+    """
+
+    coverage: tuple[Coverage, ...]
+    pool: tuple[tuple[str, int], ...]
+
+
+class WrittenTriples(msgspec.Struct, frozen=True, tag="triples"):
+    """Evidence nearest to triples that a model wrote from the question, and these triples (KS-LLM)."""
+
+    triples: tuple[Triple, ...]
+
+
+class Reasoning(msgspec.Struct, frozen=True, tag="reasoning"):
+    """The thoughts that led to evidence or answer, and what a knowledge base was asked about them, with the facts it gave."""
+
+    rationale: tuple[str, ...] = ()
+    queries: tuple[KnowledgeQuery, ...] = ()
+
+
 class Evidence(msgspec.Struct, frozen=True):
-    """What the reader sees: the context, the documents it rests on with their votes, and what led to it.
+    """What the reader sees: the context, the documents it rests on with their votes, and how it was found.
 
     `kind` tells what the context's entries are ("mixed": triples, then sentences; "facts": those of a knowledge base, in
-    words; "none": there is no context). `chains` are TRACE's, `coverage` ScopeCoE's features over `pool`, the retrieved
-    snippets by rank as (document id, index of the sentence, -1: all of it); `triples` those that a method wrote from the
-    question, and `rationale` the thoughts that led to the answer; `queries` what a knowledge base was asked, with the facts
-    that it gave. `graph` counts the graph that chains were searched in.
+    words; "none": there is no context). `derivation` is None where documents are read as they are.
     """
 
     kind: Literal["triples", "documents", "sentences", "mixed", "none", "facts"]
     context: tuple[str, ...]
     document_ids: tuple[str, ...]
     votes: dict[str, int] = {}
-    chains: tuple[Chain, ...] = ()
-    coverage: tuple[Coverage, ...] = ()
-    pool: tuple[tuple[str, int], ...] = ()
-    triples: tuple[Triple, ...] = ()
-    rationale: tuple[str, ...] = ()
-    queries: tuple[KnowledgeQuery, ...] = ()
-    graph: GraphCounts | None = None
+    derivation: ChainSearch | FeatureCover | WrittenTriples | Reasoning | None = None
+
+    @property
+    def chains(self) -> tuple[Chain, ...]:
+        """The chains that it was found along; none if it was found otherwise."""
+        return self.derivation.chains if isinstance(self.derivation, ChainSearch) else ()
+
+    @property
+    def reasoning(self) -> Reasoning:
+        """The thoughts and queries that led to it; empty if there are none."""
+        return self.derivation if isinstance(self.derivation, Reasoning) else Reasoning()
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -8,13 +8,16 @@ from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.records import (
     Answer,
     Chain,
+    ChainSearch,
     Coverage,
     Document,
     Evidence,
     Fact,
     Feature,
+    FeatureCover,
     KnowledgeQuery,
     Question,
+    Reasoning,
     Triple,
     Usage,
 )
@@ -81,7 +84,9 @@ def question(number: int) -> Question:
 
 def chained(one: Question) -> Answer:
     """Answer by chains of triples, right but for the first."""
-    evidence = Evidence("triples", tuple(unit.text for unit in TRIPLES), ("d0", "d2"), {"d0": 5, "d2": 2}, CHAINS)
+    evidence = Evidence(
+        "triples", tuple(unit.text for unit in TRIPLES), ("d0", "d2"), {"d0": 5, "d2": 2}, ChainSearch(CHAINS)
+    )
     return Answer(
         one.question, "London", "trace", evidence, {"select": USAGE}, {"select": 1.4, "read": 0.2}, ("cut",), 90
     )
@@ -91,7 +96,7 @@ def by_sentences(one: Question) -> Answer:
     """Answer by chains of sentences: right for even numbers."""
     chains = (Chain(UNITS, (-0.1, -0.2), -0.3, finished=False), Chain(UNITS[:1], (-0.1, -0.5), -0.6, finished=True))
     texts = tuple(f"[{DOCUMENTS[place].title}] {DOCUMENTS[place].text}" for place in (1, 2))
-    evidence = Evidence("documents", texts, ("d1", "d2"), {"d1": 2, "d2": 1}, chains)
+    evidence = Evidence("documents", texts, ("d1", "d2"), {"d1": 2, "d2": 1}, ChainSearch(chains))
     even = int(one.id[1:]) % 2 == 0
     return Answer(
         one.question, "in London" if even else "Hanover", "trace-doc", evidence, {"read": USAGE}, {"read": 0.5}, (), 40
@@ -101,7 +106,10 @@ def by_sentences(one: Question) -> Answer:
 def scoped(one: Question) -> Answer:
     """Answer by coverage: wrong."""
     evidence = Evidence(
-        "sentences", ("a sentence", HOSTILE), ("d0", "d3"), coverage=COVERAGE, pool=(("d0", 0), ("d2", 1), ("d4", -1))
+        "sentences",
+        ("a sentence", HOSTILE),
+        ("d0", "d3"),
+        derivation=FeatureCover(COVERAGE, (("d0", 0), ("d2", 1), ("d4", -1))),
     )
     return Answer(one.question, "=HYPERLINK(1)", "scope-coe", evidence, {"judge": USAGE}, {"judge": 0.9}, (), 45)
 
@@ -109,9 +117,7 @@ def scoped(one: Question) -> Answer:
 def asked(one: Question) -> Answer:
     """Answer by thoughts and a knowledge base: what is hostile, which is right for the first."""
     thoughts = ("First, the husband is Ernest Augustus.", HOSTILE)
-    evidence = Evidence(
-        "facts", ("A fact.",), (), queries=QUERIES, rationale=thoughts, triples=(TRIPLES[0], TRIPLES[5])
-    )
+    evidence = Evidence("facts", ("A fact.",), (), derivation=Reasoning(thoughts, QUERIES))
     return Answer(one.question, HOSTILE, "cok", evidence, {"think": USAGE}, {"think": 1.1}, (HOSTILE,), 30)
 
 

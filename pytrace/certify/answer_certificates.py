@@ -29,8 +29,8 @@ def certify_answer(
     if evidence.chains:
         paths = [tuple(map(_step, chain.triples)) for chain in evidence.chains]
         names = [f"chain {number}" for number in range(1, len(paths) + 1)]
-    elif evidence.rationale:
-        paths, names = [evidence.rationale], ["thoughts"]
+    elif evidence.reasoning.rationale:
+        paths, names = [evidence.reasoning.rationale], ["thoughts"]
     else:
         raise InputError(
             f"{answer.method} answers from no chain and without thoughts, so there is nothing to certify; use trace, "

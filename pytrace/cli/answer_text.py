@@ -10,7 +10,17 @@ import msgspec
 
 from pytrace.cli import common
 from pytrace.reader.evidence import supporting_sentence
-from pytrace.records import Answer, Chain, Coverage, Document, Evidence, KnowledgeQuery, Triple
+from pytrace.records import (
+    Answer,
+    Chain,
+    Coverage,
+    Document,
+    Evidence,
+    FeatureCover,
+    KnowledgeQuery,
+    Triple,
+    WrittenTriples,
+)
 
 # A query may give as many values as it may give rows; more than these would bury the rest.
 _VALUES = 20
@@ -40,9 +50,11 @@ def _print_sources(answer: Answer, by_id: dict[str, Document]) -> None:
     evidence = answer.evidence
     if evidence.kind in {"sentences", "mixed", "facts"}:
         for entry in evidence.context:
-            common.print_text(f"  {common.printable(_shorten(entry)) if evidence.queries else _shorten(entry)}")
+            common.print_text(
+                f"  {common.printable(_shorten(entry)) if evidence.reasoning.queries else _shorten(entry)}"
+            )
     if evidence.kind == "facts":
-        stores = dict.fromkeys(query.store for query in evidence.queries if query.facts)
+        stores = dict.fromkeys(query.store for query in evidence.reasoning.queries if query.facts)
         common.print_text(f"Facts of {', '.join(map(common.printable, stores))}.")
         return
     titles = [_title(one, by_id) for one in evidence.document_ids]
@@ -57,19 +69,20 @@ def _title(document_id: str, by_id: dict[str, Document]) -> str:
 
 def _print_coverage(evidence: Evidence, by_id: dict[str, Document], *, explain: bool) -> None:
     """Print which snippets hold which feature of the question, and which feature nobody holds."""
-    if not evidence.coverage:
+    cover = evidence.derivation
+    if not isinstance(cover, FeatureCover) or not cover.coverage:
         return
     common.print_styled("\nFeatures", "bold")
     rows = []
-    for one in evidence.coverage:
+    for one in cover.coverage:
         shown = one.covered_by if explain else one.chosen
-        held = ", ".join(f"{_snippet(evidence, at, by_id)} {_probability(one.probabilities[at])}" for at in shown)
+        held = ", ".join(f"{_snippet(cover, at, by_id)} {_probability(one.probabilities[at])}" for at in shown)
         rows.append((one.feature.kind, one.feature.statement, held or "nobody"))
     common.print_table(("KIND", "FEATURE", "HELD BY"), rows)
 
 
-def _snippet(evidence: Evidence, place: int, by_id: dict[str, Document]) -> str:
-    document_id, sentence = evidence.pool[place]
+def _snippet(cover: FeatureCover, rank: int, by_id: dict[str, Document]) -> str:
+    document_id, sentence = cover.pool[rank]
     title = _title(document_id, by_id)
     return title if sentence < 0 else f"{title} (sentence {sentence + 1})"
 
@@ -79,22 +92,22 @@ def _probability(value: float | None) -> str:
 
 
 def _print_thoughts(evidence: Evidence) -> None:
-    if evidence.triples:
+    if isinstance(evidence.derivation, WrittenTriples) and evidence.derivation.triples:
         common.print_styled("\nTriples written from the question", "bold")
-        for triple in evidence.triples:
+        for triple in evidence.derivation.triples:
             common.print_text(f"  {triple.text}")
-    if evidence.rationale:
+    if evidence.reasoning.rationale:
         common.print_styled("\nThoughts", "bold")
-        for number, sentence in enumerate(evidence.rationale, 1):
+        for number, sentence in enumerate(evidence.reasoning.rationale, 1):
             common.print_text(f"  {number}. {sentence}")
 
 
 def _print_queries(evidence: Evidence) -> None:
     """Print what a knowledge base was asked, how it was asked, and what it said."""
-    if not evidence.queries:
+    if not evidence.reasoning.queries:
         return
     common.print_styled("\nAsked of the knowledge base", "bold")
-    for number, query in enumerate(evidence.queries, 1):
+    for number, query in enumerate(evidence.reasoning.queries, 1):
         place = "the question itself" if query.place < 0 else f"thought {query.place + 1}"
         common.print_text(f"  {number}. {common.printable(query.question)} ({place})")
         for label, text in _query_lines(query):
@@ -193,16 +206,15 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
         ],
         "notes": answer.notes,
     }
-    if answer.evidence.coverage:
-        result["features"] = [
-            _feature(one, answer.evidence, by_id, explain=explain) for one in answer.evidence.coverage
-        ]
-    if answer.evidence.triples:
-        result["triples"] = [(one.head, one.relation, one.tail) for one in answer.evidence.triples]
-    if answer.evidence.rationale:
-        result["rationale"] = answer.evidence.rationale
-    if answer.evidence.queries:
-        result["queries"] = msgspec.to_builtins(answer.evidence.queries)
+    derivation = answer.evidence.derivation
+    if isinstance(derivation, FeatureCover) and derivation.coverage:
+        result["features"] = [_feature(one, derivation, by_id, explain=explain) for one in derivation.coverage]
+    if isinstance(derivation, WrittenTriples) and derivation.triples:
+        result["triples"] = [(one.head, one.relation, one.tail) for one in derivation.triples]
+    if rationale := answer.evidence.reasoning.rationale:
+        result["rationale"] = rationale
+    if queries := answer.evidence.reasoning.queries:
+        result["queries"] = msgspec.to_builtins(queries)
     if explain:
         result["context"] = answer.evidence.context
     result["context_tokens"] = answer.context_tokens
@@ -212,11 +224,11 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
     return result
 
 
-def _feature(one: Coverage, evidence: Evidence, by_id: dict[str, Document], *, explain: bool) -> dict[str, Any]:
+def _feature(one: Coverage, cover: FeatureCover, by_id: dict[str, Document], *, explain: bool) -> dict[str, Any]:
     """Return a feature and the snippets that hold it; with `explain` all that were judged."""
 
     def told(place: int) -> dict[str, Any]:
-        document_id, sentence = evidence.pool[place]
+        document_id, sentence = cover.pool[place]
         return {
             "rank": place + 1,
             "document_id": document_id,

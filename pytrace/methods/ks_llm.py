@@ -34,7 +34,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import Reader, Reading
 from pytrace.reader.evidence import document_text
-from pytrace.records import Document, Evidence, Triple
+from pytrace.records import Document, Evidence, Reasoning, Triple, WrittenTriples
 from pytrace.retrieval import SentenceIndex
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.extraction import sentence_units
@@ -151,7 +151,10 @@ class KnowledgeSelection(Method):
         elif self.variant in _WITH_DOCUMENT:
             evidence = [self._whole(own, told) for own, told in zip(documents, notes, strict=True)]
         elif self.variant == "ks-t":
-            evidence = [Evidence("triples", _texts(one.triples), (), triples=one.triples) for one in constructed]
+            evidence = [
+                Evidence("triples", _texts(one.triples), (), derivation=WrittenTriples(one.triples))
+                for one in constructed
+            ]
         else:
             evidence = [NO_CONTEXT] * len(questions)
         return [Selected(one, tuple(own)) for one, own in zip(evidence, notes, strict=True)]
@@ -204,7 +207,7 @@ class KnowledgeSelection(Method):
                     kind="mixed" if self.variant == "ks-llm" else "sentences",
                     context=(*_texts(shown), *_texts(chosen)),
                     document_ids=tuple(dict.fromkeys(unit.document_id for unit in chosen)),
-                    triples=found.triples,
+                    derivation=WrittenTriples(found.triples),
                 )
             )
         return evidence
@@ -258,7 +261,7 @@ class KnowledgeSelection(Method):
             for thought, fitted in zip(thoughts, self._thinker.fit(questions, contexts), strict=True)
         ]
         thoughtful = [
-            msgspec.structs.replace(one, rationale=thought.sentences)
+            msgspec.structs.replace(one, derivation=Reasoning(thought.sentences))
             for one, thought in zip(evidence, thoughts, strict=True)
         ]
         return thoughtful, readings

@@ -24,7 +24,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import document_text
-from pytrace.records import Coverage, Document, Evidence, Feature
+from pytrace.records import Coverage, Document, Evidence, Feature, FeatureCover
 from pytrace.retrieval import Retriever, RetrieverName, rank_each
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -119,7 +119,7 @@ class ScopeCoe(Method):
             chosen = self._cover(inquiries, judged)
         evidence = [self._evidence(*one) for one in zip(inquiries, judged, chosen, pools, strict=True)]
         return [
-            Selected(one, _notes(found, bool(taken), one))
+            Selected(one, _notes(found, bool(taken), one.derivation))
             for one, found, taken in zip(evidence, extractions, chosen, strict=True)
         ]
 
@@ -177,8 +177,7 @@ class ScopeCoe(Method):
             kind="documents" if whole else "sentences",
             context=tuple(inquiry.texts[at] for at in read),
             document_ids=tuple(dict.fromkeys(places[at][0] for at in read)),
-            coverage=tuple(coverage),
-            pool=tuple(places),
+            derivation=FeatureCover(tuple(coverage), tuple(places)),
         )
 
 
@@ -208,8 +207,9 @@ def _sentences(documents: Sequence[Document]) -> list[Document]:
     ]
 
 
-def _notes(found: Extraction, covered: bool, evidence: Evidence) -> tuple[str, ...]:
+def _notes(found: Extraction, covered: bool, cover: object) -> tuple[str, ...]:
     """Say what a reader of the answer should know of its features."""
+    assert isinstance(cover, FeatureCover)
     notes = []
     if found.malformed:
         notes.append("the model's features were no whole JSON and were read by their parts")
@@ -217,16 +217,16 @@ def _notes(found: Extraction, covered: bool, evidence: Evidence) -> tuple[str, .
         notes.append(
             f"{len(found.dropped)} of the features that the model wrote were dropped: {'; '.join(found.dropped)}"
         )
-    if not evidence.coverage:
+    if not cover.coverage:
         notes.append("no feature of the question was found; the snippets are the first by order of retrieval")
     elif not covered:
         notes.append("no snippet holds any feature of the question; they are the first by order of retrieval")
-    elif missing := [_named(one.feature) for one in evidence.coverage if not one.covered_by]:
+    elif missing := [_named(one.feature) for one in cover.coverage if not one.covered_by]:
         notes.append(f"no snippet holds {', '.join(missing)}")
-    undecided = sum(value is None for one in evidence.coverage for value in one.probabilities)
+    undecided = sum(value is None for one in cover.coverage for value in one.probabilities)
     if undecided:
         notes.append(
-            f"the judge was undecided in {undecided} of {sum(len(one.probabilities) for one in evidence.coverage)} cases"
+            f"the judge was undecided in {undecided} of {sum(len(one.probabilities) for one in cover.coverage)} cases"
         )
     return tuple(notes)
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pytrace.records import Chain, Document, Evidence, Triple
+from pytrace.records import Chain, ChainSearch, Document, Evidence, Triple
 
 
 def triple_evidence(chains: Sequence[Chain]) -> Evidence:
@@ -26,7 +26,7 @@ def triple_evidence(chains: Sequence[Chain]) -> Evidence:
         context=tuple(dict.fromkeys(triple.text for triple in triples)),
         document_ids=tuple(dict.fromkeys(triple.document_id for triple in triples)),
         votes=votes,
-        chains=tuple(chains),
+        derivation=ChainSearch(tuple(chains)),
     )
 
 
@@ -41,7 +41,7 @@ def document_evidence(
         context=tuple(document_text(documents[document_id]) for document_id in ranked),
         document_ids=tuple(ranked),
         votes=votes,
-        chains=tuple(chains),
+        derivation=ChainSearch(tuple(chains)),
     )
 
 

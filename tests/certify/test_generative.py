@@ -13,7 +13,7 @@ from pytrace.errors import DataError, InputError
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.prompts.step_demonstrations import step_demonstrations
-from pytrace.records import Answer, Chain, Evidence, Triple
+from pytrace.records import Answer, Chain, ChainSearch, Evidence, Reasoning, Triple
 
 PATH = (Triple("Corfu", "part of", "Greece"), Triple("Greece", "speaks", "Greek"))
 FACTS = [*PATH, Triple("Rome", "part of", "Italy"), Triple("Italy", "speaks", "Italian")]
@@ -144,7 +144,10 @@ def test_our_demonstrations_are_what_the_parser_reads():
 def answer(*chains, text="Greek", rationale=()):
     made = tuple(Chain(tuple(chain), (-0.1,) * len(chain), -0.1 * len(chain), False) for chain in chains)
     return Answer(
-        "What is spoken on Corfu?", text, "trace", Evidence("triples", (), (), chains=made, rationale=rationale)
+        "What is spoken on Corfu?",
+        text,
+        "trace",
+        Evidence("triples", (), (), derivation=ChainSearch(made) if made else Reasoning(rationale)),
     )
 
 

@@ -21,7 +21,7 @@ from pytrace.kg.fact_store import Relation
 from pytrace.kg.queries.query_records import Grammar
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.records import Answer, Evidence, Fact, KnowledgeQuery, Question, Triple, Usage
+from pytrace.records import Answer, Evidence, Fact, KnowledgeQuery, Question, Reasoning, Triple, Usage
 from tests.cli.test_ask_eval_cli import Run, needs_engine, refused, write_rows
 from tests.reader.test_claims import Verdicts, by_claim
 
@@ -384,7 +384,7 @@ STOPPED = KnowledgeQuery(-1, "Where\x1b[2J\nis it?", "towns.tsv", outcome="stopp
 
 def answered(*queries: KnowledgeQuery) -> Answer:
     facts = tuple(fact.text for query in queries for fact in query.facts)
-    evidence = Evidence("facts" if facts else "none", facts, (), queries=queries)
+    evidence = Evidence("facts" if facts else "none", facts, (), derivation=Reasoning((), queries))
     return Answer("Where?", "Ghana", "cok", evidence, {"query": Usage()}, {"query": 0.5})
 
 

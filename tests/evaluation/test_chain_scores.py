@@ -20,7 +20,7 @@ from pytrace.evaluation.scores.chain_scores import (
 from pytrace.evaluation.scores.metrics import Mean
 from pytrace.methods.trace.trace import Trace, TraceSettings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.records import Answer, Chain, Document, Evidence, GraphCounts, Question, Triple
+from pytrace.records import Answer, Chain, ChainSearch, Document, Evidence, GraphCounts, Question, Triple
 from pytrace.triples.extraction import sentence_units
 
 FORT = Document("fort", "Fort Kongenstein", ("It lies in Ada Foah.", "It was built in 1783."))
@@ -120,7 +120,15 @@ class TestSentences:
             ),
             (Evidence("mixed", ("<a; b; c>", "[Ada Foah] It is old."), ("ada",)), 0),
             (Evidence("sentences", ("[Ada Foah] It is a town of Ghana.",), ("accra",)), 0),
-            (Evidence("triples", ("<a; r; b>",), ("fort",), chains=(chain(Triple("a", "r", "b", "fort", 0)),)), 0.5),
+            (
+                Evidence(
+                    "triples",
+                    ("<a; r; b>",),
+                    ("fort",),
+                    derivation=ChainSearch((chain(Triple("a", "r", "b", "fort", 0)),)),
+                ),
+                0.5,
+            ),
             (Evidence("none", (), ()), 0),
             (None, 0),
         ],
@@ -151,8 +159,11 @@ class TestStatistics:
         second = chain(Triple("Accra", "is", "capital", "accra", 0))
         other = Question("p", "?", ("x",), (FORT, ADA, ACCRA, Document("x", "X", ("Y.",))), ("accra",))
         rows = [
-            result(QUESTION, Evidence("documents", (), (), chains=(second, first), graph=GraphCounts(4, 3, 0.25))),
-            result(other, Evidence("documents", (), (), chains=(first,), graph=GraphCounts(10, 9, 0.1))),
+            result(
+                QUESTION,
+                Evidence("documents", (), (), derivation=ChainSearch((second, first), GraphCounts(4, 3, 0.25))),
+            ),
+            result(other, Evidence("documents", (), (), derivation=ChainSearch((first,), GraphCounts(10, 9, 0.1)))),
             result(Question("f", "?", ("x",)), None),
         ]
         statistics = chain_statistics(rows, {one.id: gold_evidence(one) for one in (QUESTION, other)})
@@ -170,7 +181,7 @@ class TestStatistics:
     def test_a_failed_question_holds_no_gold_and_has_no_graph(self) -> None:
         one = chain(Triple("Fort Kongenstein", "in", "Ada Foah", "fort", 0))
         again = Question("2", "?", ("x",), QUESTION.documents, ("fort",), (("fort", 0),), QUESTION.triples)
-        rows = [result(QUESTION, Evidence("triples", (), (), chains=(one,))), result(again, None)]
+        rows = [result(QUESTION, Evidence("triples", (), (), derivation=ChainSearch((one,)))), result(again, None)]
         statistics = chain_statistics(rows, {one.id: gold_evidence(one) for one in (QUESTION, again)})
         assert statistics is not None
         assert statistics.triple_recall == Mean(0.25, 0.25, 2)
@@ -179,7 +190,9 @@ class TestStatistics:
 
     def test_methods_without_chains_have_none(self) -> None:
         assert chain_statistics([result(QUESTION, Evidence("none", (), ())), result(QUESTION, None)], {}) is None
-        searched = chain_statistics([result(QUESTION, Evidence("none", (), (), graph=GraphCounts(0, 0, 0.0)))], {})
+        searched = chain_statistics(
+            [result(QUESTION, Evidence("none", (), (), derivation=ChainSearch((), GraphCounts(0, 0, 0.0))))], {}
+        )
         assert searched is not None
         assert (searched.chains.mean, searched.length.mean, searched.documents.n) == (0.0, None, 0)
 
@@ -187,7 +200,7 @@ class TestStatistics:
 def test_trace_counts_the_graph_that_it_searched() -> None:
     settings = TraceSettings(scoring="ranker", extraction="phrases", chains=1, beams=1, length=2)
     [answer] = Trace(ScriptedModel(["Ghana"]), HashEncoder(), settings).answer([QUESTION.question], [[FORT, ADA]])
-    graph = answer.evidence.graph
+    graph = answer.evidence.derivation.graph
     assert graph is not None
     assert graph.triples > 0
     assert graph.entities > len({FORT.title, ADA.title})

@@ -16,7 +16,7 @@ from pytrace.evaluation.run.runner import evaluate
 from pytrace.evaluation.scores.metrics import Mean
 from pytrace.evaluation.scores.significance import bootstrap_interval, paired_bootstrap
 from pytrace.evaluation.scores.summary import Report, make_report, score_run
-from pytrace.records import Answer, Chain, Document, Evidence, GraphCounts, Question, Triple
+from pytrace.records import Answer, Chain, ChainSearch, Document, Evidence, GraphCounts, Question, Triple
 
 DOCUMENTS = tuple(Document(id, id.upper(), (f"The {id} is one.", f"The {id} is two.")) for id in "abcd")
 GRADED = Question(
@@ -197,7 +197,7 @@ class TestText:
         question = msgspec.structs.replace(
             ANSWERED, triples=(Triple("Ada", "country", "Ghana"), Triple("Ho", "country", "Togo"))
         )
-        method = chose("a", chains=(one,), graph=GraphCounts(8, 5, 0.0893))
+        method = chose("a", derivation=ChainSearch((one,), GraphCounts(8, 5, 0.0893)))
         lines = printed(evaluate({"m": method, "none": chose("b")}, [question]), capsys)
         heads = next(at for at, line in enumerate(lines) if "DENSITY %" in line)
         assert lines[heads + 1].split() == ["m", "3.0", "66.7", "8.0", "5.0", "8.93", "1.0", "1.0", "1.0", "0.0"]

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +20,22 @@ import pytest
 from pytrace.errors import ContextOverflowError, DataError, InputError, MissingDependencyError, StoreError
 from pytrace.evaluation.run.runner import Batched, Progress, Result, RunStore, evaluate, file_settings
 from pytrace.evaluation.scores.summary import Report, score_run
-from pytrace.records import Answer, Chain, Evidence, Question, Triple, Usage
+from pytrace.records import (
+    Answer,
+    Chain,
+    ChainSearch,
+    Coverage,
+    Evidence,
+    Feature,
+    FeatureCover,
+    GraphCounts,
+    KnowledgeQuery,
+    Question,
+    Reasoning,
+    Triple,
+    Usage,
+    WrittenTriples,
+)
 
 QUESTIONS = [
     Question("q1", "Where is Ada Foah?", ("Ghana",), supporting_documents=("d1", "d2"), kind="bridge"),
@@ -172,7 +188,7 @@ class TestFailures:
 class TestStore:
     def test_what_is_stored_comes_back_whole(self, tmp_path: Path) -> None:
         chain = Chain((Triple("a", "b", "c", "d", 0, 99.5),), (-0.1, -math.inf), -math.inf, True)
-        evidence = Evidence("triples", ("<a; b; c>",), ("d",), {"d": 2}, (chain,))
+        evidence = Evidence("triples", ("<a; b; c>",), ("d",), {"d": 2}, ChainSearch((chain,)))
         full = Answer("?", "Ghana \ud800 สิงห์ \x00", "m", evidence, {"s": Usage(1, 2, 3)}, {"s": 0.5}, ("note",), 7)
         result = Result("m", "q \udfff", "?", ("x",), ("d",), "bridge", full)
         with RunStore(tmp_path / "run.sqlite") as store:
@@ -181,6 +197,36 @@ class TestStore:
         with RunStore(tmp_path / "run.sqlite") as store:
             assert list(store.rows("m")) == [result]
             assert (store.methods(), store.settings, store.notes) == (["m"], {"a": 1}, {"path": "x"})
+
+    @pytest.mark.parametrize(
+        "derivation",
+        [
+            None,
+            ChainSearch((Chain((Triple("a", "b", "c"),), (-0.5,), -0.5, False),), GraphCounts(2, 1, 0.5)),
+            ChainSearch((), GraphCounts(0, 0, 0.0)),
+            FeatureCover((Coverage(Feature("node", "x"), (0.5, None), (0,), (0,)),), (("d", 0), ("e", -1))),
+            WrittenTriples((Triple("a", "b", "c"),)),
+            Reasoning(("a thought",)),
+            Reasoning(("a thought",), (KnowledgeQuery(0, "?", "facts.ttl"),)),
+        ],
+    )
+    def test_evidence_of_version_2_is_read(self, tmp_path: Path, derivation: Any) -> None:
+        evidence = Evidence("documents", ("a text",), ("d",), {"d": 1}, derivation)
+        result = Result("m", "q", "?", ("x",), answer=Answer("?", "Ghana", "m", evidence))
+        flat = {"chains": [], "coverage": [], "pool": [], "triples": [], "rationale": [], "queries": [], "graph": None}
+        flat |= {name: value for name, value in (msgspec.to_builtins(derivation) or {}).items() if name != "type"}
+        record = msgspec.to_builtins(result)
+        del record["answer"]["evidence"]["derivation"]
+        record["answer"]["evidence"] |= flat
+        with RunStore(tmp_path / "run.sqlite") as store:
+            store.open_run({"a": 1})
+            store.save("m", "q", result)
+        with sqlite3.connect(tmp_path / "run.sqlite") as connection:
+            connection.execute("UPDATE result SET record = ?", (json.dumps(record),))
+            connection.execute("PRAGMA user_version = 2")
+        connection.close()
+        with RunStore(tmp_path / "run.sqlite") as store:
+            assert list(store.rows("m")) == [result]
 
     def test_stored_answers_are_scored_again_without_a_model(self, tmp_path: Path) -> None:
         with RunStore(tmp_path / "run.sqlite") as store:

@@ -103,7 +103,7 @@ def test_one_thought_is_greedy_and_becomes_the_rationale() -> None:
     model = Recorder(["Isaura Venn lived there. So the answer is Quillhaven."])
     (answer,) = ChainOfThought(model, None, settings(samples=5)).answer([QUESTION], [DOCUMENTS])
     assert (answer.text, answer.method) == ("Quillhaven", "cot")
-    assert answer.evidence.rationale == ("Isaura Venn lived there.",)
+    assert answer.evidence.reasoning.rationale == ("Isaura Venn lived there.",)
     assert (answer.evidence.kind, answer.evidence.context, answer.context_tokens) == ("none", (), 0)
     assert answer.notes == ()
     (call,) = model.calls
@@ -154,7 +154,7 @@ def test_the_answer_of_most_samples_wins_and_the_vote_is_told() -> None:
     model = Recorder(said("Rome", "Quillhaven", "the Quillhaven", "Oslo", "Quillhaven"))
     (answer,) = SelfConsistency(model, None, settings(seed=3)).answer([QUESTION], [DOCUMENTS])
     assert (answer.text, answer.method) == ("Quillhaven", "cot-sc")
-    assert answer.evidence.rationale == ("Thought number 1.",)
+    assert answer.evidence.reasoning.rationale == ("Thought number 1.",)
     assert answer.notes == ("3 of 5 samples agreed",)
     (call,) = model.calls
     assert (call["n"], call["temperature"], call["seed"]) == (5, 0.7, 3)
@@ -218,7 +218,7 @@ def test_a_doubtful_rationale_is_verified_edited_and_concluded_anew() -> None:
     answer, model = edited(sentences=1)
     assert answer.text == "Quillhaven"
     # What nothing was found about stays as it was.
-    assert answer.evidence.rationale == ("Isaura Venn was born in Quillhaven.", "The ferry leaves at dawn.")
+    assert answer.evidence.reasoning.rationale == ("Isaura Venn was born in Quillhaven.", "The ferry leaves at dawn.")
     assert answer.notes == ("2 of 5 samples agreed", "1 of 2 sentences of the rationale were edited")
     assert answer.evidence.kind == "sentences"
     assert answer.evidence.context == (
@@ -250,7 +250,11 @@ def test_only_doubtful_questions_are_verified_all_in_one_call_a_step() -> None:
     assert (first.text, sure.text, last.text) == ("Quillhaven", "noon", "Quillhaven")
     assert [len(call["prompts"]) for call in model.calls] == [3, 3, 3, 2]
     assert sure.notes == ("3 of 5 samples agreed",)
-    assert (sure.evidence.kind, sure.evidence.context, sure.evidence.rationale) == ("none", (), ("Thought number 0.",))
+    assert (sure.evidence.kind, sure.evidence.context, sure.evidence.reasoning.rationale) == (
+        "none",
+        (),
+        ("Thought number 0.",),
+    )
     assert set(sure.usage) == set(sure.seconds) == {"think"}
     assert set(first.usage) == set(last.usage) == {"think", "ask", "find", "verify", "conclude"}
     assert last.evidence.document_ids == ("venn",)
@@ -312,7 +316,7 @@ def test_a_model_that_concludes_nothing_leaves_the_majority_s_answer() -> None:
     model = Recorder([*said("Rome", "Oslo", "Bern", "Lima", "Bonn"), "Why?", "Because.", " "])
     (answer,) = VerifyAndEdit(model, HashEncoder(), settings()).answer([QUESTION], [DOCUMENTS])
     assert answer.text == "Rome"
-    assert answer.evidence.rationale == ("Because.",)
+    assert answer.evidence.reasoning.rationale == ("Because.",)
 
 
 # All of them
@@ -378,7 +382,7 @@ def steps(*said: str, **chosen: object) -> tuple[Answer, Recorder]:
 def test_each_sentence_finds_documents_for_the_next() -> None:
     answer, model = steps("The founder was Isaura Venn. She", "So the answer is Quillhaven.")
     assert answer.evidence.document_ids == ("ferry", "venn")
-    assert answer.evidence.rationale == ("The founder was Isaura Venn.",)
+    assert answer.evidence.reasoning.rationale == ("The founder was Isaura Venn.",)
     assert answer.text == "the end"
     first, second, read = model.prompts
     assert second.endswith("Thoughts: The founder was Isaura Venn.")
@@ -392,12 +396,12 @@ def test_each_sentence_finds_documents_for_the_next() -> None:
 def test_thinking_ends_with_an_answer_or_with_nothing_to_say(said: str) -> None:
     answer, model = steps(said)
     assert (answer.text, len(model.prompts)) == ("the end", 2)
-    assert (answer.evidence.document_ids, answer.evidence.rationale) == (("ferry",), ())
+    assert (answer.evidence.document_ids, answer.evidence.reasoning.rationale) == (("ferry",), ())
 
 
 def test_a_thought_that_comes_again_ends_the_search() -> None:
     answer, model = steps("It sails.", "It sails.", most=3)
-    assert answer.evidence.rationale == ("It sails.",)
+    assert answer.evidence.reasoning.rationale == ("It sails.",)
     assert len(answer.evidence.document_ids) == 2
     assert len(model.prompts) == 3
 

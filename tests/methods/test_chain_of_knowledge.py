@@ -115,13 +115,13 @@ def test_facts_take_the_place_of_what_was_thought_and_the_answer_follows_them() 
     assert generator.asked == [[QUESTION, SPOUSE, BORN]]
     assert answer.evidence.kind == "facts"
     assert answer.evidence.context == ("isaura venn spouse orvo lind.", "orvo lind birthplace quillhaven.")
-    assert answer.evidence.rationale == (
+    assert answer.evidence.reasoning.rationale == (
         "isaura venn spouse orvo lind.",
         "orvo lind birthplace quillhaven.",
         "Isaura Venn's husband was Orvo Lind.",
         "He was born in Rome.",
     )
-    whole, spouse, born = answer.evidence.queries
+    whole, spouse, born = answer.evidence.reasoning.queries
     assert (whole.place, spouse.place, born.place) == (WHOLE, 0, 1)
     assert (whole.values, spouse.values) == (("quillhaven",), ("orvo lind",))
     assert (born.outcome, born.facts) == ("refused", ())
@@ -132,7 +132,7 @@ def test_facts_take_the_place_of_what_was_thought_and_the_answer_follows_them() 
 
 def test_a_certain_question_asks_nothing_of_the_store() -> None:
     [certain, doubtful], generator, store, _ = asked((CERTAIN, QUESTION))
-    assert (certain.text, certain.notes, certain.evidence.queries) == ("bees", ("2 of 3 samples agreed",), ())
+    assert (certain.text, certain.notes, certain.evidence.reasoning.queries) == ("bees", ("2 of 3 samples agreed",), ())
     assert set(certain.usage) == {"think"}
     assert doubtful.text == "Quillhaven"
     assert all(CERTAIN not in row for row in generator.asked)
@@ -152,10 +152,10 @@ def test_what_becomes_queries_is_a_setting() -> None:
 
 def test_sentences_that_no_fact_verifies_can_be_dropped() -> None:
     [answer] = asked(unverified="drop")[0]
-    assert "He was born in Rome." not in answer.evidence.rationale
+    assert "He was born in Rome." not in answer.evidence.reasoning.rationale
     # Where there is no fact at all, all stay.
     [answer] = asked(unverified="drop", table={})[0]
-    assert answer.evidence.rationale == ("Her husband was Brak Olm.", "He was born in Rome.")
+    assert answer.evidence.reasoning.rationale == ("Her husband was Brak Olm.", "He was born in Rome.")
 
 
 def test_the_query_of_the_question_can_give_the_answer_itself() -> None:
@@ -180,14 +180,14 @@ def test_without_a_fact_the_vote_stands_and_the_note_says_so() -> None:
     assert answer.text == "Rome"
     assert answer.evidence.kind == "none"
     assert answer.notes[-1] == "asked the knowledge base 3 times: 3 refused; no fact came back, so the vote stands"
-    assert len(answer.evidence.queries) == 3
+    assert len(answer.evidence.reasoning.queries) == 3
 
 
 def test_a_store_that_fails_does_not_end_the_run() -> None:
     store = StoreDouble(TRIPLES, lambda _: ServerError("no server answers"))
     [answer] = asked(store=store)[0]
     assert answer.text == "Rome"
-    assert answer.evidence.queries[0].refused[0][1] == "no server answers"
+    assert answer.evidence.reasoning.queries[0].refused[0][1] == "no server answers"
 
 
 def test_the_facts_that_the_model_sees_are_limited() -> None:
@@ -229,14 +229,14 @@ def test_an_uncertain_claim_is_judged_by_facts() -> None:
     assert generator.asked == [[CLAIM]]
     assert answer.text in LABELS
     assert answer.evidence.context == ("isaura venn profession beekeeper.",)
-    assert answer.evidence.queries[0].place == WHOLE
+    assert answer.evidence.reasoning.queries[0].place == WHOLE
     assert answer.notes[-1] == "asked the knowledge base 1 times: 1 answered"
 
 
 def test_a_certain_claim_asks_nothing() -> None:
     answer, generator = judged(CLAIM, "<Isaura Venn; profession; ?>", temperature=0.0)
     assert generator.asked == []
-    assert answer.evidence.queries == ()
+    assert answer.evidence.reasoning.queries == ()
 
 
 def test_a_claim_without_facts_keeps_its_label() -> None:
@@ -274,7 +274,9 @@ def test_a_report_says_how_often_the_store_was_asked_and_how_it_went() -> None:
     assert scores is not None
     assert scores == KnowledgeScores("cok", 3, 2, 1, 0.5, 1.0, {"refused": 4, "answered": 2}, scores.refused)
     assert (
-        scores.refused == sum(len(query.refused) for row in (doubtful, nothing) for query in row.evidence.queries) > 0
+        scores.refused
+        == sum(len(query.refused) for row in (doubtful, nothing) for query in row.evidence.reasoning.queries)
+        > 0
     )
     assert make_report({"cok": rows}).knowledge == (scores,)
     assert knowledge_scores("cok", rows[:1]) is None

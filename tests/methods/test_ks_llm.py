@@ -15,7 +15,7 @@ from pytrace.methods.ks_llm import VARIANTS, KnowledgeSelection, KsSettings, Var
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.answers import INSTRUCTION, WITHOUT_CONTEXT
 from pytrace.reader.prompts.thought_demonstrations import QuestionDemonstration, question_demonstrations
-from pytrace.records import Answer, Document, Triple, Usage
+from pytrace.records import Answer, Document, Triple, Usage, WrittenTriples
 from pytrace.retrieval import SentenceIndex
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.from_questions import INSTRUCTION as TRIPLES_INSTRUCTION
@@ -90,9 +90,10 @@ def test_every_variant_of_table_1_sees_what_its_row_says(
     )
     if variant != "cot-doc":
         assert model.prompts[-1].startswith(WITHOUT_CONTEXT if variant == "standard" else INSTRUCTION)
-    written = tuple(triple.text for triple in answer.evidence.triples)
+    derivation = answer.evidence.derivation
+    written = tuple(one.text for one in derivation.triples) if isinstance(derivation, WrittenTriples) else ()
     assert written == (TRIPLES if variant in {"ks-t", "ks-s", "ks-llm"} else ())
-    assert answer.evidence.rationale == (("It was Isaura Venn.",) if variant == "cot-doc" else ())
+    assert answer.evidence.reasoning.rationale == (("It was Isaura Venn.",) if variant == "cot-doc" else ())
     assert answer.context_tokens == sum(len(one.split()) for one in context)
     dropped = "1 of 3 lines of triples were dropped: malformed, or about something that the question does not name"
     assert answer.notes == ((dropped,) if written else ())
@@ -150,7 +151,7 @@ def test_without_a_sound_triple_the_question_is_the_query_and_the_answer_says_so
     silent = ask("ks-llm", HARBOUR, PERSON, model=model)
     asked = ask("ks-q", HARBOUR, PERSON)
     assert silent.evidence.context == asked.evidence.context
-    assert silent.evidence.triples == ()
+    assert silent.evidence.derivation.triples == ()
     assert silent.notes == (
         "1 of 1 lines of triples were dropped: malformed, or about something that the question does not name",
         "the model wrote no sound triple about the question; the question itself was the query",
@@ -424,7 +425,9 @@ def test_the_tiny_models_find_the_sentence_with_the_answer(tiny_models: dict[str
             ["In which town was Isaura Venn born?"], [documents]
         )
     assert answer.evidence.context[-1] == f"[Isaura Venn] {documents[1].sentences[1]}"
-    assert all(triple.head.casefold() in "in which town was isaura venn born?" for triple in answer.evidence.triples)
+    assert all(
+        triple.head.casefold() in "in which town was isaura venn born?" for triple in answer.evidence.derivation.triples
+    )
     assert "Quillhaven" in answer.text
     assert answer.usage["triples"].calls == answer.usage["read"].calls == 1
 

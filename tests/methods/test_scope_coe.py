@@ -109,7 +109,7 @@ def test_greedy_equals_the_printed_algorithm_and_exact_is_never_larger(rows: lis
         assert set(greedy.evidence.document_ids) == {f"d{at}" for at in expected}
         assert len(exact.evidence.document_ids) <= len(expected)
         for answer in (greedy, exact):
-            for one in answer.evidence.coverage:
+            for one in answer.evidence.derivation.coverage:
                 assert bool(one.chosen) == bool(one.covered_by)
     else:
         assert (
@@ -126,13 +126,13 @@ def test_equal_covers_are_decided_by_retrieval_rank() -> None:
 
 def test_coverage_tells_who_holds_what_and_what_nobody_holds() -> None:
     answer = asked(Table("yynnnn", "nnny?n", "nnnynn"))
-    intent, r1, r2, a, b, c = answer.evidence.coverage
+    intent, r1, r2, a, b, c = answer.evidence.derivation.coverage
     assert (intent.feature, intent.covered_by, intent.chosen) == (Feature("intent", "intent"), (0,), (0,))
     assert r1.feature is R1 or r1.feature == R1
     assert (a.covered_by, a.chosen, a.probabilities) == ((1, 2), (1,), (0.1, 0.9, 0.9))
     assert b.probabilities == (0.1, None, 0.1)
     assert r2.covered_by == b.covered_by == c.covered_by == ()
-    assert answer.evidence.pool == (("d0", -1), ("d1", -1), ("d2", -1))
+    assert answer.evidence.derivation.pool == (("d0", -1), ("d1", -1), ("d2", -1))
     assert "no snippet holds the relation 'b r2 c', the node 'b', the node 'c'" in answer.notes
     assert "the judge was undecided in 1 of 18 cases" in answer.notes
 
@@ -205,7 +205,7 @@ def test_sentences_are_chosen_one_by_one_and_belong_to_their_documents() -> None
     assert answer.evidence.kind == "sentences"
     assert answer.evidence.context == ("[Ada Foah] It is a town.", "[Ada Foah] It lies in the country Ghana.")
     assert answer.evidence.document_ids == ("g",)
-    assert answer.evidence.pool == (("g", 0), ("g", 2), ("p", 0))
+    assert answer.evidence.derivation.pool == (("g", 0), ("g", 2), ("p", 0))
 
 
 def test_the_pool_holds_the_best_snippets_by_rank() -> None:
@@ -213,7 +213,7 @@ def test_the_pool_holds_the_best_snippets_by_rank() -> None:
     method = ScopeCoe(
         ScriptedModel("x"), HashEncoder(), ScopeSettings(pool=1), extractor=Found(), judge=Table("yyyyyy")
     )
-    assert method.answer([QUESTION], [towns])[0].evidence.pool == (("g", -1),)
+    assert method.answer([QUESTION], [towns])[0].evidence.derivation.pool == (("g", -1),)
 
 
 @pytest.mark.parametrize("snippet", ["document", "sentence"])
@@ -239,8 +239,8 @@ def test_snippets_can_come_from_any_callable(snippet: str) -> None:
 
 
 def test_the_threshold_decides_from_which_probability_on() -> None:
-    assert asked(Table("yyyyyy"), threshold=0.9).evidence.coverage[0].covered_by == (0,)
-    assert asked(Table("yyyyyy"), threshold=0.91).evidence.coverage[0].covered_by == ()
+    assert asked(Table("yyyyyy"), threshold=0.9).evidence.derivation.coverage[0].covered_by == (0,)
+    assert asked(Table("yyyyyy"), threshold=0.91).evidence.derivation.coverage[0].covered_by == ()
 
 
 @pytest.mark.models
@@ -263,5 +263,9 @@ def test_the_real_tiny_models_find_the_snippet_among_others(tiny_models: dict[re
         )
         answer = method.answer([QUESTION], [towns])[0]
     assert answer.evidence.document_ids == ("g",)
-    assert any(one.feature.kind == "intent" for one in answer.evidence.coverage)
-    assert all(value is None or not np.isnan(value) for one in answer.evidence.coverage for value in one.probabilities)
+    assert any(one.feature.kind == "intent" for one in answer.evidence.derivation.coverage)
+    assert all(
+        value is None or not np.isnan(value)
+        for one in answer.evidence.derivation.coverage
+        for value in one.probabilities
+    )

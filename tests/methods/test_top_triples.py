@@ -45,8 +45,8 @@ def test_the_reader_sees_the_t_triples_nearest_to_the_question_nearest_first() -
     expected = np.exp(similarities[order])
     np.testing.assert_allclose(shares, expected / expected.sum(), rtol=1e-5)
     assert all(len(chain.triples) == 1 and not chain.finished for chain in answer.evidence.chains)
-    assert answer.evidence.graph is not None
-    assert answer.evidence.graph.triples == 6
+    assert answer.evidence.derivation.graph is not None
+    assert answer.evidence.derivation.graph.triples == 6
     assert (answer.method, answer.evidence.kind) == ("top-triples", "triples")
 
 

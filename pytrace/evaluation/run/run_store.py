@@ -21,9 +21,10 @@ from pytrace.storage.closing import Closing
 from pytrace.storage.locks import take_lock
 from pytrace.storage.text import storable
 
-_SCHEMA_VERSION = 2
-# Version 1 lacks the questions; its files are read as they are, and get the tables when a run of them goes on.
-_READABLE_VERSIONS = (1, _SCHEMA_VERSION)
+_SCHEMA_VERSION = 3
+# Version 1 lacks the questions; its files get the tables when a run of them goes on. Versions 1 and 2 have evidence in one
+# flat record, which `_upgraded` mends row by row as it is read: nothing is rewritten.
+_READABLE_VERSIONS = (1, 2, _SCHEMA_VERSION)
 # A document stands once, under the hash of its record, however many questions have it.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (
@@ -199,7 +200,7 @@ class RunStore(Closing):
             query += f" AND question IN ({', '.join('?' * len(questions))})"
         for question_id, record in self._rows(f"{query} ORDER BY rowid", method, *(questions or ())):
             with self._readable(f"the result of {method} for question {question_id!r}"):
-                result = msgspec.convert(json.loads(record), Result)
+                result = msgspec.convert(_upgraded(json.loads(record)), Result)
             yield result
 
     @contextlib.contextmanager
@@ -317,6 +318,26 @@ def file_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _record(value: msgspec.Struct) -> str:
     return json.dumps(msgspec.to_builtins(value))  # the standard library's: it keeps infinities as they are
+
+
+def _upgraded(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a row's evidence with its derivation as a record of its own, as it is written since version 3."""
+    evidence = (result.get("answer") or {}).get("evidence")
+    if evidence is None or "derivation" in evidence:
+        return result
+    derivations = {
+        "chains": {"chains": evidence.get("chains"), "graph": evidence.get("graph")},
+        "features": {"coverage": evidence.get("coverage"), "pool": evidence.get("pool")},
+        "triples": {"triples": evidence.get("triples")},
+        "reasoning": {"rationale": evidence.get("rationale") or (), "queries": evidence.get("queries") or ()},
+    }
+    for tag, fields in derivations.items():
+        if any(fields.values()):
+            # A search that found nothing was stored like no search at all; its lists are empty, never null.
+            filled = {name: () if value is None and name != "graph" else value for name, value in fields.items()}
+            evidence["derivation"] = {"type": tag, **filled}
+            break
+    return result
 
 
 def _canonical(settings: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from pytrace.evaluation.run.run_store import Result
 from pytrace.evaluation.scores.metrics import Mean, mean_of, normalise_answer, support_score
 from pytrace.kernels.fuzzy import partial_ratio
-from pytrace.records import Chain, Evidence, Question, Triple
+from pytrace.records import Chain, ChainSearch, Evidence, Question, Triple
 
 ALIKE = 80.0
 """Two names are one from this partial ratio on."""
@@ -94,9 +94,10 @@ def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]
     # TRACE, Appendix C.3, Table 5.
     answered = [result for result in results if result.answer is not None]
     found = [result.answer.evidence for result in answered if result.answer is not None]
-    if not any(one.chains or one.graph for one in found):
+    searches = [one.derivation if isinstance(one.derivation, ChainSearch) else ChainSearch(()) for one in found]
+    if not any(one.chains or one.graph for one in searches):
         return None
-    graphs = [one.graph for one in found]
+    graphs = [one.graph for one in searches]
     known = [(result, gold[result.question_id]) for result in results if result.question_id in gold]
     chosen = [{triple.document_id for triple in _triples(one.chains) if triple.document_id} for one in found]
     return ChainStatistics(

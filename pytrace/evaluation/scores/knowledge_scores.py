@@ -34,7 +34,7 @@ def knowledge_scores(method: str, results: Sequence[Result]) -> KnowledgeScores 
     # Chain of Knowledge, section 3.3: only uncertain questions are to be asked about.
     rows = [
         (
-            result.answer.evidence.queries,
+            result.answer.evidence.reasoning.queries,
             exact_match(result.answer.text, result.answers) if result.answers else None,
         )
         for result in results

@@ -25,7 +25,7 @@ from pytrace.methods.ranking import Rank
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.claims import ClaimJudge, ClaimScoring, votes
-from pytrace.records import Answer, Document, Evidence, KnowledgeQuery
+from pytrace.records import Answer, Document, Evidence, KnowledgeQuery, Reasoning
 
 WHOLE = -1
 """The place of the question itself beside those of its thoughts."""
@@ -300,14 +300,11 @@ class ChainOfKnowledge(Thoughtful):
         """Return an answer with what the knowledge base said, and its share of what that cost."""
         before = answer.evidence
         facts = item.facts(self._choices.facts)
-        evidence = msgspec.structs.replace(before, queries=item.queries)
+        rationale = item.rationale(self._choices.unverified) if facts else before.reasoning.rationale
+        evidence = msgspec.structs.replace(before, derivation=Reasoning(rationale, item.queries))
         if facts:
-            evidence = msgspec.structs.replace(
-                evidence,
-                kind="facts" if before.kind == "none" else "mixed",
-                context=(*facts, *before.context),
-                rationale=item.rationale(self._choices.unverified),
-            )
+            kind: Literal["facts", "mixed"] = "facts" if before.kind == "none" else "mixed"
+            evidence = msgspec.structs.replace(evidence, kind=kind, context=(*facts, *before.context))
         edited = msgspec.structs.replace(
             answer,
             text=text or answer.text,

@@ -17,7 +17,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import all_documents
-from pytrace.records import Document
+from pytrace.records import Document, Reasoning
 from pytrace.retrieval import RetrieverName
 
 
@@ -93,7 +93,9 @@ class Ircot(Method):
             self._think(thinking, stages)
             self._retrieve([search for search in thinking if not search.done], stages)
         return [
-            Selected(msgspec.structs.replace(all_documents(search.collected), rationale=tuple(search.sentences)))
+            Selected(
+                msgspec.structs.replace(all_documents(search.collected), derivation=Reasoning(tuple(search.sentences)))
+            )
             for search in searches
         ]
 

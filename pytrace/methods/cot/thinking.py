@@ -28,7 +28,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reading
 from pytrace.reader.evidence import all_documents
-from pytrace.records import Answer, Document, Evidence
+from pytrace.records import Answer, Document, Evidence, Reasoning
 from pytrace.retrieval import RetrieverName
 
 NO_CONTEXT = Evidence("none", (), ())
@@ -125,7 +125,7 @@ class Thoughtful(Method):
         return make_answers(
             questions,
             [
-                msgspec.structs.replace(one, rationale=thought.sentences)
+                msgspec.structs.replace(one, derivation=Reasoning(thought.sentences))
                 for one, thought in zip(evidence, thoughts, strict=True)
             ],
             [

@@ -16,7 +16,7 @@ from pytrace.methods.cot.verification import Verifier
 from pytrace.methods.ranking import Rank
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.records import Answer, Document, Evidence, Triple
+from pytrace.records import Answer, Document, Evidence, Reasoning, Triple
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.extraction import sentence_units
 
@@ -123,7 +123,7 @@ class VerifyAndEdit(Thoughtful):
             kind="sentences" if before.kind == "none" else before.kind,
             context=(*before.context, *found),
             document_ids=tuple(dict.fromkeys((*before.document_ids, *(unit.document_id for unit in edit.found)))),
-            rationale=edit.rationale,
+            derivation=Reasoning(edit.rationale),
         )
         edited = msgspec.structs.replace(
             answer,

@@ -14,7 +14,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.prompts import triple_demonstrations
-from pytrace.records import Document, Evidence, GraphCounts, Triple
+from pytrace.records import ChainSearch, Document, Evidence, GraphCounts, Triple
 from pytrace.triples.extraction import (
     DocumentExtractor,
     Extraction,
@@ -121,4 +121,5 @@ def check_count(name: str, asked: int, there: int) -> None:
 def with_graph(evidence: Evidence, triples: Iterable[Triple]) -> Evidence:
     """Return the evidence with the counts of the graph that its chains were searched in (TRACE, Table 5)."""
     counted = describe_triples(triples)
-    return msgspec.structs.replace(evidence, graph=GraphCounts(counted.entities, counted.triples, counted.density))
+    graph = GraphCounts(counted.entities, counted.triples, counted.density)
+    return msgspec.structs.replace(evidence, derivation=ChainSearch(evidence.chains, graph))

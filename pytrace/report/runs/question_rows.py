@@ -11,7 +11,7 @@ import msgspec
 from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.evaluation.scores.result_scores import ResultScore, score_result
 from pytrace.reader.evidence import document_text
-from pytrace.records import Answer, Chain, Document, KnowledgeQuery, Question, Triple
+from pytrace.records import Answer, Chain, Document, FeatureCover, KnowledgeQuery, Question, Triple, WrittenTriples
 from pytrace.report.figures import finite
 from pytrace.report.page_texts import cut, packed_json
 from pytrace.storage.text import storable
@@ -160,6 +160,9 @@ def _method(row: Result, score: ResultScore, documents: Sequence[Document]) -> d
     places = {document.id: place for place, document in enumerate(documents)}
     texts = {document_text(document): place for place, document in enumerate(documents)}
     units = {unit: number for number, unit in enumerate(dict.fromkeys(_units(answer)))}
+    derivation = evidence.derivation
+    cover = derivation if isinstance(derivation, FeatureCover) else FeatureCover((), ())
+    triples = derivation.triples if isinstance(derivation, WrittenTriples) else ()
     told: dict[str, Any] = {
         "support": support,
         "kind": evidence.kind,
@@ -178,12 +181,12 @@ def _method(row: Result, score: ResultScore, documents: Sequence[Document]) -> d
                 one.covered_by,
                 one.chosen,
             ]
-            for one in evidence.coverage
+            for one in cover.coverage
         ],
-        "pool": [[places.get(one, cut(one)), sentence] for one, sentence in evidence.pool],
-        "triples": [[cut(one.head), cut(one.relation), cut(one.tail)] for one in evidence.triples[:_MOST_ENTRIES]],
-        "rationale": [_text(one) for one in evidence.rationale[:_MOST_ENTRIES]],
-        "queries": [_query(one) for one in evidence.queries[:_MOST_ENTRIES]],
+        "pool": [[places.get(one, cut(one)), sentence] for one, sentence in cover.pool],
+        "triples": [[cut(one.head), cut(one.relation), cut(one.tail)] for one in triples[:_MOST_ENTRIES]],
+        "rationale": [_text(one) for one in evidence.reasoning.rationale[:_MOST_ENTRIES]],
+        "queries": [_query(one) for one in evidence.reasoning.queries[:_MOST_ENTRIES]],
         "stages": [[stage, round(seconds, 3), *_counts(answer, stage)] for stage, seconds in answer.seconds.items()],
         "notes": [_text(one) for one in answer.notes],
         "contextTokens": answer.context_tokens,
