@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
 from pytrace.models.base_model import BaseModel, GenerationRequest
-from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
+from pytrace.models.language_model import (
+    Completion,
+    ContinuationScore,
+    OptionScores,
+    Prompt,
+    Style,
+    without_system,
+)
 from pytrace.models.llama.generation import Generation, Row, log_normalizer
 from pytrace.models.llama.prefix_batch import Work, sort_key
 from pytrace.models.llama.prefix_trie import Tokens, common_prefix
@@ -152,21 +159,11 @@ class LlamaCppModel(BaseModel, Closing):
         if isinstance(prompt, str) or self.style == "plain":
             text = prompt if isinstance(prompt, str) else prompt.plain()
             return np.concatenate([np.array(self._bos(), dtype=np.int32), self._tokenize(text)])
-        contents: list[str] = []
-        messages: list[dict[str, str]] = []
-
-        def say(role: str, content: str) -> None:
-            messages.append({"role": role, "content": f"\x00{len(contents)}\x00"})
-            contents.append(content)
-
-        if prompt.instruction:
-            say("system", prompt.instruction)
-        for given, output in prompt.demonstrations:
-            say("user", given)
-            say("assistant", output)
-        say("user", prompt.input)
+        messages = prompt.messages()
+        contents = [message["content"] for message in messages]
         assert self._template is not None
-        parts = self._template(messages).split("\x00")
+        marked = [{**message, "content": f"\x00{index}\x00"} for index, message in enumerate(messages)]
+        parts = self._template(marked).split("\x00")
         if sorted(set(parts[1::2])) != sorted(map(str, range(len(contents)))):
             raise ModelError(f"the chat template of {self._name} leaves a message out; use style='plain'")
         if prompt.answer_start:
@@ -321,8 +318,7 @@ def _compile_template(template: str, special: dict[str, str]) -> Callable[[list[
             # Some templates know no system role: its words then open the first user message.
             if len(messages) < 2 or messages[0]["role"] != "system":
                 raise
-            first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
-            return compiled.render(messages=[first, *messages[2:]], add_generation_prompt=True, **special)
+            return compiled.render(messages=without_system(messages), add_generation_prompt=True, **special)
 
     def explained(messages: list[dict[str, str]]) -> str:
         try:
