@@ -98,3 +98,10 @@ def _check_pairs(prompts: int, given: int, what: str) -> None:
     """Refuse lists that do not belong together."""
     if prompts != given:
         raise ValueError(f"there are {prompts} prompts but {given} lists of {what}")
+
+
+def check_bounds(least: float, **options: float | None) -> None:
+    """Refuse options below `least`, or so large that the C code or a timer behind them would overflow."""
+    for option, value in options.items():
+        if value is not None and not least <= value < 2**30:
+            raise ValueError(f"{option} must be at least {least} and below 2**30, not {value}")

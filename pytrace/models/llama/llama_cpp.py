@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
-from pytrace.models.base_model import BaseModel, GenerationRequest
+from pytrace.models.base_model import BaseModel, GenerationRequest, check_bounds
 from pytrace.models.language_model import (
     Completion,
     ContinuationScore,
@@ -58,16 +58,10 @@ class LlamaCppModel(BaseModel, Closing):
         float32_cache: bool = False,
         deterministic: bool = False,
     ) -> None:
-        for option, value, least in (
-            ("context", context, 1),
-            ("cache_tokens", cache_tokens, 1),
-            ("max_parallel", max_parallel, 1),
-            ("batch", batch, 1),
-            ("threads", threads, 1),
-            ("reuse_tokens", reuse_tokens, 0),
-        ):
-            if value is not None and not least <= value < 2**30:
-                raise ValueError(f"{option} must be at least {least} and below 2**30, not {value}")
+        check_bounds(
+            1, context=context, cache_tokens=cache_tokens, max_parallel=max_parallel, batch=batch, threads=threads
+        )
+        check_bounds(0, reuse_tokens=reuse_tokens)
         if swap_bytes < 0:
             raise ValueError(f"swap_bytes must be at least 0, not {swap_bytes}")
         self._path = Path(path)

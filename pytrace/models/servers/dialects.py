@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -195,7 +195,7 @@ def marked(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return [{**message, "content": f"{_MARK}{index}{_MARK}"} for index, message in enumerate(messages)]
 
 
-class Writing:
+class Writing(abc.ABC):
     """The events of one text being written, which is broken off as soon as it only repeats itself."""
 
     def __init__(self, prompt_tokens: int) -> None:
@@ -207,10 +207,18 @@ class Writing:
         self.count: int | None = None
         self.usage: Usage | None = None
 
-    @property
-    def complete(self) -> bool:
-        """Whether the answer has come to its end."""
-        return self.finish is not None
+    async def read(self, events: AsyncIterator[dict[str, Any]]) -> tuple[Completion, Usage]:
+        """Read events up to the end of the text; return what was written, and what it cost."""
+        async for event in events:
+            if self.feed(event):
+                break
+        if self.finish is None:
+            raise EOFError("the answer ended in the middle")
+        return self._completion(self.finish)
+
+    @abc.abstractmethod
+    def feed(self, event: dict[str, Any]) -> bool:
+        """Take an event; true if the rest is not wanted."""
 
     def take(self, tokens: Iterable[Hashable]) -> bool:
         """Add tokens; true if the text only repeats itself."""
@@ -220,19 +228,17 @@ class Writing:
                 self.finish = "repetition"
         return self.finish == "repetition"
 
-    def completion(self) -> tuple[Completion, Usage]:
-        """Return what was written, and what it cost."""
-        assert self.finish is not None
+    def _completion(self, finish: Finish) -> tuple[Completion, Usage]:
         tokens = len(self.tokens) if self.count is None else self.count
         usage = self.usage or Usage(1, self.prompt_tokens, self.prompt_tokens + tokens, tokens, 1)
         likely = self.likely
-        if self.finish == "end":
+        if finish == "end":
             # The token that ends a sequence is no part of the text.
             tokens = max(tokens - 1, 0)
             likely = likely[:tokens]
         # A token that is no whole character may come without its probability.
-        total = float(sum(likely)) if len(likely) >= tokens or self.finish == "stop" else math.nan
-        return Completion("".join(self.text), tokens, self.finish, total), usage
+        total = float(sum(likely)) if len(likely) >= tokens or finish == "stop" else math.nan
+        return Completion("".join(self.text), tokens, finish, total), usage
 
 
 def finish_of(choice: Mapping[str, Any]) -> Finish:

@@ -119,7 +119,7 @@ class LlamaServerDialect(TokenizingDialect):
         }
         if how.grammar is not None:
             body["grammar"] = how.grammar
-        return (await self.client.stream("/completion", body, lambda: _Writing(prompt.count))).completion()
+        return await self.client.stream("/completion", body, lambda events: _Writing(prompt.count).read(events))
 
     async def label_scores(self, prompt: Rendered, labels: Sequence[str]) -> tuple[OptionScores, Usage]:
         """Score labels by the list of the likeliest tokens."""

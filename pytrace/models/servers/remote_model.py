@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from pytrace.errors import ContextOverflowError, InputError, ModelError, ServerError
-from pytrace.models.base_model import BaseModel, GenerationRequest
+from pytrace.models.base_model import BaseModel, GenerationRequest, check_bounds
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
 from pytrace.models.servers.completions_server import CompletionsDialect, LlamaCppPythonDialect
 from pytrace.models.servers.dialects import Rendered, Sampling, ServerDialect
-from pytrace.models.servers.http_client import HttpClient, read_key
+from pytrace.models.servers.http_client import HttpClient
 from pytrace.models.servers.llama_server import LlamaServerDialect
 from pytrace.models.servers.vllm_server import VllmDialect
 from pytrace.records import Usage
@@ -63,21 +63,12 @@ class RemoteModel(BaseModel, Closing):
         read_timeout: float = 300.0,
         attempts: int = 5,
     ) -> None:
-        for option, value, least in (
-            ("context", context, 1),
-            ("concurrency", concurrency, 1),
-            ("top_tokens", top_tokens, 1),
-            ("attempts", attempts, 1),
-            ("connect_timeout", connect_timeout, 0.001),
-            ("read_timeout", read_timeout, 0.001),
-        ):
-            if value is not None and not least <= value < 2**30:
-                raise ValueError(f"{option} must be at least {least} and below 2**30, not {value}")
+        check_bounds(1, context=context, concurrency=concurrency, top_tokens=top_tokens, attempts=attempts)
+        check_bounds(0.001, connect_timeout=connect_timeout, read_timeout=read_timeout)
         if dialect != "auto" and dialect not in _DIALECTS:
             raise InputError(f"the dialect {dialect!r} is none of: auto, {', '.join(_DIALECTS)}")
         self._client = HttpClient(
             url,
-            api_key=read_key(api_key_env),
             api_key_env=api_key_env,
             concurrency=concurrency,
             connect_timeout=connect_timeout,

@@ -169,7 +169,7 @@ class VllmDialect(TokenizingDialect):
                 body["structured_outputs"] = {"grammar": how.grammar}
             else:
                 body["guided_grammar"] = how.grammar
-        return (await self.client.stream("/v1/completions", body, lambda: _Writing(prompt.count))).completion()
+        return await self.client.stream("/v1/completions", body, lambda events: _Writing(prompt.count).read(events))
 
     async def label_scores(self, prompt: Rendered, labels: Sequence[str]) -> tuple[OptionScores, Usage]:
         """Score labels by their tokens' ids, or by the list of the likeliest tokens where the server knows no better."""
