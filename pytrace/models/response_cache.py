@@ -103,8 +103,9 @@ class CachedModel(BaseModel, Closing):
             indices.setdefault(key, []).append(index)
 
         def tell(key: bytes, completions: list[Completion]) -> None:
-            for index in indices[key] if done is not None else ():
-                done(index, completions)
+            if done is not None:
+                for index in indices[key]:
+                    done(index, completions)
 
         def keep(position: int, completions: list[Completion]) -> None:
             key = keys[asked[position]]
