@@ -38,6 +38,11 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def status_of(name: str) -> registry.ModelStatus:
+    (model,) = registry.select([name])
+    return registry.status(model, hashed=True)
+
+
 def wheel(index: Path, name: str, member: str, data: bytes) -> str:
     """Put a wheel with one data file into the index; return the file's source."""
     module = name.replace("-", "_")
@@ -295,7 +300,7 @@ def test_an_unpinned_file_is_held_to_the_hash_of_its_first_pull(world: World) ->
         registry.pull("m")
     wheel(world.index, "whole", "m.bin", MODEL)
     assert registry.pull("m") == (first,)
-    assert registry.verify("m")[0].files[0].state == "ok"
+    assert status_of("m").files[0].state == "ok"
 
 
 def test_verify_finds_damage_that_sizes_do_not_show_and_repair_mends_it(world: World) -> None:
@@ -304,13 +309,13 @@ def test_verify_finds_damage_that_sizes_do_not_show_and_repair_mends_it(world: W
     path = world.place() / "m.gguf"
     path.write_bytes(MODEL[:-1] + bytes([MODEL[-1] ^ 1]))
     assert registry.status(registry.select(["m"])[0]).state == "pulled"
-    (found,) = registry.verify("m")
+    found = status_of("m")
     assert (found.state, found.files[0].state) == ("damaged", "wrong hash")
     result = world.process("models", "verify", "m")
     _, err = result.communicate(timeout=30)
     assert (result.returncode, "m/m.gguf (wrong hash); run 'pytrace models pull --repair m'" in err) == (2, True)
     registry.pull("m")  # without repair, what has its full size is left alone
-    assert registry.verify("m")[0].state == "damaged"
+    assert status_of("m").state == "damaged"
     registry.pull("m", repair=True)
     assert path.read_bytes() == MODEL
     path.write_bytes(MODEL[:-1])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +28,7 @@ from pytrace.models.llama.prefix_batch import Work, sort_key
 from pytrace.models.llama.prefix_trie import Tokens, common_prefix
 from pytrace.models.llama.runtime import LlamaRuntime
 from pytrace.models.llama.scheduler import PARALLEL, Scheduler, Task
+from pytrace.models.registry.model_files import sha256_of
 from pytrace.records import Usage
 from pytrace.storage.closing import Closing
 
@@ -65,7 +67,7 @@ class LlamaCppModel(BaseModel, Closing):
         if swap_bytes < 0:
             raise ValueError(f"swap_bytes must be at least 0, not {swap_bytes}")
         self._path = Path(path)
-        self._name = name or self._path.stem
+        self.name = name or self._path.stem
         wanted_context = context or 8192
         self._runtime = LlamaRuntime(
             self._path,
@@ -77,6 +79,7 @@ class LlamaCppModel(BaseModel, Closing):
             float32_cache=float32_cache,
             flash_attention=flash_attention,
         )
+        self.parameters = self._runtime.parameters
         self.context_tokens = min(wanted_context, self._runtime.trained_context, self._runtime.cells)
         self.deterministic = deterministic
         self._scheduler = Scheduler(
@@ -88,7 +91,7 @@ class LlamaCppModel(BaseModel, Closing):
         )
         template = self._runtime.chat_template
         if style == "chat" and template is None:
-            raise ModelError(f"{self._name} has no chat template; use style='plain'")
+            raise ModelError(f"{self.name} has no chat template; use style='plain'")
         self.style: Literal["chat", "plain"] = "plain" if style == "plain" or template is None else "chat"
         self._template = None
         if self.style == "chat" and template is not None:
@@ -96,22 +99,15 @@ class LlamaCppModel(BaseModel, Closing):
             self._template = _compile_template(
                 template, {key: self._runtime.token_text(token) for key, token in texts.items()}
             )
-        self._fingerprint: str | None = None
         self._token_cache: dict[str, Tokens] = {}
+        first = [self._runtime.bos] if self._runtime.adds_bos else []
+        self._beginning: Tokens = np.array(first, dtype=np.int32)
         self.demonstrations_dropped = 0
 
-    @property
-    def name(self) -> str:
-        """A short name for reports."""
-        return self._name
-
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the model file, with the prompt style."""
-        if self._fingerprint is None:
-            with self._path.open("rb") as file:
-                self._fingerprint = f"{hashlib.file_digest(file, 'sha256').hexdigest()}-{self.style}"
-        return self._fingerprint
+        return f"{sha256_of(self._path)}-{self.style}"
 
     @property
     def usage(self) -> Usage:
@@ -121,11 +117,6 @@ class LlamaCppModel(BaseModel, Closing):
     def close(self) -> None:
         """Free the model; any later call fails."""
         self._scheduler.close()
-
-    @property
-    def parameters(self) -> int:
-        """The number of weights."""
-        return self._runtime.parameters
 
     def metadata(self, key: str) -> str | None:
         """Return what the model's file says under a key, such as "general.name"; None if it says nothing."""
@@ -144,22 +135,19 @@ class LlamaCppModel(BaseModel, Closing):
             known = self._token_cache[text] = np.array(self._runtime.tokenize(text), dtype=np.int32)
         return known
 
-    def _bos(self) -> list[int]:
-        return [self._runtime.bos] if self._runtime.adds_bos and self._runtime.bos >= 0 else []
-
     def render(self, prompt: Prompt | str) -> Tokens:
         """Turn a prompt into tokens as the model will see it."""
         # Only the template's own words may be control tokens: a document that contains `<|im_end|>` stays plain text.
         if isinstance(prompt, str) or self.style == "plain":
             text = prompt if isinstance(prompt, str) else prompt.plain()
-            return np.concatenate([np.array(self._bos(), dtype=np.int32), self._tokenize(text)])
+            return np.concatenate([self._beginning, self._tokenize(text)])
         messages = prompt.messages()
         contents = [message["content"] for message in messages]
         assert self._template is not None
         marked = [{**message, "content": f"\x00{index}\x00"} for index, message in enumerate(messages)]
         parts = self._template(marked).split("\x00")
         if sorted(set(parts[1::2])) != sorted(map(str, range(len(contents)))):
-            raise ModelError(f"the chat template of {self._name} leaves a message out; use style='plain'")
+            raise ModelError(f"the chat template of {self.name} leaves a message out; use style='plain'")
         if prompt.answer_start:
             parts += [str(len(contents)), ""]
             contents.append(prompt.answer_start)
@@ -169,22 +157,21 @@ class LlamaCppModel(BaseModel, Closing):
                 tokens.append(self._tokenize(contents[int(part)]))
             elif part:
                 tokens.append(np.array(self._runtime.tokenize(part, special=True), dtype=np.int32))
-        if self._bos() and (not len(tokens[0]) or tokens[0][0] != self._runtime.bos):
-            tokens.insert(0, np.array(self._bos(), dtype=np.int32))
+        if not len(tokens[0]) or tokens[0][0] != self._runtime.bos:
+            tokens.insert(0, self._beginning)
         return np.concatenate(tokens)
 
     def _fit(self, prompt: Prompt | str, reserve: int) -> Tokens:
         """Render a prompt so that `reserve` tokens may follow, with fewer demonstrations if need be."""
         tokens = self.render(prompt)
         while len(tokens) + reserve > self.context_tokens and isinstance(prompt, Prompt) and prompt.demonstrations:
-            shorter = prompt.demonstrations[1:]
-            prompt = Prompt(prompt.instruction, shorter, prompt.input, prompt.answer_start, prompt.separator)
+            prompt = msgspec.structs.replace(prompt, demonstrations=prompt.demonstrations[1:])
             self.demonstrations_dropped += 1
             tokens = self.render(prompt)
         if len(tokens) + reserve > self.context_tokens:
             raise ContextOverflowError(
                 f"a prompt of {len(tokens)} tokens and {reserve} for the answer do not fit the {self.context_tokens} tokens "
-                f"of {self._name}, even without demonstrations; split the document or use a model with a longer context"
+                f"of {self.name}, even without demonstrations; split the document or use a model with a longer context"
             )
         if not len(tokens):
             tokens = np.array([max(self._runtime.bos, self._runtime.eos, 0)], dtype=np.int32)
@@ -273,7 +260,7 @@ class LlamaCppModel(BaseModel, Closing):
         tokens = sorted({int(form[0]) for form in forms if len(form) == 1})
         if not tokens or not label.strip():
             raise ValueError(
-                f"the option label {label!r} is no single token of {self._name}; use one letter or a short word"
+                f"the option label {label!r} is no single token of {self.name}; use one letter or a short word"
             )
         return tokens
 

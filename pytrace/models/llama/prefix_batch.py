@@ -53,11 +53,6 @@ class Plan:
     sources: list[tuple[int, int]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
 
-    @property
-    def tokens(self) -> int:
-        """Tokens that will be evaluated."""
-        return sum(segment.end - segment.start for segment in self.segments)
-
 
 def plan_round(works: list[Work], sources: list[tuple[int, int]]) -> Plan:
     """Plan the decode of sorted works."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,16 @@ ROUND_TOKENS = 512
 
 
 @dataclass(slots=True, eq=False)
+class Job:
+    """The tasks of one call: how many are not finished, what went wrong with all of them, and what its own caller raised."""
+
+    unfinished: int = 0
+    error: BaseException | None = None
+    raised: BaseException | None = None
+    abandoned: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class Task:
     """A work with what to do with its logits, its generation if it has one, and what to call when it is finished."""
 
@@ -40,19 +50,12 @@ class Task:
     on_logits: Callable[[int, Row], None]
     generation: Generation | None = None
     on_finish: Callable[[], None] | None = None
-    job: Job | None = None
+    job: Job = field(default_factory=Job)
     source: Node | None = None
     kept: Node | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Job:
-    """The tasks of one call: how many are not finished, what went wrong with all of them, and what its own caller raised."""
-
-    unfinished: int
-    error: BaseException | None = None
-    raised: BaseException | None = None
-    abandoned: bool = False
+Requests = list[tuple[Task, int]]
 
 
 class Scheduler:
@@ -161,9 +164,9 @@ class Scheduler:
             new, self._inbox = self._inbox, []
         if new:
             self._waiting = sorted([*self._waiting, *new], key=_turn_of)
-        if any(_job(task).abandoned for task in (*self._waiting, *self._writing)):
-            self._waiting = [task for task in self._waiting if not _job(task).abandoned]
-            for task in [task for task in self._writing if _job(task).abandoned]:
+        if any(task.job.abandoned for task in (*self._waiting, *self._writing)):
+            self._waiting = [task for task in self._waiting if not task.job.abandoned]
+            for task in [task for task in self._writing if task.job.abandoned]:
                 self._writing.remove(task)
                 self._let_go(task)
 
@@ -172,7 +175,7 @@ class Scheduler:
         with self._turn:
             for task in (*self._inbox, *self._waiting, *self._entering, *self._writing, *self._finished):
                 if task.job is not job:
-                    _job(task).error = error
+                    task.job.error = error
             for tasks in (self._waiting, self._entering, self._writing, self._finished):
                 tasks.clear()
             self._inbox = []
@@ -185,7 +188,8 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Take tasks that fit now: sequences, cells, and for generation the limit of parallel writers."""
-        reserved = sum(_outstanding(task) for task in self._writing)
+        # A writing task takes cells beside those in the trie: of its prompt's end, and of what it may still write.
+        reserved = sum(len(task.work.tokens) - task.work.keep + task.work.room for task in self._writing)
         evaluated = cells = 0
         previous: Task | None = None
         for task in self._waiting:
@@ -270,7 +274,7 @@ class Scheduler:
             owner = works[segment.owner]
             members = [entering[index] for index in segment.members]
             first = min(member.work.first_wanted for member in members)
-            wanted: list[list[tuple[Task, int]]] = [
+            wanted: list[Requests] = [
                 [(member, position) for member in members if position >= member.work.first_wanted]
                 if position >= first
                 else []
@@ -315,18 +319,18 @@ class Scheduler:
         for task in self._finished:
             if task.generation is not None:
                 self._spend(Usage(generated_tokens=len(task.generation.tokens)))
-            if task.on_finish is not None and _job(task).raised is None:
+            if task.on_finish is not None and task.job.raised is None:
                 try:
                     task.on_finish()
                 except BaseException as error:
                     if task.job is job:
                         raise
                     # Its own caller's fault, to be raised in its own thread.
-                    _job(task).raised = error
-                    _job(task).abandoned = True
+                    task.job.raised = error
+                    task.job.abandoned = True
         with self._turn:
             for task in self._finished:
-                _job(task).unfinished -= 1
+                task.job.unfinished -= 1
             self._finished.clear()
             self._turn.notify_all()
 
@@ -351,10 +355,10 @@ class _Entries:
         self._positions: list[int] = []
         self._counts: list[int] = []
         self._addresses: list[int] = []
-        self._asked: list[list[tuple[Task, int]]] = []
+        self._asked: list[Requests] = []
         self._keep_alive: list[NDArray[np.int32]] = []
 
-    def add(self, tokens: list[int], position: int, sequences: list[int], wanted: list[list[tuple[Task, int]]]) -> None:
+    def add(self, tokens: list[int], position: int, sequences: list[int], wanted: list[Requests]) -> None:
         """Add consecutive tokens that belong to the same sequences; `wanted` has who asks for each one's logits."""
         ids = np.array(sequences, dtype=np.int32)
         self._keep_alive.append(ids)
@@ -368,7 +372,7 @@ class _Entries:
         self, start: int, end: int
     ) -> tuple[
         tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint64], NDArray[np.int8]],
-        list[tuple[int, list[tuple[Task, int]]]],
+        list[tuple[int, Requests]],
     ]:
         """Return the arrays of entries `start` to `end`, and who asks for which entry's logits."""
         asked = [(index, requests) for index, requests in enumerate(self._asked[start:end]) if requests]
@@ -389,17 +393,7 @@ def _turn_of(task: Task) -> tuple[bytes, int, bytes]:
     return sort_key(work.tokens[: work.keep]), -work.room, work.key
 
 
-def _outstanding(task: Task) -> int:
-    """Cells that a writing task takes beside those in the trie: of its prompt's end, and of what it may still write."""
-    return len(task.work.tokens) - task.work.keep + task.work.room
-
-
 def _take_over(task: Task) -> tuple[int, int]:
     """Return the sequence that holds the beginning of a task's prompt, and how much of it."""
     assert task.source is not None
     return (task.source.holder(), task.source.end) if task.source.end else (-1, 0)
-
-
-def _job(task: Task) -> Job:
-    assert task.job is not None
-    return task.job

@@ -19,8 +19,9 @@ import numpy as np
 
 from pytrace.errors import ModelFileError
 from pytrace.models.llama import child
-from pytrace.models.llama.runtime import LlamaRuntime, check_gguf, library, why
+from pytrace.models.llama.runtime import LlamaRuntime, library, why
 from pytrace.models.llama.scheduler import PARALLEL
+from pytrace.models.registry.model_files import check_gguf
 
 # llama.cpp's numbers (llama_ftype) and bits a weight, from small to large.
 FORMATS: dict[str, tuple[int, float]] = {

@@ -133,12 +133,6 @@ def _original(model: Model, files: tuple[store.FileStatus, ...]) -> Original:
     return Original(place / files[0].path, place / ".rewritten", files[0].sha256)
 
 
-def verify(name: str) -> tuple[ModelStatus, ...]:
-    """Read every byte of a model's or a profile's files and compare their SHA-256 with what it must be."""
-    known = catalog()
-    return tuple(status(model, hashed=True, known=known) for model in select([name]))
-
-
 def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
     """Return what to load for a name or a path; never touches the network."""
     name = os.fspath(name_or_path)
@@ -149,7 +143,7 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
             return directory(model)
         return _existing(Path(name).expanduser())
     original = resolve_original(name)
-    return _gguf(rewritten.instead_of(original.place, original.path, original.sha256))
+    return store.check_gguf(rewritten.instead_of(original.place, original.path, original.sha256))
 
 
 def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
@@ -159,7 +153,7 @@ def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
     if model is not None:
         files = _require_pulled(model, name)
         original = _original(model, files)
-        _gguf(original.path)
+        store.check_gguf(original.path)
         return original
     path = _existing(Path(name).expanduser())
     if path.is_dir():
@@ -167,7 +161,7 @@ def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
         if len(inside) != 1:
             raise ModelFileError(f"directory {str(path)!r} has {len(inside)} GGUF files; name the one to use")
         path = inside[0]
-    return Original(_gguf(path), rewritten.place_of_file(home(), path), None)
+    return Original(store.check_gguf(path), rewritten.place_of_file(home(), path), None)
 
 
 def place_of_rewritten(name_or_path: str | os.PathLike[str]) -> Path:
@@ -214,21 +208,6 @@ def _existing(path: Path) -> Path:
     if not path.exists():
         raise ModelFileError(
             f"{str(path)!r} is neither a file nor a known model; the names are {', '.join(catalog().names)}"
-        )
-    return path
-
-
-def _gguf(path: Path) -> Path:
-    try:
-        with path.open("rb") as stream:
-            magic = stream.read(4)
-    except OSError as error:
-        raise ModelFileError(
-            f"the model file {path} cannot be read ({error.strerror}); correct its path or permissions"
-        ) from error
-    if magic != b"GGUF":
-        raise ModelFileError(
-            f"{path} is no GGUF file (it starts with {magic!r}); give a GGUF file or run 'pytrace models list'"
         )
     return path
 

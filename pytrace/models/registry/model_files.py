@@ -281,3 +281,19 @@ def sha256_of(path: Path) -> str:
     """Return a file's SHA-256."""
     with path.open("rb") as stream:
         return _pin(stream).sha256
+
+
+def check_gguf(path: Path) -> Path:
+    """Refuse what is no GGUF file before a native loader sees it."""
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(4)
+    except OSError as error:
+        raise ModelFileError(
+            f"the model file {path} cannot be read ({error.strerror}); correct its path or permissions"
+        ) from error
+    if magic != b"GGUF":
+        raise ModelFileError(
+            f"{path} is no GGUF file (it starts with {magic!r}); give a GGUF file or run 'pytrace models list'"
+        )
+    return path
