@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ModelError, ModelFileError
-from pytrace.models.encoders.onnx_files import OnnxFiles
+from pytrace.models.encoders.encoder_files import OnnxFiles
 from pytrace.models.encoders.onnx_graph import Device
 from pytrace.models.encoders.onnx_model import OnnxTextModel, whole_text
 
@@ -51,14 +51,9 @@ class CrossEncoder(Protocol):
 
 
 class CrossEncoderFiles(OnnxFiles):
-    """The files of one cross-encoder, read.
+    """The files of one cross-encoder; `max_tokens` is of question and passage together.
 
-    Attributes
-    ----------
-    directory, graph, tokenizer, max_tokens, pad_id
-        As `OnnxFiles` has them; `max_tokens` is of question and passage together.
-    labels
-        The labels' names in the order of their logits, as ``config.json`` has them; empty if it names none.
+    `labels` has the labels' names in the order of their logits, as ``config.json`` has them; it is empty if that names none.
     """
 
     remedy: ClassVar[str] = (

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from pytrace import _core
+from pytrace.models.encoders.encoder_files import OnnxFiles
 from pytrace.models.encoders.length_buckets import plan
-from pytrace.models.encoders.onnx_files import OnnxFiles
 from pytrace.models.encoders.onnx_graph import Device, Gives, OnnxGraph, weight_files
 
 # Padded tokens a batch. On a CPU the activations of some hundred tokens of a small model still fit the second-level cache,
