@@ -9,7 +9,7 @@ from pytrace.errors import ModelFileError
 from pytrace.models import registry
 from pytrace.models.registry import rewritten
 from pytrace.models.registry.known_models import Role
-from pytrace.models.registry.progress import ConsoleProgress
+from pytrace.models.registry.progress import PullProgress
 
 
 @click.group()
@@ -78,7 +78,7 @@ def _choice(item: rewritten.RewrittenStatus | None) -> str:
 def pull(*, names: tuple[str, ...], repair: bool, rewrite: bool, as_json: bool) -> None:
     """Fetch models; files that are here already are left alone, and so are choices of a weight format."""
     registry.select(names)  # a wrong name at the end must not be found after an hour of fetching
-    progress = ConsoleProgress(common.messages())
+    progress = PullProgress(common.messages())
     found = {item.name: item for name in names for item in registry.pull(name, progress=progress, repair=repair)}
     for name, item in found.items():
         good = item.rewritten is not None and item.rewritten.state in {"in use", "original kept"}
@@ -135,7 +135,7 @@ def _choose(name: str, threads: int | None) -> rewritten.Record:
         style=prompt_style(known),
         scoring="letters" if scoring in {"letters", "black-box"} else "pmi",
         threads=threads,
-        progress=ConsoleProgress(common.messages()),
+        progress=PullProgress(common.messages()),
     )
 
 

@@ -28,7 +28,7 @@ from pytrace.errors import DataError, DownloadError, InputError, MissingDependen
 from pytrace.models import registry
 from pytrace.models.registry import downloads as sources
 from pytrace.models.registry import known_models as catalog
-from pytrace.models.registry.progress import ConsoleProgress, bytes_in
+from pytrace.models.registry.progress import PullProgress, bytes_in
 
 CHUNKS = [bytes([65 + index]) * 3000 + os.urandom(5000) for index in range(3)]
 MODEL = b"GGUF" + os.urandom(20_000)
@@ -621,7 +621,7 @@ def test_progress_is_a_bar_on_a_terminal_and_plain_lines_elsewhere(world: World,
     file["sources"][0]["download"] = (world.index / "whole-1.0-py3-none-any.whl").stat().st_size
     world.describe(world.model(file))
     shown = io.StringIO()
-    registry.pull("m", progress=ConsoleProgress(Console(file=shown, force_terminal=terminal, width=100)))
+    registry.pull("m", progress=PullProgress(Console(file=shown, force_terminal=terminal, width=100)))
     if terminal:
         assert "━" in shown.getvalue()
         assert "fetched m/m.gguf" in shown.getvalue()

@@ -13,31 +13,19 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 
 class PullProgress:
-    """Where a pull reports to. This base reports to nobody."""
+    """Where a pull reports to: a rich console, which should be on stderr, or nobody."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        # The silent one is no terminal, so that no bar is drawn for nobody.
+        self._console = console or Console(quiet=True, force_terminal=False)
 
     def note(self, message: str) -> None:
         """Say one sentence."""
-
-    @contextmanager
-    def file(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """Follow one file; the function that it gives is called with the number of bytes that are there by now."""
-        del label, total
-        yield lambda _: None
-
-
-class ConsoleProgress(PullProgress):
-    """Reports on a rich console, which should be on stderr."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def note(self, message: str) -> None:
-        """Print one sentence."""
         self._console.print(message, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def file(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """Show a bar on a terminal; print a line elsewhere."""
+        """Follow one file, by a bar on a terminal, by a line elsewhere; what it gives takes the bytes that are there by now."""
         if not self._console.is_terminal:
             self.note(f"fetching {label}" + (f" ({total / 1e6:.1f} MB)" if total else ""))
             yield lambda _: None
