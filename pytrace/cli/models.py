@@ -108,7 +108,7 @@ def fastest(*, name: str, undo: bool, threads: int | None, as_json: bool) -> Non
     rewritten file, which is kept in PYTRACE_HOME with a record of the figures; the original stays where it is.
     """
     if undo:
-        undone = rewritten.undo(registry.place_of_rewritten(name))
+        undone = rewritten.undo(registry.folder_of_rewritten(name))
         if as_json:
             common.print_json({"name": name, "undone": undone})
         else:
@@ -131,7 +131,7 @@ def _choose(name: str, threads: int | None) -> rewritten.Record:
     scoring = method_settings("trace", known).scoring
     return format_choice.choose(
         original.path,
-        original.place,
+        original.folder,
         style=prompt_style(known),
         scoring="letters" if scoring in {"letters", "black-box"} else "pmi",
         threads=threads,

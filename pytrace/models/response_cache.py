@@ -95,8 +95,8 @@ class CachedModel(BaseModel, Closing):
             self._key("generate", prompt, limit, call.stop, call.temperature, call.top_p, call.n, seed, grammar)
             for prompt, limit, grammar in zip(call.prompts, call.limits, call.grammars, strict=True)
         ]
-        found = self._recall(keys, list[Completion])
-        asked = self._unknown(keys, found)
+        answers = self._recall(keys, list[Completion])
+        asked = self._unknown(keys, answers)
 
         indices: dict[bytes, list[int]] = {}
         for index, key in enumerate(keys):
@@ -112,7 +112,7 @@ class CachedModel(BaseModel, Closing):
             self._keep({key: completions})
             tell(key, completions)
 
-        for key, completions in found.items():
+        for key, completions in answers.items():
             tell(key, completions)
         if asked:
             grammars = [grammar for index in asked if (grammar := call.grammars[index]) is not None]
@@ -127,22 +127,22 @@ class CachedModel(BaseModel, Closing):
                 grammar=grammars or None,
                 done=keep,
             )
-            found |= {keys[index]: completions for index, completions in zip(asked, written, strict=True)}
-        return [list(found[key]) for key in keys]
+            answers |= {keys[index]: completions for index, completions in zip(asked, written, strict=True)}
+        return [list(answers[key]) for key in keys]
 
     def _score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         keys = [self._key("options", prompt, tuple(labels)) for prompt, labels in zip(prompts, options, strict=True)]
-        found = self._recall(keys, _Options)
-        if asked := self._unknown(keys, found):
+        answers = self._recall(keys, _Options)
+        if asked := self._unknown(keys, answers):
             scores = self._model.score_options([prompts[index] for index in asked], [options[index] for index in asked])
-            found |= self._keep(
+            answers |= self._keep(
                 {
                     keys[index]: _Options(tuple(score.log_probabilities.tolist()), score.outside, score.bounded)
                     for index, score in zip(asked, scores, strict=True)
                 }
             )
         return [
-            OptionScores(np.array(found[key].values, dtype=np.float64), found[key].outside, found[key].bounded)
+            OptionScores(np.array(answers[key].values, dtype=np.float64), answers[key].outside, answers[key].bounded)
             for key in keys
         ]
 
@@ -154,24 +154,24 @@ class CachedModel(BaseModel, Closing):
             for prompt, texts in zip(prompts, continuations, strict=True)
         ]
         flat = [key for row in keys for key in row]
-        found = self._recall(flat, list[float])
+        answers = self._recall(flat, list[float])
         pairs = [(row, text) for row, texts in enumerate(continuations) for text in texts]
         wanted: dict[int, dict[bytes, str]] = {}
-        for index in self._unknown(flat, found):
+        for index in self._unknown(flat, answers):
             row, text = pairs[index]
             wanted.setdefault(row, {})[flat[index]] = text
         if wanted:
             scores = self._model.score_continuations(
                 [prompts[row] for row in wanted], [list(texts.values()) for texts in wanted.values()]
             )
-            found |= self._keep(
+            answers |= self._keep(
                 {
                     key: score.token_log_probabilities.tolist()
                     for texts, row_scores in zip(wanted.values(), scores, strict=True)
                     for key, score in zip(texts, row_scores, strict=True)
                 }
             )
-        return [[ContinuationScore(np.array(found[key], dtype=np.float64)) for key in row] for row in keys]
+        return [[ContinuationScore(np.array(answers[key], dtype=np.float64)) for key in row] for row in keys]
 
     def _key(self, verb: str, prompt: Prompt | str, *parameters: Any) -> bytes:
         given = prompt if isinstance(prompt, str) else msgspec.structs.astuple(prompt)
@@ -194,11 +194,11 @@ class CachedModel(BaseModel, Closing):
         self.known += sum(key in known for key in keys)
         return known
 
-    def _unknown(self, keys: Sequence[bytes], found: dict[bytes, Any]) -> list[int]:
+    def _unknown(self, keys: Sequence[bytes], answers: dict[bytes, Any]) -> list[int]:
         """Return the first index of each key that is not known."""
         first: dict[bytes, int] = {}
         for index, key in enumerate(keys):
-            if key not in found:
+            if key not in answers:
                 first.setdefault(key, index)
         return list(first.values())
 

@@ -148,12 +148,12 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
             rows.setdefault(prompt + whole_text(text), []).append(index)
         result = np.empty((len(texts), self._dimension), dtype=np.float32)
         unknown: list[str] = []
-        for text, places in rows.items():
+        for text, indices in rows.items():
             vector = self._recall(text)
             if vector is None:
                 unknown.append(text)
             else:
-                result[places] = vector
+                result[indices] = vector
         for start in range(0, len(unknown), _AT_ONCE):
             for batch, vectors in self._vectors(unknown[start : start + _AT_ONCE]):
                 for text, vector in zip(batch, vectors, strict=True):
@@ -167,8 +167,8 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
             yield from self._batches(texts)
             return
         there, vectors = self._disk.get([_key(text) for text in texts])
-        yield [text for text, one in zip(texts, there, strict=True) if one], vectors
-        for batch, vectors in self._batches([text for text, one in zip(texts, there, strict=True) if not one]):
+        yield [text for text, known in zip(texts, there, strict=True) if known], vectors
+        for batch, vectors in self._batches([text for text, known in zip(texts, there, strict=True) if not known]):
             self._disk.put([_key(text) for text in batch], vectors)
             yield batch, vectors
 

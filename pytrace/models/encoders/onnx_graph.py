@@ -114,8 +114,8 @@ class OnnxGraph:
             binding.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(value, self._bind, 0))
         binding.bind_output(self._output, self._bind, 0)
         self._session.run_with_iobinding(binding)
-        found: NDArray[Any] = binding.get_outputs()[0].numpy()
-        return found
+        output: NDArray[Any] = binding.get_outputs()[0].numpy()
+        return output
 
     def _input_type(self, item: Any) -> type[np.signedinteger[Any]]:
         if item.name in _INPUTS and item.type in _INTEGERS and len(item.shape) == 2:

@@ -76,14 +76,14 @@ class OnnxTextModel(Generic[_Files]):
     def _in_batches(
         self, run: Callable[[list[_Item]], _Result], items: Sequence[_Item], lengths: Sequence[int]
     ) -> Iterator[tuple[list[int], _Result]]:
-        """Run items of some token lengths in batches, several at once; give each batch's places and what `run` returned."""
+        """Run items of some token lengths in batches, several at once; give each batch's indices and what `run` returned."""
         batches = plan(
             [self._graph.columns or length for length in lengths],
             batch_tokens=self._batch_tokens,
             most_rows=1 if self._graph.dynamically_quantized else self._graph.rows,
             threads=self._workers,
         )
-        inputs = ([items[place] for place in batch] for batch in batches)
+        inputs = ([items[index] for index in batch] for batch in batches)
         with _mapping(min(self._workers, len(batches))) as mapping:
             yield from zip(batches, mapping(run, inputs), strict=True)
 

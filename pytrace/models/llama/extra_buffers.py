@@ -145,7 +145,9 @@ def _agrees(ggml: _Ggml, buffer: int, kind: int) -> bool:
     weights = random.standard_normal((_ROWS, _COLUMNS)).astype(np.float32)
     for batch in _BATCHES:
         inputs = random.standard_normal((batch, _COLUMNS)).astype(np.float32)
-        plain, special = (ggml.product(one, kind, weights, inputs) for one in (ggml.plain_buffer, buffer))
+        plain, special = (
+            ggml.product(buffer_type, kind, weights, inputs) for buffer_type in (ggml.plain_buffer, buffer)
+        )
         # Compared with <=, so that a NaN is a disagreement.
         if not np.abs(plain - special).max() <= _TOLERANCE * np.sqrt(np.mean(plain**2)):
             return False
@@ -204,18 +206,21 @@ class _Ggml:
 
     def buffers(self) -> dict[str, int]:
         """Return the extra buffer types that llama.cpp will go through, by name."""
-        return {self._buffer_name(one).decode(): one for one in itertools.takewhile(bool, self._extra)}
+        return {
+            self._buffer_name(buffer_type).decode(): buffer_type
+            for buffer_type in itertools.takewhile(bool, self._extra)
+        }
 
     def keep_buffers(self, wanted: Callable[[str], bool]) -> tuple[str, ...]:
         """Take what is not wanted off llama.cpp's list, and return the names of the rest."""
-        kept = {name: one for name, one in self.buffers().items() if wanted(name)}
-        for index, one in enumerate([*kept.values(), None] if self._extra else []):
-            self._extra[index] = one
+        kept = {name: buffer_type for name, buffer_type in self.buffers().items() if wanted(name)}
+        for index, buffer_type in enumerate([*kept.values(), None] if self._extra else []):
+            self._extra[index] = buffer_type
         return tuple(kept)
 
     def weight_types(self, buffer: int) -> dict[int, str]:
         """Return the types of weights that a buffer says it can multiply with, by number."""
-        found: dict[int, str] = {}
+        types: dict[int, str] = {}
         for kind, name in self._types.items():
             block = self._block_size(kind)
             is_weight = self._is_quantized(kind) or name in {"F32", "F16", "BF16"}
@@ -226,8 +231,8 @@ class _Ggml:
                 inputs = self._placed(stack, self.plain_buffer, 0, 1)
                 product = self._multiply(self._context(stack), matrix, inputs)
                 if self._supports(self._device, product):
-                    found[kind] = name
-        return found
+                    types[kind] = name
+        return types
 
     def product(
         self, buffer: int, kind: int, weights: NDArray[np.float32], inputs: NDArray[np.float32]

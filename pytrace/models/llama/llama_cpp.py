@@ -197,12 +197,12 @@ class LlamaCppModel(BaseModel, Closing):
 
             def finish(i: int = index, of: list[Generation] = group, left: Iterator[int] = unfinished) -> None:
                 if next(left) == 0 and call.done is not None:
-                    call.done(i, [one.completion() for one in of])
+                    call.done(i, [member.completion() for member in of])
 
             for generation in group:
 
-                def write(_: int, row: Row, one: Generation = generation) -> None:
-                    one.advance(row, self._runtime)
+                def write(_: int, row: Row, to: Generation = generation) -> None:
+                    to.advance(row, self._runtime)
 
                 work = Work(tokens, len(tokens) - 1, room=limit, keep=kept[index])
                 tasks.append(Task(work, write, generation, finish))

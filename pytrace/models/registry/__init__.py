@@ -44,16 +44,16 @@ class Original(msgspec.Struct, frozen=True):
     """A language model's own file, the directory for what it is rewritten into, and its hash where that is known."""
 
     path: Path
-    place: Path
+    folder: Path
     sha256: str | None
 
 
 def home() -> Path:
     """Return the directory that holds pytrace's models: ``PYTRACE_HOME``, or ``pytrace`` in the user's cache directory."""
-    own = os.environ.get("PYTRACE_HOME")
+    chosen = os.environ.get("PYTRACE_HOME")
     try:
-        if own:
-            return Path(own).expanduser().absolute()
+        if chosen:
+            return Path(chosen).expanduser().absolute()
         cache = os.environ.get("XDG_CACHE_HOME", "")
         # The XDG specification: a relative path is invalid and must be ignored.
         return (Path(cache) if cache.startswith("/") else Path.home() / ".cache") / "pytrace"
@@ -89,8 +89,8 @@ def select(names: tuple[str, ...] | list[str]) -> tuple[Model, ...]:
 
 def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) -> ModelStatus:
     """Look at a model's files: at their sizes, and with `hashed` at every byte."""
-    place = directory(model)
-    files = store.inspect(model, place, hashed=hashed)
+    folder = directory(model)
+    files = store.inspect(model, folder, hashed=hashed)
     states = {file.state for file in files}
     if states <= {"ok", "present"}:
         state: Literal["pulled", "partial", "missing", "damaged"] = "pulled"
@@ -109,9 +109,9 @@ def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) 
         state=state,
         pinned=model.pinned,
         size=None if None in sizes else sum(size for size in sizes if size is not None),
-        directory=str(place),
+        directory=str(folder),
         files=files,
-        rewritten=rewritten.status(original.place, original.path, original.sha256, hashed=hashed)
+        rewritten=rewritten.status(original.folder, original.path, original.sha256, hashed=hashed)
         if model.role == "language-model"
         else None,
     )
@@ -119,18 +119,18 @@ def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) 
 
 def rewritten_files(*, hashed: bool = False) -> tuple[rewritten.RewrittenStatus, ...]:
     """Return the choices of a weight format for files that are not known by name."""
-    found = []
+    choices = []
     for path in sorted((home() / "rewritten").glob(f"*/{rewritten.RECORD}")):
         record = rewritten.read_or_none(path.parent)
         source = path.parent if record is None else Path(record.source.path)
         item = rewritten.status(path.parent, source, None, hashed=hashed)
-        found += [] if item is None else [item]
-    return tuple(found)
+        choices += [] if item is None else [item]
+    return tuple(choices)
 
 
 def _original(model: Model, files: tuple[store.FileStatus, ...]) -> Original:
-    place = directory(model)
-    return Original(place / files[0].path, place / ".rewritten", files[0].sha256)
+    folder = directory(model)
+    return Original(folder / files[0].path, folder / ".rewritten", files[0].sha256)
 
 
 def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
@@ -143,7 +143,7 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
             return directory(model)
         return _existing(Path(name).expanduser())
     original = resolve_original(name)
-    return store.check_gguf(rewritten.instead_of(original.place, original.path, original.sha256))
+    return store.check_gguf(rewritten.instead_of(original.folder, original.path, original.sha256))
 
 
 def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
@@ -161,17 +161,17 @@ def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
         if len(inside) != 1:
             raise ModelFileError(f"directory {str(path)!r} has {len(inside)} GGUF files; name the one to use")
         path = inside[0]
-    return Original(store.check_gguf(path), rewritten.place_of_file(home(), path), None)
+    return Original(store.check_gguf(path), rewritten.folder_of_file(home(), path), None)
 
 
-def place_of_rewritten(name_or_path: str | os.PathLike[str]) -> Path:
+def folder_of_rewritten(name_or_path: str | os.PathLike[str]) -> Path:
     """Return the directory for what a language model is rewritten into, whether or not the model is still there."""
     name = os.fspath(name_or_path)
     model = _named(name, "language-model")
     path = Path(name).expanduser()
     if model is None and path.is_dir():
-        return resolve_original(path).place
-    return rewritten.place_of_file(home(), path) if model is None else directory(model) / ".rewritten"
+        return resolve_original(path).folder
+    return rewritten.folder_of_file(home(), path) if model is None else directory(model) / ".rewritten"
 
 
 def _named(name: str, role: Role) -> Model | None:
@@ -222,13 +222,13 @@ def pull(name: str, *, progress: PullProgress | None = None, repair: bool = Fals
         try:
             store.pull(model, directory(model), shown, repair=repair)
         except OSError as error:
-            place = directory(model)
+            folder = directory(model)
             if sources.is_no_room(error):
                 message = (
-                    f"there is no room for {model.name!r} in {place} ({error.strerror}); free some or set PYTRACE_HOME"
+                    f"there is no room for {model.name!r} in {folder} ({error.strerror}); free some or set PYTRACE_HOME"
                 )
             else:
-                message = f"{model.name!r} cannot be stored in {place} ({error.strerror}); set PYTRACE_HOME to another directory"
+                message = f"{model.name!r} cannot be stored in {folder} ({error.strerror}); set PYTRACE_HOME to another directory"
             raise DownloadError(message) from error
     if profile is not None and profile.notes:
         shown.note(profile.notes)

@@ -50,15 +50,15 @@ def _sha256(path: Path) -> str:
     whole = path.resolve()
     now = whole.stat()
     key = f"{hashlib.sha256(bytes(whole)).hexdigest()[:16]}-{now.st_size}-{now.st_mtime_ns}"
-    place = registry.home() / _HASHES
+    file = registry.home() / _HASHES
     try:
-        hashes = msgspec.json.decode(place.read_bytes(), type=dict[str, str])
+        hashes = msgspec.json.decode(file.read_bytes(), type=dict[str, str])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         hashes = {}
     if key not in hashes:
         hashes[key] = model_files.sha256_of(whole)
         # The hash is right whether or not it can be kept.
         with contextlib.suppress(OSError):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(place, msgspec.json.encode(hashes))
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(file, msgspec.json.encode(hashes))
     return hashes[key]

@@ -130,25 +130,25 @@ def load(home: Path) -> Catalog:
     except OSError as error:
         raise DataError(f"the catalog cannot be read ({error.strerror}); correct or remove it", path=path) from error
     try:
-        own = msgspec.json.decode(data, type=Catalog)
+        users = msgspec.json.decode(data, type=Catalog)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(
             f"the catalog is not of the expected shape ({error}); correct or remove it", path=path
         ) from error
-    taken = set(own.names)
+    taken = set(users.names)
     merged = Catalog(
-        models=(*own.models, *(model for model in BUILT_IN.models if model.name not in taken)),
-        profiles=(*own.profiles, *(profile for profile in BUILT_IN.profiles if profile.name not in taken)),
+        models=(*users.models, *(model for model in BUILT_IN.models if model.name not in taken)),
+        profiles=(*users.profiles, *(profile for profile in BUILT_IN.profiles if profile.name not in taken)),
     )
-    problem = _problem(own, merged)
+    problem = _problem(users, merged)
     if problem:
         raise DataError(f"{problem}; correct or remove the entry", path=path)
     return merged
 
 
-def _problem(own: Catalog, merged: Catalog) -> str:
-    for name in own.names:
-        if own.names.count(name) > 1:
+def _problem(users: Catalog, merged: Catalog) -> str:
+    for name in users.names:
+        if users.names.count(name) > 1:
             return f"{name!r} is named twice"
     for profile in merged.profiles:
         for role in get_args(Role):
@@ -156,7 +156,7 @@ def _problem(own: Catalog, merged: Catalog) -> str:
             model = None if member is None else merged.model(member)
             if member is not None and (model is None or model.role != role):
                 return f"profile {profile.name!r} names {member!r} as its {role}, which it is not"
-    for model in own.models:
+    for model in users.models:
         for file in model.files:
             parts = PurePosixPath(file.path).parts
             if not parts or file.path.startswith("/") or ".." in parts or parts[0].startswith("."):

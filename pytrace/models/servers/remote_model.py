@@ -175,10 +175,10 @@ class RemoteModel(BaseModel, Closing):
             index, copy = divmod(task, copies)
             rows[index][copy] = completion
             if call.done is not None and None not in rows[index]:
-                call.done(index, [one for one in rows[index] * (call.n // copies) if one is not None])
+                call.done(index, [text for text in rows[index] * (call.n // copies) if text is not None])
 
         self._each(write, len(call.prompts) * copies, take)
-        return [[one for one in row * (call.n // copies) if one is not None] for row in rows]
+        return [[text for text in row * (call.n // copies) if text is not None] for row in rows]
 
     def _score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         async def score(index: int) -> tuple[OptionScores, Usage]:

@@ -88,12 +88,12 @@ class VllmDialect(TokenizingDialect):
         ids = {"logprob_token_ids": list(wanted)} if wanted else {}
         choice, usage = await self.next_token(prompt, logprobs=logprobs, return_tokens_as_token_ids=True, **ids)
         listed = (((choice.get("logprobs") or {}).get("top_logprobs") or [None])[0] or {}).items()
-        found = {
+        known = {
             int(match[1]): log_probability(value, "/v1/completions")
             for token, value in listed
             if (match := _TOKEN.fullmatch(token))
         }
-        return found, usage
+        return known, usage
 
     async def _ask_tokens(self, text: str, *, special: bool) -> list[int]:
         pieces = [text] if special else await self._plain_pieces(text)
