@@ -25,11 +25,9 @@ from numpy.typing import NDArray
 
 from pytrace.models import registry
 from pytrace.models.llama import child
-from pytrace.storage.files import replace_file
 
 # Whether the tile configuration is written depends on the compiler at every single place, so no trial can clear it.
 _NEVER = "AMX"
-_FILE = "llama-buffers.json"
 _TRIAL_SECONDS = 60.0
 # Rows that 8 divides and 16 does not, whole blocks of every type (256 at most), and batches for which llama.cpp has
 # different code: one token, less than a tile of 4, one tile and a rest, many tiles.
@@ -62,25 +60,19 @@ def prepare(c: Any) -> tuple[str, ...]:
 
 def _remembered(key: str) -> _Verdict:
     """Return what an earlier trial found, or try now; a trial that gave no answer is not remembered."""
-    path = registry.home() / _FILE
+
+    def trial() -> _Verdict:
+        try:
+            return child.run(try_buffers, returns=_Verdict, timeout=_TRIAL_SECONDS)
+        except child.ChildFailedError as error:
+            if not error.crashed:
+                raise
+            return _Verdict((), {"all": str(error)})
+
     try:
-        known = msgspec.json.decode(path.read_bytes(), type=dict[str, _Verdict])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        known = {}
-    if key in known:
-        return known[key]
-    try:
-        verdict = child.run(try_buffers, returns=_Verdict, timeout=_TRIAL_SECONDS)
+        return registry.remembered("llama-buffers.json", key, dict[str, _Verdict], trial)
     except child.ChildFailedError as error:
-        verdict = _Verdict((), {"all": str(error)})
-        if not error.crashed:
-            return verdict
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, msgspec.json.format(msgspec.json.encode({**known, key: verdict})))
-    except OSError:  # a home that cannot be written to costs a trial in every process, and nothing else
-        pass
-    return verdict
+        return _Verdict((), {"all": str(error)})
 
 
 def _key(names: tuple[str, ...]) -> str:

@@ -7,9 +7,11 @@ lock, and whoever comes second finds the work done.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -19,6 +21,9 @@ from pytrace.models.registry import model_files as store
 from pytrace.models.registry import rewritten
 from pytrace.models.registry.known_models import Catalog, Model, Role, load
 from pytrace.models.registry.progress import PullProgress
+from pytrace.storage.files import replace_file
+
+T = TypeVar("T")
 
 
 class ModelStatus(msgspec.Struct, frozen=True):
@@ -40,14 +45,6 @@ class ModelStatus(msgspec.Struct, frozen=True):
     rewritten: rewritten.RewrittenStatus | None = None
 
 
-class Original(msgspec.Struct, frozen=True):
-    """A language model's own file, the directory for what it is rewritten into, and its hash where that is known."""
-
-    path: Path
-    folder: Path
-    sha256: str | None
-
-
 def home() -> Path:
     """Return the directory that holds pytrace's models: ``PYTRACE_HOME``, or ``pytrace`` in the user's cache directory."""
     chosen = os.environ.get("PYTRACE_HOME")
@@ -59,6 +56,22 @@ def home() -> Path:
         return (Path(cache) if cache.startswith("/") else Path.home() / ".cache") / "pytrace"
     except RuntimeError as error:
         raise InputError("the user has no home directory; set PYTRACE_HOME to a directory for models") from error
+
+
+def remembered(file: str, key: str, kind: type[dict[str, T]], make: Callable[[], T]) -> T:
+    """Return what a JSON file in `home` has for a key; what it lacks, or a damaged file had, is made anew and kept there."""
+    path = home() / file
+    try:
+        known = msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        known = {}
+    if key not in known:
+        known[key] = make()
+        # A home that cannot be written to costs the making in every process, and nothing else.
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, msgspec.json.format(msgspec.json.encode(known)))
+    return known[key]
 
 
 def catalog() -> Catalog:
@@ -99,7 +112,6 @@ def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) 
     else:
         state = "missing" if states == {"missing"} else "partial"
     sizes = [file.size for file in files]
-    original = _original(model, files)
     return ModelStatus(
         name=model.name,
         role=model.role,
@@ -111,9 +123,7 @@ def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) 
         size=None if None in sizes else sum(size for size in sizes if size is not None),
         directory=str(folder),
         files=files,
-        rewritten=rewritten.status(original.folder, original.path, original.sha256, hashed=hashed)
-        if model.role == "language-model"
-        else None,
+        rewritten=rewritten.status(_original(model, files), hashed=hashed) if model.role == "language-model" else None,
     )
 
 
@@ -123,14 +133,14 @@ def rewritten_files(*, hashed: bool = False) -> tuple[rewritten.RewrittenStatus,
     for path in sorted((home() / "rewritten").glob(f"*/{rewritten.RECORD}")):
         record = rewritten.read_or_none(path.parent)
         source = path.parent if record is None else Path(record.source.path)
-        item = rewritten.status(path.parent, source, None, hashed=hashed)
+        item = rewritten.status(rewritten.Original(source, path.parent), hashed=hashed)
         choices += [] if item is None else [item]
     return tuple(choices)
 
 
-def _original(model: Model, files: tuple[store.FileStatus, ...]) -> Original:
+def _original(model: Model, files: tuple[store.FileStatus, ...]) -> rewritten.Original:
     folder = directory(model)
-    return Original(folder / files[0].path, folder / ".rewritten", files[0].sha256)
+    return rewritten.Original(folder / files[0].path, folder / ".rewritten", files[0].sha256)
 
 
 def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
@@ -142,17 +152,15 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
             _require_pulled(model, name)
             return directory(model)
         return _existing(Path(name).expanduser())
-    original = resolve_original(name)
-    return store.check_gguf(rewritten.instead_of(original.folder, original.path, original.sha256))
+    return store.check_gguf(rewritten.instead_of(resolve_original(name)))
 
 
-def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
+def resolve_original(name_or_path: str | os.PathLike[str]) -> rewritten.Original:
     """Return a language model's own file for a name or a path, whether or not another is in use for it."""
     name = os.fspath(name_or_path)
     model = _named(name, "language-model")
     if model is not None:
-        files = _require_pulled(model, name)
-        original = _original(model, files)
+        original = _original(model, _require_pulled(model, name))
         store.check_gguf(original.path)
         return original
     path = _existing(Path(name).expanduser())
@@ -161,7 +169,7 @@ def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
         if len(inside) != 1:
             raise ModelFileError(f"directory {str(path)!r} has {len(inside)} GGUF files; name the one to use")
         path = inside[0]
-    return Original(store.check_gguf(path), rewritten.folder_of_file(home(), path), None)
+    return rewritten.Original(store.check_gguf(path), rewritten.folder_of_file(home(), path))
 
 
 def folder_of_rewritten(name_or_path: str | os.PathLike[str]) -> Path:
@@ -223,13 +231,10 @@ def pull(name: str, *, progress: PullProgress | None = None, repair: bool = Fals
             store.pull(model, directory(model), shown, repair=repair)
         except OSError as error:
             folder = directory(model)
-            if sources.is_no_room(error):
-                message = (
-                    f"there is no room for {model.name!r} in {folder} ({error.strerror}); free some or set PYTRACE_HOME"
-                )
-            else:
-                message = f"{model.name!r} cannot be stored in {folder} ({error.strerror}); set PYTRACE_HOME to another directory"
-            raise DownloadError(message) from error
+            full = sources.is_no_room(error)
+            trouble = f"there is no room for {model.name!r}" if full else f"{model.name!r} cannot be stored"
+            remedy = "free some or set PYTRACE_HOME" if full else "set PYTRACE_HOME to another directory"
+            raise DownloadError(f"{trouble} in {folder} ({error.strerror}); {remedy}") from error
     if profile is not None and profile.notes:
         shown.note(profile.notes)
     return tuple(status(model, known=known) for model in models)

@@ -70,12 +70,6 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: EncoderSettings | None = None
 
     @property
-    def size(self) -> int | None:
-        """The bytes of all files together, or None where one is not known."""
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
-
-    @property
     def pinned(self) -> bool:
         """Whether every file's SHA-256 is stated in the catalog."""
         return all(file.sha256 is not None for file in self.files)

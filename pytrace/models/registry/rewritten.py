@@ -25,6 +25,14 @@ State = Literal["in use", "original kept", "outdated", "missing", "wrong size", 
 HARMLESS = ("in use", "original kept", "outdated")
 
 
+class Original(msgspec.Struct, frozen=True):
+    """A language model's own file, the directory for what it is rewritten into, and its hash where that is known."""
+
+    path: Path
+    folder: Path
+    sha256: str | None = None
+
+
 class Source(msgspec.Struct, frozen=True):
     """The file that was rewritten, as it was then."""
 
@@ -115,17 +123,18 @@ def read_or_none(folder: Path) -> Record | None:
         return None
 
 
-def status(folder: Path, source: Path, sha256: str | None, *, hashed: bool = False) -> RewrittenStatus | None:
-    """Say whether a directory's choice stands for `source` as it is now, and whether its file is whole."""
+def status(original: Original, *, hashed: bool = False) -> RewrittenStatus | None:
+    """Say whether the choice made for a file stands for it as it is now, and whether the chosen file is whole."""
+    folder = original.folder
     try:
         record = read(folder)
     except ModelFileError:
-        return RewrittenStatus(str(source), "?", "damaged record", str(folder / RECORD), None, None, None)
+        return RewrittenStatus(str(original.path), "?", "damaged record", str(folder / RECORD), None, None, None)
     if record is None:
         return None
     path = None if record.file is None else folder / record.file
     state: State = "in use" if path is not None else "original kept"
-    if not _is_of(record.source, source, sha256):
+    if not _is_of(record.source, original):
         state = "outdated"
     elif path is not None:
         try:
@@ -136,7 +145,7 @@ def status(folder: Path, source: Path, sha256: str | None, *, hashed: bool = Fal
         except OSError:
             state = "missing"
     return RewrittenStatus(
-        source=str(source),
+        source=str(original.path),
         format=record.format,
         state=state,
         path=None if path is None else str(path),
@@ -146,22 +155,22 @@ def status(folder: Path, source: Path, sha256: str | None, *, hashed: bool = Fal
     )
 
 
-def _is_of(then: Source, source: Path, sha256: str | None) -> bool:
-    if sha256 is not None:
-        return sha256 == then.sha256
+def _is_of(then: Source, original: Original) -> bool:
+    if original.sha256 is not None:
+        return original.sha256 == then.sha256
     try:
-        now = source.stat()
+        now = original.path.stat()
     except OSError:
         return False
     return (now.st_size, now.st_mtime_ns) == (then.size, then.modified_ns)
 
 
-def instead_of(folder: Path, source: Path, sha256: str | None) -> Path:
-    """Return the rewritten file if one is in use for `source`, else `source`."""
-    read(folder)
-    choice = status(folder, source, sha256)
+def instead_of(original: Original) -> Path:
+    """Return the rewritten file if one is in use for a file, else that file."""
+    read(original.folder)  # raises where the record is damaged
+    choice = status(original)
     if choice is None or choice.path is None or choice.state == "outdated":
-        return source
+        return original.path
     if choice.state != "in use":
         what = "is not there" if choice.state == "missing" else "has the wrong size"
         raise ModelFileError(

@@ -45,8 +45,12 @@ class RemoteModel(BaseModel, Closing):
     # `outside` is then the largest that it can be.
     # A name and a few figures are all that a server tells of its model, so `fingerprint` cannot prove that two runs had
     # the same weights.
+    # `name` is the model's name as the server has it, without folders; `dialect` is what the server was found to be.
     # Usage counts prompts as tokens asked for, and as evaluated what the server says that it evaluated; where it does
     # not tell what its cache spared, all. `batches` counts requests.
+
+    # What a server answers beside other requests is rounded otherwise, and nobody here can forbid it that.
+    deterministic = False
 
     def __init__(
         self,
@@ -83,7 +87,9 @@ class RemoteModel(BaseModel, Closing):
             raise
         lengths = [length for length in (context, self._server.context) if length]
         self.context_tokens = min(lengths, default=self._server.assumed_context)
-        self._usage = Usage()
+        self.dialect = self._server.name
+        self.name = self._server.model.replace("\\", "/").rstrip("/").rpartition("/")[2] or self._server.model
+        self.usage = Usage()
         self._lock = threading.Lock()
         self.demonstrations_dropped = 0
 
@@ -93,16 +99,6 @@ class RemoteModel(BaseModel, Closing):
         if style != "auto":
             return style
         return "chat" if self._server.prefers_chat else "plain"
-
-    @property
-    def name(self) -> str:
-        """The model's name, as the server has it, without folders."""
-        return self._server.model.replace("\\", "/").rstrip("/").rpartition("/")[2] or self._server.model
-
-    @property
-    def dialect(self) -> str:
-        """What the server was found to be."""
-        return self._server.name
 
     @property
     def fingerprint(self) -> str:
@@ -115,16 +111,6 @@ class RemoteModel(BaseModel, Closing):
     def gives_logits(self) -> bool:
         """Whether the server gives log-probabilities: asked once, by a request for one token."""
         return self._client.run(self._server.gives_logits())
-
-    @property
-    def deterministic(self) -> bool:
-        """False: what a server answers beside other requests is rounded otherwise, and nobody here can forbid it that."""
-        return False
-
-    @property
-    def usage(self) -> Usage:
-        """What has been spent since the model was made."""
-        return self._usage
 
     def close(self) -> None:
         """Close the connections; any later call fails."""
@@ -225,7 +211,7 @@ class RemoteModel(BaseModel, Closing):
 
     def _spend(self, usage: Usage) -> None:
         with self._lock:
-            self._usage += usage
+            self.usage += usage
 
 
 async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tokens: int | None) -> ServerDialect:
