@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -270,6 +270,7 @@ def answer(path: str, style: Style, scoring: Scoring, threads: int) -> Answers:
             steps.append(Step(example.question, example.chain[:index], candidates))
             right.append(step.answer + 1)
     with _Listening(path, context=4096, threads=threads, style=style) as model:
+        model.heard = []
         selector: Selector = (
             LetterSelector(model, shown) if scoring == "letters" else TextSelector(model, shown, scoring=scoring)
         )
@@ -284,9 +285,7 @@ def answer(path: str, style: Style, scoring: Scoring, threads: int) -> Answers:
 class _Listening(LlamaCppModel):
     """Keeps every log-probability that it gives."""
 
-    def __init__(self, path: str, **options: Any) -> None:
-        super().__init__(path, **options)
-        self.heard: list[NDArray[np.float64]] = []
+    heard: list[NDArray[np.float64]]
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         scores = super().score_options(prompts, options)

@@ -24,7 +24,7 @@ from pytrace.models.language_model import (
     without_system,
 )
 from pytrace.models.llama.generation import Generation, Row, log_normalizer
-from pytrace.models.llama.prefix_batch import Work, sort_key
+from pytrace.models.llama.prefix_batch import sort_key
 from pytrace.models.llama.prefix_trie import Tokens, common_prefix
 from pytrace.models.llama.runtime import LlamaRuntime
 from pytrace.models.llama.scheduler import PARALLEL, Scheduler, Task
@@ -204,8 +204,8 @@ class LlamaCppModel(BaseModel, Closing):
                 def write(_: int, row: Row, to: Generation = generation) -> None:
                     to.advance(row, self._runtime)
 
-                work = Work(tokens, len(tokens) - 1, room=limit, keep=kept[index])
-                tasks.append(Task(work, write, generation, finish))
+                first, keep = len(tokens) - 1, kept[index]
+                tasks.append(Task(tokens, first, limit, keep, on_logits=write, generation=generation, on_finish=finish))
         self._scheduler.run(tasks)
         return [[generation.completion() for generation in group] for group in groups]
 
@@ -225,8 +225,7 @@ class LlamaCppModel(BaseModel, Closing):
                 )
                 results[i] = OptionScores(scores, max(0.0, 1.0 - float(np.exp(scores).sum())))
 
-            work = Work(tokens, len(tokens) - 1, keep=keep)
-            tasks.append(Task(work, finish))
+            tasks.append(Task(tokens, len(tokens) - 1, keep=keep, on_logits=finish))
         self._scheduler.run(tasks)
         return [result for result in results if result is not None]
 
@@ -250,8 +249,8 @@ class LlamaCppModel(BaseModel, Closing):
                     ) -> None:
                         out[position - at] = float(row[of[position - at]]) - log_normalizer(row)
 
-                    work = Work(np.concatenate([beginning, ending[:-1]]), first, keep=len(beginning))
-                    tasks.append(Task(work, record))
+                    whole = np.concatenate([beginning, ending[:-1]])
+                    tasks.append(Task(whole, first, keep=len(beginning), on_logits=record))
         self._scheduler.run(tasks)
         return results
 

@@ -7,6 +7,7 @@ an earlier sequence left in memory is taken over by a copy of cell references, w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytrace.models.llama.prefix_trie import Tokens, common_prefix
@@ -17,7 +18,8 @@ def sort_key(tokens: Tokens) -> bytes:
     return tokens.astype(">u4").tobytes()
 
 
-@dataclass(slots=True)
+# Equal tokens do not make two sequences one: each is itself alone.
+@dataclass(slots=True, eq=False)
 class Work:
     """A sequence to evaluate: `tokens`, with logits wanted from position `first_wanted` to the last one.
 
@@ -54,7 +56,7 @@ class Plan:
     segments: list[Segment] = field(default_factory=list)
 
 
-def plan_round(works: list[Work], sources: list[tuple[int, int]]) -> Plan:
+def plan_round(works: Sequence[Work], sources: Sequence[tuple[int, int]]) -> Plan:
     """Plan the decode of sorted works."""
     # `sources` has for each the sequence in memory whose beginning it may take over (-1: none) and how many tokens of
     # it.

@@ -42,11 +42,10 @@ class Job:
     abandoned: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Task:
-    """A work with what to do with its logits, its generation if it has one, and what to call when it is finished."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class Task(Work):
+    """A sequence with what to do with its logits, its generation if it has one, and what to call when it is finished."""
 
-    work: Work
     on_logits: Callable[[int, Row], None]
     generation: Generation | None = None
     on_finish: Callable[[], None] | None = None
@@ -96,7 +95,7 @@ class Scheduler:
         job = Job(len(tasks))
         for task in tasks:
             task.job = job
-        self._spend(Usage(calls=len(tasks), prompt_tokens=sum(len(task.work.tokens) for task in tasks)))
+        self._spend(Usage(calls=len(tasks), prompt_tokens=sum(len(task.tokens) for task in tasks)))
         if not self._deterministic:
             with self._turn:
                 self._inbox += tasks
@@ -144,7 +143,7 @@ class Scheduler:
                 self._take_in()
                 self._admit()
                 if not self._entering and not self._writing:
-                    longest = max(len(task.work.tokens) + task.work.room for task in self._waiting)
+                    longest = max(len(task.tokens) + task.room for task in self._waiting)
                     raise ContextOverflowError(
                         f"a sequence of {longest} tokens does not fit the cache of {self._runtime.cells} cells; "
                         "ask for a larger cache_tokens"
@@ -189,20 +188,19 @@ class Scheduler:
     def _admit(self) -> None:
         """Take tasks that fit now: sequences, cells, and for generation the limit of parallel writers."""
         # A writing task takes cells beside those in the trie: of its prompt's end, and of what it may still write.
-        reserved = sum(len(task.work.tokens) - task.work.keep + task.work.room for task in self._writing)
+        reserved = sum(len(task.tokens) - task.keep + task.room for task in self._writing)
         evaluated = cells = 0
         previous: Task | None = None
         for task in self._waiting:
-            work = task.work
             active = len(self._writing) + len(self._entering)
             if task.generation is not None and active >= self._max_parallel:
                 continue  # prompts that are only scored may pass by
-            self._bring_back(work, reserved + cells)
-            source = self._trie.match(work.tokens, work.first_wanted)
-            shared = common_prefix(previous.work.tokens, work.tokens) if previous is not None else 0
+            self._bring_back(task, reserved + cells)
+            source = self._trie.match(task.tokens, task.first_wanted)
+            shared = common_prefix(previous.tokens, task.tokens) if previous is not None else 0
             # Cells are counted without what is taken over: the plan of a round may take over less.
-            more_cells = len(work.tokens) - shared + work.room
-            more_evaluated = len(work.tokens) - max(shared, source.end)
+            more_cells = len(task.tokens) - shared + task.room
+            more_evaluated = len(task.tokens) - max(shared, source.end)
             if previous is not None and evaluated + more_evaluated > ROUND_TOKENS:
                 break
             room = self._runtime.cells - reserved - cells - more_cells
@@ -214,7 +212,7 @@ class Scheduler:
                 source = self._trie.root
                 source.pins += 1
             task.source = source
-            work.sequence = self._trie.take()
+            task.sequence = self._trie.take()
             evaluated += more_evaluated
             cells += more_cells
             previous = task
@@ -230,15 +228,15 @@ class Scheduler:
             if not self._evicted.knows(tokens):
                 self._evicted.put(tokens, self._runtime.save(leaf.sequence))
 
-    def _bring_back(self, work: Work, cells: int) -> None:
+    def _bring_back(self, task: Task, cells: int) -> None:
         """Put a saved beginning into cells again if it is longer than what the trie has; `cells` are spoken for."""
-        saved = self._evicted.longest(work.tokens[: work.first_wanted]) if len(self._evicted) else None
+        saved = self._evicted.longest(task.tokens[: task.first_wanted]) if len(self._evicted) else None
         if saved is None:
             return
         size, tokens, state = saved
-        if size - self._trie.match(work.tokens, work.first_wanted).end < EVICTED_TOKENS:
+        if size - self._trie.match(task.tokens, task.first_wanted).end < EVICTED_TOKENS:
             return
-        fresh = len(tokens) + len(work.tokens) + work.room
+        fresh = len(tokens) + len(task.tokens) + task.room
         if not self._make_room(self._runtime.cells - cells - fresh):
             return
         sequence = self._trie.take()
@@ -262,31 +260,29 @@ class Scheduler:
         for task in self._writing:
             generation = task.generation
             assert generation is not None
-            position = len(task.work.tokens) + len(generation.tokens) - 1
-            entries.add([generation.tokens[-1]], position, [task.work.sequence], [[(task, position)]])
-        entering = sorted(self._entering, key=lambda task: task.work.key)
-        works = [task.work for task in entering]
-        plan = plan_round(works, [_take_over(task) for task in entering]) if works else Plan()
-        for work, (source, end) in zip(works, plan.sources, strict=True):
+            position = len(task.tokens) + len(generation.tokens) - 1
+            entries.add([generation.tokens[-1]], position, [task.sequence], [[(task, position)]])
+        entering = sorted(self._entering, key=lambda task: task.key)
+        plan = plan_round(entering, [_take_over(task) for task in entering]) if entering else Plan()
+        for task, (source, end) in zip(entering, plan.sources, strict=True):
             if source >= 0:
-                self._runtime.share(source, work.sequence, end)
+                self._runtime.share(source, task.sequence, end)
         for segment in plan.segments:
-            owner = works[segment.owner]
             members = [entering[index] for index in segment.members]
-            first = min(member.work.first_wanted for member in members)
+            first = min(member.first_wanted for member in members)
             wanted: list[Requests] = [
-                [(member, position) for member in members if position >= member.work.first_wanted]
+                [(member, position) for member in members if position >= member.first_wanted]
                 if position >= first
                 else []
                 for position in range(segment.start, segment.end)
             ]
-            tokens = owner.tokens[segment.start : segment.end].tolist()
-            entries.add(tokens, segment.start, [member.work.sequence for member in members], wanted)
+            tokens = entering[segment.owner].tokens[segment.start : segment.end].tolist()
+            entries.add(tokens, segment.start, [member.sequence for member in members], wanted)
         self._decode(entries)
         for task in entering:
             assert task.source is not None
             task.source.pins -= 1
-            task.kept = self._trie.insert(task.work.tokens[: task.work.keep], task.work.sequence)
+            task.kept = self._trie.insert(task.tokens[: task.keep], task.sequence)
 
     def _decode(self, entries: _Entries) -> None:
         size = self._runtime.batch
@@ -336,15 +332,16 @@ class Scheduler:
 
     def _settle(self) -> None:
         """Evict what is over the budget, but not what the next task in line begins with."""
-        work = self._waiting[0].work if self._waiting else None
-        needed = self._trie.root if work is None else self._trie.match(work.tokens, work.first_wanted)
+        needed = self._trie.root
+        if self._waiting:
+            needed = self._trie.match(self._waiting[0].tokens, self._waiting[0].first_wanted)
         needed.pins += 1
         self._trie.settle()
         needed.pins -= 1
 
     def _let_go(self, task: Task) -> None:
         assert task.kept is not None
-        self._trie.release(task.kept, task.work.sequence)
+        self._trie.release(task.kept, task.sequence)
 
 
 class _Entries:
@@ -389,8 +386,7 @@ class _Entries:
 
 
 def _turn_of(task: Task) -> tuple[bytes, int, bytes]:
-    work = task.work
-    return sort_key(work.tokens[: work.keep]), -work.room, work.key
+    return sort_key(task.tokens[: task.keep]), -task.room, task.key
 
 
 def _take_over(task: Task) -> tuple[int, int]:
