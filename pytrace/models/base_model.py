@@ -105,3 +105,11 @@ def check_bounds(least: float, **options: float | None) -> None:
     for option, value in options.items():
         if value is not None and not least <= value < 2**30:
             raise ValueError(f"{option} must be at least {least} and below 2**30, not {value}")
+
+
+def label_forms(label: str) -> list[str]:
+    """Return the ways in which an option's label may be written."""
+    if not label.strip():
+        raise ValueError(f"the option label {label!r} is empty; use one letter or a short word")
+    # Many vocabularies have a token for a word with the space before it, and a model may write either.
+    return list(dict.fromkeys((label, f" {label.strip()}", label.strip())))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
-from pytrace.models.base_model import BaseModel, GenerationRequest, check_bounds
+from pytrace.models.base_model import BaseModel, GenerationRequest, check_bounds, label_forms
 from pytrace.models.language_model import (
     Completion,
     ContinuationScore,
@@ -255,9 +255,9 @@ class LlamaCppModel(BaseModel, Closing):
         return results
 
     def _label_tokens(self, label: str) -> list[int]:
-        forms = [self._tokenize(form) for form in dict.fromkeys((label, f" {label.strip()}", label.strip()))]
+        forms = [self._tokenize(form) for form in label_forms(label)]
         tokens = sorted({int(form[0]) for form in forms if len(form) == 1})
-        if not tokens or not label.strip():
+        if not tokens:
             raise ValueError(
                 f"the option label {label!r} is no single token of {self.name}; use one letter or a short word"
             )
@@ -291,26 +291,21 @@ def _compile_template(template: str, special: dict[str, str]) -> Callable[[list[
     )
     environment.globals["raise_exception"] = refuse
 
-    def render(messages: list[dict[str, str]]) -> str:
-        try:
-            return compiled.render(messages=messages, add_generation_prompt=True, **special)
-        except jinja2.TemplateError:
-            # Some templates know no system role: its words then open the first user message.
-            if len(messages) < 2 or messages[0]["role"] != "system":
-                raise
-            return compiled.render(messages=without_system(messages), add_generation_prompt=True, **special)
-
-    def explained(messages: list[dict[str, str]]) -> str:
-        try:
-            return render(messages)
-        except Exception as error:  # whatever the code in a file may raise
-            raise _unusable_template(error) from error
-
     try:
         compiled = environment.from_string(template)
     except jinja2.TemplateError as error:
         raise _unusable_template(error) from error
-    return explained
+
+    def render(messages: list[dict[str, str]]) -> str:
+        try:
+            return compiled.render(messages=messages, add_generation_prompt=True, **special)
+        except Exception as error:  # whatever the code in a file may raise
+            # Some templates know no system role.
+            if isinstance(error, jinja2.TemplateError) and len(messages) > 1 and messages[0]["role"] == "system":
+                return render(without_system(messages))
+            raise _unusable_template(error) from error
+
+    return render
 
 
 def _unusable_template(error: Exception) -> ModelError:

@@ -14,13 +14,9 @@ def identify(path: str | Path) -> str | None:
     path = Path(path)
     try:
         size = path.stat().st_size
-    except OSError:
-        return None
-    candidates = {sha256: name for name, known, sha256 in _known() if known == size}
-    if not candidates:
-        return None
-    try:
-        return candidates.get(_sha256(path))
+        candidates = {sha256: name for name, known, sha256 in _known() if known == size}
+        # Most files differ in size from all that are known, and need not be hashed.
+        return candidates.get(_sha256(path)) if candidates else None
     except OSError:
         return None
 

@@ -51,6 +51,8 @@ class CompletionsDialect(ServerDialect):
     """
 
     name = "openai"
+    # OpenAI's completions list five tokens at most.
+    shorter_lists = (5,)
 
     async def describe(self, listed: Mapping[str, Any]) -> None:
         """Read the model's entry, and see which of the two interfaces is there."""
@@ -79,19 +81,10 @@ class CompletionsDialect(ServerDialect):
             settings["stop"] = how.stop
         return settings
 
-    async def _probe(self) -> bool:
+    async def _probe_list(self, top: int) -> bool:
         content: Any = PROBE if self.has_completions else [{"role": "user", "content": PROBE}]
-        for top in dict.fromkeys((self.top_tokens, 5)):
-            try:
-                listed, _ = await self._next(Rendered(content, 1), top)
-            except ServerError as error:
-                if error.status not in {400, 422} and not (error.status == 500 and "logprobs" in str(error)):
-                    raise
-                continue
-            if listed:
-                self.top_tokens = top
-                return True
-        return False
+        listed, _ = await self._next(Rendered(content, 1), top)
+        return bool(listed)
 
     async def _next(self, prompt: Rendered, top: int) -> tuple[dict[str, float], Usage]:
         """Return the log-probabilities of the likeliest next tokens by their spelling."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import LogitsUnavailableError, ModelError, ServerError
+from pytrace.models.base_model import label_forms
 from pytrace.models.language_model import Completion, OptionScores, Prompt
 from pytrace.models.llama.generation import runs_away
 from pytrace.models.servers.http_client import HttpClient
@@ -60,6 +61,7 @@ class ServerDialect(abc.ABC):
     # Tokens of the longest sequence where the server does not tell.
     assumed_context = 4096
     default_top_tokens = 20
+    shorter_lists: tuple[int, ...] = ()
     writes_grammar = False
     has_chat = False
     prefers_chat = False
@@ -110,8 +112,23 @@ class ServerDialect(abc.ABC):
                 "(--set scoring=black-box)"
             )
 
+    async def _probe(self) -> bool:
+        # A server may refuse to list as many tokens as are wanted, or any.
+        for top in dict.fromkeys((self.top_tokens, *self.shorter_lists)):
+            try:
+                listed = await self._probe_list(top)
+            except ServerError as error:
+                if error.status not in {400, 422} and not (error.status == 500 and "logprobs" in str(error)):
+                    raise
+                continue
+            if listed:
+                self.top_tokens = top
+                return True
+        return False
+
     @abc.abstractmethod
-    async def _probe(self) -> bool: ...
+    async def _probe_list(self, top: int) -> bool:
+        """Whether so many of the likeliest tokens are listed."""
 
     @abc.abstractmethod
     async def count(self, text: str) -> int:
@@ -134,10 +151,8 @@ class ServerDialect(abc.ABC):
         """Return the log-probability of every token of a text after a prompt."""
 
     async def label_spellings(self, label: str) -> list[str]:
-        """Return the ways in which a label may be written: itself, and with a space before it."""
-        if not label.strip():
-            raise ValueError(f"the option label {label!r} is empty; use one letter or a short word")
-        return list(dict.fromkeys((label, f" {label.strip()}", label.strip())))
+        """Return the ways in which a label may be written."""
+        return label_forms(label)
 
 
 class TokenizingDialect(ServerDialect):

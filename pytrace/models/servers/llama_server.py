@@ -67,7 +67,8 @@ class LlamaServerDialect(TokenizingDialect):
         self._begin: list[int] | None = None
         self._spans = True
 
-    async def _probe(self) -> bool:
+    async def _probe_list(self, top: int) -> bool:
+        del top  # llama-server lists any number
         return bool((await self._forced([*await self._beginning(), *await self.tokens("The")], 1, None, 1))[0])
 
     async def _ask_tokens(self, text: str, *, special: bool) -> list[int]:

@@ -48,6 +48,8 @@ class VllmDialect(TokenizingDialect):
     """
 
     name = "vllm"
+    # `--max-logprobs` may be set to less than vLLM's own 20.
+    shorter_lists = (5, 1)
     writes_grammar = True
 
     async def describe(self, listed: Mapping[str, Any]) -> None:
@@ -66,22 +68,12 @@ class VllmDialect(TokenizingDialect):
             if error.status is None or error.status >= 500:
                 raise
 
-    async def _probe(self) -> bool:
+    async def _probe_list(self, top: int) -> bool:
         tokens = await self._tokenized(PROBE, begin=True)
         wanted = [*await self.tokens("A"), *await self.tokens("B")]
-        # A server lists at most --max-logprobs tokens, and refuses to list more.
-        for logprobs in dict.fromkeys((self.top_tokens, 5, 1)):
-            try:
-                listed, _ = await self._next(Rendered(tokens, len(tokens)), logprobs, wanted)
-            except ServerError as error:
-                if error.status not in {400, 422}:
-                    raise
-                continue
-            if listed:
-                self._wants_tokens = set(wanted) <= listed.keys() and len(listed) <= len(set(wanted)) + 1
-                self.top_tokens = logprobs
-                return True
-        return False
+        listed, _ = await self._next(Rendered(tokens, len(tokens)), top, wanted)
+        self._wants_tokens = set(wanted) <= listed.keys() and len(listed) <= len(set(wanted)) + 1
+        return bool(listed)
 
     async def _next(self, prompt: Rendered, logprobs: int, wanted: Sequence[int]) -> tuple[dict[int, float], Usage]:
         """Return the log-probabilities of next tokens by id, none if the server gives none, and what they cost."""
