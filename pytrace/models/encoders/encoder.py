@@ -109,17 +109,12 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         self._cache: OrderedDict[bytes, Vectors] = OrderedDict()
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
-        self._dimension = int(self._run(self._tokenize([""])).shape[1])
+        self.dimension = int(self._run(self._tokenize([""])).shape[1])
         self._disk = (
             None
             if cache_directory is None
-            else VectorCache(cache_directory, fingerprint=self.fingerprint, dimension=self._dimension)
+            else VectorCache(cache_directory, fingerprint=self.fingerprint, dimension=self.dimension)
         )
-
-    @property
-    def dimension(self) -> int:
-        """The length of a vector."""
-        return self._dimension
 
     @cached_property
     def fingerprint(self) -> str:
@@ -146,7 +141,7 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
             if not isinstance(text, str):
                 raise TypeError(f"texts must be strings, but item {index} is of type {type(text).__name__}")
             rows.setdefault(prompt + whole_text(text), []).append(index)
-        result = np.empty((len(texts), self._dimension), dtype=np.float32)
+        result = np.empty((len(texts), self.dimension), dtype=np.float32)
         unknown: list[str] = []
         for text, indices in rows.items():
             vector = self._recall(text)

@@ -51,6 +51,9 @@ class OnnxTextModel(Generic[_Files]):
             if value is not None and value < 1:
                 raise ValueError(f"{option} must be at least 1, not {value}")
         self._files = files
+        self.name = files.directory.name
+        # The length in tokens, special ones included, that inputs are cut to.
+        self.max_tokens = files.max_tokens
         threads = threads or _core.num_threads()
         size = sum(file.stat().st_size for file in weight_files(files.graph))
         apart = (providers is None and device == "cpu") and size <= _SMALL
@@ -59,16 +62,6 @@ class OnnxTextModel(Generic[_Files]):
             files.graph, gives=gives, device=device, providers=providers, threads=1 if apart else threads
         )
         self._batch_tokens = batch_tokens or _BATCH_TOKENS[device]
-
-    @property
-    def name(self) -> str:
-        """The name of the model's directory."""
-        return self._files.directory.name
-
-    @property
-    def max_tokens(self) -> int:
-        """The length in tokens, special ones included, that inputs are cut to."""
-        return self._files.max_tokens
 
     def _hash(self, *rules: object) -> str:
         """Return SHA-256 over the graph, its weights, the tokenizer, and the rules by which they are used."""

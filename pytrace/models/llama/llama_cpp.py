@@ -1,4 +1,4 @@
-"""The in-process engine: llama.cpp driven so that many prompts share one decode and every common beginning is paid once."""
+"""The in-process engine: llama.cpp driven so that many prompts share one decode and every common prefix is paid once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from pytrace.storage.closing import Closing
 class LlamaCppModel(BaseModel, Closing):
     """A GGUF model run inside this process by llama.cpp.
 
-    Prompts of one call are evaluated together; beginnings that they share with each other, or with prompts of earlier
+    Prompts of one call are evaluated together; prefixes that they share with each other, or with prompts of earlier
     calls that are still in memory, are evaluated once. Results equal those of prompts evaluated alone up to rounding.
     """
 
@@ -236,21 +236,21 @@ class LlamaCppModel(BaseModel, Closing):
         tasks = []
         for prompt, texts in zip(prompts, continuations, strict=True):
             endings = [self._tokenize(text) for text in texts]
-            beginning = self._fit(prompt, max((len(ending) for ending in endings), default=1))
+            prefix = self._fit(prompt, max((len(ending) for ending in endings), default=1))
             results.append([])
             for ending in endings:
                 scores = np.zeros(len(ending), dtype=np.float64)
                 results[-1].append(ContinuationScore(scores))
                 if len(ending):
-                    first = len(beginning) - 1
+                    first = len(prefix) - 1
 
                     def record(
                         position: int, row: Row, at: int = first, out: NDArray[np.float64] = scores, of: Tokens = ending
                     ) -> None:
                         out[position - at] = float(row[of[position - at]]) - log_normalizer(row)
 
-                    whole = np.concatenate([beginning, ending[:-1]])
-                    tasks.append(Task(whole, first, keep=len(beginning), on_logits=record))
+                    whole = np.concatenate([prefix, ending[:-1]])
+                    tasks.append(Task(whole, first, keep=len(prefix), on_logits=record))
         self._scheduler.run(tasks)
         return results
 

@@ -1,7 +1,7 @@
 """Plans one decode of many sequences: what is in memory already is shared, what several share is decoded once.
 
-The sequences of a round are sorted by their tokens, so that those with a common beginning stand together. A token of a
-common beginning goes into the batch once and belongs to all of its sequences; llama.cpp then keeps one cell for it. What
+The sequences of a round are sorted by their tokens, so that those with a common prefix stand together. A token of a
+common prefix goes into the batch once and belongs to all of its sequences; llama.cpp then keeps one cell for it. What
 an earlier sequence left in memory is taken over by a copy of cell references, which costs nothing.
 """
 
@@ -58,7 +58,7 @@ class Plan:
 
 def plan_round(works: Sequence[Work], sources: Sequence[tuple[int, int]]) -> Plan:
     """Plan the decode of sorted works."""
-    # `sources` has for each the sequence in memory whose beginning it may take over (-1: none) and how many tokens of
+    # `sources` has for each the sequence in memory whose prefix it may take over (-1: none) and how many tokens of
     # it.
     sources = list(sources)
     shared = [0] + [common_prefix(works[i - 1].tokens, works[i].tokens) for i in range(1, len(works))]

@@ -1,4 +1,4 @@
-"""Runs many sequences through one llama.cpp context: rounds of what fits, shared beginnings decoded once.
+"""Runs many sequences through one llama.cpp context: rounds of what fits, shared prefixes decoded once.
 
 Calls of several threads go through together: whoever comes first drives the rounds, and what the others bring enters at
 the next one, so that one decode carries the scoring of one call and the generation of another.
@@ -54,11 +54,14 @@ class Task(Work):
     kept: Node | None = None
 
 
+# Who asks for the logits of a token, and at which of its positions.
 Requests = list[tuple[Task, int]]
+# What `LlamaRuntime.decode` takes: tokens, positions, how many sequences each belongs to, where these stand, what is wanted.
+Arrays = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint64], NDArray[np.int8]]
 
 
 class Scheduler:
-    """Keeps the sequences of one context: those in progress, and beginnings that later prompts may share."""
+    """Keeps the sequences of one context: those in progress, and prefixes that later prompts may share."""
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class Scheduler:
         self._deterministic = deterministic
         self._evicted = EvictedPrefixes(swap_bytes)
         self._trie = PrefixTrie(
-            sequences=runtime.sequences, budget=reuse_tokens, forget=runtime.forget, leaving=self._put_aside
+            sequences=runtime.sequences, budget=reuse_tokens, forget=runtime.forget, leaving=self._swap_out
         )
         self._turn = threading.Condition()
         self._driver: int | None = None
@@ -167,7 +170,7 @@ class Scheduler:
             self._waiting = [task for task in self._waiting if not task.job.abandoned]
             for task in [task for task in self._writing if task.job.abandoned]:
                 self._writing.remove(task)
-                self._let_go(task)
+                self._release(task)
 
     def _fail(self, error: BaseException, job: Job) -> None:
         """Empty the memory, of which nothing is known any more, and tell the other jobs in progress."""
@@ -195,7 +198,7 @@ class Scheduler:
             active = len(self._writing) + len(self._entering)
             if task.generation is not None and active >= self._max_parallel:
                 continue  # prompts that are only scored may pass by
-            self._bring_back(task, reserved + cells)
+            self._restore(task, reserved + cells)
             source = self._trie.match(task.tokens, task.first_wanted)
             shared = common_prefix(previous.tokens, task.tokens) if previous is not None else 0
             # Cells are counted without what is taken over: the plan of a round may take over less.
@@ -221,15 +224,15 @@ class Scheduler:
             entered = set(map(id, self._entering))
             self._waiting = [task for task in self._waiting if id(task) not in entered]
 
-    def _put_aside(self, leaf: Node) -> None:
+    def _swap_out(self, leaf: Node) -> None:
         """Save what a later prompt may begin with before it leaves its cells."""
         if len(leaf.tokens) >= EVICTED_TOKENS and self._evicted.budget:
             tokens = leaf.path()
             if not self._evicted.knows(tokens):
                 self._evicted.put(tokens, self._runtime.save(leaf.sequence))
 
-    def _bring_back(self, task: Task, cells: int) -> None:
-        """Put a saved beginning into cells again if it is longer than what the trie has; `cells` are spoken for."""
+    def _restore(self, task: Task, cells: int) -> None:
+        """Put a saved prefix into cells again if it is longer than what the trie has; `cells` are spoken for."""
         saved = self._evicted.longest(task.tokens[: task.first_wanted]) if len(self._evicted) else None
         if saved is None:
             return
@@ -263,7 +266,7 @@ class Scheduler:
             position = len(task.tokens) + len(generation.tokens) - 1
             entries.add([generation.tokens[-1]], position, [task.sequence], [[(task, position)]])
         entering = sorted(self._entering, key=lambda task: task.key)
-        plan = plan_round(entering, [_take_over(task) for task in entering]) if entering else Plan()
+        plan = plan_round(entering, [_shared_prefix(task) for task in entering]) if entering else Plan()
         for task, (source, end) in zip(entering, plan.sources, strict=True):
             if source >= 0:
                 self._runtime.share(source, task.sequence, end)
@@ -291,7 +294,7 @@ class Scheduler:
             while not self._runtime.decode(*arrays):
                 if not self._trie.evict():
                     raise ModelError(
-                        f"the cache of {self._runtime.cells} cells is full with {self._trie.cells} of them in beginnings; "
+                        f"the cache of {self._runtime.cells} cells is full with {self._trie.cells} of them in prefixes; "
                         "ask for a larger cache_tokens"
                     )
             self._spend(Usage(evaluated_tokens=len(arrays[0]), batches=1))
@@ -307,7 +310,7 @@ class Scheduler:
             if task.generation is not None and task.generation.finish is None:
                 self._writing.append(task)
             else:
-                self._let_go(task)
+                self._release(task)
                 self._finished.append(task)
         if not self._finished:
             return
@@ -339,7 +342,7 @@ class Scheduler:
         self._trie.settle()
         needed.pins -= 1
 
-    def _let_go(self, task: Task) -> None:
+    def _release(self, task: Task) -> None:
         assert task.kept is not None
         self._trie.release(task.kept, task.sequence)
 
@@ -365,12 +368,7 @@ class _Entries:
         self._addresses += [ids.ctypes.data] * len(tokens)
         self._asked += wanted
 
-    def chunk(
-        self, start: int, end: int
-    ) -> tuple[
-        tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint64], NDArray[np.int8]],
-        list[tuple[int, Requests]],
-    ]:
+    def chunk(self, start: int, end: int) -> tuple[Arrays, list[tuple[int, Requests]]]:
         """Return the arrays of entries `start` to `end`, and who asks for which entry's logits."""
         asked = [(index, requests) for index, requests in enumerate(self._asked[start:end]) if requests]
         wanted = np.zeros(len(self.tokens[start:end]), dtype=np.int8)
@@ -389,7 +387,7 @@ def _turn_of(task: Task) -> tuple[bytes, int, bytes]:
     return sort_key(task.tokens[: task.keep]), -task.room, task.key
 
 
-def _take_over(task: Task) -> tuple[int, int]:
-    """Return the sequence that holds the beginning of a task's prompt, and how much of it."""
+def _shared_prefix(task: Task) -> tuple[int, int]:
+    """Return the sequence that holds the prefix of a task's prompt, and how much of it."""
     assert task.source is not None
     return (task.source.holder(), task.source.end) if task.source.end else (-1, 0)
