@@ -90,6 +90,7 @@ class BaseModel(ABC):
 
 def _check_list(texts: object, what: str) -> None:
     """Refuse one text where a list of them is meant."""
+    # A str is a Sequence[str] too, so that no type checker finds the mistake.
     if isinstance(texts, str):
         raise TypeError(f"{what} must be a list of texts, not one text; write [text]")
 

@@ -21,6 +21,7 @@ from pytrace.errors import DataError
 
 Role = Literal["language-model", "encoder"]
 
+# \Z, for $ would let a line break pass at the end.
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z")]
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 

@@ -60,7 +60,9 @@ class ServerDialect(abc.ABC):
     name: str
     # Tokens of the longest sequence where the server does not tell.
     assumed_context = 4096
+    # OpenAI's own limit, in chats; vLLM's default is the same.
     default_top_tokens = 20
+    # What is tried where a server refuses to list as many.
     shorter_lists: tuple[int, ...] = ()
     writes_grammar = False
     has_chat = False
