@@ -9,7 +9,7 @@ from pytrace.errors import ModelFileError
 from pytrace.models import registry
 from pytrace.models.registry import rewritten
 from pytrace.models.registry.known_models import Role
-from pytrace.models.registry.progress import ConsoleProgress
+from pytrace.models.registry.progress import PullProgress
 
 
 @click.group()
@@ -78,7 +78,7 @@ def _choice(item: rewritten.RewrittenStatus | None) -> str:
 def pull(*, names: tuple[str, ...], repair: bool, rewrite: bool, as_json: bool) -> None:
     """Fetch models; files that are here already are left alone, and so are choices of a weight format."""
     registry.select(names)  # a wrong name at the end must not be found after an hour of fetching
-    progress = ConsoleProgress(common.messages())
+    progress = PullProgress(common.messages())
     found = {item.name: item for name in names for item in registry.pull(name, progress=progress, repair=repair)}
     for name, item in found.items():
         good = item.rewritten is not None and item.rewritten.state in {"in use", "original kept"}
@@ -108,7 +108,7 @@ def fastest(*, name: str, undo: bool, threads: int | None, as_json: bool) -> Non
     rewritten file, which is kept in PYTRACE_HOME with a record of the figures; the original stays where it is.
     """
     if undo:
-        undone = rewritten.undo(registry.place_of_rewritten(name))
+        undone = rewritten.undo(registry.folder_of_rewritten(name))
         if as_json:
             common.print_json({"name": name, "undone": undone})
         else:
@@ -131,11 +131,11 @@ def _choose(name: str, threads: int | None) -> rewritten.Record:
     scoring = method_settings("trace", known).scoring
     return format_choice.choose(
         original.path,
-        original.place,
+        original.folder,
         style=prompt_style(known),
         scoring="letters" if scoring in {"letters", "black-box"} else "pmi",
         threads=threads,
-        progress=ConsoleProgress(common.messages()),
+        progress=PullProgress(common.messages()),
     )
 
 

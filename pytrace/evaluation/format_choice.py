@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -70,15 +70,15 @@ def accept(answers: Answers, original: Answers, reference: Answers) -> str:
     if answers.correct < original.correct - 1:
         return f"{answers.correct} steps right, the original {original.correct}"
     least = min(0.95, original.agreement(reference))
-    found = answers.agreement(reference)
-    if found < least:
-        return f"chooses as the reference in {found:.1%} of the steps, at least {least:.1%} are asked for"
+    agreement = answers.agreement(reference)
+    if agreement < least:
+        return f"chooses as the reference in {agreement:.1%} of the steps, at least {least:.1%} are asked for"
     return ""
 
 
 def choose(
     source: Path,
-    place: Path,
+    directory: Path,
     *,
     style: Style,
     scoring: Scoring,
@@ -86,25 +86,25 @@ def choose(
     progress: PullProgress | None = None,
     formats: Sequence[str] = tuple(FORMATS),
 ) -> rewritten.Record:
-    """Rewrite a model into each format, measure and judge them, and keep the best one in `place`."""
+    """Rewrite a model into each format, measure and judge them, and keep the best one in `directory`."""
     threads = threads or len(os.sched_getaffinity(0))
     note = (progress or PullProgress()).note
-    place.mkdir(parents=True, exist_ok=True)
-    with locked(place / ".lock", lambda: note("another process is rewriting this model; waiting for it")):
-        rewritten.sweep(place, rewritten.read_or_none(place))
+    directory.mkdir(parents=True, exist_ok=True)
+    with locked(directory / ".lock", lambda: note("another process is rewriting this model; waiting for it")):
+        rewritten.sweep(directory, rewritten.read_or_none(directory))
         try:
-            return _Choice(source, place, style, scoring, threads, note).run(formats)
+            return _Choice(source, directory, style, scoring, threads, note).run(formats)
         finally:
-            rewritten.sweep(place, rewritten.read_or_none(place))
+            rewritten.sweep(directory, rewritten.read_or_none(directory))
 
 
 class _Choice:
     """One run of `choose`: the files, what is known of each format, and why some were left out."""
 
     def __init__(
-        self, source: Path, place: Path, style: Style, scoring: Scoring, threads: int, note: Callable[[str], None]
+        self, source: Path, directory: Path, style: Style, scoring: Scoring, threads: int, note: Callable[[str], None]
     ) -> None:
-        self._source, self._place, self._note = source, place, note
+        self._source, self._directory, self._note = source, directory, note
         self._style, self._scoring, self._threads = style, scoring, threads
         self._files = {ORIGINAL: source}
         self._speeds: dict[str, Speed] = {}
@@ -125,9 +125,12 @@ class _Choice:
         for name in self._speeds:
             slower = name not in self._answers and name != chosen
             self._verdicts.setdefault(name, "slower than the chosen one" if slower else "")
-        sha256 = store.sha256_of(self._source)
+        file = self._files[chosen] if chosen != ORIGINAL else None
+        digest = None if file is None else store.sha256_of(file)
         record = rewritten.Record(
-            source=rewritten.Source(str(self._source.resolve()), before.st_size, before.st_mtime_ns, sha256),
+            source=rewritten.Source(
+                str(self._source.resolve()), before.st_size, before.st_mtime_ns, store.sha256_of(self._source)
+            ),
             format=chosen,
             reason=self._reason(chosen),
             figures=tuple(self._figures(name) for name in (ORIGINAL, *formats)),
@@ -138,17 +141,11 @@ class _Choice:
             llama_cpp=importlib.metadata.version("llama-cpp-python"),
             libraries=llama_buffers.libraries_sha256(),
             date=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            file=None if digest is None else f"{self._source.stem}.{chosen}-{digest[:8]}.gguf",
+            size=None if file is None else file.stat().st_size,
+            sha256=digest,
         )
-        file = self._files[chosen] if chosen != ORIGINAL else None
-        if file is not None:
-            digest = store.sha256_of(file)
-            record = msgspec.structs.replace(
-                record,
-                file=f"{self._source.stem}.{chosen}-{digest[:8]}.gguf",
-                size=file.stat().st_size,
-                sha256=digest,
-            )
-        rewritten.keep(self._place, record, file)
+        rewritten.keep(self._directory, record, file)
         return record
 
     def _write(self, formats: Sequence[str]) -> None:
@@ -157,7 +154,7 @@ class _Choice:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         for name in formats:
             size = weights * FORMATS[name][1] / 8
-            free = shutil.disk_usage(self._place).free
+            free = shutil.disk_usage(self._directory).free
             # Half of the memory is left to everything else; beyond it weights are read from disk again and again.
             if size > memory / 2:
                 self._verdicts[name] = (
@@ -168,7 +165,7 @@ class _Choice:
                 self._verdicts[name] = f"no room on disk ({size / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free)"
                 continue
             self._note(f"rewriting {self._source.name} as {name} (about {size / 1e6:,.0f} MB)")
-            target = self._place / f".candidate-{name}.gguf"
+            target = self._directory / f".candidate-{name}.gguf"
             try:
                 weight_formats.rewrite(self._source, target, name, threads=self._threads)
                 self._files[name] = target
@@ -226,12 +223,12 @@ class _Choice:
         if chosen == ORIGINAL:
             least = f"at least {_LEAST_GAIN:.0%} faster"
             return f"no format is {least} and keeps the answers; the original is used"
-        found, before = self._answers[chosen], self._answers[ORIGINAL]
+        answers, before = self._answers[chosen], self._answers[ORIGINAL]
         return (
             f"{chosen} takes {self._speeds[chosen].seconds:.1f} s for the work of one question, the original "
-            f"{original:.1f} s; it has {found.correct} of {len(found.choices)} labelled steps right, the original "
+            f"{original:.1f} s; it has {answers.correct} of {len(answers.choices)} labelled steps right, the original "
             f"{before.correct}, and chooses as the {self._reference} weights do in "
-            f"{found.agreement(self._answers[self._reference]):.0%} of them"
+            f"{answers.agreement(self._answers[self._reference]):.0%} of them"
         )
 
     def _figures(self, name: str) -> rewritten.Figures:
@@ -240,31 +237,26 @@ class _Choice:
             format=name,
             size=self._files[name].stat().st_size if name in self._files else None,
             verdict=self._verdicts.get(name, ""),
+            prompt=speed.prompt if speed else None,
+            generation=speed.generation if speed else {},
+            seconds=speed.seconds if speed else None,
         )
-        if speed is not None:
-            figures = msgspec.structs.replace(
-                figures, prompt=speed.prompt, generation=speed.generation, seconds=speed.seconds
-            )
-        if answers is not None:
-            reference = self._answers[self._reference]
-            figures = msgspec.structs.replace(
-                figures,
-                correct=answers.correct,
-                steps=len(answers.choices),
-                agreement=answers.agreement(reference),
-                first_tokens=_share(answers.first, reference.first),
-                difference=_difference(answers.log_probabilities, reference.log_probabilities),
-            )
-        return figures
+        if answers is None:
+            return figures
+        reference = self._answers[self._reference]
+        pairs = np.array([answers.log_probabilities, reference.log_probabilities], dtype=np.float64)
+        return msgspec.structs.replace(
+            figures,
+            correct=answers.correct,
+            steps=len(answers.choices),
+            agreement=answers.agreement(reference),
+            first_tokens=_share(answers.first, reference.first),
+            difference=float(np.abs(pairs[0] - pairs[1])[np.isfinite(pairs).all(axis=0)].mean()),
+        )
 
 
 def _share(first: Sequence[object], second: Sequence[object]) -> float:
     return sum(a == b for a, b in zip(first, second, strict=True)) / max(1, len(first))
-
-
-def _difference(first: Sequence[float], second: Sequence[float]) -> float:
-    pairs = np.array([first, second], dtype=np.float64)
-    return float(np.abs(pairs[0] - pairs[1])[np.isfinite(pairs).all(axis=0)].mean())
 
 
 def answer(path: str, style: Style, scoring: Scoring, threads: int) -> Answers:
@@ -272,12 +264,13 @@ def answer(path: str, style: Style, scoring: Scoring, threads: int) -> Answers:
     labelled = chain_demonstrations()
     shown = Demonstrations(_SHOWN, labelled=labelled)
     steps, right = [], []
-    for one in labelled[_SHOWN:]:
-        for index, step in enumerate(one.steps):
+    for example in labelled[_SHOWN:]:
+        for index, step in enumerate(example.steps):
             candidates = tuple(Candidate(triple, i, 0.0) for i, triple in enumerate(step.candidates))
-            steps.append(Step(one.question, one.chain[:index], candidates))
+            steps.append(Step(example.question, example.chain[:index], candidates))
             right.append(step.answer + 1)
     with _Listening(path, context=4096, threads=threads, style=style) as model:
+        model.heard = []
         selector: Selector = (
             LetterSelector(model, shown) if scoring == "letters" else TextSelector(model, shown, scoring=scoring)
         )
@@ -285,25 +278,23 @@ def answer(path: str, style: Style, scoring: Scoring, threads: int) -> Answers:
         prompts = [text_prompt(step.question, step.chain, labelled[:_SHOWN]) for step in steps]
         first = [row[0].text for row in model.generate(prompts, max_tokens=1)]
         heard = np.concatenate(model.heard)
-    correct = sum(choice == one for choice, one in zip(choices, right, strict=True))
+    correct = sum(choice == due for choice, due in zip(choices, right, strict=True))
     return Answers(tuple(choices), correct, tuple(first), tuple(heard.tolist()))
 
 
 class _Listening(LlamaCppModel):
     """Keeps every log-probability that it gives."""
 
-    def __init__(self, path: str, **options: Any) -> None:
-        super().__init__(path, **options)
-        self.heard: list[NDArray[np.float64]] = []
+    heard: list[NDArray[np.float64]]
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         scores = super().score_options(prompts, options)
-        self.heard += [one.log_probabilities for one in scores]
+        self.heard += [score.log_probabilities for score in scores]
         return scores
 
     def score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
         scores = super().score_continuations(prompts, continuations)
-        self.heard += [one.token_log_probabilities for row in scores for one in row]
+        self.heard += [score.token_log_probabilities for row in scores for score in row]
         return scores

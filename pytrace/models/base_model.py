@@ -90,6 +90,7 @@ class BaseModel(ABC):
 
 def _check_list(texts: object, what: str) -> None:
     """Refuse one text where a list of them is meant."""
+    # A str is a Sequence[str] too, so that no type checker finds the mistake.
     if isinstance(texts, str):
         raise TypeError(f"{what} must be a list of texts, not one text; write [text]")
 
@@ -98,3 +99,18 @@ def _check_pairs(prompts: int, given: int, what: str) -> None:
     """Refuse lists that do not belong together."""
     if prompts != given:
         raise ValueError(f"there are {prompts} prompts but {given} lists of {what}")
+
+
+def check_bounds(least: float, **options: float | None) -> None:
+    """Refuse options below `least`, or so large that the C code or a timer behind them would overflow."""
+    for option, value in options.items():
+        if value is not None and not least <= value < 2**30:
+            raise ValueError(f"{option} must be at least {least} and below 2**30, not {value}")
+
+
+def label_forms(label: str) -> list[str]:
+    """Return the ways in which an option's label may be written."""
+    if not label.strip():
+        raise ValueError(f"the option label {label!r} is empty; use one letter or a short word")
+    # Many vocabularies have a token for a word with the space before it, and a model may write either.
+    return list(dict.fromkeys((label, f" {label.strip()}", label.strip())))

@@ -30,6 +30,7 @@ class DeferredModel:
 
     def __getattr__(self, name: str) -> Any:
         """Load the model, and hand the rest to it."""
+        # Who copies or inspects an object asks for such names; that must not load gigabytes.
         if name.startswith("_"):
             raise AttributeError(name)
         if self._loaded is None:

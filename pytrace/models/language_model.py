@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -42,6 +42,19 @@ class Prompt(msgspec.Struct, frozen=True):
         blocks += [f"{given}{self.separator}{output}" for given, output in self.demonstrations]
         blocks.append(self.input + (f"{self.separator}{self.answer_start}" if self.answer_start else ""))
         return "\n\n".join(blocks)
+
+    def messages(self) -> list[dict[str, str]]:
+        """Return the prompt as messages of a chat, without the beginning of its answer."""
+        messages = [{"role": "system", "content": self.instruction}] if self.instruction else []
+        for given, output in self.demonstrations:
+            messages += [{"role": "user", "content": given}, {"role": "assistant", "content": output}]
+        return [*messages, {"role": "user", "content": self.input}]
+
+
+def without_system(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return messages for a chat template that knows no system role: its words open the first user message."""
+    first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
+    return [first, *map(dict, messages[2:])]
 
 
 class Completion(msgspec.Struct, frozen=True):

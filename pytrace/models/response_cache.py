@@ -52,6 +52,10 @@ class CachedModel(BaseModel, Closing):
 
     def __init__(self, model: LanguageModel, path: str | os.PathLike[str] = ":memory:") -> None:
         self._model = model
+        self.name = model.name
+        self.fingerprint = model.fingerprint
+        self.context_tokens = model.context_tokens
+        self.deterministic = model.deterministic
         self._path = str(path)
         self.known = 0
         self.asked = 0
@@ -71,29 +75,9 @@ class CachedModel(BaseModel, Closing):
         self._connection.close()
 
     @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._model.name
-
-    @property
-    def fingerprint(self) -> str:
-        """The model's fingerprint."""
-        return self._model.fingerprint
-
-    @property
-    def context_tokens(self) -> int:
-        """The longest sequence of the model."""
-        return self._model.context_tokens
-
-    @property
     def gives_logits(self) -> bool:
         """Whether the model's scoring verbs work."""
         return self._model.gives_logits
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether the model is deterministic."""
-        return self._model.deterministic
 
     @property
     def usage(self) -> Usage:
@@ -111,52 +95,54 @@ class CachedModel(BaseModel, Closing):
             self._key("generate", prompt, limit, call.stop, call.temperature, call.top_p, call.n, seed, grammar)
             for prompt, limit, grammar in zip(call.prompts, call.limits, call.grammars, strict=True)
         ]
-        found = self._recall(keys, list[Completion])
-        if done is not None:
-            for place, key in enumerate(keys):
-                if key in found:
-                    done(place, found[key])
-        places = self._unknown(keys, found)
+        answers = self._recall(keys, list[Completion])
+        asked = self._unknown(keys, answers)
 
-        def tell(place: int, completions: list[Completion]) -> None:
-            self._keep({keys[places[place]]: completions})
+        indices: dict[bytes, list[int]] = {}
+        for index, key in enumerate(keys):
+            indices.setdefault(key, []).append(index)
+
+        def tell(key: bytes, completions: list[Completion]) -> None:
             if done is not None:
-                for other, key in enumerate(keys):
-                    if key == keys[places[place]]:
-                        done(other, completions)
+                for index in indices[key]:
+                    done(index, completions)
 
-        if places:
-            grammars = [grammar for place in places if (grammar := call.grammars[place]) is not None]
+        def keep(position: int, completions: list[Completion]) -> None:
+            key = keys[asked[position]]
+            self._keep({key: completions})
+            tell(key, completions)
+
+        for key, completions in answers.items():
+            tell(key, completions)
+        if asked:
+            grammars = [grammar for index in asked if (grammar := call.grammars[index]) is not None]
             written = self._model.generate(
-                [call.prompts[place] for place in places],
-                max_tokens=[call.limits[place] for place in places],
+                [call.prompts[index] for index in asked],
+                max_tokens=[call.limits[index] for index in asked],
                 stop=call.stop,
                 temperature=call.temperature,
                 top_p=call.top_p,
                 n=call.n,
                 seed=call.seed,
                 grammar=grammars or None,
-                done=tell,
+                done=keep,
             )
-            found |= {keys[place]: own for place, own in zip(places, written, strict=True)}
-        return [list(found[key]) for key in keys]
+            answers |= {keys[index]: completions for index, completions in zip(asked, written, strict=True)}
+        return [list(answers[key]) for key in keys]
 
     def _score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
-        keys = [self._key("options", prompt, tuple(own)) for prompt, own in zip(prompts, options, strict=True)]
-        found = self._recall(keys, _Options)
-        places = self._unknown(keys, found)
-        if places:
-            scores = self._model.score_options(
-                [prompts[place] for place in places], [options[place] for place in places]
+        keys = [self._key("options", prompt, tuple(labels)) for prompt, labels in zip(prompts, options, strict=True)]
+        answers = self._recall(keys, _Options)
+        if asked := self._unknown(keys, answers):
+            scores = self._model.score_options([prompts[index] for index in asked], [options[index] for index in asked])
+            answers |= self._keep(
+                {
+                    keys[index]: _Options(tuple(score.log_probabilities.tolist()), score.outside, score.bounded)
+                    for index, score in zip(asked, scores, strict=True)
+                }
             )
-            new = {
-                keys[place]: _Options(tuple(score.log_probabilities.tolist()), score.outside, score.bounded)
-                for place, score in zip(places, scores, strict=True)
-            }
-            self._keep(new)
-            found |= new
         return [
-            OptionScores(np.array(found[key].values, dtype=np.float64), found[key].outside, found[key].bounded)
+            OptionScores(np.array(answers[key].values, dtype=np.float64), answers[key].outside, answers[key].bounded)
             for key in keys
         ]
 
@@ -164,29 +150,28 @@ class CachedModel(BaseModel, Closing):
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
         keys = [
-            [self._key("continuation", prompt, text) for text in own]
-            for prompt, own in zip(prompts, continuations, strict=True)
+            [self._key("continuation", prompt, text) for text in texts]
+            for prompt, texts in zip(prompts, continuations, strict=True)
         ]
-        found = self._recall([key for own in keys for key in own], list[float])
+        flat = [key for row in keys for key in row]
+        answers = self._recall(flat, list[float])
+        pairs = [(row, text) for row, texts in enumerate(continuations) for text in texts]
         wanted: dict[int, dict[bytes, str]] = {}
-        taken: set[bytes] = set()
-        for place, (own, texts) in enumerate(zip(keys, continuations, strict=True)):
-            for key, text in zip(own, texts, strict=True):
-                if key not in found and key not in taken:
-                    taken.add(key)
-                    wanted.setdefault(place, {})[key] = text
+        for index in self._unknown(flat, answers):
+            row, text = pairs[index]
+            wanted.setdefault(row, {})[flat[index]] = text
         if wanted:
             scores = self._model.score_continuations(
-                [prompts[place] for place in wanted], [list(own.values()) for own in wanted.values()]
+                [prompts[row] for row in wanted], [list(texts.values()) for texts in wanted.values()]
             )
-            new = {
-                key: score.token_log_probabilities.tolist()
-                for own, row in zip(wanted.values(), scores, strict=True)
-                for key, score in zip(own, row, strict=True)
-            }
-            self._keep(new)
-            found |= new
-        return [[ContinuationScore(np.array(found[key], dtype=np.float64)) for key in own] for own in keys]
+            answers |= self._keep(
+                {
+                    key: score.token_log_probabilities.tolist()
+                    for texts, row_scores in zip(wanted.values(), scores, strict=True)
+                    for key, score in zip(texts, row_scores, strict=True)
+                }
+            )
+        return [[ContinuationScore(np.array(answers[key], dtype=np.float64)) for key in row] for row in keys]
 
     def _key(self, verb: str, prompt: Prompt | str, *parameters: Any) -> bytes:
         given = prompt if isinstance(prompt, str) else msgspec.structs.astuple(prompt)
@@ -209,25 +194,25 @@ class CachedModel(BaseModel, Closing):
         self.known += sum(key in known for key in keys)
         return known
 
-    def _unknown(self, keys: Sequence[bytes], found: dict[bytes, Any]) -> list[int]:
-        """Return the first place of each key that is not known."""
+    def _unknown(self, keys: Sequence[bytes], answers: dict[bytes, Any]) -> list[int]:
+        """Return the first index of each key that is not known."""
         first: dict[bytes, int] = {}
-        for place, key in enumerate(keys):
-            if key not in found:
-                first.setdefault(key, place)
+        for index, key in enumerate(keys):
+            if key not in answers:
+                first.setdefault(key, index)
         return list(first.values())
 
-    def _keep(self, answers: dict[bytes, Any]) -> None:
+    def _keep(self, answers: dict[bytes, _Value]) -> dict[bytes, _Value]:
         self.asked += len(answers)
         rows = [(key, msgspec.msgpack.encode(value)) for key, value in answers.items()]
         with self._guard(), self._connection:
             self._connection.executemany("INSERT OR REPLACE INTO answer VALUES (?, ?)", rows)
+        return answers
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
-        remedy = "delete the file"
         try:
-            with sqlite.translated(self._path, "store of a model's answers", remedy):
+            with sqlite.translated(self._path, "store of a model's answers", "delete the file"):
                 yield
         except msgspec.MsgspecError as error:
-            raise StoreError(f"{self._path} is damaged ({error}); {remedy}") from None
+            raise StoreError(f"{self._path} is damaged ({error}); delete the file") from None

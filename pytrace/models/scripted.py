@@ -27,36 +27,24 @@ class HashEncoder:
 
     # Weinberger et al., "Feature hashing for large scale multitask learning" (ICML 2009), section 2.
 
+    name = "hash"
+
     def __init__(self, *, dimension: int = 256, device: str = "cpu") -> None:
         if dimension < 1:
             raise ValueError(f"dimension must be at least 1, not {dimension}")
-        self._dimension = dimension
+        self.dimension = dimension
         self.device = device
-
-    @property
-    def name(self) -> str:
-        """What to call it in reports."""
-        return "hash"
-
-    @property
-    def fingerprint(self) -> str:
-        """A string that changes whenever the vectors could."""
-        return f"hash-1-{self._dimension}"
-
-    @property
-    def dimension(self) -> int:
-        """The length of a vector."""
-        return self._dimension
+        self.fingerprint = f"hash-1-{dimension}"
 
     def encode(self, texts: Sequence[str], *, kind: Literal["query", "passage"] = "passage") -> NDArray[np.float32]:
         """Return float32 [n, dimension], one row a text, in the order of the texts; `kind` changes nothing."""
         del kind
-        vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in _WORD.findall(text.casefold()):
                 digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
                 number = int.from_bytes(digest, "little")
-                vectors[row, (number >> 1) % self._dimension] += 1 if number & 1 else -1
+                vectors[row, (number >> 1) % self.dimension] += 1 if number & 1 else -1
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         np.divide(vectors, lengths, out=vectors, where=lengths > 0)
         return vectors
@@ -66,8 +54,13 @@ class ScriptedModel(BaseModel):
     """A language model that says what it is told to: answers in a row, or whatever a function makes of a prompt.
 
     Scores are made of the words that a text shares with the end of its prompt, so that a candidate about the question is
-    likelier than one about something else, and the same on every machine.
+    likelier than one about something else, and the same on every machine. Tokens are words.
     """
+
+    name = "scripted"
+    fingerprint = "scripted-1"
+    # Unless the answers come from a function that is not.
+    deterministic = True
 
     def __init__(
         self,
@@ -79,41 +72,11 @@ class ScriptedModel(BaseModel):
         if not callable(answers) and not answers:
             raise ValueError("a scripted model needs at least one answer")
         self._answers = (answers,) if isinstance(answers, str) else answers
-        self._context_tokens = context_tokens
-        self._gives_logits = gives_logits
-        self._usage = Usage()
+        self.context_tokens = context_tokens
+        self.gives_logits = gives_logits
+        self.usage = Usage()
         self._next = 0
         self.prompts: list[str] = []
-
-    @property
-    def name(self) -> str:
-        """What to call it in reports."""
-        return "scripted"
-
-    @property
-    def fingerprint(self) -> str:
-        """The same for all scripted models."""
-        return "scripted-1"
-
-    @property
-    def context_tokens(self) -> int:
-        """The longest sequence in words."""
-        return self._context_tokens
-
-    @property
-    def gives_logits(self) -> bool:
-        """Whether the two scoring verbs work."""
-        return self._gives_logits
-
-    @property
-    def deterministic(self) -> bool:
-        """Always, unless the answers come from a function that is not."""
-        return True
-
-    @property
-    def usage(self) -> Usage:
-        """What has been spent, in words."""
-        return self._usage
 
     def count_tokens(self, text: str) -> int:
         """Count the words."""
@@ -156,7 +119,7 @@ class ScriptedModel(BaseModel):
         return results
 
     def _require_logits(self) -> None:
-        if not self._gives_logits:
+        if not self.gives_logits:
             raise LogitsUnavailableError(
                 "this scripted model gives no log-probabilities; make it with gives_logits=True"
             )
@@ -165,7 +128,7 @@ class ScriptedModel(BaseModel):
         text = prompt if isinstance(prompt, str) else prompt.plain()
         words = self.count_tokens(text)
         self.prompts.append(text)
-        self._usage += Usage(calls=1, prompt_tokens=words, evaluated_tokens=words)
+        self.usage += Usage(calls=1, prompt_tokens=words, evaluated_tokens=words)
         return text
 
     def _complete(self, prompt: str, limit: int, stop: Sequence[str]) -> Completion:
@@ -175,12 +138,12 @@ class ScriptedModel(BaseModel):
             text = self._answers[self._next % len(self._answers)]
             self._next += 1
         finish: Literal["end", "stop", "length"] = "end"
-        cuts = [at for one in stop if (at := text.find(one)) >= 0]
+        cuts = [start for ending in stop if (start := text.find(ending)) >= 0]
         if cuts:
             text, finish = text[: min(cuts)], "stop"
         if self.count_tokens(text) > limit:
             text, finish = " ".join(text.split()[:limit]), "length"
-        self._usage += Usage(generated_tokens=self.count_tokens(text))
+        self.usage += Usage(generated_tokens=self.count_tokens(text))
         return Completion(text, self.count_tokens(text), finish, 0.0)
 
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from pytrace.errors import InputError, MissingDependencyError, ModelFileError
 from pytrace.models import registry
-from pytrace.models.llama.runtime import LlamaRuntime, check_gguf
+from pytrace.models.llama.runtime import LlamaRuntime
+from pytrace.models.registry.model_files import check_gguf
 from pytrace.training.export import Key, gguf_module
 from pytrace.training.network import torch_module, transformers_module
 from pytrace.training.tokenizer import TextTokenizer
@@ -51,7 +52,7 @@ class EngineTokenizer:
     @property
     def begin(self) -> int | None:
         """The token that every text begins with, if there is one."""
-        return self._runtime.bos if self._runtime.adds_bos and self._runtime.bos >= 0 else None
+        return self._runtime.bos if self._runtime.adds_bos else None
 
     def encode(self, text: str) -> list[int]:
         """Return a text's tokens, none of them a control token."""

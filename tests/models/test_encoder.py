@@ -21,8 +21,8 @@ from pytrace.engine.loading import Engine
 from pytrace.errors import DeviceUnavailableError, ModelError, ModelFileError, StoreError
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import Encoder, OnnxEncoder
-from pytrace.models.encoders.length_buckets import plan
 from pytrace.models.encoders.onnx_graph import OnnxGraph
+from pytrace.models.encoders.onnx_model import plan
 from pytrace.models.scripted import HashEncoder
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra cpu)")

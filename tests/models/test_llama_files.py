@@ -39,7 +39,7 @@ def test_what_is_missing_or_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="directory"):
         LlamaCppModel(tmp_path)
     for name in ("text.gguf", "empty.gguf"):
-        with pytest.raises(ModelFileError, match="no GGUF model"):
+        with pytest.raises(ModelFileError, match="is no GGUF file"):
             LlamaCppModel(tmp_path / name)
 
 

@@ -72,7 +72,7 @@ def alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def choose(source: Path, formats: tuple[str, ...] = FORMATS) -> rewritten.Record:
-    place = registry.place_of_rewritten(source)
+    place = registry.folder_of_rewritten(source)
     return format_choice.choose(source, place, style="plain", scoring="pmi", threads=1, formats=formats)
 
 
@@ -208,7 +208,7 @@ def test_an_original_that_cannot_be_measured_is_an_error(
 def test_a_full_disk_refuses_formats_and_what_a_killed_run_left_is_swept(
     own: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = registry.place_of_rewritten(own)
+    place = registry.folder_of_rewritten(own)
     place.mkdir(parents=True)
     (place / ".candidate-F32.gguf").write_bytes(b"half")
     (place / "own.F16-00000000.gguf").write_bytes(b"no record names it")
@@ -272,7 +272,7 @@ def test_harm_to_the_rewritten_file_or_its_record_is_told(
     assert state in str(result.exception)
     assert "pytrace models fastest" in str(result.exception)
     assert CliRunner().invoke(models_cli.models, ["list"]).exit_code == 0
-    assert rewritten.undo(registry.place_of_rewritten(own))
+    assert rewritten.undo(registry.folder_of_rewritten(own))
     assert registry.resolve(own, "language-model") == own
     assert not list(home.rglob("own.*.gguf"))
 
@@ -321,7 +321,7 @@ def test_the_table_shows_every_format_and_the_reason(own: Path, home: Path, monk
     alike(monkeypatch)
     speeds(monkeypatch, F16=1.0)
     choose(own)
-    record = rewritten.read(registry.place_of_rewritten(own))
+    record = rewritten.read(registry.folder_of_rewritten(own))
     assert record is not None
     monkeypatch.setattr(format_choice, "choose", lambda *_, **__: record)
     result = CliRunner().invoke(models_cli.models, ["fastest", str(own)])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ModelError, ModelFileError
-from pytrace.models.encoders.onnx_files import OnnxFiles
+from pytrace.models.encoders.encoder_files import OnnxFiles
 from pytrace.models.encoders.onnx_graph import Device
 from pytrace.models.encoders.onnx_model import OnnxTextModel, whole_text
 
@@ -51,14 +51,9 @@ class CrossEncoder(Protocol):
 
 
 class CrossEncoderFiles(OnnxFiles):
-    """The files of one cross-encoder, read.
+    """The files of one cross-encoder; `max_tokens` is of question and passage together.
 
-    Attributes
-    ----------
-    directory, graph, tokenizer, max_tokens, pad_id
-        As `OnnxFiles` has them; `max_tokens` is of question and passage together.
-    labels
-        The labels' names in the order of their logits, as ``config.json`` has them; empty if it names none.
+    `labels` has the labels' names in the order of their logits, as ``config.json`` has them; it is empty if that names none.
     """
 
     remedy: ClassVar[str] = (
@@ -91,17 +86,17 @@ class CrossEncoderFiles(OnnxFiles):
             )
         with self._lock:
             self._tokenizer.no_truncation()
-            questions, passages = (self._tokens({pair[place] for pair in pairs}) for place in (0, 1))
+            questions, passages = (self._tokens({pair[side] for pair in pairs}) for side in (0, 1))
             for question in questions.values():
                 question.truncate(int(room * _QUESTION_SHARE))
             self._tokenizer.enable_truncation(max_length=limit, strategy="only_second")
-            found = [self._tokenizer.post_process(questions[one], passages[other]) for one, other in pairs]
+            encodings = [self._tokenizer.post_process(questions[first], passages[second]) for first, second in pairs]
         # A tokenizer that puts nothing around texts gives no token for two empty ones, where a graph wants at least one, and
         # leaves types as they were.
         plain = self._tokenizer.post_processor is None
         return [
-            (one.ids or [self.pad_id], [place or 0 for place in one.sequence_ids] if plain else one.type_ids)
-            for one in found
+            (each.ids or [self.pad_id], [side or 0 for side in each.sequence_ids] if plain else each.type_ids)
+            for each in encodings
         ]
 
     def _tokens(self, texts: set[str]) -> dict[str, Any]:
@@ -157,17 +152,17 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """Score pairs of a question and a passage."""
-        places: dict[tuple[str, str], list[int]] = {}
+        rows: dict[tuple[str, str], list[int]] = {}
         for index, pair in enumerate(_checked(pairs)):
-            places.setdefault(pair, []).append(index)
+            rows.setdefault(pair, []).append(index)
         scores = np.empty(len(pairs), dtype=np.float32)
-        distinct = list(places)
+        distinct = list(rows)
         for start in range(0, len(distinct), _AT_ONCE):
             some = distinct[start : start + _AT_ONCE]
             tokens = self._files.pairs(some, self._limit)
-            for batch, found in self._in_batches(self._scores, tokens, [len(ids) for ids, _ in tokens]):
-                for place, score in zip(batch, found, strict=True):
-                    scores[places[some[place]]] = score
+            for batch, batch_scores in self._in_batches(self._scores, tokens, [len(ids) for ids, _ in tokens]):
+                for index, score in zip(batch, batch_scores, strict=True):
+                    scores[rows[some[index]]] = score
         return scores
 
     def _scores(self, tokens: list[tuple[list[int], list[int]]]) -> Scores:
@@ -196,13 +191,13 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
         if self._count == 1:
             return 0
         names = self._files.labels
-        found = [number for number, name in enumerate(names) if _NO_LETTER.sub("", name.casefold()) in _POSITIVE]
-        if len(names) != 2 or len(found) != 1:
+        positive = [number for number, name in enumerate(names) if _NO_LETTER.sub("", name.casefold()) in _POSITIVE]
+        if len(names) != 2 or len(positive) != 1:
             raise ModelFileError(
                 f"{self._files.directory / 'config.json'} does not say which of two labels says yes (id2label: "
                 f"{', '.join(names) or 'none'}); call that one 'relevant' and the other 'irrelevant' there"
             )
-        return found[0]
+        return positive[0]
 
 
 def _labels(stated: object) -> tuple[str, ...]:

@@ -109,17 +109,12 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         self._cache: OrderedDict[bytes, Vectors] = OrderedDict()
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
-        self._dimension = int(self._run(self._tokenize([""])).shape[1])
+        self.dimension = int(self._run(self._tokenize([""])).shape[1])
         self._disk = (
             None
             if cache_directory is None
-            else VectorCache(cache_directory, fingerprint=self.fingerprint, dimension=self._dimension)
+            else VectorCache(cache_directory, fingerprint=self.fingerprint, dimension=self.dimension)
         )
-
-    @property
-    def dimension(self) -> int:
-        """The length of a vector."""
-        return self._dimension
 
     @cached_property
     def fingerprint(self) -> str:
@@ -146,14 +141,14 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
             if not isinstance(text, str):
                 raise TypeError(f"texts must be strings, but item {index} is of type {type(text).__name__}")
             rows.setdefault(prompt + whole_text(text), []).append(index)
-        result = np.empty((len(texts), self._dimension), dtype=np.float32)
+        result = np.empty((len(texts), self.dimension), dtype=np.float32)
         unknown: list[str] = []
-        for text, places in rows.items():
+        for text, indices in rows.items():
             vector = self._recall(text)
             if vector is None:
                 unknown.append(text)
             else:
-                result[places] = vector
+                result[indices] = vector
         for start in range(0, len(unknown), _AT_ONCE):
             for batch, vectors in self._vectors(unknown[start : start + _AT_ONCE]):
                 for text, vector in zip(batch, vectors, strict=True):
@@ -167,8 +162,8 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
             yield from self._batches(texts)
             return
         there, vectors = self._disk.get([_key(text) for text in texts])
-        yield [text for text, one in zip(texts, there, strict=True) if one], vectors
-        for batch, vectors in self._batches([text for text, one in zip(texts, there, strict=True) if not one]):
+        yield [text for text, known in zip(texts, there, strict=True) if known], vectors
+        for batch, vectors in self._batches([text for text, known in zip(texts, there, strict=True) if not known]):
             self._disk.put([_key(text) for text in batch], vectors)
             yield batch, vectors
 

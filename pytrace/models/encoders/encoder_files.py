@@ -1,15 +1,15 @@
-"""An encoder's own files: what they say about pooling, length and prompts, beside what every model's files say.
-
-The layout is that of sentence-transformers, which nearly every published encoder follows.
-"""
+"""The files that text models in ONNX bring: graph, tokenizer, and what they say about tokens, length, pooling and prompts."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
+
+import msgspec
+from tokenizers import Tokenizer
 
 from pytrace.errors import ModelFileError
-from pytrace.models.encoders.onnx_files import OnnxFiles, first_length
 
 Pooling = Literal["mean", "cls", "max", "lasttoken"]
 
@@ -20,22 +20,49 @@ _POOLING_KEYS: dict[str, Pooling] = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 
+_T = TypeVar("_T")
+
+# Some tokenizer_config.json say 10^30 for "no limit".
+_NO_LIMIT = 1 << 20
+_DEFAULT_LENGTH = 512
+
+
+class OnnxFiles:
+    """The files of one model in ONNX: its directory, graph, tokenizer, and what these say about tokens and length."""
+
+    # What to do where there is no model at a path.
+    remedy: ClassVar[str] = "give a model's directory"
+
+    def __init__(self, path: Path) -> None:
+        self.directory, self.graph = _locate(path, self.remedy)
+        self.tokenizer = self.directory / "tokenizer.json"
+        self._tokenizer = _load_tokenizer(self.tokenizer)
+        # The length that inputs are cut to, special tokens included.
+        config = self._read("tokenizer_config.json", dict[str, object]) or {}
+        truncation = self._tokenizer.truncation or {}
+        self.max_tokens = _first_length(config.get("model_max_length"), truncation.get("max_length"))
+        padding = self._tokenizer.padding or {}
+        known = (self._tokenizer.token_to_id(token) for token in ("[PAD]", "<pad>"))
+        self.pad_id = int(padding.get("pad_id") or next((token for token in known if token is not None), 0))
+        self._tokenizer.no_padding()
+
+    def _read(self, name: str, kind: type[_T]) -> _T | None:
+        """Read a JSON file of the directory; None if it is not there."""
+        path = self.directory / name
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ModelFileError(
+                f"{path} cannot be read as a model's configuration ({error}); fetch the model again"
+            ) from error
+
 
 class EncoderFiles(OnnxFiles):
-    """The files of one encoder, read.
+    """The files of one encoder: how token vectors become one (`pooling`, None if no file says so), what follows that, prompts.
 
-    Attributes
-    ----------
-    directory, graph, tokenizer, max_tokens, pad_id
-        As `OnnxFiles` has them.
-    pooling, normalize
-        How token vectors become one, and whether it is scaled to length 1; `pooling` is None if no file says so.
-    has_dense
-        Whether a dense layer follows pooling.
-    lower_case
-        Whether texts are lower-cased before the tokenizer sees them.
-    prompts
-        The texts put before an input, by name.
+    The layout is that of sentence-transformers, which nearly every published encoder follows.
     """
 
     remedy: ClassVar[str] = "give an encoder's directory or run 'pytrace models pull tiny'"
@@ -52,13 +79,13 @@ class EncoderFiles(OnnxFiles):
         self.pooling = self._read_pooling(f"{folder or '1_Pooling'}/config.json")
         transformer = self._read("sentence_bert_config.json", dict[str, Any]) or {}
         self.lower_case = transformer.get("do_lower_case") is True
-        self.max_tokens = first_length(transformer.get("max_seq_length"), self.max_tokens)
-        own = self._read("config_sentence_transformers.json", dict[str, Any]) or {}
-        prompts = own.get("prompts") or {}
+        self.max_tokens = _first_length(transformer.get("max_seq_length"), self.max_tokens)
+        config = self._read("config_sentence_transformers.json", dict[str, Any]) or {}
+        prompts = config.get("prompts") or {}
         self.prompts = (
             {str(name): str(text) for name, text in prompts.items() if text} if isinstance(prompts, dict) else {}
         )
-        self._default_prompt = str(own.get("default_prompt_name") or "")
+        self._default_prompt = str(config.get("default_prompt_name") or "")
 
     def prompt(self, kind: Literal["query", "passage"]) -> str:
         """Return what goes before a text of that kind; models call a passage ``passage`` or ``document``."""
@@ -81,3 +108,42 @@ class EncoderFiles(OnnxFiles):
             f"{self.directory / name} asks for pooling that is not supported ({', '.join(chosen) or 'none'}, include_prompt "
             f"{config.get('include_prompt', True)}); {', '.join(get_args(Pooling))} are, one at a time, prompt included"
         )
+
+
+def _first_length(*stated: object) -> int:
+    """Return the first of some stated lengths that is one, or 512."""
+    for length in stated:
+        if isinstance(length, int | float) and 0 < length < _NO_LIMIT:
+            return int(length)
+    return _DEFAULT_LENGTH
+
+
+def _locate(path: Path, remedy: str) -> tuple[Path, Path]:
+    if path.is_file() or path.suffix == ".onnx":
+        # Hub repositories keep graphs in onnx/, a level below the tokenizer.
+        directories = (path.parent, path.parent.parent)
+        directory = next((folder for folder in directories if (folder / "tokenizer.json").is_file()), path.parent)
+        graph = path
+    else:
+        directory = path
+        graphs = sorted(path.glob("*.onnx")) + sorted(path.glob("onnx/*.onnx"))
+        usual = [file for file in (path / "model.onnx", path / "onnx" / "model.onnx") if file in graphs]
+        if not graphs:
+            raise ModelFileError(f"{path} has no .onnx file; {remedy}")
+        if not usual and len(graphs) > 1:
+            raise ModelFileError(
+                f"{path} has {len(graphs)} .onnx files and none is called model.onnx; name the one to use"
+            )
+        graph = (usual or graphs)[0]
+    if not os.access(graph, os.R_OK) or not graph.is_file():
+        raise ModelFileError(f"{graph} is not a readable file; {remedy}")
+    if not (directory / "tokenizer.json").is_file():
+        raise ModelFileError(f"{directory} has no tokenizer.json; put the model's own beside its graph")
+    return directory.absolute(), graph.absolute()
+
+
+def _load_tokenizer(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the binding raises bare Exception
+        raise ModelFileError(f"{path} is no tokenizer ({error}); fetch the model again") from error

@@ -42,19 +42,7 @@ _SLOW_FUSIONS = ["SkipLayerNormFusion"]
 
 
 class OnnxGraph:
-    """A graph that takes token ids and gives a vector for every token, or one vector or row of logits for every text.
-
-    Attributes
-    ----------
-    pooled
-        Whether it gives one row a text.
-    rows, columns
-        The batch size and length that the graph is fixed to; None where it takes any.
-    dynamically_quantized
-        Whether activations are quantised while it runs, with one scale for a whole batch.
-    provider
-        The execution provider that runs it.
-    """
+    """A graph that takes token ids and gives a vector for every token, or one vector or row of logits (`pooled`) for a text."""
 
     def __init__(
         self,
@@ -74,9 +62,11 @@ class OnnxGraph:
         self._bind: Device | None = "cuda" if bind is None and self.provider == "CUDAExecutionProvider" else bind
         self._inputs = {item.name: self._input_type(item) for item in self._session.get_inputs()}
         shapes = [item.shape for item in self._session.get_inputs()]
+        # The batch size and length that the graph is fixed to; None where it takes any.
         self.rows = next((shape[0] for shape in shapes if isinstance(shape[0], int)), None)
         self.columns = next((shape[1] for shape in shapes if isinstance(shape[1], int)), None)
         self._output, self.pooled = self._choose_output()
+        # Activations quantised while it runs have one scale for a whole batch.
         self.dynamically_quantized = bool(_findall(path, _DYNAMIC))
 
     def run(
@@ -124,8 +114,8 @@ class OnnxGraph:
             binding.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(value, self._bind, 0))
         binding.bind_output(self._output, self._bind, 0)
         self._session.run_with_iobinding(binding)
-        found: NDArray[Any] = binding.get_outputs()[0].numpy()
-        return found
+        output: NDArray[Any] = binding.get_outputs()[0].numpy()
+        return output
 
     def _input_type(self, item: Any) -> type[np.signedinteger[Any]]:
         if item.name in _INPUTS and item.type in _INTEGERS and len(item.shape) == 2:

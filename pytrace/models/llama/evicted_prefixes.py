@@ -1,6 +1,6 @@
-"""Beginnings that left llama.cpp's cells but not the machine: their keys and values, in the process's own memory.
+"""Prefixes that left llama.cpp's cells but not the machine: their keys and values, in the process's own memory.
 
-Cells are few; copying a beginning out and back costs far less than evaluating it (`python -m benches.engine_cells` measures
+Cells are few; copying a prefix out and back costs far less than evaluating it (`python -m benches.engine_cells` measures
 both). So what has to leave its cells is put here, and comes back when a prompt begins with it again.
 """
 
@@ -25,7 +25,7 @@ class EvictedPrefixes:
         self._kept: OrderedDict[bytes, tuple[Tokens, State]] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many beginnings there are."""
+        """How many prefixes there are."""
         return len(self._kept)
 
     def clear(self) -> None:
@@ -34,7 +34,7 @@ class EvictedPrefixes:
         self.bytes = 0
 
     def put(self, tokens: Tokens, state: State) -> None:
-        """Keep the state of a beginning, in place of those that it continues."""
+        """Keep the state of a prefix, in place of those that it continues."""
         if state.nbytes > self.budget:
             return
         for key, (known, _) in list(self._kept.items()):
@@ -46,7 +46,7 @@ class EvictedPrefixes:
             self._remove(next(iter(self._kept)))
 
     def knows(self, tokens: Tokens) -> bool:
-        """Whether a beginning is kept, by itself or as a part of a longer one."""
+        """Whether a prefix is kept, by itself or as a part of a longer one."""
         return any(common_prefix(known, tokens) == len(tokens) for known, _ in self._kept.values())
 
     def longest(self, tokens: Tokens) -> tuple[int, Tokens, State] | None:

@@ -25,11 +25,9 @@ from numpy.typing import NDArray
 
 from pytrace.models import registry
 from pytrace.models.llama import child
-from pytrace.storage.files import replace_file
 
 # Whether the tile configuration is written depends on the compiler at every single place, so no trial can clear it.
 _NEVER = "AMX"
-_FILE = "llama-buffers.json"
 _TRIAL_SECONDS = 60.0
 # Rows that 8 divides and 16 does not, whole blocks of every type (256 at most), and batches for which llama.cpp has
 # different code: one token, less than a tile of 4, one tile and a rest, many tiles.
@@ -62,25 +60,19 @@ def prepare(c: Any) -> tuple[str, ...]:
 
 def _remembered(key: str) -> _Verdict:
     """Return what an earlier trial found, or try now; a trial that gave no answer is not remembered."""
-    path = registry.home() / _FILE
+
+    def trial() -> _Verdict:
+        try:
+            return child.run(try_buffers, returns=_Verdict, timeout=_TRIAL_SECONDS)
+        except child.ChildFailedError as error:
+            if not error.crashed:
+                raise
+            return _Verdict((), {"all": str(error)})
+
     try:
-        known = msgspec.json.decode(path.read_bytes(), type=dict[str, _Verdict])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        known = {}
-    if key in known:
-        return known[key]
-    try:
-        verdict = child.run(try_buffers, returns=_Verdict, timeout=_TRIAL_SECONDS)
+        return registry.remembered("llama-buffers.json", key, dict[str, _Verdict], trial)
     except child.ChildFailedError as error:
-        verdict = _Verdict((), {"all": str(error)})
-        if not error.crashed:
-            return verdict
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, msgspec.json.format(msgspec.json.encode({**known, key: verdict})))
-    except OSError:  # a home that cannot be written to costs a trial in every process, and nothing else
-        pass
-    return verdict
+        return _Verdict((), {"all": str(error)})
 
 
 def _key(names: tuple[str, ...]) -> str:
@@ -145,7 +137,9 @@ def _agrees(ggml: _Ggml, buffer: int, kind: int) -> bool:
     weights = random.standard_normal((_ROWS, _COLUMNS)).astype(np.float32)
     for batch in _BATCHES:
         inputs = random.standard_normal((batch, _COLUMNS)).astype(np.float32)
-        plain, special = (ggml.product(one, kind, weights, inputs) for one in (ggml.plain_buffer, buffer))
+        plain, special = (
+            ggml.product(buffer_type, kind, weights, inputs) for buffer_type in (ggml.plain_buffer, buffer)
+        )
         # Compared with <=, so that a NaN is a disagreement.
         if not np.abs(plain - special).max() <= _TOLERANCE * np.sqrt(np.mean(plain**2)):
             return False
@@ -204,18 +198,21 @@ class _Ggml:
 
     def buffers(self) -> dict[str, int]:
         """Return the extra buffer types that llama.cpp will go through, by name."""
-        return {self._buffer_name(one).decode(): one for one in itertools.takewhile(bool, self._extra)}
+        return {
+            self._buffer_name(buffer_type).decode(): buffer_type
+            for buffer_type in itertools.takewhile(bool, self._extra)
+        }
 
     def keep_buffers(self, wanted: Callable[[str], bool]) -> tuple[str, ...]:
         """Take what is not wanted off llama.cpp's list, and return the names of the rest."""
-        kept = {name: one for name, one in self.buffers().items() if wanted(name)}
-        for index, one in enumerate([*kept.values(), None] if self._extra else []):
-            self._extra[index] = one
+        kept = {name: buffer_type for name, buffer_type in self.buffers().items() if wanted(name)}
+        for index, buffer_type in enumerate([*kept.values(), None] if self._extra else []):
+            self._extra[index] = buffer_type
         return tuple(kept)
 
     def weight_types(self, buffer: int) -> dict[int, str]:
         """Return the types of weights that a buffer says it can multiply with, by number."""
-        found: dict[int, str] = {}
+        types: dict[int, str] = {}
         for kind, name in self._types.items():
             block = self._block_size(kind)
             is_weight = self._is_quantized(kind) or name in {"F32", "F16", "BF16"}
@@ -226,8 +223,8 @@ class _Ggml:
                 inputs = self._placed(stack, self.plain_buffer, 0, 1)
                 product = self._multiply(self._context(stack), matrix, inputs)
                 if self._supports(self._device, product):
-                    found[kind] = name
-        return found
+                    types[kind] = name
+        return types
 
     def product(
         self, buffer: int, kind: int, weights: NDArray[np.float32], inputs: NDArray[np.float32]

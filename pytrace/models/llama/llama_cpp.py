@@ -1,25 +1,34 @@
-"""The in-process engine: llama.cpp driven so that many prompts share one decode and every common beginning is paid once."""
+"""The in-process engine: llama.cpp driven so that many prompts share one decode and every common prefix is paid once."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
-from pytrace.models.base_model import BaseModel, GenerationRequest
-from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
+from pytrace.models.base_model import BaseModel, GenerationRequest, check_bounds, label_forms
+from pytrace.models.language_model import (
+    Completion,
+    ContinuationScore,
+    OptionScores,
+    Prompt,
+    Style,
+    without_system,
+)
 from pytrace.models.llama.generation import Generation, Row, log_normalizer
-from pytrace.models.llama.prefix_batch import Work, sort_key
+from pytrace.models.llama.prefix_batch import sort_key
 from pytrace.models.llama.prefix_trie import Tokens, common_prefix
 from pytrace.models.llama.runtime import LlamaRuntime
 from pytrace.models.llama.scheduler import PARALLEL, Scheduler, Task
+from pytrace.models.registry.model_files import sha256_of
 from pytrace.records import Usage
 from pytrace.storage.closing import Closing
 
@@ -27,7 +36,7 @@ from pytrace.storage.closing import Closing
 class LlamaCppModel(BaseModel, Closing):
     """A GGUF model run inside this process by llama.cpp.
 
-    Prompts of one call are evaluated together; beginnings that they share with each other, or with prompts of earlier
+    Prompts of one call are evaluated together; prefixes that they share with each other, or with prompts of earlier
     calls that are still in memory, are evaluated once. Results equal those of prompts evaluated alone up to rounding.
     """
 
@@ -51,20 +60,14 @@ class LlamaCppModel(BaseModel, Closing):
         float32_cache: bool = False,
         deterministic: bool = False,
     ) -> None:
-        for option, value, least in (
-            ("context", context, 1),
-            ("cache_tokens", cache_tokens, 1),
-            ("max_parallel", max_parallel, 1),
-            ("batch", batch, 1),
-            ("threads", threads, 1),
-            ("reuse_tokens", reuse_tokens, 0),
-        ):
-            if value is not None and not least <= value < 2**30:
-                raise ValueError(f"{option} must be at least {least} and below 2**30, not {value}")
+        check_bounds(
+            1, context=context, cache_tokens=cache_tokens, max_parallel=max_parallel, batch=batch, threads=threads
+        )
+        check_bounds(0, reuse_tokens=reuse_tokens)
         if swap_bytes < 0:
             raise ValueError(f"swap_bytes must be at least 0, not {swap_bytes}")
         self._path = Path(path)
-        self._name = name or self._path.stem
+        self.name = name or self._path.stem
         wanted_context = context or 8192
         self._runtime = LlamaRuntime(
             self._path,
@@ -76,6 +79,7 @@ class LlamaCppModel(BaseModel, Closing):
             float32_cache=float32_cache,
             flash_attention=flash_attention,
         )
+        self.parameters = self._runtime.parameters
         self.context_tokens = min(wanted_context, self._runtime.trained_context, self._runtime.cells)
         self.deterministic = deterministic
         self._scheduler = Scheduler(
@@ -87,7 +91,7 @@ class LlamaCppModel(BaseModel, Closing):
         )
         template = self._runtime.chat_template
         if style == "chat" and template is None:
-            raise ModelError(f"{self._name} has no chat template; use style='plain'")
+            raise ModelError(f"{self.name} has no chat template; use style='plain'")
         self.style: Literal["chat", "plain"] = "plain" if style == "plain" or template is None else "chat"
         self._template = None
         if self.style == "chat" and template is not None:
@@ -95,22 +99,15 @@ class LlamaCppModel(BaseModel, Closing):
             self._template = _compile_template(
                 template, {key: self._runtime.token_text(token) for key, token in texts.items()}
             )
-        self._fingerprint: str | None = None
         self._token_cache: dict[str, Tokens] = {}
+        first = [self._runtime.bos] if self._runtime.adds_bos else []
+        self._beginning: Tokens = np.array(first, dtype=np.int32)
         self.demonstrations_dropped = 0
 
-    @property
-    def name(self) -> str:
-        """A short name for reports."""
-        return self._name
-
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the model file, with the prompt style."""
-        if self._fingerprint is None:
-            with self._path.open("rb") as file:
-                self._fingerprint = f"{hashlib.file_digest(file, 'sha256').hexdigest()}-{self.style}"
-        return self._fingerprint
+        return f"{sha256_of(self._path)}-{self.style}"
 
     @property
     def usage(self) -> Usage:
@@ -120,11 +117,6 @@ class LlamaCppModel(BaseModel, Closing):
     def close(self) -> None:
         """Free the model; any later call fails."""
         self._scheduler.close()
-
-    @property
-    def parameters(self) -> int:
-        """The number of weights."""
-        return self._runtime.parameters
 
     def metadata(self, key: str) -> str | None:
         """Return what the model's file says under a key, such as "general.name"; None if it says nothing."""
@@ -143,32 +135,19 @@ class LlamaCppModel(BaseModel, Closing):
             known = self._token_cache[text] = np.array(self._runtime.tokenize(text), dtype=np.int32)
         return known
 
-    def _bos(self) -> list[int]:
-        return [self._runtime.bos] if self._runtime.adds_bos and self._runtime.bos >= 0 else []
-
     def render(self, prompt: Prompt | str) -> Tokens:
         """Turn a prompt into tokens as the model will see it."""
         # Only the template's own words may be control tokens: a document that contains `<|im_end|>` stays plain text.
         if isinstance(prompt, str) or self.style == "plain":
             text = prompt if isinstance(prompt, str) else prompt.plain()
-            return np.concatenate([np.array(self._bos(), dtype=np.int32), self._tokenize(text)])
-        contents: list[str] = []
-        messages: list[dict[str, str]] = []
-
-        def say(role: str, content: str) -> None:
-            messages.append({"role": role, "content": f"\x00{len(contents)}\x00"})
-            contents.append(content)
-
-        if prompt.instruction:
-            say("system", prompt.instruction)
-        for given, output in prompt.demonstrations:
-            say("user", given)
-            say("assistant", output)
-        say("user", prompt.input)
+            return np.concatenate([self._beginning, self._tokenize(text)])
+        messages = prompt.messages()
+        contents = [message["content"] for message in messages]
         assert self._template is not None
-        parts = self._template(messages).split("\x00")
+        marked = [{**message, "content": f"\x00{index}\x00"} for index, message in enumerate(messages)]
+        parts = self._template(marked).split("\x00")
         if sorted(set(parts[1::2])) != sorted(map(str, range(len(contents)))):
-            raise ModelError(f"the chat template of {self._name} leaves a message out; use style='plain'")
+            raise ModelError(f"the chat template of {self.name} leaves a message out; use style='plain'")
         if prompt.answer_start:
             parts += [str(len(contents)), ""]
             contents.append(prompt.answer_start)
@@ -178,22 +157,21 @@ class LlamaCppModel(BaseModel, Closing):
                 tokens.append(self._tokenize(contents[int(part)]))
             elif part:
                 tokens.append(np.array(self._runtime.tokenize(part, special=True), dtype=np.int32))
-        if self._bos() and (not len(tokens[0]) or tokens[0][0] != self._runtime.bos):
-            tokens.insert(0, np.array(self._bos(), dtype=np.int32))
+        if not len(tokens[0]) or tokens[0][0] != self._runtime.bos:
+            tokens.insert(0, self._beginning)
         return np.concatenate(tokens)
 
     def _fit(self, prompt: Prompt | str, reserve: int) -> Tokens:
         """Render a prompt so that `reserve` tokens may follow, with fewer demonstrations if need be."""
         tokens = self.render(prompt)
         while len(tokens) + reserve > self.context_tokens and isinstance(prompt, Prompt) and prompt.demonstrations:
-            shorter = prompt.demonstrations[1:]
-            prompt = Prompt(prompt.instruction, shorter, prompt.input, prompt.answer_start, prompt.separator)
+            prompt = msgspec.structs.replace(prompt, demonstrations=prompt.demonstrations[1:])
             self.demonstrations_dropped += 1
             tokens = self.render(prompt)
         if len(tokens) + reserve > self.context_tokens:
             raise ContextOverflowError(
                 f"a prompt of {len(tokens)} tokens and {reserve} for the answer do not fit the {self.context_tokens} tokens "
-                f"of {self._name}, even without demonstrations; split the document or use a model with a longer context"
+                f"of {self.name}, even without demonstrations; split the document or use a model with a longer context"
             )
         if not len(tokens):
             tokens = np.array([max(self._runtime.bos, self._runtime.eos, 0)], dtype=np.int32)
@@ -219,15 +197,15 @@ class LlamaCppModel(BaseModel, Closing):
 
             def finish(i: int = index, of: list[Generation] = group, left: Iterator[int] = unfinished) -> None:
                 if next(left) == 0 and call.done is not None:
-                    call.done(i, [one.completion() for one in of])
+                    call.done(i, [member.completion() for member in of])
 
             for generation in group:
 
-                def write(_: int, row: Row, one: Generation = generation) -> None:
-                    one.advance(row, self._runtime)
+                def write(_: int, row: Row, to: Generation = generation) -> None:
+                    to.advance(row, self._runtime)
 
-                work = Work(tokens, len(tokens) - 1, room=limit, keep=kept[index])
-                tasks.append(Task(work, write, generation, finish))
+                first, keep = len(tokens) - 1, kept[index]
+                tasks.append(Task(tokens, first, limit, keep, on_logits=write, generation=generation, on_finish=finish))
         self._scheduler.run(tasks)
         return [[generation.completion() for generation in group] for group in groups]
 
@@ -247,8 +225,7 @@ class LlamaCppModel(BaseModel, Closing):
                 )
                 results[i] = OptionScores(scores, max(0.0, 1.0 - float(np.exp(scores).sum())))
 
-            work = Work(tokens, len(tokens) - 1, keep=keep)
-            tasks.append(Task(work, finish))
+            tasks.append(Task(tokens, len(tokens) - 1, keep=keep, on_logits=finish))
         self._scheduler.run(tasks)
         return [result for result in results if result is not None]
 
@@ -259,30 +236,30 @@ class LlamaCppModel(BaseModel, Closing):
         tasks = []
         for prompt, texts in zip(prompts, continuations, strict=True):
             endings = [self._tokenize(text) for text in texts]
-            beginning = self._fit(prompt, max((len(ending) for ending in endings), default=1))
+            prefix = self._fit(prompt, max((len(ending) for ending in endings), default=1))
             results.append([])
             for ending in endings:
                 scores = np.zeros(len(ending), dtype=np.float64)
                 results[-1].append(ContinuationScore(scores))
                 if len(ending):
-                    first = len(beginning) - 1
+                    first = len(prefix) - 1
 
                     def record(
                         position: int, row: Row, at: int = first, out: NDArray[np.float64] = scores, of: Tokens = ending
                     ) -> None:
                         out[position - at] = float(row[of[position - at]]) - log_normalizer(row)
 
-                    work = Work(np.concatenate([beginning, ending[:-1]]), first, keep=len(beginning))
-                    tasks.append(Task(work, record))
+                    whole = np.concatenate([prefix, ending[:-1]])
+                    tasks.append(Task(whole, first, keep=len(prefix), on_logits=record))
         self._scheduler.run(tasks)
         return results
 
     def _label_tokens(self, label: str) -> list[int]:
-        forms = [self._tokenize(form) for form in dict.fromkeys((label, f" {label.strip()}", label.strip()))]
+        forms = [self._tokenize(form) for form in label_forms(label)]
         tokens = sorted({int(form[0]) for form in forms if len(form) == 1})
-        if not tokens or not label.strip():
+        if not tokens:
             raise ValueError(
-                f"the option label {label!r} is no single token of {self._name}; use one letter or a short word"
+                f"the option label {label!r} is no single token of {self.name}; use one letter or a short word"
             )
         return tokens
 
@@ -314,27 +291,21 @@ def _compile_template(template: str, special: dict[str, str]) -> Callable[[list[
     )
     environment.globals["raise_exception"] = refuse
 
-    def render(messages: list[dict[str, str]]) -> str:
-        try:
-            return compiled.render(messages=messages, add_generation_prompt=True, **special)
-        except jinja2.TemplateError:
-            # Some templates know no system role: its words then open the first user message.
-            if len(messages) < 2 or messages[0]["role"] != "system":
-                raise
-            first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
-            return compiled.render(messages=[first, *messages[2:]], add_generation_prompt=True, **special)
-
-    def explained(messages: list[dict[str, str]]) -> str:
-        try:
-            return render(messages)
-        except Exception as error:  # whatever the code in a file may raise
-            raise _unusable_template(error) from error
-
     try:
         compiled = environment.from_string(template)
     except jinja2.TemplateError as error:
         raise _unusable_template(error) from error
-    return explained
+
+    def render(messages: list[dict[str, str]]) -> str:
+        try:
+            return compiled.render(messages=messages, add_generation_prompt=True, **special)
+        except Exception as error:  # whatever the code in a file may raise
+            # Some templates know no system role.
+            if isinstance(error, jinja2.TemplateError) and len(messages) > 1 and messages[0]["role"] == "system":
+                return render(without_system(messages))
+            raise _unusable_template(error) from error
+
+    return render
 
 
 def _unusable_template(error: Exception) -> ModelError:

@@ -1,12 +1,13 @@
 """Plans one decode of many sequences: what is in memory already is shared, what several share is decoded once.
 
-The sequences of a round are sorted by their tokens, so that those with a common beginning stand together. A token of a
-common beginning goes into the batch once and belongs to all of its sequences; llama.cpp then keeps one cell for it. What
+The sequences of a round are sorted by their tokens, so that those with a common prefix stand together. A token of a
+common prefix goes into the batch once and belongs to all of its sequences; llama.cpp then keeps one cell for it. What
 an earlier sequence left in memory is taken over by a copy of cell references, which costs nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytrace.models.llama.prefix_trie import Tokens, common_prefix
@@ -17,7 +18,8 @@ def sort_key(tokens: Tokens) -> bytes:
     return tokens.astype(">u4").tobytes()
 
 
-@dataclass(slots=True)
+# Equal tokens do not make two sequences one: each is itself alone.
+@dataclass(slots=True, eq=False)
 class Work:
     """A sequence to evaluate: `tokens`, with logits wanted from position `first_wanted` to the last one.
 
@@ -53,15 +55,10 @@ class Plan:
     sources: list[tuple[int, int]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
 
-    @property
-    def tokens(self) -> int:
-        """Tokens that will be evaluated."""
-        return sum(segment.end - segment.start for segment in self.segments)
 
-
-def plan_round(works: list[Work], sources: list[tuple[int, int]]) -> Plan:
+def plan_round(works: Sequence[Work], sources: Sequence[tuple[int, int]]) -> Plan:
     """Plan the decode of sorted works."""
-    # `sources` has for each the sequence in memory whose beginning it may take over (-1: none) and how many tokens of
+    # `sources` has for each the sequence in memory whose prefix it may take over (-1: none) and how many tokens of
     # it.
     sources = list(sources)
     shared = [0] + [common_prefix(works[i - 1].tokens, works[i].tokens) for i in range(1, len(works))]

@@ -1,6 +1,6 @@
-"""What is in memory already, as a trie of tokens: every beginning that prompts share is held once.
+"""What is in memory already, as a trie of tokens: every prefix that prompts share is held once.
 
-A path from the root is a beginning whose keys and values are in llama.cpp's cells. A leaf names the sequence that holds its
+A path from the root is a prefix whose keys and values are in llama.cpp's cells. A leaf names the sequence that holds its
 path; an inner node is held by any leaf below it. When room is short the leaf that was used least recently goes, and what it
 shared with others stays.
 """
@@ -64,7 +64,7 @@ class Node:
 
 
 class PrefixTrie:
-    """The beginnings in memory and the sequences that hold them."""
+    """The prefixes in memory and the sequences that hold them."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class PrefixTrie:
         self._drop(sequence)
 
     def match(self, tokens: Tokens, limit: int) -> Node:
-        """Return the node at whose end the longest known beginning of `tokens` ends, at most `limit` tokens of it."""
-        # The trie is split there, so that exactly this beginning can be pinned. The root stands for nothing known.
+        """Return the node at whose end the longest known prefix of `tokens` ends, at most `limit` tokens of it."""
+        # The trie is split there, so that exactly this prefix can be pinned. The root stands for nothing known.
         self._clock += 1
         node = self.root
         while node.end < limit:
@@ -122,7 +122,7 @@ class PrefixTrie:
         return node
 
     def insert(self, tokens: Tokens, sequence: int) -> Node:
-        """Add a beginning that `sequence` holds and return its last node, pinned until `release`."""
+        """Add a prefix that `sequence` holds and return its last node, pinned until `release`."""
         self._clock += 1
         node = self.root
         while node.end < len(tokens):
@@ -153,7 +153,7 @@ class PrefixTrie:
             self._drop(sequence)
 
     def add_copy(self, tokens: Tokens, sequence: int) -> None:
-        """Add a beginning whose cells `sequence` has by itself, also those of what the trie knew of it already."""
+        """Add a prefix whose cells `sequence` has by itself, also those of what the trie knew of it already."""
         known = self.match(tokens, len(tokens)).end
         self._surplus[sequence] = known
         self.cells += known

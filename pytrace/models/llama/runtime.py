@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from pytrace.errors import DeviceUnavailableError, MissingDependencyError, ModelError, ModelFileError
 from pytrace.models.llama import extra_buffers as llama_buffers
+from pytrace.models.registry.model_files import check_gguf
 
-GGUF_MAGIC = b"GGUF"
 GGML_LOG_LEVEL_ERROR = 4
 _errors: list[str] = []
 
@@ -66,22 +66,6 @@ def why() -> str:
     return next(filter(None, _errors), "it gives no reason")
 
 
-def check_gguf(path: Path) -> None:
-    """Refuse what is no GGUF file before the native loader sees it."""
-    try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        raise ModelFileError(
-            f"{path}: the model file cannot be read ({error.strerror}); see 'pytrace models list'"
-        ) from error
-    if magic != GGUF_MAGIC:
-        raise ModelFileError(
-            f"{path}: this is no GGUF model (it begins with {magic!r}, not {GGUF_MAGIC!r}); "
-            "give a .gguf file or a name from 'pytrace models list'"
-        )
-
-
 class LlamaRuntime:
     """One loaded model with one context whose key-value cells all sequences share."""
 
@@ -112,6 +96,12 @@ class LlamaRuntime:
         if not self._model:
             raise ModelFileError(f"{path}: llama.cpp cannot load this model: {why()}; pull it again or choose another")
         self._vocabulary = c.llama_model_get_vocab(self._model)
+        # A token number of -1 says that the model has none.
+        self.bos = int(c.llama_vocab_bos(self._vocabulary))
+        self.eos = int(c.llama_vocab_eos(self._vocabulary))
+        self.adds_bos = self.bos >= 0 and bool(c.llama_vocab_get_add_bos(self._vocabulary))
+        template = c.llama_model_chat_template(self._model, None)
+        self.chat_template = template.decode("utf-8", "replace") if template else None
         unsuitable = {
             "an encoder-decoder": c.llama_model_has_encoder(self._model),
             "a recurrent": c.llama_model_is_recurrent(self._model),
@@ -179,12 +169,6 @@ class LlamaRuntime:
         if getattr(self, "_c", None) is not None:
             self.close()
 
-    @property
-    def chat_template(self) -> str | None:
-        """The model's own chat template in Jinja, if it has one."""
-        template = self._c.llama_model_chat_template(self._model, None)
-        return template.decode("utf-8", "replace") if template else None
-
     def metadata(self, key: str) -> str | None:
         """Return what the model's file says under a key, as text; None if it says nothing."""
         name = key.encode("utf-8", "replace")
@@ -198,21 +182,6 @@ class LlamaRuntime:
             buffer = ctypes.create_string_buffer(length + 1)
             self._c.llama_model_meta_val_str(self._model, name, buffer, len(buffer))
         return buffer.value.decode("utf-8", "replace")
-
-    @property
-    def adds_bos(self) -> bool:
-        """Whether the model wants its beginning-of-sequence token before a text."""
-        return bool(self._c.llama_vocab_get_add_bos(self._vocabulary))
-
-    @property
-    def bos(self) -> int:
-        """The beginning-of-sequence token, -1 if the model has none."""
-        return int(self._c.llama_vocab_bos(self._vocabulary))
-
-    @property
-    def eos(self) -> int:
-        """The end-of-sequence token, -1 if the model has none."""
-        return int(self._c.llama_vocab_eos(self._vocabulary))
 
     def token_text(self, token: int) -> str:
         """Return a token as the vocabulary spells it, control tokens too; nothing for -1."""
@@ -243,12 +212,12 @@ class LlamaRuntime:
         known = self._pieces.get(token)
         if known is None:
             size = 256
-            buffer = ctypes.create_string_buffer(size)
-            count = self._c.llama_token_to_piece(self._vocabulary, token, buffer, size, 0, False)
-            if count < 0:
-                size = -count
+            for _ in range(2):
                 buffer = ctypes.create_string_buffer(size)
                 count = self._c.llama_token_to_piece(self._vocabulary, token, buffer, size, 0, False)
+                if count >= 0:
+                    break
+                size = -count  # what a longer token needs
             known = self._pieces[token] = buffer.raw[: max(count, 0)]
         return known
 

@@ -1,4 +1,4 @@
-"""Runs many sequences through one llama.cpp context: rounds of what fits, shared beginnings decoded once.
+"""Runs many sequences through one llama.cpp context: rounds of what fits, shared prefixes decoded once.
 
 Calls of several threads go through together: whoever comes first drives the rounds, and what the others bring enters at
 the next one, so that one decode carries the scoring of one call and the generation of another.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,30 +33,35 @@ ROUND_TOKENS = 512
 
 
 @dataclass(slots=True, eq=False)
-class Task:
-    """A work with what to do with its logits, its generation if it has one, and what to call when it is finished."""
-
-    work: Work
-    on_logits: Callable[[int, Row], None]
-    generation: Generation | None = None
-    on_finish: Callable[[], None] | None = None
-    job: Job | None = None
-    source: Node | None = None
-    kept: Node | None = None
-
-
-@dataclass(slots=True, eq=False)
 class Job:
     """The tasks of one call: how many are not finished, what went wrong with all of them, and what its own caller raised."""
 
-    unfinished: int
+    unfinished: int = 0
     error: BaseException | None = None
     raised: BaseException | None = None
     abandoned: bool = False
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
+class Task(Work):
+    """A sequence with what to do with its logits, its generation if it has one, and what to call when it is finished."""
+
+    on_logits: Callable[[int, Row], None]
+    generation: Generation | None = None
+    on_finish: Callable[[], None] | None = None
+    job: Job = field(default_factory=Job)
+    source: Node | None = None
+    kept: Node | None = None
+
+
+# Who asks for the logits of a token, and at which of its positions.
+Requests = list[tuple[Task, int]]
+# What `LlamaRuntime.decode` takes: tokens, positions, how many sequences each belongs to, where these stand, what is wanted.
+Arrays = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint64], NDArray[np.int8]]
+
+
 class Scheduler:
-    """Keeps the sequences of one context: those in progress, and beginnings that later prompts may share."""
+    """Keeps the sequences of one context: those in progress, and prefixes that later prompts may share."""
 
     def __init__(
         self,
@@ -72,7 +77,7 @@ class Scheduler:
         self._deterministic = deterministic
         self._evicted = EvictedPrefixes(swap_bytes)
         self._trie = PrefixTrie(
-            sequences=runtime.sequences, budget=reuse_tokens, forget=runtime.forget, leaving=self._put_aside
+            sequences=runtime.sequences, budget=reuse_tokens, forget=runtime.forget, leaving=self._swap_out
         )
         self._turn = threading.Condition()
         self._driver: int | None = None
@@ -93,7 +98,7 @@ class Scheduler:
         job = Job(len(tasks))
         for task in tasks:
             task.job = job
-        self._spend(Usage(calls=len(tasks), prompt_tokens=sum(len(task.work.tokens) for task in tasks)))
+        self._spend(Usage(calls=len(tasks), prompt_tokens=sum(len(task.tokens) for task in tasks)))
         if not self._deterministic:
             with self._turn:
                 self._inbox += tasks
@@ -141,7 +146,7 @@ class Scheduler:
                 self._take_in()
                 self._admit()
                 if not self._entering and not self._writing:
-                    longest = max(len(task.work.tokens) + task.work.room for task in self._waiting)
+                    longest = max(len(task.tokens) + task.room for task in self._waiting)
                     raise ContextOverflowError(
                         f"a sequence of {longest} tokens does not fit the cache of {self._runtime.cells} cells; "
                         "ask for a larger cache_tokens"
@@ -161,18 +166,18 @@ class Scheduler:
             new, self._inbox = self._inbox, []
         if new:
             self._waiting = sorted([*self._waiting, *new], key=_turn_of)
-        if any(_job(task).abandoned for task in (*self._waiting, *self._writing)):
-            self._waiting = [task for task in self._waiting if not _job(task).abandoned]
-            for task in [task for task in self._writing if _job(task).abandoned]:
+        if any(task.job.abandoned for task in (*self._waiting, *self._writing)):
+            self._waiting = [task for task in self._waiting if not task.job.abandoned]
+            for task in [task for task in self._writing if task.job.abandoned]:
                 self._writing.remove(task)
-                self._let_go(task)
+                self._release(task)
 
     def _fail(self, error: BaseException, job: Job) -> None:
         """Empty the memory, of which nothing is known any more, and tell the other jobs in progress."""
         with self._turn:
             for task in (*self._inbox, *self._waiting, *self._entering, *self._writing, *self._finished):
                 if task.job is not job:
-                    _job(task).error = error
+                    task.job.error = error
             for tasks in (self._waiting, self._entering, self._writing, self._finished):
                 tasks.clear()
             self._inbox = []
@@ -185,20 +190,20 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Take tasks that fit now: sequences, cells, and for generation the limit of parallel writers."""
-        reserved = sum(_outstanding(task) for task in self._writing)
+        # A writing task takes cells beside those in the trie: of its prompt's end, and of what it may still write.
+        reserved = sum(len(task.tokens) - task.keep + task.room for task in self._writing)
         evaluated = cells = 0
         previous: Task | None = None
         for task in self._waiting:
-            work = task.work
             active = len(self._writing) + len(self._entering)
             if task.generation is not None and active >= self._max_parallel:
                 continue  # prompts that are only scored may pass by
-            self._bring_back(work, reserved + cells)
-            source = self._trie.match(work.tokens, work.first_wanted)
-            shared = common_prefix(previous.work.tokens, work.tokens) if previous is not None else 0
+            self._restore(task, reserved + cells)
+            source = self._trie.match(task.tokens, task.first_wanted)
+            shared = common_prefix(previous.tokens, task.tokens) if previous is not None else 0
             # Cells are counted without what is taken over: the plan of a round may take over less.
-            more_cells = len(work.tokens) - shared + work.room
-            more_evaluated = len(work.tokens) - max(shared, source.end)
+            more_cells = len(task.tokens) - shared + task.room
+            more_evaluated = len(task.tokens) - max(shared, source.end)
             if previous is not None and evaluated + more_evaluated > ROUND_TOKENS:
                 break
             room = self._runtime.cells - reserved - cells - more_cells
@@ -210,7 +215,7 @@ class Scheduler:
                 source = self._trie.root
                 source.pins += 1
             task.source = source
-            work.sequence = self._trie.take()
+            task.sequence = self._trie.take()
             evaluated += more_evaluated
             cells += more_cells
             previous = task
@@ -219,22 +224,22 @@ class Scheduler:
             entered = set(map(id, self._entering))
             self._waiting = [task for task in self._waiting if id(task) not in entered]
 
-    def _put_aside(self, leaf: Node) -> None:
+    def _swap_out(self, leaf: Node) -> None:
         """Save what a later prompt may begin with before it leaves its cells."""
         if len(leaf.tokens) >= EVICTED_TOKENS and self._evicted.budget:
             tokens = leaf.path()
             if not self._evicted.knows(tokens):
                 self._evicted.put(tokens, self._runtime.save(leaf.sequence))
 
-    def _bring_back(self, work: Work, cells: int) -> None:
-        """Put a saved beginning into cells again if it is longer than what the trie has; `cells` are spoken for."""
-        saved = self._evicted.longest(work.tokens[: work.first_wanted]) if len(self._evicted) else None
+    def _restore(self, task: Task, cells: int) -> None:
+        """Put a saved prefix into cells again if it is longer than what the trie has; `cells` are spoken for."""
+        saved = self._evicted.longest(task.tokens[: task.first_wanted]) if len(self._evicted) else None
         if saved is None:
             return
         size, tokens, state = saved
-        if size - self._trie.match(work.tokens, work.first_wanted).end < EVICTED_TOKENS:
+        if size - self._trie.match(task.tokens, task.first_wanted).end < EVICTED_TOKENS:
             return
-        fresh = len(tokens) + len(work.tokens) + work.room
+        fresh = len(tokens) + len(task.tokens) + task.room
         if not self._make_room(self._runtime.cells - cells - fresh):
             return
         sequence = self._trie.take()
@@ -258,31 +263,29 @@ class Scheduler:
         for task in self._writing:
             generation = task.generation
             assert generation is not None
-            position = len(task.work.tokens) + len(generation.tokens) - 1
-            entries.add([generation.tokens[-1]], position, [task.work.sequence], [[(task, position)]])
-        entering = sorted(self._entering, key=lambda task: task.work.key)
-        works = [task.work for task in entering]
-        plan = plan_round(works, [_take_over(task) for task in entering]) if works else Plan()
-        for work, (source, end) in zip(works, plan.sources, strict=True):
+            position = len(task.tokens) + len(generation.tokens) - 1
+            entries.add([generation.tokens[-1]], position, [task.sequence], [[(task, position)]])
+        entering = sorted(self._entering, key=lambda task: task.key)
+        plan = plan_round(entering, [_shared_prefix(task) for task in entering]) if entering else Plan()
+        for task, (source, end) in zip(entering, plan.sources, strict=True):
             if source >= 0:
-                self._runtime.share(source, work.sequence, end)
+                self._runtime.share(source, task.sequence, end)
         for segment in plan.segments:
-            owner = works[segment.owner]
             members = [entering[index] for index in segment.members]
-            first = min(member.work.first_wanted for member in members)
-            wanted: list[list[tuple[Task, int]]] = [
-                [(member, position) for member in members if position >= member.work.first_wanted]
+            first = min(member.first_wanted for member in members)
+            wanted: list[Requests] = [
+                [(member, position) for member in members if position >= member.first_wanted]
                 if position >= first
                 else []
                 for position in range(segment.start, segment.end)
             ]
-            tokens = owner.tokens[segment.start : segment.end].tolist()
-            entries.add(tokens, segment.start, [member.work.sequence for member in members], wanted)
+            tokens = entering[segment.owner].tokens[segment.start : segment.end].tolist()
+            entries.add(tokens, segment.start, [member.sequence for member in members], wanted)
         self._decode(entries)
         for task in entering:
             assert task.source is not None
             task.source.pins -= 1
-            task.kept = self._trie.insert(task.work.tokens[: task.work.keep], task.work.sequence)
+            task.kept = self._trie.insert(task.tokens[: task.keep], task.sequence)
 
     def _decode(self, entries: _Entries) -> None:
         size = self._runtime.batch
@@ -291,7 +294,7 @@ class Scheduler:
             while not self._runtime.decode(*arrays):
                 if not self._trie.evict():
                     raise ModelError(
-                        f"the cache of {self._runtime.cells} cells is full with {self._trie.cells} of them in beginnings; "
+                        f"the cache of {self._runtime.cells} cells is full with {self._trie.cells} of them in prefixes; "
                         "ask for a larger cache_tokens"
                     )
             self._spend(Usage(evaluated_tokens=len(arrays[0]), batches=1))
@@ -307,7 +310,7 @@ class Scheduler:
             if task.generation is not None and task.generation.finish is None:
                 self._writing.append(task)
             else:
-                self._let_go(task)
+                self._release(task)
                 self._finished.append(task)
         if not self._finished:
             return
@@ -315,32 +318,33 @@ class Scheduler:
         for task in self._finished:
             if task.generation is not None:
                 self._spend(Usage(generated_tokens=len(task.generation.tokens)))
-            if task.on_finish is not None and _job(task).raised is None:
+            if task.on_finish is not None and task.job.raised is None:
                 try:
                     task.on_finish()
                 except BaseException as error:
                     if task.job is job:
                         raise
                     # Its own caller's fault, to be raised in its own thread.
-                    _job(task).raised = error
-                    _job(task).abandoned = True
+                    task.job.raised = error
+                    task.job.abandoned = True
         with self._turn:
             for task in self._finished:
-                _job(task).unfinished -= 1
+                task.job.unfinished -= 1
             self._finished.clear()
             self._turn.notify_all()
 
     def _settle(self) -> None:
         """Evict what is over the budget, but not what the next task in line begins with."""
-        work = self._waiting[0].work if self._waiting else None
-        needed = self._trie.root if work is None else self._trie.match(work.tokens, work.first_wanted)
+        needed = self._trie.root
+        if self._waiting:
+            needed = self._trie.match(self._waiting[0].tokens, self._waiting[0].first_wanted)
         needed.pins += 1
         self._trie.settle()
         needed.pins -= 1
 
-    def _let_go(self, task: Task) -> None:
+    def _release(self, task: Task) -> None:
         assert task.kept is not None
-        self._trie.release(task.kept, task.work.sequence)
+        self._trie.release(task.kept, task.sequence)
 
 
 class _Entries:
@@ -351,10 +355,10 @@ class _Entries:
         self._positions: list[int] = []
         self._counts: list[int] = []
         self._addresses: list[int] = []
-        self._asked: list[list[tuple[Task, int]]] = []
+        self._asked: list[Requests] = []
         self._keep_alive: list[NDArray[np.int32]] = []
 
-    def add(self, tokens: list[int], position: int, sequences: list[int], wanted: list[list[tuple[Task, int]]]) -> None:
+    def add(self, tokens: list[int], position: int, sequences: list[int], wanted: list[Requests]) -> None:
         """Add consecutive tokens that belong to the same sequences; `wanted` has who asks for each one's logits."""
         ids = np.array(sequences, dtype=np.int32)
         self._keep_alive.append(ids)
@@ -364,12 +368,7 @@ class _Entries:
         self._addresses += [ids.ctypes.data] * len(tokens)
         self._asked += wanted
 
-    def chunk(
-        self, start: int, end: int
-    ) -> tuple[
-        tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint64], NDArray[np.int8]],
-        list[tuple[int, list[tuple[Task, int]]]],
-    ]:
+    def chunk(self, start: int, end: int) -> tuple[Arrays, list[tuple[int, Requests]]]:
         """Return the arrays of entries `start` to `end`, and who asks for which entry's logits."""
         asked = [(index, requests) for index, requests in enumerate(self._asked[start:end]) if requests]
         wanted = np.zeros(len(self.tokens[start:end]), dtype=np.int8)
@@ -385,21 +384,10 @@ class _Entries:
 
 
 def _turn_of(task: Task) -> tuple[bytes, int, bytes]:
-    work = task.work
-    return sort_key(work.tokens[: work.keep]), -work.room, work.key
+    return sort_key(task.tokens[: task.keep]), -task.room, task.key
 
 
-def _outstanding(task: Task) -> int:
-    """Cells that a writing task takes beside those in the trie: of its prompt's end, and of what it may still write."""
-    return len(task.work.tokens) - task.work.keep + task.work.room
-
-
-def _take_over(task: Task) -> tuple[int, int]:
-    """Return the sequence that holds the beginning of a task's prompt, and how much of it."""
+def _shared_prefix(task: Task) -> tuple[int, int]:
+    """Return the sequence that holds the prefix of a task's prompt, and how much of it."""
     assert task.source is not None
     return (task.source.holder(), task.source.end) if task.source.end else (-1, 0)
-
-
-def _job(task: Task) -> Job:
-    assert task.job is not None
-    return task.job

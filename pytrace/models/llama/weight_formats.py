@@ -19,8 +19,9 @@ import numpy as np
 
 from pytrace.errors import ModelFileError
 from pytrace.models.llama import child
-from pytrace.models.llama.runtime import LlamaRuntime, check_gguf, library, why
+from pytrace.models.llama.runtime import LlamaRuntime, library, why
 from pytrace.models.llama.scheduler import PARALLEL
+from pytrace.models.registry.model_files import check_gguf
 
 # llama.cpp's numbers (llama_ftype) and bits a weight, from small to large.
 FORMATS: dict[str, tuple[int, float]] = {
@@ -119,12 +120,12 @@ def _measure(path: str, threads: int) -> Speed:
     tokens = np.random.default_rng(0).integers(0, runtime.vocabulary_size, _PROMPT).astype(np.int32)
 
     def decode(positions: Iterable[int], sequences: list[list[int]], wanted: list[int]) -> None:
-        ids = [np.array(one, np.int32) for one in sequences]
+        ids = [np.array(owners, np.int32) for owners in sequences]
         runtime.decode(
             tokens[: len(ids)],
             np.array(list(positions), np.int32),
-            np.array([len(one) for one in ids], np.int32),
-            np.array([one.ctypes.data for one in ids], np.uint64),
+            np.array([len(owners) for owners in ids], np.int32),
+            np.array([owners.ctypes.data for owners in ids], np.uint64),
             np.array(wanted, np.int8),
         )
         runtime.logits(len(ids) - 1)  # waits for the result
@@ -148,10 +149,10 @@ def _measure(path: str, threads: int) -> Speed:
 
 def _least(call: Callable[[], None]) -> float:
     """Return the least seconds of a few calls, of fewer if they are slow."""
-    found: list[float] = []
+    seconds: list[float] = []
     began = time.perf_counter()
-    while len(found) < _REPEATS and (len(found) < 2 or time.perf_counter() - began < _PATIENCE):
+    while len(seconds) < _REPEATS and (len(seconds) < 2 or time.perf_counter() - began < _PATIENCE):
         started = time.perf_counter()
         call()
-        found.append(time.perf_counter() - started)
-    return min(found)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)

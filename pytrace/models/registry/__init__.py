@@ -7,9 +7,11 @@ lock, and whoever comes second finds the work done.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -19,6 +21,9 @@ from pytrace.models.registry import model_files as store
 from pytrace.models.registry import rewritten
 from pytrace.models.registry.known_models import Catalog, Model, Role, load
 from pytrace.models.registry.progress import PullProgress
+from pytrace.storage.files import replace_file
+
+T = TypeVar("T")
 
 
 class ModelStatus(msgspec.Struct, frozen=True):
@@ -40,25 +45,33 @@ class ModelStatus(msgspec.Struct, frozen=True):
     rewritten: rewritten.RewrittenStatus | None = None
 
 
-class Original(msgspec.Struct, frozen=True):
-    """A language model's own file, the directory for what it is rewritten into, and its hash where that is known."""
-
-    path: Path
-    place: Path
-    sha256: str | None
-
-
 def home() -> Path:
     """Return the directory that holds pytrace's models: ``PYTRACE_HOME``, or ``pytrace`` in the user's cache directory."""
-    own = os.environ.get("PYTRACE_HOME")
+    chosen = os.environ.get("PYTRACE_HOME")
     try:
-        if own:
-            return Path(own).expanduser().absolute()
+        if chosen:
+            return Path(chosen).expanduser().absolute()
         cache = os.environ.get("XDG_CACHE_HOME", "")
         # The XDG specification: a relative path is invalid and must be ignored.
         return (Path(cache) if cache.startswith("/") else Path.home() / ".cache") / "pytrace"
     except RuntimeError as error:
         raise InputError("the user has no home directory; set PYTRACE_HOME to a directory for models") from error
+
+
+def remembered(file: str, key: str, kind: type[dict[str, T]], make: Callable[[], T]) -> T:
+    """Return what a JSON file in `home` has for a key; what it lacks, or a damaged file had, is made anew and kept there."""
+    path = home() / file
+    try:
+        known = msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        known = {}
+    if key not in known:
+        known[key] = make()
+        # A home that cannot be written to costs the making in every process, and nothing else.
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, msgspec.json.format(msgspec.json.encode(known)))
+    return known[key]
 
 
 def catalog() -> Catalog:
@@ -89,8 +102,8 @@ def select(names: tuple[str, ...] | list[str]) -> tuple[Model, ...]:
 
 def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) -> ModelStatus:
     """Look at a model's files: at their sizes, and with `hashed` at every byte."""
-    place = directory(model)
-    files = store.inspect(model, place, hashed=hashed)
+    folder = directory(model)
+    files = store.inspect(model, folder, hashed=hashed)
     states = {file.state for file in files}
     if states <= {"ok", "present"}:
         state: Literal["pulled", "partial", "missing", "damaged"] = "pulled"
@@ -99,7 +112,6 @@ def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) 
     else:
         state = "missing" if states == {"missing"} else "partial"
     sizes = [file.size for file in files]
-    original = _original(model, files)
     return ModelStatus(
         name=model.name,
         role=model.role,
@@ -109,34 +121,26 @@ def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) 
         state=state,
         pinned=model.pinned,
         size=None if None in sizes else sum(size for size in sizes if size is not None),
-        directory=str(place),
+        directory=str(folder),
         files=files,
-        rewritten=rewritten.status(original.place, original.path, original.sha256, hashed=hashed)
-        if model.role == "language-model"
-        else None,
+        rewritten=rewritten.status(_original(model, files), hashed=hashed) if model.role == "language-model" else None,
     )
 
 
 def rewritten_files(*, hashed: bool = False) -> tuple[rewritten.RewrittenStatus, ...]:
     """Return the choices of a weight format for files that are not known by name."""
-    found = []
+    choices = []
     for path in sorted((home() / "rewritten").glob(f"*/{rewritten.RECORD}")):
         record = rewritten.read_or_none(path.parent)
         source = path.parent if record is None else Path(record.source.path)
-        item = rewritten.status(path.parent, source, None, hashed=hashed)
-        found += [] if item is None else [item]
-    return tuple(found)
+        item = rewritten.status(rewritten.Original(source, path.parent), hashed=hashed)
+        choices += [] if item is None else [item]
+    return tuple(choices)
 
 
-def _original(model: Model, files: tuple[store.FileStatus, ...]) -> Original:
-    place = directory(model)
-    return Original(place / files[0].path, place / ".rewritten", files[0].sha256)
-
-
-def verify(name: str) -> tuple[ModelStatus, ...]:
-    """Read every byte of a model's or a profile's files and compare their SHA-256 with what it must be."""
-    known = catalog()
-    return tuple(status(model, hashed=True, known=known) for model in select([name]))
+def _original(model: Model, files: tuple[store.FileStatus, ...]) -> rewritten.Original:
+    folder = directory(model)
+    return rewritten.Original(folder / files[0].path, folder / ".rewritten", files[0].sha256)
 
 
 def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
@@ -148,18 +152,16 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
             _require_pulled(model, name)
             return directory(model)
         return _existing(Path(name).expanduser())
-    original = resolve_original(name)
-    return _gguf(rewritten.instead_of(original.place, original.path, original.sha256))
+    return store.check_gguf(rewritten.instead_of(resolve_original(name)))
 
 
-def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
+def resolve_original(name_or_path: str | os.PathLike[str]) -> rewritten.Original:
     """Return a language model's own file for a name or a path, whether or not another is in use for it."""
     name = os.fspath(name_or_path)
     model = _named(name, "language-model")
     if model is not None:
-        files = _require_pulled(model, name)
-        original = _original(model, files)
-        _gguf(original.path)
+        original = _original(model, _require_pulled(model, name))
+        store.check_gguf(original.path)
         return original
     path = _existing(Path(name).expanduser())
     if path.is_dir():
@@ -167,17 +169,17 @@ def resolve_original(name_or_path: str | os.PathLike[str]) -> Original:
         if len(inside) != 1:
             raise ModelFileError(f"directory {str(path)!r} has {len(inside)} GGUF files; name the one to use")
         path = inside[0]
-    return Original(_gguf(path), rewritten.place_of_file(home(), path), None)
+    return rewritten.Original(store.check_gguf(path), rewritten.folder_of_file(home(), path))
 
 
-def place_of_rewritten(name_or_path: str | os.PathLike[str]) -> Path:
+def folder_of_rewritten(name_or_path: str | os.PathLike[str]) -> Path:
     """Return the directory for what a language model is rewritten into, whether or not the model is still there."""
     name = os.fspath(name_or_path)
     model = _named(name, "language-model")
     path = Path(name).expanduser()
     if model is None and path.is_dir():
-        return resolve_original(path).place
-    return rewritten.place_of_file(home(), path) if model is None else directory(model) / ".rewritten"
+        return resolve_original(path).folder
+    return rewritten.folder_of_file(home(), path) if model is None else directory(model) / ".rewritten"
 
 
 def _named(name: str, role: Role) -> Model | None:
@@ -218,21 +220,6 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _gguf(path: Path) -> Path:
-    try:
-        with path.open("rb") as stream:
-            magic = stream.read(4)
-    except OSError as error:
-        raise ModelFileError(
-            f"the model file {path} cannot be read ({error.strerror}); correct its path or permissions"
-        ) from error
-    if magic != b"GGUF":
-        raise ModelFileError(
-            f"{path} is no GGUF file (it starts with {magic!r}); give a GGUF file or run 'pytrace models list'"
-        )
-    return path
-
-
 def pull(name: str, *, progress: PullProgress | None = None, repair: bool = False) -> tuple[ModelStatus, ...]:
     """Bring a model's or a profile's files here; what is here already is left alone."""
     known = catalog()
@@ -243,14 +230,11 @@ def pull(name: str, *, progress: PullProgress | None = None, repair: bool = Fals
         try:
             store.pull(model, directory(model), shown, repair=repair)
         except OSError as error:
-            place = directory(model)
-            if sources.is_no_room(error):
-                message = (
-                    f"there is no room for {model.name!r} in {place} ({error.strerror}); free some or set PYTRACE_HOME"
-                )
-            else:
-                message = f"{model.name!r} cannot be stored in {place} ({error.strerror}); set PYTRACE_HOME to another directory"
-            raise DownloadError(message) from error
+            folder = directory(model)
+            full = sources.is_no_room(error)
+            trouble = f"there is no room for {model.name!r}" if full else f"{model.name!r} cannot be stored"
+            remedy = "free some or set PYTRACE_HOME" if full else "set PYTRACE_HOME to another directory"
+            raise DownloadError(f"{trouble} in {folder} ({error.strerror}); {remedy}") from error
     if profile is not None and profile.notes:
         shown.note(profile.notes)
     return tuple(status(model, known=known) for model in models)

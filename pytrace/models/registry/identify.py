@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from pathlib import Path
 
-import msgspec
-
 from pytrace.models import registry
 from pytrace.models.registry import model_files, rewritten
-from pytrace.storage.files import replace_file
-
-_HASHES = "hashes.json"
 
 
 def identify(path: str | Path) -> str | None:
@@ -20,13 +14,9 @@ def identify(path: str | Path) -> str | None:
     path = Path(path)
     try:
         size = path.stat().st_size
-    except OSError:
-        return None
-    candidates = {sha256: name for name, known, sha256 in _known() if known == size}
-    if not candidates:
-        return None
-    try:
-        return candidates.get(_sha256(path))
+        candidates = {sha256: name for name, known, sha256 in _known() if known == size}
+        # Most files differ in size from all that are known, and need not be hashed.
+        return candidates.get(_sha256(path)) if candidates else None
     except OSError:
         return None
 
@@ -50,15 +40,4 @@ def _sha256(path: Path) -> str:
     whole = path.resolve()
     now = whole.stat()
     key = f"{hashlib.sha256(bytes(whole)).hexdigest()[:16]}-{now.st_size}-{now.st_mtime_ns}"
-    place = registry.home() / _HASHES
-    try:
-        hashes = msgspec.json.decode(place.read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        hashes = {}
-    if key not in hashes:
-        hashes[key] = model_files.sha256_of(whole)
-        # The hash is right whether or not it can be kept.
-        with contextlib.suppress(OSError):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(place, msgspec.json.encode(hashes))
-    return hashes[key]
+    return registry.remembered("hashes.json", key, dict[str, str], lambda: model_files.sha256_of(whole))

@@ -10,19 +10,20 @@ Ours stand in `known_models.json` beside this module; users add their own models
 
 from __future__ import annotations
 
-import re
 from importlib import resources
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
+from msgspec import Meta
 
 from pytrace.errors import DataError
 
 Role = Literal["language-model", "encoder"]
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+# \Z, for $ would let a line break pass at the end.
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,7 +34,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     uri: str
-    sha256: str | None = None
+    sha256: Sha256 | None = None
     size: int | None = None
     download: int | None = None
 
@@ -42,8 +43,8 @@ class ModelFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One file of a model: its path in the model's directory, its sources in the order they are joined, its pins."""
 
     path: str
-    sources: tuple[Source, ...]
-    sha256: str | None = None
+    sources: Annotated[tuple[Source, ...], Meta(min_length=1)]
+    sha256: Sha256 | None = None
     size: int | None = None
 
 
@@ -62,18 +63,12 @@ class EncoderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A named model: what it is for, its files, and its licence."""
 
-    name: str
+    name: Name
     role: Role
     description: str
     license: str
-    files: tuple[ModelFile, ...]
+    files: Annotated[tuple[ModelFile, ...], Meta(min_length=1)]
     settings: EncoderSettings | None = None
-
-    @property
-    def size(self) -> int | None:
-        """The bytes of all files together, or None where one is not known."""
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
 
     @property
     def pinned(self) -> bool:
@@ -84,7 +79,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A language model and an encoder that go together; `notes` say what to do about a role that is not filled."""
 
-    name: str
+    name: Name
     description: str
     language_model: str | None = None
     encoder: str | None = None
@@ -130,48 +125,37 @@ def load(home: Path) -> Catalog:
     except OSError as error:
         raise DataError(f"the catalog cannot be read ({error.strerror}); correct or remove it", path=path) from error
     try:
-        own = msgspec.json.decode(data, type=Catalog)
+        users = msgspec.json.decode(data, type=Catalog)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(
             f"the catalog is not of the expected shape ({error}); correct or remove it", path=path
         ) from error
-    taken = set(own.names)
+    taken = set(users.names)
     merged = Catalog(
-        models=(*own.models, *(model for model in BUILT_IN.models if model.name not in taken)),
-        profiles=(*own.profiles, *(profile for profile in BUILT_IN.profiles if profile.name not in taken)),
+        models=(*users.models, *(model for model in BUILT_IN.models if model.name not in taken)),
+        profiles=(*users.profiles, *(profile for profile in BUILT_IN.profiles if profile.name not in taken)),
     )
-    problem = _problem(own, merged)
+    problem = _problem(users, merged)
     if problem:
         raise DataError(f"{problem}; correct or remove the entry", path=path)
     return merged
 
 
-def _problem(own: Catalog, merged: Catalog) -> str:
-    names = own.names
-    for name in names:
-        if not _NAME.fullmatch(name):
-            return f"{name!r} is no model name (small letters, digits, '.', '_', '-')"
-        if names.count(name) > 1:
+def _problem(users: Catalog, merged: Catalog) -> str:
+    for name in users.names:
+        if users.names.count(name) > 1:
             return f"{name!r} is named twice"
-    roles: tuple[Role, ...] = ("language-model", "encoder")
     for profile in merged.profiles:
-        for role in roles:
+        for role in get_args(Role):
             member = profile.model(role)
             model = None if member is None else merged.model(member)
             if member is not None and (model is None or model.role != role):
                 return f"profile {profile.name!r} names {member!r} as its {role}, which it is not"
-    for model in own.models:
-        if not model.files:
-            return f"model {model.name!r} has no files"
+    for model in users.models:
         for file in model.files:
             parts = PurePosixPath(file.path).parts
             if not parts or file.path.startswith("/") or ".." in parts or parts[0].startswith("."):
                 return f"model {model.name!r} has the file path {file.path!r}, which leaves its directory"
-            if not file.sources:
-                return f"file {file.path!r} of model {model.name!r} has no sources"
-            for sha256 in (file.sha256, *(source.sha256 for source in file.sources)):
-                if sha256 is not None and not _SHA256.fullmatch(sha256):
-                    return f"file {file.path!r} of model {model.name!r} has a sha256 that is not 64 small hex digits"
     return ""
 
 

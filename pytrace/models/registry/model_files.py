@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,49 +50,58 @@ class _Pin(msgspec.Struct, frozen=True):
     size: int
 
 
-def inspect(model: Model, place: Path, *, hashed: bool) -> tuple[FileStatus, ...]:
-    """Look at a model's files in `place`: at their sizes, and with `hashed` at every byte."""
-    record = _read_record(place)
-    found: list[FileStatus] = []
+def inspect(model: Model, folder: Path, *, hashed: bool) -> tuple[FileStatus, ...]:
+    """Look at a model's files in `folder`: at their sizes, and with `hashed` at every byte."""
+    record = _read_record(folder)
+    files: list[FileStatus] = []
     for file in model.files:
         sha256, size = _expected(file, record)
-        state, size = _state(place / file.path, sha256, size, hashed=hashed)
+        state, size = _state(folder / file.path, sha256, size, hashed=hashed)
         uris = tuple(source.uri for source in file.sources)
-        found.append(FileStatus(file.path, state, file.sha256 is not None, sha256, size, uris))
+        files.append(FileStatus(file.path, state, file.sha256 is not None, sha256, size, uris))
     for path, content in _settings_files(model.settings).items():
         sha256 = hashlib.sha256(content).hexdigest()
-        state, size = _state(place / path, sha256, len(content), hashed=hashed)
-        found.append(FileStatus(path, state, pinned=True, sha256=sha256, size=size, sources=("catalog",)))
-    return tuple(found)
+        state, size = _state(folder / path, sha256, len(content), hashed=hashed)
+        files.append(FileStatus(path, state, pinned=True, sha256=sha256, size=size, sources=("catalog",)))
+    return tuple(files)
 
 
-def pull(model: Model, place: Path, progress: PullProgress, *, repair: bool) -> None:
-    """Fetch into `place` what a model lacks there; with `repair`, also what has the wrong hash."""
-    place.mkdir(parents=True, exist_ok=True)
-    with locked(place / ".lock", lambda: progress.note(f"another process is pulling {model.name}; waiting for it")):
-        for leftover in place.glob(".work-*"):  # of a process that was killed: nobody else can hold the lock
+def pull(model: Model, folder: Path, progress: PullProgress, *, repair: bool) -> None:
+    """Fetch into `folder` what a model lacks there; with `repair`, also what has the wrong hash."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / ".lock", lambda: progress.note(f"another process is pulling {model.name}; waiting for it")):
+        for leftover in folder.glob(".work-*"):  # of a process that was killed: nobody else can hold the lock
             shutil.rmtree(leftover, ignore_errors=True)
         for file in model.files:
-            sha256, size = _expected(file, _read_record(place))
-            state, _ = _state(place / file.path, sha256, size, hashed=repair)
+            sha256, size = _expected(file, _read_record(folder))
+            state, _ = _state(folder / file.path, sha256, size, hashed=repair)
             if state not in {"ok", "present"}:
-                _pull_file(model, file, place, progress)
+                _pull_file(model, file, folder, progress)
         for path, content in _settings_files(model.settings).items():
-            target = place / path
+            target = folder / path
             if not target.exists() or target.read_bytes() != content:
                 target.parent.mkdir(exist_ok=True)
                 replace_file(target, content)
 
 
-def _pull_file(model: Model, file: ModelFile, place: Path, progress: PullProgress) -> None:
-    target = place / file.path
+def _pull_file(model: Model, file: ModelFile, folder: Path, progress: PullProgress) -> None:
+    target = folder / file.path
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
-    _check_room(model, file, place, partial)
+    _check_room(model, file, folder, partial)
     label = f"{model.name}/{file.path}"
-    bring = _from_hub if _is_one_hub_file(file) else _joined
+    address = sources.parse(file.sources[0].uri)
     try:
-        _accept(file, place, label, bring(file, place, partial, label, progress))
+        if len(file.sources) == 1 and address.kind == "hf":
+            # Straight into `partial`, so that a large file is neither stored nor begun twice.
+            with progress.file(label, file.size) as report:
+                sources.hub_file(address, partial, report)
+            with partial.open("rb") as stream:
+                os.fsync(stream.fileno())
+                pin = _pin(stream)
+        else:
+            pin = _joined(file, folder, partial, label, progress)
+        _accept(file, folder, label, pin)
     except BaseException as error:
         # A wrong hash must not be taken for a good start, and a full disk wants its room back; of anything else, whole
         # chunks are kept for the next pull.
@@ -102,23 +112,9 @@ def _pull_file(model: Model, file: ModelFile, place: Path, progress: PullProgres
     flush(target.parent)
 
 
-def _is_one_hub_file(file: ModelFile) -> bool:
-    return len(file.sources) == 1 and sources.parse(file.sources[0].uri).kind == "hf"
-
-
-def _from_hub(file: ModelFile, place: Path, partial: Path, label: str, progress: PullProgress) -> _Pin:
-    """Fetch a whole file from the hub straight into `partial`, so that a large one is neither stored nor begun twice."""
-    del place
-    with progress.file(label, file.size) as report:
-        sources.hub_file(sources.parse(file.sources[0].uri), partial, report)
-    with partial.open("rb") as stream:
-        os.fsync(stream.fileno())
-        return _pin(stream)
-
-
-def _joined(file: ModelFile, place: Path, partial: Path, label: str, progress: PullProgress) -> _Pin:
+def _joined(file: ModelFile, folder: Path, partial: Path, label: str, progress: PullProgress) -> _Pin:
     """Append the sources to `partial`, each checked as it arrives, and go on after those that it holds already."""
-    workspace = Path(tempfile.mkdtemp(prefix=".work-", dir=place))
+    workspace = Path(tempfile.mkdtemp(prefix=".work-", dir=folder))
     several = len(file.sources) > 1
     try:
         partial.touch()
@@ -133,7 +129,7 @@ def _joined(file: ModelFile, place: Path, partial: Path, label: str, progress: P
                     sources.opened(source.uri, workspace, report) as stream,
                 ):
                     # One byte more than there may be shows a file that is too long without storing all of it.
-                    for block in _blocks(stream, None if limit is None else limit + 1):
+                    for block in _blocks(stream, sys.maxsize if limit is None else limit + 1):
                         out.write(block)
                         whole.update(block)
                         piece.update(block)
@@ -165,36 +161,33 @@ def _kept(file: ModelFile, out: IO[bytes]) -> tuple[int, hashlib._Hash]:
     return done, whole
 
 
-def _accept(file: ModelFile, place: Path, label: str, found: _Pin) -> None:
+def _accept(file: ModelFile, folder: Path, label: str, pin: _Pin) -> None:
     """Compare with the catalog's hash, or with the one recorded at the first pull; without either, record it."""
-    record = _read_record(place)
-    if file.sha256 is not None:
-        if found.sha256 != file.sha256:
-            _refuse(label, found, file.sha256, file.size)
-    elif file.path in record:
-        if found != record[file.path]:
-            _refuse(label, found, record[file.path].sha256, record[file.path].size)
-    else:
+    record = _read_record(folder)
+    sha256, size = _expected(file, record)
+    if sha256 is None:
         # Before the rename: a kill in between leaves a hash without its file, never a file without its hash.
-        replace_file(place / _RECORD, msgspec.json.format(msgspec.json.encode({**record, file.path: found})))
+        replace_file(folder / _RECORD, msgspec.json.format(msgspec.json.encode({**record, file.path: pin})))
+    elif pin.sha256 != sha256:
+        _refuse(label, pin, sha256, size)
 
 
-def _refuse(label: str, found: _Pin, sha256: str, size: int | None) -> None:
+def _refuse(label: str, pin: _Pin, sha256: str, size: int | None) -> None:
     expected = f"{sha256[:16]}…" + ("" if size is None else f" of {size:,} bytes")
     raise ModelFileError(
-        f"{label} was refused and removed: its SHA-256 is {found.sha256[:16]}… of {found.size:,} bytes, not {expected}; "
+        f"{label} was refused and removed: its SHA-256 is {pin.sha256[:16]}… of {pin.size:,} bytes, not {expected}; "
         "pull again, and if it repeats the source was changed or tampered with"
     )
 
 
-def _check_room(model: Model, file: ModelFile, place: Path, partial: Path) -> None:
+def _check_room(model: Model, file: ModelFile, folder: Path, partial: Path) -> None:
     one_at_a_time = max((source.download or 0) for source in file.sources)
     there = partial.stat().st_size if partial.exists() else 0
     needed = (file.size or 0) + one_at_a_time - there
-    free = shutil.disk_usage(place).free
+    free = shutil.disk_usage(folder).free
     if needed > free:
         raise DownloadError(
-            f"there is no room for {model.name!r} in {place} ({needed / 1e6:.0f} MB needed, {free / 1e6:.0f} MB free); "
+            f"there is no room for {model.name!r} in {folder} ({needed / 1e6:.0f} MB needed, {free / 1e6:.0f} MB free); "
             "free some or set PYTRACE_HOME"
         )
 
@@ -224,14 +217,14 @@ def _expected(file: ModelFile, record: dict[str, _Pin]) -> tuple[str | None, int
     return (file.sha256, file.size) if file.sha256 is not None or known is None else (known.sha256, known.size)
 
 
-def _read_record(place: Path) -> dict[str, _Pin]:
+def _read_record(folder: Path) -> dict[str, _Pin]:
     try:
-        return msgspec.json.decode((place / _RECORD).read_bytes(), type=dict[str, _Pin])
+        return msgspec.json.decode((folder / _RECORD).read_bytes(), type=dict[str, _Pin])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelFileError(
-            f"the record of pulled files {place / _RECORD} cannot be read ({error}); remove {place} and pull again"
+            f"the record of pulled files {folder / _RECORD} cannot be read ({error}); remove {folder} and pull again"
         ) from error
 
 
@@ -261,14 +254,9 @@ def _settings_files(settings: EncoderSettings | None) -> dict[str, bytes]:
     return {name: msgspec.json.format(msgspec.json.encode(item)) + b"\n" for name, item in documents.items()}
 
 
-def _blocks(stream: IO[bytes], limit: int | None) -> Iterator[bytes]:
-    left = limit
-    while left is None or left > 0:
-        block = stream.read(_BLOCK if left is None else min(_BLOCK, left))
-        if not block:
-            return
-        if left is not None:
-            left -= len(block)
+def _blocks(stream: IO[bytes], left: int) -> Iterator[bytes]:
+    while left > 0 and (block := stream.read(min(_BLOCK, left))):
+        left -= len(block)
         yield block
 
 
@@ -281,3 +269,19 @@ def sha256_of(path: Path) -> str:
     """Return a file's SHA-256."""
     with path.open("rb") as stream:
         return _pin(stream).sha256
+
+
+def check_gguf(path: Path) -> Path:
+    """Refuse what is no GGUF file before a native loader sees it."""
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(4)
+    except OSError as error:
+        raise ModelFileError(
+            f"the model file {path} cannot be read ({error.strerror}); correct its path or permissions"
+        ) from error
+    if magic != b"GGUF":
+        raise ModelFileError(
+            f"{path} is no GGUF file (it starts with {magic!r}); give a GGUF file or run 'pytrace models list'"
+        )
+    return path

@@ -13,31 +13,19 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 
 class PullProgress:
-    """Where a pull reports to. This base reports to nobody."""
+    """Where a pull reports to: a rich console, which should be on stderr, or nobody."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        # The silent one is no terminal, so that no bar is drawn for nobody.
+        self._console = console or Console(quiet=True, force_terminal=False)
 
     def note(self, message: str) -> None:
         """Say one sentence."""
-
-    @contextmanager
-    def file(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """Follow one file; the function that it gives is called with the number of bytes that are there by now."""
-        del label, total
-        yield lambda _: None
-
-
-class ConsoleProgress(PullProgress):
-    """Reports on a rich console, which should be on stderr."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def note(self, message: str) -> None:
-        """Print one sentence."""
         self._console.print(message, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def file(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """Show a bar on a terminal; print a line elsewhere."""
+        """Follow one file, by a bar on a terminal, by a line elsewhere; what it gives takes the bytes that are there by now."""
         if not self._console.is_terminal:
             self.note(f"fetching {label}" + (f" ({total / 1e6:.1f} MB)" if total else ""))
             yield lambda _: None
@@ -50,7 +38,7 @@ class ConsoleProgress(PullProgress):
 
 
 @contextmanager
-def watching(place: Path, report: Callable[[int], None], *, every: float = 0.2) -> Iterator[None]:
+def watching(path: Path, report: Callable[[int], None], *, every: float = 0.2) -> Iterator[None]:
     """Report the bytes in a file, or below a directory, while the body fills it."""
     # pip and the hub's client each have progress displays of their own, in other styles and not in every version; what
     # they write to disk is the same in all.
@@ -58,7 +46,7 @@ def watching(place: Path, report: Callable[[int], None], *, every: float = 0.2) 
 
     def poll() -> None:
         while not finished.wait(every):
-            report(bytes_in(place))
+            report(bytes_in(path))
 
     thread = threading.Thread(target=poll, daemon=True, name="pytrace-pull-progress")
     thread.start()
@@ -69,15 +57,13 @@ def watching(place: Path, report: Callable[[int], None], *, every: float = 0.2) 
         thread.join()
 
 
-def bytes_in(place: Path) -> int:
+def bytes_in(path: Path) -> int:
     """Count the bytes in a file, or below a folder, that are allocated on disk by now."""
     # os.walk passes over a folder that is removed while it is walked, as pip does with its own; Path.rglob raises.
-    paths = (
-        (Path(folder, name) for folder, _, names in os.walk(place) for name in names) if place.is_dir() else (place,)
-    )
+    inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
     total = 0
-    for path in paths:
+    for file in inside if path.is_dir() else (path,):
         with suppress(OSError):  # it was renamed or removed between the listing and now
             # Allocated, not apparent size: a downloader may make a sparse file of the full length first.
-            total += path.stat().st_blocks * 512
+            total += file.stat().st_blocks * 512
     return total

@@ -25,6 +25,14 @@ State = Literal["in use", "original kept", "outdated", "missing", "wrong size", 
 HARMLESS = ("in use", "original kept", "outdated")
 
 
+class Original(msgspec.Struct, frozen=True):
+    """A language model's own file, the directory for what it is rewritten into, and its hash where that is known."""
+
+    path: Path
+    folder: Path
+    sha256: str | None = None
+
+
 class Source(msgspec.Struct, frozen=True):
     """The file that was rewritten, as it was then."""
 
@@ -87,15 +95,15 @@ class RewrittenStatus(msgspec.Struct, frozen=True):
     record: Record | None
 
 
-def place_of_file(home: Path, path: Path) -> Path:
+def folder_of_file(home: Path, path: Path) -> Path:
     """Return the directory for a file of the user's own: its name, and a hash of where it lies."""
     whole = path.resolve()
     return home / "rewritten" / f"{whole.stem}-{hashlib.sha256(bytes(whole)).hexdigest()[:12]}"
 
 
-def read(place: Path) -> Record | None:
+def read(folder: Path) -> Record | None:
     """Return a directory's record, or None if nothing was chosen there."""
-    path = place / RECORD
+    path = folder / RECORD
     try:
         return msgspec.json.decode(path.read_bytes(), type=Record)
     except (FileNotFoundError, NotADirectoryError):
@@ -107,25 +115,26 @@ def read(place: Path) -> Record | None:
         ) from error
 
 
-def read_or_none(place: Path) -> Record | None:
+def read_or_none(folder: Path) -> Record | None:
     """Return a directory's record; None also if it cannot be read, where it is about to be replaced."""
     try:
-        return read(place)
+        return read(folder)
     except ModelFileError:
         return None
 
 
-def status(place: Path, source: Path, sha256: str | None, *, hashed: bool = False) -> RewrittenStatus | None:
-    """Say whether a directory's choice stands for `source` as it is now, and whether its file is whole."""
+def status(original: Original, *, hashed: bool = False) -> RewrittenStatus | None:
+    """Say whether the choice made for a file stands for it as it is now, and whether the chosen file is whole."""
+    folder = original.folder
     try:
-        record = read(place)
+        record = read(folder)
     except ModelFileError:
-        return RewrittenStatus(str(source), "?", "damaged record", str(place / RECORD), None, None, None)
+        return RewrittenStatus(str(original.path), "?", "damaged record", str(folder / RECORD), None, None, None)
     if record is None:
         return None
-    path = None if record.file is None else place / record.file
+    path = None if record.file is None else folder / record.file
     state: State = "in use" if path is not None else "original kept"
-    if not _is_of(record.source, source, sha256):
+    if not _is_of(record.source, original):
         state = "outdated"
     elif path is not None:
         try:
@@ -136,7 +145,7 @@ def status(place: Path, source: Path, sha256: str | None, *, hashed: bool = Fals
         except OSError:
             state = "missing"
     return RewrittenStatus(
-        source=str(source),
+        source=str(original.path),
         format=record.format,
         state=state,
         path=None if path is None else str(path),
@@ -146,58 +155,58 @@ def status(place: Path, source: Path, sha256: str | None, *, hashed: bool = Fals
     )
 
 
-def _is_of(then: Source, source: Path, sha256: str | None) -> bool:
-    if sha256 is not None:
-        return sha256 == then.sha256
+def _is_of(then: Source, original: Original) -> bool:
+    if original.sha256 is not None:
+        return original.sha256 == then.sha256
     try:
-        now = source.stat()
+        now = original.path.stat()
     except OSError:
         return False
     return (now.st_size, now.st_mtime_ns) == (then.size, then.modified_ns)
 
 
-def instead_of(place: Path, source: Path, sha256: str | None) -> Path:
-    """Return the rewritten file if one is in use for `source`, else `source`."""
-    read(place)
-    found = status(place, source, sha256)
-    if found is None or found.path is None or found.state == "outdated":
-        return source
-    if found.state != "in use":
-        what = "is not there" if found.state == "missing" else "has the wrong size"
+def instead_of(original: Original) -> Path:
+    """Return the rewritten file if one is in use for a file, else that file."""
+    read(original.folder)  # raises where the record is damaged
+    choice = status(original)
+    if choice is None or choice.path is None or choice.state == "outdated":
+        return original.path
+    if choice.state != "in use":
+        what = "is not there" if choice.state == "missing" else "has the wrong size"
         raise ModelFileError(
-            f"the rewritten model {found.path} {what}; run 'pytrace models fastest' for that model again, with --undo to go "
+            f"the rewritten model {choice.path} {what}; run 'pytrace models fastest' for that model again, with --undo to go "
             "back to the original"
         )
-    return Path(found.path)
+    return Path(choice.path)
 
 
-def keep(place: Path, record: Record, file: Path | None) -> None:
+def keep(folder: Path, record: Record, file: Path | None) -> None:
     """Put a choice in place: first the file under a name of its own, then the record that names it, then the rest goes."""
     # A kill in between leaves the earlier choice in force, or the new one.
     if file is not None and record.file is not None:
         flush(file)
-        file.replace(place / record.file)
-        flush(place)
-    replace_file(place / RECORD, msgspec.json.format(msgspec.json.encode(record)))
-    sweep(place, record)
+        file.replace(folder / record.file)
+        flush(folder)
+    replace_file(folder / RECORD, msgspec.json.format(msgspec.json.encode(record)))
+    sweep(folder, record)
 
 
-def sweep(place: Path, record: Record | None) -> None:
+def sweep(folder: Path, record: Record | None) -> None:
     """Remove what a killed rewriting left, and what no record names; call it under the directory's lock."""
-    for path in place.glob("*.gguf"):
+    for path in folder.glob("*.gguf"):
         if record is None or path.name != record.file:
             path.unlink()
-    for path in place.glob(".*.gguf"):
+    for path in folder.glob(".*.gguf"):
         path.unlink()
 
 
-def undo(place: Path) -> bool:
+def undo(folder: Path) -> bool:
     """Forget a choice and remove its file; return whether there was one."""
-    if not (place / RECORD).exists():
+    if not (folder / RECORD).exists():
         return False
-    with locked(place / ".lock", lambda: None):
-        (place / RECORD).unlink(
+    with locked(folder / ".lock", lambda: None):
+        (folder / RECORD).unlink(
             missing_ok=True
         )  # first: a record without its file is an error, a file without one is not
-        sweep(place, None)
+        sweep(folder, None)
     return True

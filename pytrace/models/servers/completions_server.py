@@ -16,31 +16,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import LogitsUnavailableError, ModelError, ServerError
-from pytrace.models.language_model import OptionScores, Prompt
+from pytrace.models.language_model import Completion, OptionScores, Prompt
+from pytrace.models.llama.generation import runs_away
 from pytrace.models.servers.dialects import (
-    KEPT_TEXTS,
+    FORCED,
     PROBE,
     Rendered,
     Sampling,
     ServerDialect,
-    Written,
-    cut_runaway,
+    TokenizingDialect,
     field,
-    label_forms,
+    finish_of,
     log_probability,
     option_scores,
-    unanswerable,
 )
-from pytrace.models.servers.vllm_server import chat_messages, finish_of
 from pytrace.records import Usage
 
 # A token of any language's usual text has at least about three bytes: an estimate on the safe side.
 _BYTES_A_TOKEN = 3
+# What a chat template puts around a message: role, separators and line breaks take four to six tokens.
 _MESSAGE_TOKENS = 8
 # Batches of other shapes round otherwise, a quantised model by a few tenths at worst.
 _AGREEMENT = 0.5
-# Added to a logit it makes a token the likeliest; the log-probabilities told are those before it.
-_FORCED = 1e4
 _PIECE = re.compile(r"\s*(?:\w+|[^\w\s]|$)")
 
 
@@ -54,6 +51,8 @@ class CompletionsDialect(ServerDialect):
     """
 
     name = "openai"
+    # OpenAI's completions list five tokens at most.
+    shorter_lists = (5,)
 
     async def describe(self, listed: Mapping[str, Any]) -> None:
         """Read the model's entry, and see which of the two interfaces is there."""
@@ -62,15 +61,14 @@ class CompletionsDialect(ServerDialect):
         self._echoes: bool | None = None
         self._echo_probing = asyncio.Lock()
         try:
-            body = self._body({"prompt": PROBE, "max_tokens": 1, "temperature": 0.0})
-            self.has_completions = await self.client.post("/v1/completions", body, missing=True) is not None
+            body = {"prompt": PROBE, "max_tokens": 1, "temperature": 0.0}
+            self.has_completions = await self.post("/v1/completions", body, missing=True) is not None
         except ServerError as error:
             if error.status != 400:
                 raise
             self.has_completions = False
-
-    def _body(self, settings: dict[str, Any]) -> dict[str, Any]:
-        return {"model": self.model, **settings}
+        # The chat interface cannot begin an answer.
+        self.prefers_chat = not self.has_completions
 
     def _sampling(self, how: Sampling) -> dict[str, Any]:
         settings: dict[str, Any] = {
@@ -83,39 +81,24 @@ class CompletionsDialect(ServerDialect):
             settings["stop"] = how.stop
         return settings
 
-    async def _probe(self) -> bool:
+    async def _probe_list(self, top: int) -> bool:
         content: Any = PROBE if self.has_completions else [{"role": "user", "content": PROBE}]
-        for top in dict.fromkeys((self.top_tokens, 5)):
-            try:
-                told, _ = await self._next(Rendered(content, 1), top)
-            except ServerError as error:
-                if error.status not in {400, 422} and not (error.status == 500 and "logprobs" in str(error)):
-                    raise
-                continue
-            if told:
-                self.top_tokens = top
-                return True
-        return False
+        listed, _ = await self._next(Rendered(content, 1), top)
+        return bool(listed)
 
     async def _next(self, prompt: Rendered, top: int) -> tuple[dict[str, float], Usage]:
         """Return the log-probabilities of the likeliest next tokens by their spelling."""
-        told: dict[str, float] = {}
         if isinstance(prompt.content, str):
-            body = self._body({"prompt": prompt.content, "max_tokens": 1, "temperature": 0.0, "logprobs": top})
-            answer = await self.client.post("/v1/completions", body)
-            logprobs = field(answer, "/v1/completions", "choices", 0).get("logprobs") or {}
-            for token, value in ((logprobs.get("top_logprobs") or [None])[0] or {}).items():
-                told[token] = log_probability(value, "/v1/completions")
-            return told, _usage(answer, prompt.count)
-        body = self._body({"messages": prompt.content, "max_tokens": 1, "temperature": 0.0, "logprobs": True})
-        body["top_logprobs"] = min(top, 20)
-        answer = await self.client.post("/v1/chat/completions", body)
-        logprobs = field(answer, "/v1/chat/completions", "choices", 0).get("logprobs") or {}
-        for one in (logprobs.get("content") or [{}])[0].get("top_logprobs") or ():
-            value = log_probability(one.get("logprob"), "/v1/chat/completions")
+            choice, usage = await self.next_token(prompt, logprobs=top)
+            listed = ((choice.get("logprobs") or {}).get("top_logprobs") or [None])[0] or {}
+            return {token: log_probability(value, "/v1/completions") for token, value in listed.items()}, usage
+        choice, usage = await self.next_token(prompt, logprobs=True, top_logprobs=min(top, 20))
+        known: dict[str, float] = {}
+        for entry in ((choice.get("logprobs") or {}).get("content") or [{}])[0].get("top_logprobs") or ():
+            value = log_probability(entry.get("logprob"), "/v1/chat/completions")
             # Two tokens may be spelled alike where bytes make no character.
-            told[one["token"]] = float(np.logaddexp(told.get(one["token"], -math.inf), value))
-        return told, _usage(answer, prompt.count)
+            known[entry["token"]] = float(np.logaddexp(known.get(entry["token"], -math.inf), value))
+        return known, usage
 
     async def count(self, text: str) -> int:
         """Estimate the tokens of a text."""
@@ -125,8 +108,11 @@ class CompletionsDialect(ServerDialect):
         """Return a prompt as text, or as messages."""
         if isinstance(prompt, Prompt) and style == "chat":
             if prompt.answer_start:
-                raise unanswerable(self.model)
-            messages = chat_messages(prompt)
+                raise ModelError(
+                    f"the chat interface of {self.model}'s server cannot begin the model's answer, as this prompt wants; use "
+                    "style='plain'"
+                )
+            messages = prompt.messages()
             counts = [await self.count(message["content"]) + _MESSAGE_TOKENS for message in messages]
             return Rendered(messages, sum(counts))
         if not self.has_completions:
@@ -137,39 +123,29 @@ class CompletionsDialect(ServerDialect):
         text = prompt if isinstance(prompt, str) else prompt.plain()
         return Rendered(text, await self.count(text) + 1)
 
-    async def write(self, prompt: Rendered, how: Sampling) -> Written:
+    async def write(self, prompt: Rendered, how: Sampling) -> tuple[Completion, Usage]:
         """Write one text, cut afterwards where it only repeats itself."""
-        settings = self._sampling(how)
+        choice, usage = await self.complete(prompt, self._sampling(how))
         if isinstance(prompt.content, str):
-            answer = await self.client.post("/v1/completions", self._body({"prompt": prompt.content, **settings}))
-            choice = field(answer, "/v1/completions", "choices", 0)
             text = choice.get("text")
         else:
-            answer = await self.client.post(
-                "/v1/chat/completions", self._body({"messages": prompt.content, **settings})
-            )
-            choice = field(answer, "/v1/chat/completions", "choices", 0)
             text = field(choice, "/v1/chat/completions", "message", "content")
         if text is not None and not isinstance(text, str):
             raise ServerError(
                 f"the server of {self.model} writes {text!r} in place of a text; is it a language model server?"
             )
-        usage = _usage(answer, prompt.count)
         finish = finish_of(choice)
         pieces = _PIECE.findall(text or "")
-        if (end := cut_runaway(pieces)) is not None:
-            return Written("".join(pieces[:end]), usage.generated_tokens, "repetition", math.nan, usage)
-        return Written(text or "", usage.generated_tokens, finish, math.nan, usage)
+        if (end := next((end for end in range(24, len(pieces) + 1) if runs_away(pieces[:end])), None)) is not None:
+            text, finish = "".join(pieces[:end]), "repetition"
+        return Completion(text or "", usage.generated_tokens, finish, math.nan), usage
 
     async def label_scores(self, prompt: Rendered, labels: Sequence[str]) -> tuple[OptionScores, Usage]:
         """Score labels by the spelling of the likeliest tokens."""
         await self.require_logits()
-        forms = [await self._label_spellings(label) for label in labels]
-        told, usage = await self._next(prompt, self.top_tokens)
-        return option_scores(told, list(told.values()), forms), usage
-
-    async def _label_spellings(self, label: str) -> list[str]:
-        return label_forms(label)
+        forms = [await self.label_spellings(label) for label in labels]
+        known, usage = await self._next(prompt, self.top_tokens)
+        return option_scores(known, list(known.values()), forms), usage
 
     async def text_scores(self, prompt: Rendered, text: str) -> tuple[NDArray[np.float64], Usage]:
         """Score a text as the end of an echoed prompt; a token across the seam counts as the text's."""
@@ -177,10 +153,9 @@ class CompletionsDialect(ServerDialect):
             return np.zeros(0), Usage()
         await self._require_echo()
         assert isinstance(prompt.content, str)
-        answer = await self._echoed(prompt.content + text)
-        offsets, scores = _echoed_tokens(answer, len(prompt.content) + len(text))
+        offsets, scores, usage = await self._echoed(prompt.content + text, prompt.count)
         first = next((index for index, end in enumerate([*offsets[1:], math.inf]) if end > len(prompt.content)), 0)
-        usage = msgspec.structs.replace(_usage(answer, prompt.count), generated_tokens=0)
+        usage = msgspec.structs.replace(usage, generated_tokens=0)
         wanted = scores[first:]
         if not wanted or any(score is None for score in wanted):
             raise ServerError(
@@ -188,9 +163,16 @@ class CompletionsDialect(ServerDialect):
             )
         return np.array([log_probability(score, "/v1/completions") for score in wanted]), usage
 
-    async def _echoed(self, text: str) -> Any:
-        body = {"prompt": text, "max_tokens": 1, "temperature": 0.0, "logprobs": 1, "echo": True}
-        return await self.client.post("/v1/completions", self._body(body))
+    async def _echoed(self, text: str, count: int) -> tuple[list[int], list[float | None], Usage]:
+        """Return where the tokens of an echoed text begin and their log-probabilities, without what was written after it."""
+        choice, usage = await self.next_token(Rendered(text, count), logprobs=1, echo=True)
+        logprobs = choice.get("logprobs") or {}
+        offsets = logprobs.get("text_offset") or []
+        scores = logprobs.get("token_logprobs") or []
+        if len(offsets) != len(scores) or not all(isinstance(offset, int) for offset in offsets):
+            raise ServerError("/v1/completions: the echoed prompt's tokens and offsets do not fit together")
+        inside = [index for index, offset in enumerate(offsets) if offset < len(text)]
+        return [offsets[index] for index in inside], [scores[index] for index in inside], usage
 
     async def _require_echo(self) -> None:
         await self.require_logits()
@@ -209,22 +191,21 @@ class CompletionsDialect(ServerDialect):
         if not self.has_completions:
             return False
         try:
-            answer = await self._echoed(PROBE)
-            offsets, scores = _echoed_tokens(answer, len(PROBE))
+            offsets, scores, _ = await self._echoed(PROBE, 1)
             if len(offsets) < 2 or scores[-1] is None:
                 return False
-            told, _ = await self._next(Rendered(PROBE[: offsets[-1]], 1), self.top_tokens)
+            listed, _ = await self._next(Rendered(PROBE[: offsets[-1]], 1), self.top_tokens)
         except ServerError as error:
             if error.status is None or error.status in {400, 404, 422, 500}:
                 return False
             raise
-        expected = told.get(PROBE[offsets[-1] :])
+        expected = listed.get(PROBE[offsets[-1] :])
         if expected is None:
-            return scores[-1] <= min(told.values(), default=0.0) + _AGREEMENT
+            return scores[-1] <= min(listed.values(), default=0.0) + _AGREEMENT
         return abs(scores[-1] - expected) <= _AGREEMENT
 
 
-class LlamaCppPythonDialect(CompletionsDialect):
+class LlamaCppPythonDialect(TokenizingDialect, CompletionsDialect):
     """llama-cpp-python's server: OpenAI's completions with grammars, any length of list, and a tokenizer to ask.
 
     It works at one request at a time, tells no context length (2,048 tokens are assumed, its default), and reads control
@@ -238,32 +219,18 @@ class LlamaCppPythonDialect(CompletionsDialect):
 
     async def describe(self, listed: Mapping[str, Any]) -> None:
         """Learn how many tokens an empty text has: one where the model begins every sequence with a token."""
-        self._known: dict[str, list[int]] = {}
         self._begin = 0
-        self._begin = len(await self._tokens(""))
-        self._known.clear()
+        self._begin = len(await self._ask_tokens("", special=True))
         await super().describe(listed)
 
     def _sampling(self, how: Sampling) -> dict[str, Any]:
-        settings = super()._sampling(how)
-        settings |= {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
-        if how.grammar is not None:
-            settings["grammar"] = how.grammar
-        return settings
+        settings = super()._sampling(how) | {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}
+        return settings if how.grammar is None else {**settings, "grammar": how.grammar}
 
-    async def _tokens(self, text: str) -> list[int]:
-        known = self._known.get(text)
-        if known is None:
-            answer = await self.client.post("/extras/tokenize", {"model": self.model, "input": text})
-            known = msgspec.convert(field(answer, "/extras/tokenize", "tokens"), list[int])[self._begin :]
-            if len(self._known) >= KEPT_TEXTS:
-                self._known.clear()
-            self._known[text] = known
-        return known
-
-    async def count(self, text: str) -> int:
-        """Count the tokens of a text."""
-        return len(await self._tokens(text))
+    async def _ask_tokens(self, text: str, *, special: bool) -> list[int]:
+        del special  # this server always reads control tokens as such
+        answer = await self.post("/extras/tokenize", {"input": text})
+        return msgspec.convert(field(answer, "/extras/tokenize", "tokens"), list[int])[self._begin :]
 
     async def text_scores(self, prompt: Rendered, text: str) -> tuple[NDArray[np.float64], Usage]:
         """Score a text token by token, each written by force: one request a token."""
@@ -272,56 +239,23 @@ class LlamaCppPythonDialect(CompletionsDialect):
             raise LogitsUnavailableError(
                 f"the chat interface of {self.model}'s server scores no texts; use style='plain'"
             )
-        tokens = await self._tokens(text)
-        length = len(await self._tokens(prompt.content)) + self._begin
+        tokens = await self.tokens(text)
+        length = len(await self.tokens(prompt.content)) + self._begin
         scores = np.empty(len(tokens))
         evaluated = 0
         for index, token in enumerate(tokens):
             before = prompt.content
             if index:
-                asked = {"model": self.model, "tokens": tokens[:index]}
-                before += str(field(await self.client.post("/extras/detokenize", asked), "/extras/detokenize", "text"))
-            body = {
-                "prompt": before,
-                "max_tokens": 1,
-                "temperature": 0.0,
-                "logprobs": 1,
-                "logit_bias": {str(token): _FORCED},
-            }
-            answer = await self.client.post("/v1/completions", self._body(body))
-            told = field(answer, "/v1/completions", "choices", 0, "logprobs", "token_logprobs", 0)
-            usage = _usage(answer, length + index)
+                answer = await self.post("/extras/detokenize", {"tokens": tokens[:index]})
+                before += str(field(answer, "/extras/detokenize", "text"))
+            forced = {str(token): FORCED}
+            choice, usage = await self.next_token(Rendered(before, length + index), logprobs=1, logit_bias=forced)
+            value = field(choice, "/v1/completions", "logprobs", "token_logprobs", 0)
             if usage.prompt_tokens != length + index:
                 raise ModelError(
                     f"{text!r} cannot be scored after its prompt: the server of {self.model} takes text alone and cuts it into "
                     f"{usage.prompt_tokens} tokens where {length + index} were meant; use llama-server"
                 )
-            scores[index] = log_probability(told, "/v1/completions")
+            scores[index] = log_probability(value, "/v1/completions")
             evaluated += 1 if index else usage.evaluated_tokens
         return scores, Usage(1, length + max(len(tokens) - 1, 0), evaluated, 0, len(tokens)) if tokens else Usage()
-
-    async def _label_spellings(self, label: str) -> list[str]:
-        single = [form for form in label_forms(label) if await self.count(form) == 1]
-        if not single:
-            raise ValueError(
-                f"the option label {label!r} is no single token of {self.model}; use one letter or a short word"
-            )
-        return single
-
-
-def _echoed_tokens(answer: Any, length: int) -> tuple[list[int], list[float | None]]:
-    """Return where the tokens of an echoed text begin and their log-probabilities, without what was written after it."""
-    logprobs = field(answer, "/v1/completions", "choices", 0).get("logprobs") or {}
-    offsets = logprobs.get("text_offset") or []
-    scores = logprobs.get("token_logprobs") or []
-    if len(offsets) != len(scores) or not all(isinstance(offset, int) for offset in offsets):
-        raise ServerError("/v1/completions: the echoed prompt's tokens and offsets do not fit together")
-    inside = [index for index, offset in enumerate(offsets) if offset < length]
-    return [offsets[index] for index in inside], [scores[index] for index in inside]
-
-
-def _usage(answer: Any, prompt_tokens: int) -> Usage:
-    counts = (answer.get("usage") if isinstance(answer, dict) else None) or {}
-    asked = int(counts.get("prompt_tokens") or prompt_tokens)
-    generated = int(counts.get("completion_tokens") or 0)
-    return Usage(1, asked, asked + max(generated - 1, 0), generated, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import LogitsUnavailableError, ModelError, ServerError
-from pytrace.models.language_model import OptionScores, Prompt
+from pytrace.models.base_model import label_forms
+from pytrace.models.language_model import Completion, OptionScores, Prompt
 from pytrace.models.llama.generation import runs_away
 from pytrace.models.servers.http_client import HttpClient
 from pytrace.records import Usage
@@ -30,7 +31,9 @@ KEPT_TEXTS = 20_000
 # A prompt whose only use is to see what comes back.
 PROBE = "The sky is"
 # Around a message's number it stands for the message in a template: a private-use character, which no template touches.
-MARK = "\ue000"
+_MARK = "\ue000"
+# Added to a logit it makes a token the likeliest; the log-probabilities that come back are those before it.
+FORCED = 1e4
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -51,25 +54,19 @@ class Sampling(msgspec.Struct, frozen=True):
     grammar: str | None = None
 
 
-class Written(msgspec.Struct, frozen=True):
-    """A written text: its tokens, why it ended, its log-probability (NaN where the server does not tell), its cost."""
-
-    text: str
-    tokens: int
-    finish: Finish
-    log_probability: float
-    usage: Usage
-
-
 class ServerDialect(abc.ABC):
     """What one kind of server speaks."""
 
     name: str
     # Tokens of the longest sequence where the server does not tell.
     assumed_context = 4096
+    # OpenAI's own limit, in chats; vLLM's default is the same.
     default_top_tokens = 20
+    # What is tried where a server refuses to list as many.
+    shorter_lists: tuple[int, ...] = ()
     writes_grammar = False
     has_chat = False
+    prefers_chat = False
 
     def __init__(self, client: HttpClient, model: str, top_tokens: int | None) -> None:
         self.client = client
@@ -87,6 +84,21 @@ class ServerDialect(abc.ABC):
             self.context = length
         self.identity = {key: listed[key] for key in ("root", "max_model_len") if listed.get(key) is not None}
 
+    async def post(self, path: str, body: Mapping[str, Any], *, missing: bool = False) -> Any:
+        """Ask the server about its model: one of several models wants to know which is meant."""
+        return await self.client.post(path, {"model": self.model, **body}, missing=missing)
+
+    async def next_token(self, prompt: Rendered, **settings: Any) -> tuple[dict[str, Any], Usage]:
+        """Have one token written by OpenAI's completions; return the answer's first choice, and what it cost."""
+        return await self.complete(prompt, {"max_tokens": 1, "temperature": 0.0, **settings})
+
+    async def complete(self, prompt: Rendered, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Usage]:
+        """Ask OpenAI's completions, or its chat where the prompt is messages."""
+        chat = isinstance(prompt.content, list) and isinstance(prompt.content[0], dict)
+        path, name = ("/v1/chat/completions", "messages") if chat else ("/v1/completions", "prompt")
+        answer = await self.post(path, {name: prompt.content, **settings})
+        return field(answer, path, "choices", 0), usage_of(answer, prompt.count)
+
     async def gives_logits(self) -> bool:
         """Whether the server gives log-probabilities: asked once, by a request for one token."""
         async with self._probing:
@@ -97,10 +109,28 @@ class ServerDialect(abc.ABC):
     async def require_logits(self) -> None:
         """Refuse to score where nothing can be scored."""
         if not await self.gives_logits():
-            raise LogitsUnavailableError(no_logits(self.model, self.client.origin))
+            raise LogitsUnavailableError(
+                f"{self.model} at {self.client.origin} gives no log-probabilities; use scoring='black-box' "
+                "(--set scoring=black-box)"
+            )
+
+    async def _probe(self) -> bool:
+        # A server may refuse to list as many tokens as are wanted, or any.
+        for top in dict.fromkeys((self.top_tokens, *self.shorter_lists)):
+            try:
+                listed = await self._probe_list(top)
+            except ServerError as error:
+                if error.status not in {400, 422} and not (error.status == 500 and "logprobs" in str(error)):
+                    raise
+                continue
+            if listed:
+                self.top_tokens = top
+                return True
+        return False
 
     @abc.abstractmethod
-    async def _probe(self) -> bool: ...
+    async def _probe_list(self, top: int) -> bool:
+        """Whether so many of the likeliest tokens are listed."""
 
     @abc.abstractmethod
     async def count(self, text: str) -> int:
@@ -111,8 +141,8 @@ class ServerDialect(abc.ABC):
         """Turn a prompt into what the server takes."""
 
     @abc.abstractmethod
-    async def write(self, prompt: Rendered, how: Sampling) -> Written:
-        """Write one text."""
+    async def write(self, prompt: Rendered, how: Sampling) -> tuple[Completion, Usage]:
+        """Write one text; its log-probability is NaN where the server does not tell it."""
 
     @abc.abstractmethod
     async def label_scores(self, prompt: Rendered, labels: Sequence[str]) -> tuple[OptionScores, Usage]:
@@ -122,61 +152,137 @@ class ServerDialect(abc.ABC):
     async def text_scores(self, prompt: Rendered, text: str) -> tuple[NDArray[np.float64], Usage]:
         """Return the log-probability of every token of a text after a prompt."""
 
+    async def label_spellings(self, label: str) -> list[str]:
+        """Return the ways in which a label may be written."""
+        return label_forms(label)
+
 
 class TokenizingDialect(ServerDialect):
-    """A server whose tokenizer can be asked, and which takes tokens for a prompt."""
+    """A server whose tokenizer can be asked."""
 
     def __init__(self, client: HttpClient, model: str, top_tokens: int | None) -> None:
         super().__init__(client, model, top_tokens)
-        self._known: dict[str, list[int]] = {}
+        self._known: dict[tuple[str, bool], list[int]] = {}
 
     @abc.abstractmethod
-    async def _ask_tokens(self, text: str) -> list[int]: ...
+    async def _ask_tokens(self, text: str, *, special: bool) -> list[int]: ...
 
-    async def tokens(self, text: str) -> list[int]:
-        """Return a text's tokens by itself, without any that begin or end a sequence; remembered."""
-        known = self._known.get(text)
+    async def tokens(self, text: str, *, special: bool = False) -> list[int]:
+        """Return a text's tokens, none that begin or end a sequence; control tokens in it are read as such if `special`."""
+        known = self._known.get((text, special))
         if known is None:
-            known = await self._ask_tokens(text) if text else []
+            known = await self._ask_tokens(text, special=special) if text else []
             if len(self._known) >= KEPT_TEXTS:
                 self._known.clear()
-            self._known[text] = known
+            self._known[text, special] = known
         return known
 
     async def count(self, text: str) -> int:
         """Count the tokens of a text."""
         return len(await self.tokens(text))
 
-    async def label_tokens(self, label: str) -> list[int]:
-        """Return the tokens that are a label: itself, and with a space before it, where these are single tokens."""
-        spelled = [await self.tokens(form) for form in label_forms(label)]
-        single = sorted({tokens[0] for tokens in spelled if len(tokens) == 1})
+    async def label_spellings(self, label: str) -> list[str]:
+        """Return the spellings of a label that are single tokens."""
+        single = [form for form in await super().label_spellings(label) if await self.count(form) == 1]
         if not single:
             raise ValueError(
                 f"the option label {label!r} is no single token of {self.model}; use one letter or a short word"
             )
         return single
 
+    async def label_tokens(self, label: str) -> list[int]:
+        """Return the single tokens that are a label."""
+        return sorted({(await self.tokens(form))[0] for form in await self.label_spellings(label)})
 
-def label_forms(label: str) -> list[str]:
-    """Return the ways in which a label may be spelled."""
-    if not label.strip():
-        raise ValueError(f"the option label {label!r} is empty; use one letter or a short word")
-    return list(dict.fromkeys((label, f" {label.strip()}", label.strip())))
+    async def filled(self, template: str, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Tokenise a template made of `marked` messages: only its own words may be control tokens."""
+        parts = template.split(_MARK)
+        if parts[1::2] != [str(index) for index in range(len(messages))]:
+            raise ModelError(f"the chat template of {self.model} leaves a message out or moves it; use style='plain'")
+        tokens: list[int] = []
+        for index, part in enumerate(parts):
+            tokens += await (
+                self.tokens(messages[int(part)]["content"]) if index % 2 else self.tokens(part, special=True)
+            )
+        return tokens
 
 
-def no_logits(model: str, origin: str) -> str:
-    """Say that a server gives no log-probabilities, and what to do."""
-    return f"{model} at {origin} gives no log-probabilities; use scoring='black-box' (--set scoring=black-box)"
+def marked(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return messages with their numbers, marked, in place of their texts: what stands between is the template's."""
+    return [{**message, "content": f"{_MARK}{index}{_MARK}"} for index, message in enumerate(messages)]
+
+
+class Writing(abc.ABC):
+    """The events of one text being written, which is broken off as soon as it only repeats itself."""
+
+    def __init__(self, prompt_tokens: int) -> None:
+        self.prompt_tokens = prompt_tokens
+        self.text: list[str] = []
+        self.tokens: list[Hashable] = []
+        self.likely: list[float] = []
+        self.finish: Finish | None = None
+        self.count: int | None = None
+        self.usage: Usage | None = None
+
+    async def read(self, events: AsyncIterator[dict[str, Any]]) -> tuple[Completion, Usage]:
+        """Read events up to the end of the text; return what was written, and what it cost."""
+        async for event in events:
+            if self.feed(event):
+                break
+        if self.finish is None:
+            raise EOFError("the answer ended in the middle")
+        return self._completion(self.finish)
+
+    @abc.abstractmethod
+    def feed(self, event: dict[str, Any]) -> bool:
+        """Take an event; true if the rest is not wanted."""
+
+    def take(self, tokens: Iterable[Hashable]) -> bool:
+        """Add tokens; true if the text only repeats itself."""
+        for token in tokens:
+            self.tokens.append(token)
+            if runs_away(self.tokens):
+                self.finish = "repetition"
+        return self.finish == "repetition"
+
+    def _completion(self, finish: Finish) -> tuple[Completion, Usage]:
+        tokens = len(self.tokens) if self.count is None else self.count
+        usage = self.usage or Usage(1, self.prompt_tokens, self.prompt_tokens + tokens, tokens, 1)
+        likely = self.likely
+        if finish == "end":
+            # The token that ends a sequence is no part of the text.
+            tokens = max(tokens - 1, 0)
+            likely = likely[:tokens]
+        # A token that is no whole character may come without its probability.
+        total = float(sum(likely)) if len(likely) >= tokens or finish == "stop" else math.nan
+        return Completion("".join(self.text), tokens, finish, total), usage
+
+
+def finish_of(choice: Mapping[str, Any]) -> Finish:
+    """Return why a text ended; vLLM alone tells a stop text from the model's own end (`stop_reason`)."""
+    reason = choice.get("finish_reason")
+    if reason in {"length", "repetition"}:
+        return "length" if reason == "length" else "repetition"
+    return "stop" if isinstance(choice.get("stop_reason"), str) else "end"
+
+
+def usage_of(answer: Any, prompt_tokens: int) -> Usage:
+    """Return what an answer in OpenAI's shape cost; what the server's cache spared counts as not evaluated."""
+    counts = (answer.get("usage") if isinstance(answer, dict) else None) or {}
+    asked = int(counts.get("prompt_tokens") or prompt_tokens)
+    generated = int(counts.get("completion_tokens") or 0)
+    cached = int((counts.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+    # The last token written is never fed back.
+    return Usage(1, asked, max(asked - cached, 0) + max(generated - 1, 0), generated, 1)
 
 
 def option_scores(
-    told: Mapping[Any, float], listed: Sequence[float], labels: Sequence[Sequence[Hashable]]
+    known: Mapping[Any, float], listed: Sequence[float], labels: Sequence[Sequence[Hashable]]
 ) -> OptionScores:
     """Sum the forms of labels; what the server left out is bounded and flagged."""
-    # A form that is not among the told ones is less likely than the least likely one listed, and no likelier than all
+    # A form that is not among the known ones is less likely than the least likely one listed, and no likelier than all
     # the probability that is left.
-    left = max(1.0 - math.fsum(math.exp(value) for value in told.values()), 0.0)
+    left = max(1.0 - math.fsum(math.exp(value) for value in known.values()), 0.0)
     # Probabilities come rounded to float32: what is left of 1 is not known closer than that.
     left = max(left, 1e-6)
     least = math.exp(min(listed)) if listed else 1.0
@@ -185,18 +291,18 @@ def option_scores(
     bounded = []
     with np.errstate(divide="ignore"):
         for index, forms in enumerate(labels):
-            exact[index] = math.fsum(math.exp(told[form]) for form in forms if form in told)
-            missing = sum(form not in told for form in forms)
+            exact[index] = math.fsum(math.exp(known[form]) for form in forms if form in known)
+            missing = sum(form not in known for form in forms)
             scores[index] = np.log(min(1.0, exact[index] + min(missing * least, left)) if missing else exact[index])
             if not missing and exact[index] == 0.0:
-                scores[index] = max((told[form] for form in forms), default=-math.inf)
+                scores[index] = max((known[form] for form in forms), default=-math.inf)
             bounded.append(missing > 0)
     outside = max(0.0, 1.0 - float(exact.sum()))
     return OptionScores(scores, outside, tuple(bounded) if any(bounded) else ())
 
 
 def log_probability(value: object, where: str) -> float:
-    """Return a log-probability that a server told."""
+    """Return a log-probability that a server gave."""
     if isinstance(value, int | float) and value <= 1e-3:
         # llama-server writes float32's lowest number, about -3.4e38, for what underflowed.
         return UNDERFLOW if value < -1e30 else min(float(value), 0.0)
@@ -217,14 +323,3 @@ def field(answer: Any, where: str, *path: str | int) -> Any:
                 f"{where}: the answer has no {shown}; is this the kind of server it is taken for (dialect)?"
             ) from error
     return value
-
-
-def cut_runaway(pieces: list[str]) -> int | None:
-    """Return how many pieces of a text stand before it is clear that it only repeats itself; None if it does not."""
-    return next((end for end in range(24, len(pieces) + 1) if runs_away(pieces[:end])), None)
-
-
-def unanswerable(model: str) -> ModelError:
-    """Say that an answer cannot be begun for the model."""
-    message = f"the chat interface of {model}'s server cannot begin the model's answer, as this prompt wants; use style='plain'"
-    return ModelError(message)

@@ -21,7 +21,7 @@ import time
 import urllib.request
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 import msgspec
@@ -29,26 +29,13 @@ import msgspec
 from pytrace.errors import InputError, MissingDependencyError, ServerError
 
 T = TypeVar("T")
-R = TypeVar("R", bound="EventReader")
 
 # What a server says when it is busy or just starting; anything else would be refused again.
 RETRIED = frozenset({429, 502, 503, 504})
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY_AFTER = 0.5, 30.0, 120.0
+_JSON = {"content-type": "application/json"}
 # The largest answer that is asked for lists a whole vocabulary: some 20 MB.
 LARGEST_ANSWER = 256 * 2**20
-
-
-class EventReader(Protocol):
-    """Takes the events of one streamed answer."""
-
-    def feed(self, event: dict[str, Any]) -> bool:
-        """Take an event; true if the rest is not wanted."""
-        ...
-
-    @property
-    def complete(self) -> bool:
-        """Whether the answer has come to its end."""
-        ...
 
 
 class HttpClient:
@@ -58,7 +45,6 @@ class HttpClient:
         self,
         url: str,
         *,
-        api_key: str | None = None,
         api_key_env: str = "",
         concurrency: int = 8,
         connect_timeout: float = 10.0,
@@ -79,19 +65,19 @@ class HttpClient:
         self._largest_answer = LARGEST_ANSWER if largest_answer is None else largest_answer
         self._http = httpx = _library()
         headers = {"accept-encoding": "identity", "user-agent": user_agent}
-        if api_key is not None:
-            headers["authorization"] = f"Bearer {_checked_key(api_key, api_key_env)}"
-        secure = self.parts.scheme == "https"
+        if key := os.environ.get(api_key_env):
+            headers["authorization"] = f"Bearer {_checked_key(key, api_key_env)}"
         self._client = httpx.AsyncClient(
             headers=headers,
             # No .netrc, no proxy, no certificate that the environment names behind the caller's back; see _proxy.
             trust_env=False,
             proxy=_proxy(self.parts),
-            verify=ssl.create_default_context() if secure else False,
+            verify=ssl.create_default_context() if self.parts.scheme == "https" else False,
             timeout=httpx.Timeout(read_timeout, connect=connect_timeout, pool=None),
             limits=httpx.Limits(
                 max_connections=concurrency,
-                max_keepalive_connections=concurrency,  # Servers hang up after 5 s of silence, llama-server and uvicorn both.
+                max_keepalive_connections=concurrency,
+                # Servers hang up after 5 s of silence, llama-server and uvicorn both.
                 keepalive_expiry=4.0,
             ),
             follow_redirects=False,
@@ -107,16 +93,25 @@ class HttpClient:
         """Close all connections; any later call fails."""
         self._close()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for one piece of work; what interrupts the waiting cancels the work."""
-        self._check_open(work)
+    @contextlib.contextmanager
+    def _running(self, work: Coroutine[Any, Any, T]) -> Iterator[concurrent.futures.Future[T]]:
+        """Begin a piece of work in the connections' thread; what ends the block before it is done cancels it."""
+        closed = f"the connection to {self.origin} was closed; open it anew"
+        if not self._close.alive:
+            work.close()
+            raise ServerError(closed)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result()
+            yield future
         except concurrent.futures.CancelledError as error:
-            raise ServerError(self._closed()) from error
+            raise ServerError(closed) from error
         finally:
             future.cancel()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for one piece of work; what interrupts the waiting cancels the work."""
+        with self._running(work) as future:
+            return future.result()
 
     def each(self, work: Callable[[int], Awaitable[T]], count: int) -> Iterator[tuple[int, T]]:
         """Do `work(0)` to `work(count - 1)`, as many at once as requests may be, and yield each as soon as it is done."""
@@ -136,91 +131,57 @@ class HttpClient:
             except BaseExceptionGroup as failures:
                 raise failures.exceptions[0] from None
 
-        whole = everything()
-        self._check_open(whole)
-        future = asyncio.run_coroutine_threadsafe(whole, self._loop)
-        future.add_done_callback(lambda _: results.put(None))
-        try:
+        with self._running(everything()) as future:
+            future.add_done_callback(lambda _: results.put(None))
             while (result := results.get()) is not None:
                 yield result
             future.result()
-        except concurrent.futures.CancelledError as error:
-            raise ServerError(self._closed()) from error
-        finally:
-            future.cancel()
-
-    def _check_open(self, work: Coroutine[Any, Any, Any]) -> None:
-        if not self._close.alive:
-            work.close()
-            raise ServerError(self._closed())
-
-    def _closed(self) -> str:
-        return f"the connection to {self.origin} was closed; open it anew"
 
     async def get(self, path: str, *, patient: bool = True) -> Any:
         """Return what the server answers to GET, decoded, or None where it has nothing there (404, 405, 501)."""
-        return await self._retried("GET", path, None, self._whole, missing=True, patient=patient)
+        return await self._sent("GET", self._base + path, self._whole, missing=True, patient=patient)
 
     async def post(self, path: str, body: Mapping[str, Any], *, missing: bool = False) -> Any:
         """Return what the server answers to POST, decoded; None where it has nothing there, if `missing` is expected."""
-        return await self._retried("POST", path, body, self._whole, missing=missing)
+        return await self._sent("POST", self._base + path, self._whole, _encoded(body), missing=missing)
 
     async def post_form(self, fields: Mapping[str, str], *, accept: str, seconds: float) -> bytes:
         """Return what the server answers to a form that is sent to the very address that was given."""
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": accept}
         content = urlencode(fields, errors="replace").encode()
         url = self.origin + self.parts.path
-        result: bytes = await self._sent("POST", url, content, headers, self._data, seconds=seconds)
+        result: bytes = await self._sent("POST", url, self._data, content, headers, seconds=seconds)
         return result
 
-    async def stream(self, path: str, body: Mapping[str, Any], start: Callable[[], R]) -> R:
-        """POST and give the answer's events to a reader, a fresh one at each try."""
-
-        async def read(response: Any) -> R:
-            reader = start()
-            async for event in _events(self._pieces(response)):
-                if reader.feed(event):
-                    return reader
-            if not reader.complete:
-                raise self._http.RemoteProtocolError("the answer ended in the middle")
-            return reader
-
-        result: R = await self._retried("POST", path, body, read)
+    async def stream(
+        self, path: str, body: Mapping[str, Any], read: Callable[[AsyncIterator[dict[str, Any]]], Awaitable[T]]
+    ) -> T:
+        """POST and return what `read` makes of the answer's events; an `EOFError` of it counts as a broken connection."""
+        result: T = await self._sent(
+            "POST", self._base + path, lambda response: read(_events(self._pieces(response))), _encoded(body)
+        )
         return result
-
-    async def _retried(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        read: Callable[[Any], Awaitable[Any]],
-        *,
-        missing: bool = False,
-        patient: bool = True,
-    ) -> Any:
-        content = None if body is None else _encoded(body)
-        headers = {} if content is None else {"content-type": "application/json"}
-        return await self._sent(method, self._base + path, content, headers, read, missing=missing, patient=patient)
 
     async def _sent(
         self,
         method: str,
         url: str,
-        content: bytes | None,
-        headers: Mapping[str, str],
         read: Callable[[Any], Awaitable[Any]],
+        content: bytes | None = None,
+        headers: Mapping[str, str] = _JSON,
         *,
         missing: bool = False,
         patient: bool = True,
         seconds: float | None = None,
     ) -> Any:
+        """Send a request until it is answered, and return what `read` makes of the answer."""
         for attempt in range(1, self._attempts + 1):
             pause: float | None = None
             try:
                 async with (
                     self._slots,
                     asyncio.timeout(seconds),
-                    self._client.stream(method, url, content=content, headers=headers) as response,
+                    self._client.stream(method, url, content=content, headers=headers if content else None) as response,
                 ):
                     self.requests += 1
                     if response.status_code == 200:
@@ -232,19 +193,20 @@ class HttpClient:
                         raise failure
                     pause = _retry_after(response.headers.get("retry-after"))
             except (self._http.ConnectError, self._http.ConnectTimeout) as error:
-                message = f"no server answers at {self.origin} ({_reason(error)}); start it, or check the address"
-                failure = ServerError(message)
+                failure = ServerError(
+                    f"no server answers at {self.origin} ({_reason(error)}); start it, or check the address"
+                )
                 if not patient:
                     raise failure from error
             except self._http.TimeoutException:
-                message = (
+                failure = ServerError(
                     f"{method} {url}: no answer within {self._read_timeout:g} s; raise read_timeout, or ask for fewer "
                     "requests at once (concurrency)"
                 )
-                failure = ServerError(message)
-            except self._http.TransportError as error:
-                message = f"{method} {url}: the connection broke ({_reason(error)}); look at the server's log"
-                failure = ServerError(message)
+            except (self._http.TransportError, EOFError) as error:
+                failure = ServerError(
+                    f"{method} {url}: the connection broke ({_reason(error)}); look at the server's log"
+                )
             if attempt == self._attempts:
                 raise ServerError(f"{failure}; tried {attempt} times") if attempt > 1 else failure
             if pause is not None and pause > LONGEST_RETRY_AFTER:
@@ -357,38 +319,24 @@ def _checked_key(key: str, variable: str) -> str:
     return key
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _proxy(parts: SplitResult) -> str | None:
     """Return the proxy that the environment names for a host; none for this machine itself."""
     host = parts.hostname or ""
-    if is_loopback(host) or urllib.request.proxy_bypass(host):
+    local = host == "localhost" or host.endswith(".localhost")
+    with contextlib.suppress(ValueError):
+        local = local or ipaddress.ip_address(host).is_loopback
+    if local or urllib.request.proxy_bypass(host):
         return None
     proxies = urllib.request.getproxies()
     return proxies.get(parts.scheme) or proxies.get("all")
-
-
-def read_key(variable: str) -> str | None:
-    """Return the API key that an environment variable holds, if it is set."""
-    return os.environ.get(variable) or None
 
 
 def _retry_after(value: str | None) -> float | None:
     """Return the seconds that a Retry-After header asks for, given in seconds or as a date."""
     if value is None:
         return None
-    try:
+    with contextlib.suppress(ValueError):
         return max(0.0, float(value))
-    except ValueError:
-        pass
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:
@@ -413,11 +361,9 @@ def _excerpt(data: bytes) -> str:
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        # Half of a character, as broken files have it, cannot be sent; the engine in this process replaces it too.
-        return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+    # Half of a character, as broken files have it, cannot be sent (and msgspec would refuse it); the engine in this process
+    # replaces it too.
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _decoded(data: bytes, where: str, kind: str = "model server") -> Any:

@@ -7,16 +7,17 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from pytrace.errors import ContextOverflowError, InputError, ModelError, ServerError
-from pytrace.models.base_model import BaseModel, GenerationRequest
+from pytrace.models.base_model import BaseModel, GenerationRequest, check_bounds
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
 from pytrace.models.servers.completions_server import CompletionsDialect, LlamaCppPythonDialect
 from pytrace.models.servers.dialects import Rendered, Sampling, ServerDialect
-from pytrace.models.servers.http_client import HttpClient, read_key
+from pytrace.models.servers.http_client import HttpClient
 from pytrace.models.servers.llama_server import LlamaServerDialect
 from pytrace.models.servers.vllm_server import VllmDialect
 from pytrace.records import Usage
@@ -27,7 +28,7 @@ T = TypeVar("T")
 Dialect = Literal["auto", "llama-server", "vllm", "llama-cpp-python", "openai"]
 KEY_VARIABLE = "PYTRACE_API_KEY"
 _DIALECTS: dict[str, type[ServerDialect]] = {
-    one.name: one for one in (LlamaServerDialect, VllmDialect, LlamaCppPythonDialect, CompletionsDialect)
+    dialect.name: dialect for dialect in (LlamaServerDialect, VllmDialect, LlamaCppPythonDialect, CompletionsDialect)
 }
 
 
@@ -44,8 +45,12 @@ class RemoteModel(BaseModel, Closing):
     # `outside` is then the largest that it can be.
     # A name and a few figures are all that a server tells of its model, so `fingerprint` cannot prove that two runs had
     # the same weights.
+    # `name` is the model's name as the server has it, without folders; `dialect` is what the server was found to be.
     # Usage counts prompts as tokens asked for, and as evaluated what the server says that it evaluated; where it does
     # not tell what its cache spared, all. `batches` counts requests.
+
+    # What a server answers beside other requests is rounded otherwise, and nobody here can forbid it that.
+    deterministic = False
 
     def __init__(
         self,
@@ -62,21 +67,12 @@ class RemoteModel(BaseModel, Closing):
         read_timeout: float = 300.0,
         attempts: int = 5,
     ) -> None:
-        for option, value, least in (
-            ("context", context, 1),
-            ("concurrency", concurrency, 1),
-            ("top_tokens", top_tokens, 1),
-            ("attempts", attempts, 1),
-            ("connect_timeout", connect_timeout, 0.001),
-            ("read_timeout", read_timeout, 0.001),
-        ):
-            if value is not None and not least <= value < 2**30:
-                raise ValueError(f"{option} must be at least {least} and below 2**30, not {value}")
+        check_bounds(1, context=context, concurrency=concurrency, top_tokens=top_tokens, attempts=attempts)
+        check_bounds(0.001, connect_timeout=connect_timeout, read_timeout=read_timeout)
         if dialect != "auto" and dialect not in _DIALECTS:
             raise InputError(f"the dialect {dialect!r} is none of: auto, {', '.join(_DIALECTS)}")
         self._client = HttpClient(
             url,
-            api_key=read_key(api_key_env),
             api_key_env=api_key_env,
             concurrency=concurrency,
             connect_timeout=connect_timeout,
@@ -89,35 +85,20 @@ class RemoteModel(BaseModel, Closing):
         except BaseException:
             self._client.close()
             raise
-        told = self._server.context
-        self.context_tokens: int = (
-            min(context, told) if context and told else context or told or self._server.assumed_context
-        )
-        self._usage = Usage()
+        lengths = [length for length in (context, self._server.context) if length]
+        self.context_tokens = min(lengths, default=self._server.assumed_context)
+        self.dialect = self._server.name
+        self.name = self._server.model.replace("\\", "/").rstrip("/").rpartition("/")[2] or self._server.model
+        self.usage = Usage()
         self._lock = threading.Lock()
-        self._logits: bool | None = None
         self.demonstrations_dropped = 0
 
     def _style(self, style: Style) -> Literal["chat", "plain"]:
-        server = self._server
-        if style == "chat" and not server.has_chat:
-            raise ModelError(f"the server's model {server.model} has no chat template; use style='plain'")
+        if style == "chat" and not self._server.has_chat:
+            raise ModelError(f"the server's model {self._server.model} has no chat template; use style='plain'")
         if style != "auto":
             return style
-        if isinstance(server, CompletionsDialect):
-            # Its chat interface cannot begin an answer.
-            return "plain" if server.has_completions else "chat"
-        return "chat" if server.has_chat else "plain"
-
-    @property
-    def name(self) -> str:
-        """The model's name, as the server has it, without folders."""
-        return self._server.model.replace("\\", "/").rstrip("/").rpartition("/")[2] or self._server.model
-
-    @property
-    def dialect(self) -> str:
-        """What the server was found to be."""
-        return self._server.name
+        return "chat" if self._server.prefers_chat else "plain"
 
     @property
     def fingerprint(self) -> str:
@@ -126,22 +107,10 @@ class RemoteModel(BaseModel, Closing):
         digest = hashlib.sha256(msgspec.json.encode(known, order="sorted")).hexdigest()
         return f"remote-{self._server.name}-{digest[:32]}-{self.style}"
 
-    @property
+    @cached_property
     def gives_logits(self) -> bool:
         """Whether the server gives log-probabilities: asked once, by a request for one token."""
-        if self._logits is None:
-            self._logits = self._client.run(self._server.gives_logits())
-        return self._logits
-
-    @property
-    def deterministic(self) -> bool:
-        """False: what a server answers beside other requests is rounded otherwise, and nobody here can forbid it that."""
-        return False
-
-    @property
-    def usage(self) -> Usage:
-        """What has been spent since the model was made."""
-        return self._usage
+        return self._client.run(self._server.gives_logits())
 
     def close(self) -> None:
         """Close the connections; any later call fails."""
@@ -184,8 +153,7 @@ class RemoteModel(BaseModel, Closing):
             how = Sampling(
                 limit, call.stop, call.temperature, call.top_p, _seed(call.seed, index, copy), call.grammars[index]
             )
-            written = await self._server.write(prompt, how)
-            return Completion(written.text, written.tokens, written.finish, written.log_probability), written.usage
+            return await self._server.write(prompt, how)
 
         rows: list[list[Completion | None]] = [[None] * copies for _ in call.prompts]
 
@@ -193,10 +161,10 @@ class RemoteModel(BaseModel, Closing):
             index, copy = divmod(task, copies)
             rows[index][copy] = completion
             if call.done is not None and None not in rows[index]:
-                call.done(index, [one for one in rows[index] * (call.n // copies) if one is not None])
+                call.done(index, [text for text in rows[index] * (call.n // copies) if text is not None])
 
         self._each(write, len(call.prompts) * copies, take)
-        return [[one for one in row * (call.n // copies) if one is not None] for row in rows]
+        return [[text for text in row * (call.n // copies) if text is not None] for row in rows]
 
     def _score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         async def score(index: int) -> tuple[OptionScores, Usage]:
@@ -208,7 +176,7 @@ class RemoteModel(BaseModel, Closing):
     def _score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
-        places = [(row, text) for row, texts in enumerate(continuations) for text in texts]
+        pairs = [(row, text) for row, texts in enumerate(continuations) for text in texts]
 
         fitted: dict[int, asyncio.Task[Rendered]] = {}
 
@@ -218,13 +186,13 @@ class RemoteModel(BaseModel, Closing):
 
         async def score(task: int) -> tuple[ContinuationScore, Usage]:
             await self._server.require_logits()
-            row, text = places[task]
+            row, text = pairs[task]
             if row not in fitted:
                 fitted[row] = asyncio.get_running_loop().create_task(fit(row))
             scores, usage = await self._server.text_scores(await fitted[row], text)
             return ContinuationScore(scores), usage
 
-        scored = iter(self._each(score, len(places)))
+        scored = iter(self._each(score, len(pairs)))
         return [[next(scored) for _ in texts] for texts in continuations]
 
     def _each(self, work: Any, count: int, take: Callable[[int, Any], None] | None = None) -> list[Any]:
@@ -243,20 +211,20 @@ class RemoteModel(BaseModel, Closing):
 
     def _spend(self, usage: Usage) -> None:
         with self._lock:
-            self._usage += usage
+            self.usage += usage
 
 
 async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tokens: int | None) -> ServerDialect:
     """Find out what a server is, and which model it has."""
     listing = await client.get("/v1/models", patient=False)
     entries = listing.get("data") if isinstance(listing, dict) else None
-    models = [one for one in entries or () if isinstance(one, dict) and isinstance(one.get("id"), str)]
+    models = [entry for entry in entries or () if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
     if listing is None and model is None:
         raise ServerError(
             f"{client.origin} has no list of models (/v1/models); check the address, or name the model (--llm-model) if this is "
             "a model server"
         )
-    names = [str(one["id"]) for one in models]
+    names = [str(entry["id"]) for entry in models]
     if model is None:
         if len(names) != 1:
             raise InputError(
@@ -265,19 +233,16 @@ async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tok
         model = names[0]
     elif names and model not in names:
         raise InputError(f"the server at {client.origin} has no model {model!r}, but: {', '.join(names[:8])}")
-    listed: Mapping[str, Any] = next((one for one in models if one["id"] == model), {})
-    kind = dialect if dialect != "auto" else await _recognise(client, listed)
+    listed: Mapping[str, Any] = next((entry for entry in models if entry["id"] == model), {})
+    kind = dialect if dialect != "auto" else await _recognise(client, listed.get("owned_by"))
     server = _DIALECTS[kind](client, model, top_tokens)
     await server.describe(listed)
     return server
 
 
-async def _recognise(client: HttpClient, listed: Mapping[str, Any]) -> str:
-    owner = listed.get("owned_by")
-    if owner == "llamacpp":
-        return LlamaServerDialect.name
-    if owner == "vllm":
-        return VllmDialect.name
+async def _recognise(client: HttpClient, owner: object) -> str:
+    if owner in {"llamacpp", "vllm"}:
+        return LlamaServerDialect.name if owner == "llamacpp" else VllmDialect.name
     if owner == "me":
         schema = await client.get("/openapi.json")
         title = schema.get("info", {}).get("title", "") if isinstance(schema, dict) else ""
