@@ -133,33 +133,14 @@ def expand(
         card = devices.card_of(device, *arrays)
         if card is not None:
             found = devices.cuda_module().expand(
-                *arrays,
-                beams,
-                chains,
-                min_prob,
-                terminate,
-                question_offsets,
-                option_offsets,
-                lengths,
-                length_penalty,
+                *arrays, beams, chains, min_prob, terminate, question_offsets, option_offsets, lengths, length_penalty,
                 card,
-            )
+            )  # fmt: skip
             return Expansion(*(devices.results(array, *arrays) for array in found))
     return _core.expand(
-        chain_scores,
-        option_logits,
-        finished,
-        beams,
-        chains,
-        min_prob,
-        terminate,
-        question_offsets,
-        option_offsets,
-        lengths,
-        length_penalty,
-        threads,
-        Expansion,
-    )
+        chain_scores, option_logits, finished, beams, chains, min_prob, terminate, question_offsets, option_offsets,
+        lengths, length_penalty, threads, Expansion,
+    )  # fmt: skip
 
 
 def log_sum_exp(logits: npt.ArrayLike) -> float:

@@ -28,6 +28,7 @@ __all__ = [
     "on_card",
     "require",
     "results",
+    "thread_limit",
     "to_device",
     "to_host",
     "version_text",
@@ -145,3 +146,12 @@ def empty_cache() -> None:
     """Free the memory that finished calls keep on cards for the next; does nothing where no call has used a card."""
     if _module is not None:
         _module.empty_cache()
+
+
+def thread_limit(threads: int | None) -> int:
+    """Check the number of threads of a call on the processor and return it as the core takes it: 0 for its default."""
+    if threads is None:
+        return 0
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+    return threads

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pytrace import _core
+from pytrace.kernels.devices import thread_limit
 
 Sets: TypeAlias = Sequence[Collection[Hashable]] | NDArray[np.bool_]
 Problem: TypeAlias = tuple[Sets, Collection[Hashable] | None]
@@ -186,10 +187,8 @@ def minimum_covers(
 
     Parameters
     ----------
-    problems
-        (sets, universe) of each.
-    weights
-        Weights of each, or None.
+    problems, weights
+        As in `greedy_covers`.
     ties
         As in `minimum_cover`.
     time_limit
@@ -298,7 +297,7 @@ def scope_covers(
         )
         for number, (intent, relations, nodes) in enumerate(questions)
     ]
-    return [ScopeCover(*found) for found in _core.scope_covers(judged, recheck, _threads(threads))]
+    return [ScopeCover(*found) for found in _core.scope_covers(judged, recheck, thread_limit(threads))]
 
 
 def _covers(
@@ -314,7 +313,7 @@ def _covers(
     packed = [
         (_sets(sets, universe), universe, weight) for (sets, universe), weight in zip(problems, each, strict=True)
     ]
-    return [Cover(*found) for found in _core.covers(packed, exact, seconds, _threads(threads))]
+    return [Cover(*found) for found in _core.covers(packed, exact, seconds, thread_limit(threads))]
 
 
 def _seconds(time_limit: float | None) -> float:
@@ -386,11 +385,3 @@ def _judgements(values: ArrayLike, name: str) -> NDArray[np.bool_]:
             raise TypeError(f"{name} must be yes or no (boolean, or 0 and 1), not {array.dtype} of other values")
         array = array.astype(np.bool_)
     return np.ascontiguousarray(array)
-
-
-def _threads(threads: int | None) -> int:
-    if threads is None:
-        return 0
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
-    return threads

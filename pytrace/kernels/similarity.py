@@ -132,19 +132,8 @@ def similarity(
 
     Parameters
     ----------
-    queries
-        Float32 ``[n_queries, dim]``, or ``[dim]`` for one query. Other real types are converted.
-    items
-        Float32, float16 or int8 ``[n_items, dim]``; other real types are converted to float32. Fortran order, foreign
-        byte order and steps within a row cost a copy.
-    metric
-        ``"ip"``, ``"cosine"`` or ``"l2"`` (Euclidean distance, not its square).
-    scale
-        For int8 items: the factor that turns them into numbers, one for all or one a row, above 0 (default 1).
-    threads
-        Threads to use at most; default `pytrace._core.num_threads()`.
-    device
-        Where to compute: see `pytrace.kernels.devices`, and `top_k` for the types.
+    queries, items, metric, scale, threads, device
+        As in `top_k`.
 
     Returns
     -------
@@ -153,10 +142,8 @@ def similarity(
 
     Raises
     ------
-    ValueError
-        Dimensions that differ, NaN or infinity in the vectors, or a score that overflows float32.
-    TypeError
-        Arrays that do not hold real numbers.
+    ValueError, TypeError
+        As `top_k` does.
 
     Examples
     --------
