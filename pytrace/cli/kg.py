@@ -285,7 +285,7 @@ def _grounded(graph: GraphReader, document: Document, triples: list[Triple]) -> 
         elif old is not None:
             result.append(old)
         else:
-            from pytrace.triples.extraction import locate
+            from pytrace.triples.parsing import locate
 
             result.extend(locate(document, [triple]))
     return result
