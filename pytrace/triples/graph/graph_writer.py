@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import msgspec
 
 from pytrace.errors import InputError, StoreError
 from pytrace.records import Document, Triple
 from pytrace.storage.text import canonical, dump_json, to_sql
 from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 Row = tuple[int, str | bytes, str | bytes, str | bytes, int, float]
 
@@ -195,19 +194,11 @@ def store_extraction(
         if before != WAITING:
             connection.execute("DELETE FROM triples WHERE content = ?", (content,))
         connection.executemany(INSERT_TRIPLE, [(content, *row) for row in rows])
+    *counts, failure = msgspec.structs.astuple(statistics)
     connection.execute(
         "UPDATE contents SET state = ?, lines = ?, parsed = ?, dropped = ?, repeated = ?, truncated = ?, failure = ? "
         "WHERE number = ?",
-        (
-            state,
-            statistics.lines,
-            statistics.parsed,
-            statistics.dropped,
-            statistics.repeated,
-            statistics.truncated,
-            to_sql(statistics.failure),
-            content,
-        ),
+        (state, *counts, to_sql(failure), content),
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytrace.errors import InputError
+from pytrace.records import Document, Triple
 from pytrace.storage.text import to_sql
 from pytrace.triples.graph.database import Database, Mode, from_sql
+from pytrace.triples.graph.exchange import graph_format, input_errors, read_graph
 from pytrace.triples.graph.graph_reader import GraphReader
 from pytrace.triples.graph.graph_records import BY_HAND, ExtractionStatistics, Recipe, SyncReport
 from pytrace.triples.graph.graph_writer import (
@@ -21,11 +23,6 @@ from pytrace.triples.graph.graph_writer import (
     rows_of,
     store_extraction,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from pytrace.records import Document, Triple
 
 _NAMED = 1_000  # ids of each kind in a report
 
@@ -97,17 +94,8 @@ class TripleStore(GraphReader):
         `pending`); triples that no document needs any more are deleted. All of it is one transaction, also when reading
         the documents raises: the graph then stays as it was. Memory does not grow with their number.
 
-        Parameters
-        ----------
-        documents
-            The whole corpus, read once. The same document may come again; other words under the same id may not.
-        repeated
-            Called with a document that came before, and the source it then had.
-
-        Raises
-        ------
-        InputError
-            If two different documents have the same id.
+        The same document may come again, and `repeated` is then called with it and the source it had before; other
+        words under the same id are an InputError.
         """
         added: list[str] = []
         changed: list[str] = []
@@ -169,24 +157,9 @@ class TripleStore(GraphReader):
         """Store the extraction of one document, in one transaction; afterwards no kill can lose it.
 
         A document that is not in the graph comes last in its order; one of the same id with other words is replaced.
-        An extraction stored before for the same content is replaced.
-
-        Parameters
-        ----------
-        document
-            The document, whose content the triples were found in.
-        triples
-            Its triples in order; their `document_id` is the document's or empty, `sentence` an index into its sentences
-            or -1, `support` from 0 to 100.
-        statistics
-            How the extraction went. By default each triple is a parsed line.
-
-        Raises
-        ------
-        InputError
-            If a triple does not belong to the document.
-        StoreError
-            If it cannot be written, for example because the disk is full; what was stored before stays.
+        An extraction stored before for the same content is replaced. A triple's `document_id` is the document's or
+        empty, its `sentence` an index into the sentences or -1, its `support` from 0 to 100; InputError refuses others.
+        By default each triple is a parsed line. After a StoreError, what was stored before stays.
         """
         document, content_hash = prepare(document)
         rows = rows_of(document, triples)
@@ -209,12 +182,8 @@ class TripleStore(GraphReader):
     def replace_triples(self, document_id: str, triples: Sequence[Triple]) -> list[str]:
         """Replace a document's triples by others, made by hand; they count as extracted from then on.
 
-        Documents with the same content share one extraction, so theirs change, too.
-
-        Returns
-        -------
-        list of str
-            The ids of all documents whose triples changed, in document order.
+        Documents with the same content share one extraction, so theirs change, too: returned are the ids of all whose
+        triples changed, in document order.
         """
         document = self.document(document_id)
         rows = rows_of(document, triples)
@@ -247,16 +216,12 @@ class TripleStore(GraphReader):
 
         All of it is one transaction: after an error the graph is as it was. Triples that no document claims are kept
         under one document without sentences, which is named after the file. A graph without documents takes the
-        recipe of a JSONL file, too.
-
-        Raises
-        ------
-        DataError
-            If the file cannot be read or a line of it is malformed; says which line.
+        recipe of a JSONL file, too. DataError says which line of the file is malformed, or why it cannot be read.
         """
-        from pytrace.triples.graph.exchange import import_
-
-        return import_(self, Path(path), format=format)
+        kind = graph_format(Path(path), format)
+        with input_errors(Path(path)), self.writer() as writer:
+            read_graph(writer, Path(path), kind)
+            return writer.documents
 
     @contextmanager
     def writer(self) -> Iterator[Writer]:
