@@ -154,12 +154,10 @@ def traceback_peers(bench: Bench, a: list[str], b: list[str], expected: float) -
     """Make the calls of peers that align lists of strings, verified."""
     columns = bench.peers.calls("sequence-align", lambda module: sequence_align(module, a, b))
     for call in columns.values():
-        aligned: Any = call()
-        require(column_score(*without_gap_symbol(aligned)) == expected, f"sequence-align's score is not {expected}")
+        require(column_score(*without_gap_symbol(call())) == expected, f"sequence-align's score is not {expected}")
     scored = bench.peers.calls("minineedle", lambda module: minineedle(module, a, b))
     for call in scored.values():
-        alignment: Any = call()
-        require(alignment.get_score() == expected, f"minineedle's score is not {expected}")
+        require(call().get_score() == expected, f"minineedle's score is not {expected}")
     return columns | scored
 
 
@@ -231,8 +229,7 @@ def small_paths(bench: Bench) -> Iterator[Comparison]:
 
     loop = bench.peers.calls("sequence-align", loop_over)
     for call in loop.values():
-        aligned_pairs: Any = call()
-        for row, aligned in enumerate(aligned_pairs):
+        for row, aligned in enumerate(call()):
             theirs = column_score(*without_gap_symbol(aligned))
             require(
                 scores[row] == theirs, f"{paths.case}: pair {row} scores {scores[row]}, and {theirs} by sequence-align"
@@ -255,19 +252,19 @@ def card_rows(bench: Bench) -> Iterator[Row]:
     card, fields = bench.card, ("best", "scores", "matches", "lengths")
     paths = Paths.random(bench.settings.seed, bench.scaled(100_000, least=8))
     sides = (paths.candidates, paths.references)
-    there = partial(align_batch, *(Ragged(card.put(side.values), side.offsets) for side in sides))
+    on_card = partial(align_batch, *(Ragged(card.put(side.values), side.offsets) for side in sides))
     from_numpy = partial(align_batch, *sides, device=DEVICE)
     on_processor = partial(align_batch, *sides, threads=bench.settings.threads)
     expected = on_processor()
-    for result, how in ((there(), "on the card"), (from_numpy(), "from NumPy")):
+    for result, how in ((on_card(), "on the card"), (from_numpy(), "from NumPy")):
         what = f"{paths.case}, {how}"
         for field in fields:
             same = np.array_equal(to_host(getattr(result, field)), getattr(expected, field))
             require(same, f"{what}: {field} differ from the processor's")
         paths.verify(to_host(result.scores), what)
-    yield bench.compare(paths.case, there, {"pytrace, processor": on_processor}, work=paths.work)
+    yield bench.compare(paths.case, on_card, {"pytrace, processor": on_processor}, work=paths.work)
     yield bench.compare_from_numpy(
-        paths.case, [side.values for side in sides], from_numpy, there,
+        paths.case, [side.values for side in sides], from_numpy, on_card,
         arrays=lambda result: [getattr(result, field) for field in fields],
     )  # fmt: skip
 

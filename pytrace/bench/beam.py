@@ -153,13 +153,13 @@ def card_rows(bench: Bench) -> Iterator[Row]:
     case = f"{step.questions:,} questions x {CHAINS} chains x {OPTIONS} options"
     arrays = (step.scores, step.logits, step.finished)
     copies = step._replace(scores=card.put(step.scores), logits=card.put(step.logits), finished=card.put(step.finished))
-    there, from_numpy = partial(ours, copies), partial(ours, step, device=DEVICE)
-    for result, how in ((there(), "on the card"), (from_numpy(), "from NumPy")):
+    on_card, from_numpy = partial(ours, copies), partial(ours, step, device=DEVICE)
+    for result, how in ((on_card(), "on the card"), (from_numpy(), "from NumPy")):
         verify(step, result, f"{case}, {how}")
     peers: dict[str, Call] = {"pytrace, processor": partial(ours, step)}
     peers |= bench.peers.calls("torch", lambda torch: torch_peer(bench, torch, step, copies, case))
-    yield bench.compare(case, there, peers, work=step.work)
-    yield bench.compare_from_numpy(case, arrays, from_numpy, there)
+    yield bench.compare(case, on_card, peers, work=step.work)
+    yield bench.compare_from_numpy(case, arrays, from_numpy, on_card)
 
 
 def torch_peer(bench: Bench, torch: Any, step: Step, copies: Any, what: str) -> dict[str, Call]:
@@ -179,7 +179,7 @@ def torch_peer(bench: Bench, torch: Any, step: Step, copies: Any, what: str) -> 
         return kept, parents, torch.where(carried, -1, taken), carried | (taken == 0)
 
     finished = bench.card.finished(expanded)
-    result: Any = finished()
+    result = finished()
     # PyTorch's softmax sums in another order than plain Python's.
     expected = [score for _, _, score in plain_step(step)]
     require_close(result[0].cpu().numpy().ravel(), expected, 1e-9, f"{what}, torch: scores")

@@ -79,20 +79,21 @@ class Bench:
     ) -> Comparison:
         """Time `ours` and every peer in interleaved repetitions; verify before calling this."""
         self.tell(case)
-        mine, *others = self.stopwatch.readings([ours, *peers.values()], self.settings.repetitions)
-        theirs = dict(zip(peers, others, strict=True))
+        our_readings, *others = self.stopwatch.readings([ours, *peers.values()], self.settings.repetitions)
+        readings = dict(zip(peers, others, strict=True))
+        # A noisy neighbour slows all that is read within one repetition, so ratios are taken there and not of medians.
         ratios = {
-            name: statistics.median(peer / our for peer, our in zip(readings, mine, strict=True))
-            for name, readings in theirs.items()
+            name: statistics.median(their / our for their, our in zip(seconds, our_readings, strict=True))
+            for name, seconds in readings.items()
         }
         counted = tuple(peers) if bar_peers is None else tuple(name for name in bar_peers if name in peers)
         best = min(counted or peers, key=lambda name: ratios[name], default=None)
         ratio = None if best is None else ratios[best]
-        timing = Timing.of(mine)
+        timing = Timing.of(our_readings)
         return Comparison(
             case=case,
             ours=timing,
-            peers={name: Timing.of(readings) for name, readings in theirs.items()},
+            peers={name: Timing.of(seconds) for name, seconds in readings.items()},
             ratios=ratios,
             best_peer=best,
             ratio=ratio,

@@ -67,9 +67,9 @@ def verify(bench: Bench, rows: Sequence[str], columns: Sequence[str], names: Seq
         rows, columns = (sorted(side, key=len)[:6] for side in (rows, columns))
     for name in names:
         contest = matrix(bench, name, rows, columns, dtype=np.float64)
-        ours: Any = contest.ours()
+        ours = contest.ours()
         for theirs in contest.peers.values():
-            require_close(ours, theirs(), TOLERANCE, f"{name}, beside RapidFuzz")  # type: ignore[arg-type]
+            require_close(ours, theirs(), TOLERANCE, f"{name}, beside RapidFuzz")
         if not contest.peers and name in PLAIN:
             plain = [[PLAIN[name](row, column) for column in columns] for row in rows]
             require_close(ours, plain, TOLERANCE, f"{name}, beside plain Python")
@@ -81,13 +81,12 @@ def cut(bench: Bench, name: str, cutoff: float, rows: Sequence[str], columns: Se
     full = fuzzy.cdist(rows, columns, scorer=getattr(fuzzy, name), dtype=np.float64)
     exact = matrix(bench, name, rows, columns, score_cutoff=cutoff, dtype=np.float64)
     expected = np.where(full >= cutoff, full, 0)
-    ours: Any = exact.ours()
+    ours = exact.ours()
     require_close(ours, expected, 0, f"{name} with a cutoff, beside the whole matrix")
     # Which side of the cutoff a score equal to it falls on is RapidFuzz's rounding.
     clear = np.abs(full - cutoff) > TOLERANCE
-    for call in exact.peers.values():
-        theirs: Any = call()
-        require_close(expected[clear], theirs[clear], TOLERANCE, f"{name} with a cutoff, beside RapidFuzz")
+    for theirs in exact.peers.values():
+        require_close(expected[clear], theirs()[clear], TOLERANCE, f"{name} with a cutoff, beside RapidFuzz")
     return matrix(bench, name, rows, columns, score_cutoff=cutoff)
 
 
@@ -95,9 +94,9 @@ def pairwise(bench: Bench, rows: Sequence[str], columns: Sequence[str]) -> Conte
     """Make the calls for partial_ratio pair by pair, once all scores are RapidFuzz's, or a few plain Python's without it."""
     threads = bench.settings.threads
     exact = calls(bench, "cpdist", "partial_ratio", rows, columns, workers=threads, dtype=np.float64)
-    scores: Any = exact.ours()
+    scores = exact.ours()
     for theirs in exact.peers.values():
-        require_close(scores, theirs(), 0, "cpdist(partial_ratio), beside RapidFuzz")  # type: ignore[arg-type]
+        require_close(scores, theirs(), 0, "cpdist(partial_ratio), beside RapidFuzz")
     if not exact.peers:
         few = sorted(range(len(rows)), key=lambda i: len(rows[i]) + len(columns[i]))[:10]
         plain = [plain_partial_ratio(rows[i], columns[i]) for i in few]
@@ -119,7 +118,7 @@ def search(bench: Bench, name: str, query: str, choices: Sequence[str], limit: i
     expected = [(scores[i], i) for i in np.argsort(-scores, kind="stable")[:limit]]
 
     def best(call: Call) -> list[Any]:
-        result: Any = call()
+        result = call()
         return [row[1:] for row in ([result] if single else result)]
 
     require_close(best(contest.ours), expected, 0, f"extract({name}), beside cdist")

@@ -87,7 +87,7 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
     settings = bench.settings
     random = np.random.default_rng(settings.seed)
     sizes = [10**power for power in range(2, 5 if settings.quick else 7)]
-    free = machine.available_bytes()
+    free = machine.memory("MemAvailable")
     # The items, a peer's copy of them, and the peers' full matrix of scores with its partition.
     fitting = [size for size in sizes if free is None or size * (2 * DIM * 4 + 64 * 20) < 0.8 * free]
     items = random.standard_normal((fitting[-1], DIM), dtype=np.float32)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-Call: TypeAlias = Callable[[], object]
+Call: TypeAlias = Callable[[], Any]
 
 SETTLE = 0.06
 """Seconds to wait before a reading: OpenBLAS spins for up to 2^26 clock ticks (about 25 ms), libgomp for less."""

@@ -132,11 +132,11 @@ def expand(
         arrays = (chain_scores, option_logits, finished)
         card = devices.card_of(device, *arrays)
         if card is not None:
-            found = devices.cuda_module().expand(
+            results = devices.cuda_module().expand(
                 *arrays, beams, chains, min_prob, terminate, question_offsets, option_offsets, lengths, length_penalty,
                 card,
             )  # fmt: skip
-            return Expansion(*(devices.results(array, *arrays) for array in found))
+            return Expansion(*(devices.results(array, *arrays) for array in results))
     return _core.expand(
         chain_scores, option_logits, finished, beams, chains, min_prob, terminate, question_offsets, option_offsets,
         lengths, length_penalty, threads, Expansion,

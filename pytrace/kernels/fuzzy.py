@@ -241,8 +241,8 @@ def extract(
     keys, texts = _keyed(choices)
     needle, processed = (query, texts) if processor is None else (process(query, processor), _texts(texts, processor))
     if number is not None:
-        found = _core.fuzzy_extract(number, needle, processed, limit, score_cutoff)
-        best = [(i, score) for _, score, i in found]
+        rows = _core.fuzzy_extract(number, needle, processed, limit, score_cutoff)
+        best = [(i, score) for _, score, i in rows]
     else:
         best = _extract_by(scorer, needle, processed, limit, score_cutoff, scorer_kwargs)
     return [(texts[i], score, i if keys is None else keys[i]) for i, score in best]

@@ -297,7 +297,7 @@ def scope_covers(
         )
         for number, (intent, relations, nodes) in enumerate(questions)
     ]
-    return [ScopeCover(*found) for found in _core.scope_covers(judged, recheck, thread_limit(threads))]
+    return [ScopeCover(*fields) for fields in _core.scope_covers(judged, recheck, thread_limit(threads))]
 
 
 def _covers(
@@ -313,7 +313,7 @@ def _covers(
     packed = [
         (_sets(sets, universe), universe, weight) for (sets, universe), weight in zip(problems, each, strict=True)
     ]
-    return [Cover(*found) for found in _core.covers(packed, exact, seconds, thread_limit(threads))]
+    return [Cover(*fields) for fields in _core.covers(packed, exact, seconds, thread_limit(threads))]
 
 
 def _seconds(time_limit: float | None) -> float:
@@ -332,7 +332,7 @@ def _earliest(
     threads: int | None,
 ) -> list[Cover]:
     """Weigh set i as ``weight * scale + i``, with a scale above any sum of indices: the least such sum breaks ties."""
-    given: list[NDArray[np.float64]] = []
+    whole: list[NDArray[np.float64]] = []
     scales: list[int] = []
     for number, ((sets, _), weight) in enumerate(zip(problems, _each_weights(problems, weights), strict=True)):
         count = len(sets)
@@ -342,15 +342,15 @@ def _earliest(
             raise ValueError(
                 f"problem {number}: ties='earliest' needs whole-number weights with a sum below {1e15 / scale:g}"
             )
-        given.append(each)
+        whole.append(each)
         scales.append(scale)
     ranked = [
         each * scale + np.arange(len(each)) if each.ndim == 1 and bool(np.all(each >= 0)) else each
-        for each, scale in zip(given, scales, strict=True)
+        for each, scale in zip(whole, scales, strict=True)
     ]
-    found = _covers(problems, ranked, exact=True, time_limit=time_limit, threads=threads)
+    minima = _covers(problems, ranked, exact=True, time_limit=time_limit, threads=threads)
     covers = []
-    for cover, each, scale in zip(found, given, scales, strict=True):
+    for cover, each, scale in zip(minima, whole, scales, strict=True):
         weight = float(sum(each[i] for i in cover.sets))
         # No cover weighs less than bound, of which at most scale - 1 are indices.
         bound = weight if cover.optimal else max(0.0, float(math.ceil((cover.bound - (scale - 1)) / scale - 1e-9)))

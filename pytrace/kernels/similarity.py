@@ -112,8 +112,10 @@ def top_k(
     if device is not None or type(queries) is not _ndarray or type(items) is not _ndarray:
         card = devices.card_of(device, queries, items)
         if card is not None:
-            found = devices.cuda_module().top_k(queries, items, k, metric, offsets, query_offsets, exclude, scale, card)
-            return devices.results(found[0], queries, items), devices.results(found[1], queries, items)
+            scores, indices = devices.cuda_module().top_k(
+                queries, items, k, metric, offsets, query_offsets, exclude, scale, card
+            )
+            return devices.results(scores, queries, items), devices.results(indices, queries, items)
     return _core.top_k(queries, items, k, metric, offsets, query_offsets, exclude, scale, threads)
 
 
@@ -153,8 +155,8 @@ def similarity(
     """
     card = devices.card_of(device, queries, items)
     if card is not None:
-        found = devices.cuda_module().similarity(queries, items, metric, scale, card)
-        return cast("npt.NDArray[np.float32]", devices.results(found, queries, items))
+        scores = devices.cuda_module().similarity(queries, items, metric, scale, card)
+        return cast("npt.NDArray[np.float32]", devices.results(scores, queries, items))
     return _core.similarity(queries, items, metric, scale, threads)
 
 

@@ -171,10 +171,11 @@ def test_a_peer_in_float16_may_be_off_by_its_rounding_and_by_no_more() -> None:
     queries = random.standard_normal((4, similarity.DIM)).astype(np.float16).astype(np.float32)
     rounded = (queries @ items.T.astype(np.float32)).astype(np.float16)
     found = np.argsort(-rounded, axis=1, kind="stable")[:, : similarity.K]
-    similarity.verify_rounded(queries, items, found, "rounded")
+    search = similarity.Search(queries, items, None, None)
+    similarity.verify_rounded(search, found, "rounded")
     found[0, -1] = int(np.argmin(rounded[0]))
     with pytest.raises(VerificationError, match="query 0"):
-        similarity.verify_rounded(queries, items, found, "wrong")
+        similarity.verify_rounded(search, found, "wrong")
 
 
 def test_where_arithmetic_is_unknown_only_memory_has_a_share() -> None:
@@ -236,10 +237,11 @@ def test_torchs_search_is_verified_and_finds_the_best(on_torch: Bench) -> None:
     items = random.standard_normal((300, similarity.DIM)).astype(np.float16)
     queries = random.standard_normal((3, similarity.DIM)).astype(np.float16).astype(np.float32)
     there, asked = torch.from_numpy(items), torch.from_numpy(queries)
-    search: Any = similarity.torch_peer(on_torch, queries, items, asked, there, "case")["torch"]
+    case = similarity.Search(queries, items, asked, there)
+    search: Any = similarity.torch_peer(on_torch, case, "case")["torch"]
     assert search()[1][:, 0].tolist() == top_k(queries, items, 1)[1][:, 0].tolist()
     with pytest.raises(VerificationError, match="case, torch: query"):
-        similarity.torch_peer(on_torch, queries, items, asked, there.flip(0), "case")
+        similarity.torch_peer(on_torch, case._replace(card_items=there.flip(0)), "case")
     batches: Any = similarity.torch_batches(on_torch, asked, there, 3, 100)["torch"]
     expected = top_k(queries, items, 1, offsets=[0, 100, 200, 300])[1][:, 0] - [0, 100, 200]
     assert batches()[1][:, 0].tolist() == expected.tolist()

@@ -103,8 +103,8 @@ class TripleStore(GraphReader):
         with self._database.write() as connection:
             (newest,) = connection.execute("SELECT ifnull(max(number), 0) FROM documents").fetchone()
             connection.execute("CREATE TEMP TABLE seen (number INTEGER PRIMARY KEY)")  # of those up to the newest
-            for position, given in enumerate(documents):
-                document, content_hash = prepare(given)
+            for position, raw in enumerate(documents):
+                document, content_hash = prepare(raw)
                 known = connection.execute(
                     "SELECT d.number, c.hash, d.source FROM documents d JOIN contents c ON c.number = d.content "
                     "WHERE d.id = ?",
