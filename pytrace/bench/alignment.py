@@ -19,6 +19,7 @@ from pytrace.kernels.devices import to_host
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXY"
 GAP = "-"
 RELATIONS, STEPS = 40, 4
+# Its three ways to lay a table on vectors; which is fastest depends on the lengths.
 PARASAIL = ("nw_striped_16", "nw_scan_16", "nw_diag_16")
 
 Sequence32 = NDArray[np.int32]

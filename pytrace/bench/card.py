@@ -16,11 +16,11 @@ from pytrace.kernels import devices
 
 DEVICE = "cuda"
 
+# A copy of so much takes over a millisecond on the fastest card, beside which starting it is nothing.
 COPY_BYTES = 2 << 30
-"""A copy of so much takes over a millisecond on the fastest card, beside which starting it is nothing."""
 
+# Rows of the square float16 matrices whose product shows the peak of the tensor cores: 128 MiB each.
 PRODUCT = 8192
-"""Rows of the square float16 matrices whose product shows the peak of the tensor cores: 128 MiB each."""
 
 _SMI_FIELDS = {
     "driver_version": "driver_version",
@@ -62,6 +62,7 @@ class Card:
 
     def has_room(self, size: int) -> bool:
         """Whether the card's memory holds so many bytes of arrays with room to work beside them."""
+        # A peer keeps its scores and its own copy of what it selects from beside the items.
         return bool(size <= 0.8 * self.memory)
 
     def facts(self) -> dict[str, object]:
@@ -93,6 +94,7 @@ class Card:
 
 def driver_facts(name: str) -> dict[str, object]:
     """Ask nvidia-smi for the driver's version and the clocks of the first card of a name; nothing where it cannot say."""
+    # CUDA itself tells neither clocks nor limits of power, which explain most differences between two cards of a name.
     command = ["nvidia-smi", f"--query-gpu=name,{','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout

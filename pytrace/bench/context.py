@@ -19,11 +19,11 @@ from pytrace.kernels import devices
 
 T = TypeVar("T")
 
+# The share of a card's cases that a quick run leaves.
 QUICK_SCALE = 0.1
-"""The share of a card's cases that a quick run leaves."""
 
+# A peer leaves a sweep before a size at which one call of it would take longer.
 PEER_SECONDS = 3.0
-"""A peer leaves a sweep before a size at which one call of it would take longer."""
 
 
 class Contest(NamedTuple):
@@ -87,6 +87,7 @@ class Bench:
             for name, seconds in readings.items()
         }
         counted = tuple(peers) if bar_peers is None else tuple(name for name in bar_peers if name in peers)
+        # The bar is held against the fastest of the peers that it names; where none of them is here, any peer is shown.
         best = min(counted or peers, key=lambda name: ratios[name], default=None)
         ratio = None if best is None else ratios[best]
         timing = Timing.of(our_readings)
@@ -154,6 +155,7 @@ class Bench:
         for position, size in enumerate(sizes):
             self.tell(f"{title}: {size:,} {axis}")
             contest = prepare(size)
+            # Before the size, not after it: one call too long would take longer than all the sweep.
             for name in set(timings) - stopped - {"pytrace"}:
                 last = timings[name][-1]
                 expected = 0.0 if last is None else last.median * (size / sizes[position - 1]) ** growth
@@ -171,6 +173,7 @@ class Bench:
             if (fitted := slope(sizes, [None if timing is None else timing.median for timing in column])) is not None
         }
         ours = slopes.get("pytrace")
+        # Work that grows faster by itself (a table of two lengths) can be no proof of linear growth.
         linear = None if growth != 1 or ours is None else LINEAR[0] <= ours <= LINEAR[1]
         return Sweep(
             title=title, axis=axis, sizes=list(sizes), series=timings, slopes=slopes, linear=linear,

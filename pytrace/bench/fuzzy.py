@@ -22,6 +22,7 @@ CARD_TOLERANCE = 1e-5
 PAIRS_A_SECOND = 1e8
 REAL_PAIRS = 1_000_000
 RANDOM_PAIRS = 100_000
+# One, two and four bytes a character, white space beyond ASCII, and a lone surrogate: each has code of its own.
 ALPHABETS = ("ab", "etaoin shrdlu", "aé\xa0 b", "aĀ\u2003 б中", "a😀𝔘Ā ", "a\ud800 b")
 SCORERS = ("ratio", "partial_ratio", "token_set_ratio")
 
@@ -175,6 +176,7 @@ def verify_random(bench: Bench, chance: random.Random, pairs: int) -> int:
     for _ in range(max(pairs // 10_000, 1)):
         sides = []
         for _ in range(2):
+            # Around 64 characters a text takes a second machine word.
             longest = chance.choice((12, 40, 80, 160))
             sides.append(
                 ["".join(chance.choices(chance.choice(ALPHABETS), k=chance.randint(0, longest))) for _ in range(100)]

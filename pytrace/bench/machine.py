@@ -16,11 +16,11 @@ import pytrace
 from pytrace import _core
 from pytrace.bench.measurements import Limits
 
+# More than the caches near a core hold. A shared last-level cache may hold it, as it then may hold the benches' data.
 READ_BYTES = 256 * 2**20
-"""More than the caches near a core hold. A shared last-level cache may hold it, as it then may hold the benches' data."""
 
+# Rows of the square matrices whose product shows the peak of arithmetic: 16 MiB each.
 PRODUCT = 2048
-"""Rows of the square matrices whose product shows the peak of arithmetic: 16 MiB each."""
 
 
 def facts(threads: int) -> dict[str, object]:
@@ -43,6 +43,7 @@ def facts(threads: int) -> dict[str, object]:
 
 def cores() -> int:
     """Return how many processors this process may run on."""
+    # In a container a process may run on fewer processors than the machine has.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -73,7 +74,7 @@ def measure(threads: int) -> Limits:
 
 def fastest(call: Callable[[], object], times: int = 5) -> float:
     """Return the seconds of the fastest of so many calls, after one that does not count."""
-    call()
+    call()  # pages in the arrays and wakes the threads
     best = float("inf")
     for _ in range(times):
         start = time.perf_counter()

@@ -118,6 +118,7 @@ def limited_threads(threads: int, peers: Peers) -> Iterator[str | None]:
         except ImportError:
             yield f"NumPy's threads keep their own default, because threadpoolctl is not installed ({REMEDY})"
         else:
+            # NumPy's BLAS and the peers' OpenMP have pools of their own, which no setting of ours reaches.
             with threadpool_limits(limits=threads):
                 yield None
     finally:

@@ -17,8 +17,8 @@ from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k
 from pytrace.kernels.devices import to_host
 
+# The width of the default encoder's embeddings.
 DIM = 384
-"""The width of the default encoder's embeddings."""
 
 # (queries, items, k, bar, peers of the bar): the few triples of a question, then a corpus.
 SHAPES = (
@@ -29,8 +29,8 @@ SHAPES = (
     (1_000, 100_000, 10, 1.0, ("faiss.knn", "faiss.IndexFlatIP")),
 )
 
+# The sums of 384 products of numbers around 1 are some hundreds at most: float32 keeps four digits behind the point.
 SLACK = 1e-3
-"""The sums of 384 products of numbers around 1 are some hundreds at most: float32 keeps four digits behind the point."""
 
 Vectors: TypeAlias = NDArray[Any]
 Found: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
@@ -89,6 +89,7 @@ def products(items: Vectors, query: Vectors) -> NDArray[np.float64]:
 def work(queries: Vectors, items: Vectors, k: int, pairs: int | None = None) -> Work:
     """Return the least that a search must move and compute: every array once, and each pair a product of vectors."""
     scored = len(queries) * len(items) if pairs is None else pairs
+    # A result is a float32 score and an int64 index.
     return Work(queries.nbytes + items.nbytes + len(queries) * k * 12, 2.0 * scored * queries.shape[1])
 
 
@@ -168,6 +169,7 @@ def ragged(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
         return {"a loop over faiss.knn": loop}
 
     pairs = count * each
+    # No peer searches ragged batches, so it is called once a question.
     yield bench.compare(case, ours, bench.peers.calls("faiss", make), bar=10.0, work=work(questions, items, k, pairs))
     wide = {"pytrace, float32 items": ours}
     yield bench.compare(f"{case}, float16 items", ours_half, wide, work=work(questions, half, k, pairs))
@@ -181,6 +183,7 @@ def peak_memory(bench: Bench) -> Check:
     n_queries, n_items, k = 1_000, 100_000, 10
     case = f"peak memory of {n_queries:,} x {n_items:,} x {DIM}, top {k}, over its inputs"
     bench.tell(case)
+    # In this process peers and earlier cases have raised the peak already.
     command = [sys.executable, "-m", memory.__name__, *map(str, (n_queries, n_items, DIM, k, bench.settings.threads))]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:

@@ -18,8 +18,8 @@ from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k
 
 K = 10
+# Of the bandwidth of a copy on the card: what a search that reads its items once must reach.
 LEAST_SHARE = 0.7
-"""Of the bandwidth of a copy on the card: what a search that reads its items once must reach."""
 
 # 48 MiB as float16: little beside the processor's memory, and enough blocks that every thread has some to draw.
 _BLOCK = 1 << 16

@@ -17,8 +17,8 @@ from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k
 
 K = 10
+# An approximate index that would take longer to build leaves the sweep.
 BUILD_SECONDS = 20.0
-"""An approximate index that would take longer to build leaves the sweep."""
 
 
 class Index(NamedTuple):

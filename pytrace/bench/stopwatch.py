@@ -1,12 +1,4 @@
-"""The stopwatch: interleaved repetitions, each reading after a pause, medians and spreads.
-
-Repetition r times every contender once before repetition r + 1 starts, so that a noisy neighbour hits all of them. A
-ratio is the median over repetitions of peer time / our time within the same repetition.
-
-The thread pools of OpenMP and OpenBLAS spin for tens of milliseconds after a call, on the very cores that the next
-contender wants. So before each reading the stopwatch waits until they sleep, and then makes one call that is not
-counted, which wakes the contender's own pool and fills the caches with its data. All contenders are treated alike.
-"""
+"""The stopwatch: interleaved repetitions, each reading after a pause and a call that is not counted."""
 
 from __future__ import annotations
 
@@ -16,14 +8,14 @@ from typing import Any, TypeAlias
 
 Call: TypeAlias = Callable[[], Any]
 
+# Seconds to wait before a reading: OpenBLAS spins for up to 2^26 clock ticks (about 25 ms), libgomp for less.
 SETTLE = 0.06
-"""Seconds to wait before a reading: OpenBLAS spins for up to 2^26 clock ticks (about 25 ms), libgomp for less."""
 
+# Seconds; ten thousand times the clock's resolution, and short beside a scheduler's bad moments.
 MIN_READING = 0.01
-"""Seconds; ten thousand times the clock's resolution, and short beside a scheduler's bad moments."""
 
+# Seconds from which a call needs no warm-up before a reading: waking threads is less than a thousandth of it.
 LONG_CALL = 0.5
-"""Seconds from which a call needs no warm-up before a reading: waking threads is less than a thousandth of it."""
 
 
 class Stopwatch:
@@ -39,8 +31,12 @@ class Stopwatch:
         """Read every call once a repetition, in turn; returns the seconds a call takes, a list for each."""
         counts = [self._calls_a_reading(call) for call in calls]
         readings: list[list[float]] = [[] for _ in calls]
+        # Repetition r reads every contender once before repetition r + 1 starts, so that a noisy neighbour hits all of them.
         for _ in range(repetitions):
             for call, count, seconds in zip(calls, counts, readings, strict=True):
+                # The thread pools of OpenMP and OpenBLAS spin for tens of milliseconds after a call, on the very cores that
+                # the next contender wants. So each reading waits until they sleep, and then makes one call that is not
+                # counted, which wakes the contender's own pool and fills the caches with its data.
                 self._sleep(SETTLE)
                 if count:
                     call()
@@ -60,5 +56,6 @@ class Stopwatch:
             return 0
         count = 1
         while (seconds := self._read(call, count) * count) < MIN_READING:
+            # At least doubled, so that an estimate from a first, slow call is corrected in a few rounds.
             count = max(count * 2, int(count * MIN_READING / max(seconds, 1e-9)))
         return count

@@ -25,6 +25,7 @@ from pytrace.bench.measurements import (
 )
 from pytrace.bench.peers import Peers, limited_threads
 
+# A file of all that similarity measures would be too long to read.
 MODULES = {("similarity", "sweeps"): "similarity_sweeps", ("similarity", "card_rows"): "similarity_card"}
 """The modules of what a kernel's own module does not hold."""
 
@@ -105,6 +106,7 @@ class Run:
         }
         start = time.perf_counter()
         for part in (part for part, is_wanted in wanted.items() if is_wanted):
+            # Only now: a bench that is not run needs none of its imports.
             module = importlib.import_module(f"pytrace.bench.{MODULES.get((name, part), name)}")
             for result in getattr(module, part)(bench):
                 columns[type(result)].append(result)

@@ -19,8 +19,8 @@ from pytrace import _core
 from pytrace.kernels import devices
 from pytrace.kernels.devices import thread_limit
 
+# Bytes of scores that one traceback keeps; a larger table is read back by divide and conquer in linear memory.
 TRACE_BYTES = 64 * 2**20
-"""Bytes of scores that one traceback keeps; a larger table is read back by divide and conquer in linear memory."""
 
 
 Symbols: TypeAlias = Sequence[Hashable] | NDArray[Any]
@@ -318,6 +318,7 @@ def _score_arguments(score: Score) -> tuple[NDArray[np.float64] | None, int]:
     """Tell a matrix from a C function and return (matrix, 0) or (None, address)."""
     if devices.on_card(score):
         return cast("NDArray[np.float64]", score), 0
+    # numba.cfunc keeps its ctypes function, with its types, under this name; so does a NumPy array, as something else.
     foreign = score if isinstance(score, CFuncPtr) else getattr(score, "ctypes", None)
     if isinstance(foreign, CFuncPtr):
         if foreign.restype is not ctypes.c_double or tuple(foreign.argtypes or ()) != (ctypes.c_int32,) * 2:
@@ -371,6 +372,7 @@ def _as_ragged(
         return first, second
     if keep_values:
         raise TypeError("with score, candidates and references must be Ragged integer arrays")
+    # One table for both sides, so that equal symbols get equal numbers.
     table: dict[Hashable, int] = {}
     return Ragged(*_core.intern_paths(candidates, table)), Ragged(*_core.intern_paths(references, table))
 

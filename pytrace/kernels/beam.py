@@ -12,8 +12,6 @@ from pytrace.kernels import devices
 
 _ARRAY = np.ndarray
 
-__all__ = ["Expansion", "expand", "log_sum_exp"]
-
 
 class Expansion(NamedTuple):
     """The chains after a step, question by question, best first.

@@ -236,6 +236,7 @@ def extract(
     [('Fort Kongenstein', 100.0, 1)]
     """
     number = NATIVE.get(scorer)
+    # The core reads the choices where they lie and stops early, so they are not copied into a tuple first.
     if number is not None and processor is None:
         return _core.fuzzy_extract(number, query, choices, limit, score_cutoff)
     keys, texts = _keyed(choices)
@@ -245,6 +246,7 @@ def extract(
         best = [(i, score) for _, score, i in rows]
     else:
         best = _extract_by(scorer, needle, processed, limit, score_cutoff, scorer_kwargs)
+    # What was found is reported as it came, not as the processor left it.
     return [(texts[i], score, i if keys is None else keys[i]) for i, score in best]
 
 
@@ -322,6 +324,7 @@ def _score_pairs(
         threads = _core.num_threads() if workers == -1 else workers
         getattr(_core, kernel)(*sides, number, score_cutoff or 0.0, score_multiplier, 0.0, threads, out)
     else:
+        # As RapidFuzz calls a scorer: with the cutoff always, be it None.
         options = dict(scorer_kwargs or {}, score_cutoff=score_cutoff)
         for cell, query, choice in pairs:
             missing = is_missing(query) or is_missing(choice)

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from pytrace import _core
 from pytrace.kernels import devices
 
-__all__ = ["Metric", "normalize", "similarity", "top_k"]
-
 Metric = Literal["ip", "cosine", "l2"]
 """Inner product, cosine, or Euclidean distance (the distance itself, not its square)."""
 

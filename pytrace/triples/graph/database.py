@@ -221,6 +221,8 @@ class Database:
         if not self.writable:
             raise StoreError(f"{self.place} was opened for reading; open it with mode='resume' to change it")
         with self.read() as connection:
+            # A transaction that reads before it takes the right to write is refused at once where another program writes,
+            # without waiting for the timeout.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -241,6 +243,7 @@ class Database:
         try:
             with database.read() as connection:
                 connection.execute("BEGIN")
+                # A deferred transaction begins with the first read.
                 connection.execute("SELECT count(*) FROM settings").fetchone()
             yield database
         finally:
@@ -327,6 +330,7 @@ def _lock(directory: Path) -> BinaryIO:
         f"process {holder or '(unknown)'} is writing to the knowledge graph in {directory}; "
         "wait until it ends, or stop it (it can be resumed)",
     )
+    # After the lock is held: the number of a writer at work must stay readable.
     file.truncate(0)
     file.write(str(os.getpid()).encode())
     file.flush()

@@ -110,6 +110,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             if number == 1:
+                # Editors on Windows begin UTF-8 files with a byte order mark.
                 line = line.removeprefix(b"\xef\xbb\xbf")  # noqa: PLW2901
             try:
                 text = line.decode()
@@ -201,6 +202,7 @@ def write_tsv(stream: BinaryIO, triples: Iterable[Triple]) -> None:
     """Write a line for each triple."""
     for number, triple in enumerate(triples):
         line = "\t".join(map(_escape, (triple.head, triple.relation, triple.tail)))
+        # Readers take a byte order mark at the start of a file for no part of the text.
         if number == 0 and line.startswith("\ufeff"):
             line = "\\uFEFF" + line[1:]
         stream.write(line.encode() + b"\n")

@@ -140,6 +140,7 @@ def describe_triples(triples: Iterable[Triple]) -> GraphStatistics:
         documents.add(triple.document_id)
         entities.add(triple.head)
         if triple.relation:
+            # A triple without a relation is a sentence or a document: its tail is text.
             entities.add(triple.tail)
             relations.add(triple.relation)
             if triple.head != triple.tail:

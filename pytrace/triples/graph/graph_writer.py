@@ -29,6 +29,7 @@ class Writer:
         self.documents = 0
         self._recipe = recipe
         self._place = place
+        # What this import has stored: documents of the same words must agree on their triples.
         self._contents: set[int] = set()
 
     def take_recipe(self, recipe: Recipe) -> None:
@@ -190,6 +191,7 @@ def store_extraction(
     """Store the triples of a content, whose state is `before`."""
     if before is None:
         (before,) = connection.execute("SELECT state FROM contents WHERE number = ?", (content,)).fetchone()
+    # Rewriting equal rows would grow the log by all of them; a content that waits has none.
     if before == WAITING or stored_rows(connection, content) != rows:
         if before != WAITING:
             connection.execute("DELETE FROM triples WHERE content = ?", (content,))
@@ -213,5 +215,6 @@ def stored_rows(connection: sqlite3.Connection, content: int) -> list[Row]:
 def collect_orphans(connection: sqlite3.Connection) -> None:
     """Delete the contents that no document has any more."""
     orphans = "(SELECT number FROM contents WHERE number NOT IN (SELECT content FROM documents))"
+    # Triples first: which contents are orphans is read from the contents.
     for table, column in (("triples", "content"), ("contents", "number")):
         connection.execute(f"DELETE FROM {table} WHERE {column} IN {orphans}")

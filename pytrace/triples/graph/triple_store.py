@@ -24,6 +24,7 @@ from pytrace.triples.graph.graph_writer import (
     store_extraction,
 )
 
+# A report does not grow with the corpus.
 _NAMED = 1_000  # ids of each kind in a report
 
 
@@ -101,8 +102,9 @@ class TripleStore(GraphReader):
         changed: list[str] = []
         news = changes = unchanged = repeats = 0
         with self._database.write() as connection:
+            # Documents added from here on have higher numbers, so only those up to it need to be marked as seen.
             (newest,) = connection.execute("SELECT ifnull(max(number), 0) FROM documents").fetchone()
-            connection.execute("CREATE TEMP TABLE seen (number INTEGER PRIMARY KEY)")  # of those up to the newest
+            connection.execute("CREATE TEMP TABLE seen (number INTEGER PRIMARY KEY)")
             for position, raw in enumerate(documents):
                 document, content_hash = prepare(raw)
                 known = connection.execute(
