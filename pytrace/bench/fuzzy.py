@@ -146,15 +146,13 @@ def plain_partial_ratio(a: str, b: str) -> float:
     short, long = sorted((a, b), key=len)
     if not short:
         return 0.0 if long else 100.0
-    windows = {long[max(0, end - len(short)) : end] for end in range(1, len(long) + len(short))}
-    best = max(plain_ratio(short, window) for window in windows if window)
-    return max(best, plain_partial_ratio_of_equals(short, long)) if len(a) == len(b) else best
-
-
-def plain_partial_ratio_of_equals(a: str, b: str) -> float:
-    """Score every prefix and suffix of the first text with all of the second."""
-    parts = {a[:end] for end in range(1, len(a) + 1)} | {a[start:] for start in range(len(a))}
-    return max(plain_ratio(b, part) for part in parts)
+    # Of two texts of one length either may be the shorter one.
+    ways = [(short, long), (long, short)] if len(a) == len(b) else [(short, long)]
+    return max(
+        plain_ratio(needle, text[max(0, end - len(needle)) : end])
+        for needle, text in ways
+        for end in range(1, len(text) + len(needle))
+    )
 
 
 PLAIN: dict[str, Callable[[str, str], float]] = {"ratio": plain_ratio, "partial_ratio": plain_partial_ratio}

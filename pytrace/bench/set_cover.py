@@ -62,13 +62,26 @@ def require_cover(matrix: Matrix, cover: Cover, what: str) -> None:
     require(cover.bound <= cover.weight, f"{what}: the bound {cover.bound} is above the weight {cover.weight}")
 
 
-def require_consistent(cover: Cover, solved: Solved, what: str) -> None:
-    """Hold each bound against the other's cover."""
+def solve_both(
+    bench: Bench, matrix: Matrix, seconds: float, peer_seconds: float, what: str
+) -> tuple[Cover, float, Solved | None, float]:
+    """Find our cover and, if it is here, CP-SAT's, each with the seconds it took, and hold each bound against the other's."""
+    start = time.perf_counter()
+    cover = minimum_cover(matrix, time_limit=seconds)
+    took = time.perf_counter() - start
+    require_cover(matrix, cover, what)
+    model = bench.peers.get("cp-sat")
+    if model is None:
+        return cover, took, None, 0.0
+    start = time.perf_counter()
+    solved = cp_sat(model, matrix, bench.settings.threads, peer_seconds)
+    peer_took = time.perf_counter() - start
     require(
         cover.bound <= solved.weight, f"{what}: our bound is {cover.bound}, but CP-SAT has a cover of {solved.weight}"
     )
     require(solved.bound <= cover.weight, f"{what}: CP-SAT proves {solved.bound}, but our cover weighs {cover.weight}")
     require(not (cover.optimal and cover.weight > solved.weight), f"{what}: ours is called minimal and is not")
+    return cover, took, solved, peer_took
 
 
 def smaller_exists(matrix: Matrix, weight: int) -> bool:
@@ -173,7 +186,6 @@ def batches(bench: Bench) -> Iterator[Comparison]:
 def hard(bench: Bench, seed: int) -> Check:
     """Hold a cover found in 5 s against CP-SAT's after 20 s, and each bound against the other's cover."""
     sets, features, density = HARD
-    model = bench.peers.get("cp-sat")
     limits = (1.0, 2.0) if bench.settings.quick else (5.0, 20.0)
     case = (
         f"{sets} x {features} at density {density}, seed {seed}: our cover after {limits[0]:g} s, less CP-SAT's after "
@@ -181,26 +193,12 @@ def hard(bench: Bench, seed: int) -> Check:
     )
     bench.tell(case)
     matrix = random_problems(seed, 1, *HARD)[0]
-    start = time.perf_counter()
-    cover = minimum_cover(matrix, time_limit=limits[0])
-    extra = {
-        "weight": cover.weight,
-        "bound": cover.bound,
-        "proved": float(cover.optimal),
-        "seconds": time.perf_counter() - start,
-        "greedy weight": greedy_cover(matrix).weight,
-    }
-    require_cover(matrix, cover, case)
-    if model is None:
+    cover, took, solved, peer_took = solve_both(bench, matrix, *limits, case)
+    extra = {"weight": cover.weight, "bound": cover.bound, "proved": float(cover.optimal), "seconds": took}
+    extra["greedy weight"] = greedy_cover(matrix).weight
+    if solved is None:
         return Check.of(case, None, "sets", "at most", 0, note="ortools is not installed", extra=extra)
-    start = time.perf_counter()
-    solved = cp_sat(model, matrix, bench.settings.threads, limits[1])
-    extra |= {
-        "CP-SAT weight": solved.weight,
-        "CP-SAT bound": solved.bound,
-        "CP-SAT seconds": time.perf_counter() - start,
-    }
-    require_consistent(cover, solved, case)
+    extra |= {"CP-SAT weight": solved.weight, "CP-SAT bound": solved.bound, "CP-SAT seconds": peer_took}
     return Check.of(case, cover.weight - solved.weight, "sets", "at most", 0, extra=extra)
 
 
@@ -219,7 +217,7 @@ def three_phases(intent: NDArray[Any], relations: NDArray[Any], nodes: NDArray[A
 
 def sweeps(bench: Bench) -> Iterator[Sweep]:
     """Grow the number of snippets: with the features of one question, and with features that grow along."""
-    settings, model = bench.settings, bench.peers.get("cp-sat")
+    settings = bench.settings
     seconds = 0.5 if settings.quick else 2.0
     sizes = [5, 10, 20, 50] if settings.quick else [5, 10, 20, 50, 100, 200]
 
@@ -227,18 +225,13 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
         matrix = random_problems(settings.seed + size, 1, size, features, density)[0]
         # Every feature has a snippet, or few snippets would leave little to cover.
         matrix[np.random.default_rng(size).integers(0, size, features), np.arange(features)] = True
-        start = time.perf_counter()
-        cover = minimum_cover(matrix, time_limit=seconds)
-        took = time.perf_counter() - start
-        what = f"{size} snippets x {features} features"
-        require_cover(matrix, cover, what)
+        cover, took, solved, _ = solve_both(bench, matrix, seconds, seconds, f"{size} snippets x {features} features")
         extra = {"pytrace weight": cover.weight, "pytrace bound": cover.bound}
-        peers: dict[str, Call] = {}
-        if model is not None:
-            solved = cp_sat(model, matrix, settings.threads, seconds)
-            require_consistent(cover, solved, what)
+        if solved is not None:
             extra |= {"CP-SAT weight": solved.weight, "CP-SAT bound": solved.bound}
-            peers["ortools CP-SAT"] = partial(cp_sat, model, matrix, settings.threads, seconds)
+        peers = bench.peers.calls(
+            "cp-sat", lambda model: {"ortools CP-SAT": partial(cp_sat, model, matrix, settings.threads, seconds)}
+        )
         # A search that is cut off takes the limit every time; one reading says so.
         repetitions = 1 if took > 0.5 * seconds else None
         return Contest(partial(minimum_cover, matrix, time_limit=seconds), peers, extra, repetitions)

@@ -146,26 +146,7 @@ def greedy_covers(
     weights: Sequence[ArrayLike | None] | None = None,
     threads: int | None = None,
 ) -> list[Cover]:
-    """Do `greedy_cover` for many problems in one call.
-
-    Parameters
-    ----------
-    problems
-        (sets, universe) of each.
-    weights
-        Weights of each, or None.
-    threads
-        Threads to use; the result does not depend on it.
-
-    Returns
-    -------
-    list of Cover
-        One a problem.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `greedy_cover`.
+    """Do `greedy_cover` for many problems of (sets, universe) in one call; the result does not depend on `threads`.
 
     Examples
     --------
@@ -187,8 +168,10 @@ def minimum_covers(
 
     Parameters
     ----------
-    problems, weights
-        As in `greedy_covers`.
+    problems
+        (sets, universe) of each.
+    weights
+        Weights of each, or None.
     ties
         As in `minimum_cover`.
     time_limit

@@ -126,24 +126,9 @@ def similarity(
     threads: int | None = None,
     device: str | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Score every query against every item.
+    """Score every query against every item: Float32 ``[n_queries, n_items]``, or ``[n_items]`` for one query.
 
-    The scores are those of `top_k`, bit for bit.
-
-    Parameters
-    ----------
-    queries, items, metric, scale, threads, device
-        As in `top_k`.
-
-    Returns
-    -------
-    numpy.ndarray
-        Float32 ``[n_queries, n_items]`` (``[n_items]`` for one query); on the card if `queries` or `items` lie there.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `top_k` does.
+    The scores are those of `top_k`, bit for bit, and so are the arguments and what is raised.
 
     Examples
     --------
