@@ -28,8 +28,8 @@ def locate(document: Document, triples: Sequence[Triple], indices: Sequence[int]
     best = (tails + relations * 1e-3).argmax(axis=1)
     supports = tails[np.arange(len(triples)), best].tolist()
     return [
-        Triple(one.head, one.relation, one.tail, one.document_id, sentences[column][0], round(support, 1))
-        for one, column, support in zip(triples, best.tolist(), supports, strict=True)
+        Triple(triple.head, triple.relation, triple.tail, triple.document_id, sentences[column][0], round(support, 1))
+        for triple, column, support in zip(triples, best.tolist(), supports, strict=True)
     ]
 
 

@@ -107,7 +107,7 @@ class Database:
         lock_file: BinaryIO | None = None,
     ) -> None:
         self.directory = directory
-        self.place = "memory" if directory is None else str(directory / FILE_NAME)
+        self.location = "memory" if directory is None else str(directory / FILE_NAME)
         """Where the graph is, for messages."""
         self.writable = writable
         self._connection: sqlite3.Connection | None = connection
@@ -194,7 +194,7 @@ class Database:
         stored = self.recipe()
         if recipe is not None and stored.hash != recipe.hash:
             raise StoreError(
-                f"the triples in {self.place} were extracted in another way ({'; '.join(stored.differences(recipe))}); "
+                f"the triples in {self.location} were extracted in another way ({'; '.join(stored.differences(recipe))}); "
                 "name another directory (--out), use the same settings, or delete it and build again"
             )
 
@@ -210,16 +210,16 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """Give the connection to one thread, with SQLite's errors put into words."""
-        with self._mutex, translated(self.place):
+        with self._mutex, translated(self.location):
             if self._connection is None:
-                raise StoreError(f"the knowledge graph in {self.place} is closed; open it again")
+                raise StoreError(f"the knowledge graph in {self.location} is closed; open it again")
             yield self._connection
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """Run one transaction: all of it is kept, or nothing."""
         if not self.writable:
-            raise StoreError(f"{self.place} was opened for reading; open it with mode='resume' to change it")
+            raise StoreError(f"{self.location} was opened for reading; open it with mode='resume' to change it")
         with self.read() as connection:
             # A transaction that reads before it takes the right to write is refused at once where another program writes,
             # without waiting for the timeout.
@@ -255,7 +255,7 @@ class Database:
             connection, self._connection = self._connection, None
             try:
                 if connection is not None:
-                    with translated(self.place):
+                    with translated(self.location):
                         connection.close()
             finally:
                 if self._lock_file is not None:
@@ -337,6 +337,6 @@ def _lock(directory: Path) -> BinaryIO:
     return file
 
 
-def translated(place: str) -> AbstractContextManager[None]:
+def translated(location: str) -> AbstractContextManager[None]:
     """Turn SQLite's errors into one sentence: what is wrong with which file, and what to do."""
-    return sqlite.translated(place, "knowledge graph", "restore a copy, or delete the directory and build again")
+    return sqlite.translated(location, "knowledge graph", "restore a copy, or delete the directory and build again")

@@ -71,9 +71,9 @@ class GraphReader(Closing):
         return self._database.recipe()
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The graph's file, or ``"memory"``, for messages."""
-        return self._database.place
+        return self._database.location
 
     @property
     def writable(self) -> bool:
@@ -244,7 +244,7 @@ class GraphReader(Closing):
             if row is None:
                 raise self._unknown(name)
             if row[1] == WAITING:
-                raise StoreError(f"document {name!r} in {self.place} has not been extracted yet; resume the build")
+                raise StoreError(f"document {name!r} in {self.location} has not been extracted yet; resume the build")
             yield canonical(name), row[0]
 
     def triples_about(self, entity: str, *, limit: int | None = None) -> list[Triple]:
@@ -329,7 +329,9 @@ class GraphReader(Closing):
             write_rdf(stream, kind, self.stored_documents(), self.entities(), self.relations())
 
     def _unknown(self, document_id: str) -> InputError:
-        return InputError(f"there is no document {document_id!r} in the knowledge graph in {self.place}; check its id")
+        return InputError(
+            f"there is no document {document_id!r} in the knowledge graph in {self.location}; check its id"
+        )
 
 
 def _lacking(*, failed: bool) -> str:

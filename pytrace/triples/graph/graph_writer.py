@@ -24,11 +24,11 @@ INSERT_TRIPLE = "INSERT INTO triples VALUES (?, ?, ?, ?, ?, ?, ?)"
 class Writer:
     """Stores many documents in the transaction of an import."""
 
-    def __init__(self, connection: sqlite3.Connection, *, recipe: Recipe, place: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, recipe: Recipe, location: str) -> None:
         self.connection = connection
         self.documents = 0
         self._recipe = recipe
-        self._place = place
+        self._location = location
         # What this import has stored: documents of the same words must agree on their triples.
         self._contents: set[int] = set()
 
@@ -38,7 +38,7 @@ class Writer:
             return
         if self.connection.execute("SELECT 1 FROM documents LIMIT 1").fetchone():
             raise StoreError(
-                f"the file was extracted in another way than {self._place} "
+                f"the file was extracted in another way than {self._location} "
                 f"({'; '.join(self._recipe.differences(recipe))}); import it into a directory of its own"
             )
         self.connection.execute("UPDATE settings SET value = ? WHERE name = 'recipe'", (recipe.to_json(),))
@@ -86,7 +86,9 @@ class Writer:
                     "SELECT 1 FROM documents d JOIN contents c ON c.number = d.content WHERE d.id = ? OR c.hash = ?",
                     (to_sql(document.id), content_hash),
                 ).fetchone():
-                    raise InputError(f"{self._place} already has triples of a file named {path.name}; rename the file")
+                    raise InputError(
+                        f"{self._location} already has triples of a file named {path.name}; rename the file"
+                    )
                 content = content_number(self.connection, document, content_hash)
                 place_document(self.connection, document, content, None)
                 self.connection.execute("DELETE FROM triples WHERE content = ?", (content,))

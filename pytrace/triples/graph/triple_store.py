@@ -230,4 +230,4 @@ class TripleStore(GraphReader):
         """Store many documents in one transaction: all of them are kept, or none."""
         recipe = self.recipe
         with self._database.write() as connection:
-            yield Writer(connection, recipe=recipe, place=self.place)
+            yield Writer(connection, recipe=recipe, location=self.location)
