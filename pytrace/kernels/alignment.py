@@ -232,8 +232,6 @@ def align_batch(
 ) -> BatchAlignment:
     """Align every candidate path with all of its reference paths and keep the best, in one call.
 
-    With ``match=0, mismatch=-1, gap=-1`` a score is minus the edit distance.
-
     Parameters
     ----------
     candidates, references
@@ -272,7 +270,8 @@ def align_batch(
     Notes
     -----
     This is Algorithm 3 (fine-grained path evaluation) of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning
-    with Knowledge Graphs", appendix C.3, for a whole file of responses.
+    with Knowledge Graphs", appendix C.3, for a whole file of responses. With ``match=0, mismatch=-1, gap=-1`` a score is
+    minus the edit distance.
 
     Examples
     --------
