@@ -6,9 +6,7 @@ for instance) or by a C function. Gaps are linear or affine. Everything runs in 
 
 from __future__ import annotations
 
-import ctypes
-from _ctypes import CFuncPtr
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -18,14 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from pytrace import _core
 from pytrace.kernels import devices
 from pytrace.kernels.devices import thread_limit
+from pytrace.kernels.score_functions import Score, score_arguments
 
 # Bytes of scores that one traceback keeps; a larger table is read back by divide and conquer in linear memory.
 TRACE_BYTES = 64 * 2**20
 
 
 Symbols: TypeAlias = Sequence[Hashable] | NDArray[Any]
-Score: TypeAlias = ArrayLike | Any
-"""A matrix, or a compiled function with a C address: `numba.cfunc` makes them, and so does ctypes."""
 
 
 class Alignment(msgspec.Struct, frozen=True, eq=False):
@@ -139,11 +136,14 @@ def needleman_wunsch(
     >>> found.score, found.a, found.identity
     (1.0, ['born in', None, 'capital of'], 0.6666666666666666)
     """
-    costs = (match, mismatch, gap, gap if gap_open is None else gap_open)
-    matrix, function = (None, 0) if score is None else _score_arguments(score)
-    total, aligned_a, aligned_b, matches, a_indices, b_indices = _align(
-        _core.align_pair, (a, b), costs, matrix, function, blank, trace_bytes
-    )
+    opening = gap if gap_open is None else gap_open
+    matrix, function = (None, 0) if score is None else score_arguments(score)
+    try:
+        total, aligned_a, aligned_b, matches, a_indices, b_indices = _core.align_pair(
+            a, b, match, mismatch, gap, opening, matrix, function, blank, trace_bytes
+        )
+    except TypeError as error:
+        raise _named(error, match, mismatch, gap, opening) from None
     identity = matches / len(aligned_a) if aligned_a else 1.0
     return Alignment(total, aligned_a, aligned_b, identity, matches, a_indices, b_indices)
 
@@ -180,9 +180,12 @@ def alignment_score(
     >>> alignment_score("paths", "path", gap=-2)
     2.0
     """
-    costs = (match, mismatch, gap, gap if gap_open is None else gap_open)
-    matrix, function = (None, 0) if score is None else _score_arguments(score)
-    return cast("float", _align(_core.alignment_score, (a, b), costs, matrix, function))
+    opening = gap if gap_open is None else gap_open
+    matrix, function = (None, 0) if score is None else score_arguments(score)
+    try:
+        return _core.alignment_score(a, b, match, mismatch, gap, opening, matrix, function)
+    except TypeError as error:
+        raise _named(error, match, mismatch, gap, opening) from None
 
 
 def edit_distance(a: Symbols, b: Symbols) -> int:
@@ -283,7 +286,7 @@ def align_batch(
     """
     inputs = (*(paths.values for paths in (candidates, references) if isinstance(paths, Ragged)), score)
     card = devices.card_of(device, *inputs)
-    matrix, function = (None, 0) if score is None else _score_arguments(score)
+    matrix, function = (None, 0) if score is None else score_arguments(score)
     if card is not None and function:
         raise TypeError("score is a C function, which a card cannot call; compute a matrix of its values first")
     workers = thread_limit(threads)
@@ -296,48 +299,21 @@ def align_batch(
         )
     paths = (first.values, first.offsets, second.values, second.offsets, group_offsets)
     costs = (match, mismatch, gap, gap if gap_open is None else gap_open)
-    if card is not None:
-        arrays = _align(devices.cuda_module().align_batch, paths, costs, matrix, steps, card)
-        return BatchAlignment(*(devices.results(array, *inputs) for array in arrays))
-    return BatchAlignment(*_align(_core.align_batch, paths, costs, matrix, function, workers, steps))
-
-
-def _align(kernel: Callable[..., Any], paths: tuple[object, ...], costs: tuple[object, ...], *options: object) -> Any:
-    """Call a kernel; where a cost is no number, name it, which the binding's own message does not."""
     try:
-        return kernel(*paths, *costs, *options)
-    except TypeError:
-        for name, value in zip(("match", "mismatch", "gap", "gap_open"), costs, strict=True):
-            if not isinstance(value, float | int | np.number):
-                raise TypeError(f"{name} must be a number, not {value!r}") from None
-        raise
+        if card is None:
+            return BatchAlignment(*_core.align_batch(*paths, *costs, matrix, function, workers, steps))
+        arrays = devices.cuda_module().align_batch(*paths, *costs, matrix, steps, card)
+    except TypeError as error:
+        raise _named(error, *costs) from None
+    return BatchAlignment(*(devices.results(array, *inputs) for array in arrays))
 
 
-def _score_arguments(score: Score) -> tuple[NDArray[np.float64] | None, int]:
-    """Tell a matrix from a C function and return (matrix, 0) or (None, address)."""
-    if devices.on_card(score):
-        return cast("NDArray[np.float64]", score), 0
-    # numba.cfunc keeps its ctypes function, with its types, under this name; so does a NumPy array, as something else.
-    foreign = score if isinstance(score, CFuncPtr) else getattr(score, "ctypes", None)
-    if isinstance(foreign, CFuncPtr):
-        if foreign.restype is not ctypes.c_double or tuple(foreign.argtypes or ()) != (ctypes.c_int32,) * 2:
-            raise TypeError("a score function must take two int32 and return a double; set its argtypes and restype so")
-        address = ctypes.cast(foreign, ctypes.c_void_p).value or 0
-    elif hasattr(score, "address"):
-        address = score.address
-    elif callable(score):
-        raise TypeError(
-            "score must be a matrix or a compiled C function (numba.cfunc, ctypes), not a Python function; "
-            "compute a matrix with it first"
-        )
-    else:
-        matrix = np.asarray(score)
-        if matrix.dtype.kind not in "biuf":
-            raise TypeError(f"score must be an array of numbers, not of {matrix.dtype}")
-        return np.ascontiguousarray(matrix, dtype=np.float64), 0
-    if not isinstance(address, int) or address <= 0:
-        raise ValueError(f"the score function's address is {address!r}, which is no function")
-    return None, address
+def _named(error: TypeError, *costs: object) -> TypeError:
+    """Name the cost that is no number, which the binding's own message does not."""
+    for name, value in zip(("match", "mismatch", "gap", "gap_open"), costs, strict=True):
+        if not isinstance(value, float | int | np.number):
+            return TypeError(f"{name} must be a number, not {value!r}")
+    return error
 
 
 def _as_ragged(

@@ -121,9 +121,8 @@ def cdist(
     array([[100.,  50.]], dtype=float32)
     """
     rows, columns = _texts(queries, processor), _texts(choices, processor)
-    pairs = (((i, j), query, choice) for i, query in enumerate(rows) for j, choice in enumerate(columns))
     return _score_pairs(
-        "fuzzy_cdist", (rows, columns), (len(rows), len(columns)), pairs, scorer, score_cutoff, score_multiplier, dtype,
+        "fuzzy_cdist", rows, columns, (len(rows), len(columns)), scorer, score_cutoff, score_multiplier, dtype,
         workers, scorer_kwargs, device,
     )  # fmt: skip
 
@@ -179,9 +178,8 @@ def cpdist(
             f"there are {len(firsts)} queries but {len(seconds)} choices; pairs need as many of one as of the other "
             "(cdist scores every query beside every choice)"
         )
-    pairs = zip(range(len(firsts)), firsts, seconds, strict=True)
     return _score_pairs(
-        "fuzzy_cpdist", (firsts, seconds), (len(firsts),), pairs, scorer, score_cutoff, score_multiplier, dtype,
+        "fuzzy_cpdist", firsts, seconds, (len(firsts),), scorer, score_cutoff, score_multiplier, dtype,
         workers, scorer_kwargs, device,
     )  # fmt: skip
 
@@ -291,9 +289,9 @@ def extract_one(
 
 def _score_pairs(
     kernel: str,
-    sides: tuple[tuple[Any, ...], tuple[Any, ...]],
+    queries: tuple[Any, ...],
+    choices: tuple[Any, ...],
     shape: tuple[int, ...],
-    pairs: Iterable[tuple[int | tuple[int, int], Text, Text]],
     scorer: Scorer,
     score_cutoff: float | None,
     score_multiplier: float,
@@ -316,17 +314,18 @@ def _score_pairs(
         )
     kind = _FLOAT32 if dtype is None else _dtype(dtype)
     out = np.empty(shape, kind)
-    # The 0 is the score of a pair with a missing text.
+    # Few short texts take microseconds, so this way stays short. The 0 is the score of a pair with a missing text.
     if card is not None:
         on_card = getattr(devices.cuda_module(), kernel)
-        on_card(*sides, number, score_cutoff or 0.0, score_multiplier, 0.0, out, card)
+        on_card(queries, choices, number, score_cutoff or 0.0, score_multiplier, 0.0, out, card)
     elif number is not None:
         threads = _core.num_threads() if workers == -1 else workers
-        getattr(_core, kernel)(*sides, number, score_cutoff or 0.0, score_multiplier, 0.0, threads, out)
+        getattr(_core, kernel)(queries, choices, number, score_cutoff or 0.0, score_multiplier, 0.0, threads, out)
     else:
         # As RapidFuzz calls a scorer: with the cutoff always, be it None.
         options = dict(scorer_kwargs or {}, score_cutoff=score_cutoff)
-        for cell, query, choice in pairs:
+        for cell in np.ndindex(shape):  # a row and a column of a matrix, or the number of a pair
+            query, choice = queries[cell[0]], choices[cell[-1]]
             missing = is_missing(query) or is_missing(choice)
             score = 0 if missing else scorer(query, choice, **options) * score_multiplier
             # As RapidFuzz stores it: NumPy would cut the decimals off.
