@@ -25,7 +25,8 @@ from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.records import Document, Triple
-from pytrace.triples.extraction import Extractor, LanguageModelExtractor, PhraseExtractor, parse_triples
+from pytrace.triples.extraction import Extractor, LanguageModelExtractor, PhraseExtractor
+from pytrace.triples.parsing import parse_triples
 
 
 def read_labels(path: Path, limit: int | None) -> list[tuple[Document, list[Triple]]]:

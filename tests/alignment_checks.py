@@ -30,7 +30,7 @@ BAD_BATCHES = [
     (GOOD, [0, 2], {}, "groups has 2 values, but 2 candidates need 3"),
     (GOOD, [0, 1, 3], {}, "groups ends at 3, but there are 2 values"),
     (GOOD, [0, -1, 2], {}, "groups goes back"),
-    (GOOD, [[0, 1, 2]], {}, "groups has 2 dimensions"),
+    (GOOD, [[0, 1, 2]], {}, "groups have 2 dimensions"),
     (GOOD, None, {"threads": 0}, "threads must be at least 1, not 0"),
     (GOOD, None, {"score": np.zeros((6, 3))}, "symbol 3 at 3 of the second sequences is outside the 3 columns"),
     (GOOD, None, {"score": np.zeros((2, 9))}, "symbol 2 at 2 of the first sequences is outside the 2 rows"),

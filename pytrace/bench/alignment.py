@@ -1,4 +1,4 @@
-"""Alignment beside sequence-align, minineedle, parasail and RapidFuzz: the same sequences, scores checked first."""
+"""Alignment beside sequence-align, minineedle, parasail and RapidFuzz: the same sequences, scores checked first; and on a card."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.bench.card import DEVICE
 from pytrace.bench.context import Bench, Contest, require
 from pytrace.bench.measurements import Comparison, Row, Sweep, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels.alignment import Ragged, align_batch, alignment_score, edit_distance, needleman_wunsch
+from pytrace.kernels.devices import to_host
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXY"
 GAP = "-"
+RELATIONS, STEPS = 40, 4
+# Its three ways to lay a table on vectors; which is fastest depends on the lengths.
 PARASAIL = ("nw_striped_16", "nw_scan_16", "nw_diag_16")
 
 Sequence32 = NDArray[np.int32]
@@ -100,13 +104,13 @@ def verify(pair: Pair, what: str, gap_open: int = -1) -> float:
     expected = table_score(pair, gap_open)
     score = alignment_score(pair.a, pair.b, gap_open=gap_open)
     require(score == expected, f"{what}: our score is {score} and should be {expected}")
-    found = needleman_wunsch(*pair.lists, gap_open=gap_open)
-    columns = column_score(found.a, found.b, gap_open)
+    alignment = needleman_wunsch(*pair.lists, gap_open=gap_open)
+    columns = column_score(alignment.a, alignment.b, gap_open)
     require(
-        found.score == expected == columns,
-        f"{what}: our alignment says {found.score}, its columns add up to {columns}, and it should be {expected}",
+        alignment.score == expected == columns,
+        f"{what}: our alignment says {alignment.score}, its columns add up to {columns}, and it should be {expected}",
     )
-    for aligned, text in ((found.a, pair.text_a), (found.b, pair.text_b)):
+    for aligned, text in ((alignment.a, pair.text_a), (alignment.b, pair.text_b)):
         require("".join(x for x in aligned if x is not None) == text, f"{what}: our alignment loses or adds symbols")
     return expected
 
@@ -131,39 +135,78 @@ def parasail_scores(bench: Bench, pair: Pair, expected: float, notes: list[str],
     return calls
 
 
-def traceback_peers(bench: Bench, pair: Pair, expected: float) -> dict[str, Call]:
+def sequence_align(module: Any, a: list[str], b: list[str]) -> dict[str, Call]:
+    """Make sequence-align's call."""
+    return {"sequence-align": partial(module.needleman_wunsch, a, b, gap=GAP)}
+
+
+def minineedle(module: Any, a: list[str], b: list[str]) -> dict[str, Call]:
+    """Make minineedle's call; it is quadratic in plain Python, so none for long sequences."""
+
+    def align() -> Any:
+        alignment = module.NeedlemanWunsch(a, b)
+        alignment.align()
+        return alignment
+
+    return {"minineedle": align} if len(a) <= 200 else {}
+
+
+def traceback_peers(bench: Bench, a: list[str], b: list[str], expected: float) -> dict[str, Call]:
     """Make the calls of peers that align lists of strings, verified."""
-    calls: dict[str, Call] = {}
-    a, b = pair.lists
-    pairwise = bench.peers.get("sequence-align")
-    if pairwise is not None:
-        call = partial(pairwise.needleman_wunsch, a, b, gap=GAP)
+    columns = bench.peers.calls("sequence-align", lambda module: sequence_align(module, a, b))
+    for call in columns.values():
         require(column_score(*without_gap_symbol(call())) == expected, f"sequence-align's score is not {expected}")
-        calls["sequence-align"] = call
-    needle = bench.peers.get("minineedle")
-    if needle is not None and len(a) <= 200:  # quadratic in plain Python
-
-        def mini() -> Any:
-            alignment = needle.NeedlemanWunsch(a, b)
-            alignment.align()
-            return alignment
-
-        require(mini().get_score() == expected, f"minineedle's score is not {expected}")
-        calls["minineedle"] = mini
-    return calls
+    scored = bench.peers.calls("minineedle", lambda module: minineedle(module, a, b))
+    for call in scored.values():
+        require(call().get_score() == expected, f"minineedle's score is not {expected}")
+    return columns | scored
 
 
 def parasail_traceback(bench: Bench, pair: Pair) -> dict[str, Call]:
     """Make parasail's call with traceback."""
-    parasail = bench.peers.get("parasail")
-    if parasail is None:
-        return {}
-    matrix = parasail.matrix_create(ALPHABET, 1, -1)
-    return {
-        "parasail nw_trace_striped_16": lambda: (
-            parasail.nw_trace_striped_16(pair.text_a, pair.text_b, 1, 1, matrix).traceback
+
+    def make(parasail: Any) -> dict[str, Call]:
+        align = partial(
+            parasail.nw_trace_striped_16, pair.text_a, pair.text_b, 1, 1, parasail.matrix_create(ALPHABET, 1, -1)
         )
-    }
+        return {"parasail nw_trace_striped_16": lambda: align().traceback}
+
+    return bench.peers.calls("parasail", make)
+
+
+class Paths(NamedTuple):
+    """Many pairs of short paths, as matrices of relations [pairs, `STEPS`] and as the kernel takes them."""
+
+    first: NDArray[np.int32]
+    second: NDArray[np.int32]
+    candidates: Ragged
+    references: Ragged
+
+    @staticmethod
+    def random(seed: int, count: int) -> Paths:
+        """Draw paths, and second ones in which three fifths of the steps and some more are the same."""
+        random = np.random.default_rng(seed)
+        first = random.integers(0, RELATIONS, (count, STEPS)).astype(np.int32)
+        second = np.where(random.random((count, STEPS)) < 0.6, first, random.integers(0, RELATIONS, (count, STEPS)))
+        second = second.astype(np.int32)
+        offsets = np.arange(count + 1, dtype=np.int64) * STEPS
+        return Paths(first, second, Ragged(first.ravel(), offsets), Ragged(second.ravel(), offsets))
+
+    @property
+    def case(self) -> str:
+        """What is timed, in words."""
+        return f"{len(self.first):,} pairs of {STEPS}-step paths, best alignment"
+
+    @property
+    def work(self) -> Work:
+        """One cell of the table for each pair of steps."""
+        return Work(0, len(self.first) * STEPS * STEPS, "cell")
+
+    def verify(self, scores: NDArray[Any], what: str) -> None:
+        """Compare about two hundred scores with the whole table."""
+        for row in range(0, len(self.first), max(1, len(self.first) // 200)):
+            expected = table_score(Pair(self.first[row], self.second[row], "", ""))
+            require(scores[row] == expected, f"{what}: pair {row} scores {scores[row]} and should score {expected}")
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -173,60 +216,58 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def small_paths(bench: Bench) -> Iterator[Comparison]:
-    """Time many pairs of 4-step paths in one call, and one pair alone."""
-    random = np.random.default_rng(bench.settings.seed)
-    count = 10_000 if bench.settings.quick else 100_000
-    relations, steps = 40, 4
-    first = random.integers(0, relations, (count, steps)).astype(np.int32)
-    second = np.where(random.random((count, steps)) < 0.6, first, random.integers(0, relations, (count, steps)))
-    second = second.astype(np.int32)
-    offsets = np.arange(count + 1, dtype=np.int64) * steps
-    candidates, references = Ragged(first.ravel(), offsets), Ragged(second.ravel(), offsets)
-    names = [f"relation {number}" for number in range(relations)]
-    first_names, second_names = ([[names[r] for r in path] for path in side.tolist()] for side in (first, second))
-    case = f"{count:,} pairs of {steps}-step paths, best alignment"
-    scores = align_batch(candidates, references, threads=bench.settings.threads).scores
-    for row in range(0, count, max(1, count // 200)):
-        expected = table_score(Pair(first[row], second[row], "", ""))
-        require(scores[row] == expected, f"{case}: pair {row} scores {scores[row]} and should score {expected}")
+    """Time many pairs of short paths in one call, and one pair alone."""
+    paths = Paths.random(bench.settings.seed, 10_000 if bench.settings.quick else 100_000)
+    names = [f"relation {number}" for number in range(RELATIONS)]
+    firsts, seconds = ([[names[r] for r in path] for path in side.tolist()] for side in (paths.first, paths.second))
+    ours = partial(align_batch, paths.candidates, paths.references, threads=bench.settings.threads)
+    scores = ours().scores
+    paths.verify(scores, paths.case)
 
-    batch: dict[str, Call] = {}
-    single: dict[str, Call] = {}
-    a, b = first_names[0], second_names[0]
-    pairwise = bench.peers.get("sequence-align")
-    if pairwise is not None:
+    def loop_over(module: Any) -> dict[str, Call]:
+        align = partial(module.needleman_wunsch, gap=GAP)
+        return {"a loop over sequence-align": lambda: [align(a, b) for a, b in zip(firsts, seconds, strict=True)]}
 
-        def loop() -> list[tuple[list[str], list[str]]]:
-            return [pairwise.needleman_wunsch(x, y, gap=GAP) for x, y in zip(first_names, second_names, strict=True)]
-
-        for row, aligned in enumerate(loop()):
+    loop = bench.peers.calls("sequence-align", loop_over)
+    for call in loop.values():
+        for row, aligned in enumerate(call()):
             theirs = column_score(*without_gap_symbol(aligned))
-            require(scores[row] == theirs, f"{case}: pair {row} scores {scores[row]}, and {theirs} by sequence-align")
-        batch["a loop over sequence-align"] = loop
-        single["sequence-align"] = partial(pairwise.needleman_wunsch, a, b, gap=GAP)
-    needle = bench.peers.get("minineedle")
-    if needle is not None:
-
-        def mini() -> Any:
-            alignment = needle.NeedlemanWunsch(a, b)
-            alignment.align()
-            return alignment
-
-        require(mini().get_score() == scores[0], "minineedle's score of the first pair differs")
-        single["minineedle"] = mini
-    found = needleman_wunsch(a, b)
-    require(found.score == scores[0] == column_score(found.a, found.b), "the first pair's alignment has another score")
-    cells = steps * steps
-    yield bench.compare(
-        case, partial(align_batch, candidates, references, threads=bench.settings.threads), batch, bar=50,
-        work=Work(0, count * cells, "cell"),
-    )  # fmt: skip
-    yield bench.compare(
-        f"one pair of {steps}-step paths (strings)",
-        partial(needleman_wunsch, a, b),
-        single,
-        work=Work(0, cells, "cell"),
+            require(
+                scores[row] == theirs, f"{paths.case}: pair {row} scores {scores[row]}, and {theirs} by sequence-align"
+            )
+    a, b = firsts[0], seconds[0]
+    alignment = needleman_wunsch(a, b)
+    require(
+        alignment.score == scores[0] == column_score(alignment.a, alignment.b),
+        "the first pair's alignment has another score",
     )
+    yield bench.compare(paths.case, ours, loop, bar=50, work=paths.work)
+    yield bench.compare(
+        f"one pair of {STEPS}-step paths (strings)", partial(needleman_wunsch, a, b),
+        traceback_peers(bench, a, b, scores[0]), work=Work(0, STEPS * STEPS, "cell"),
+    )  # fmt: skip
+
+
+def card_rows(bench: Bench) -> Iterator[Row]:
+    """Verify every pair on a card beside the processor, then time them from arrays on the card and from NumPy."""
+    card, fields = bench.card, ("best", "scores", "matches", "lengths")
+    paths = Paths.random(bench.settings.seed, bench.scaled(100_000, least=8))
+    sides = (paths.candidates, paths.references)
+    on_card = partial(align_batch, *(Ragged(card.put(side.values), side.offsets) for side in sides))
+    from_numpy = partial(align_batch, *sides, device=DEVICE)
+    on_processor = partial(align_batch, *sides, threads=bench.settings.threads)
+    expected = on_processor()
+    for result, how in ((on_card(), "on the card"), (from_numpy(), "from NumPy")):
+        what = f"{paths.case}, {how}"
+        for field in fields:
+            same = np.array_equal(to_host(getattr(result, field)), getattr(expected, field))
+            require(same, f"{what}: {field} differ from the processor's")
+        paths.verify(to_host(result.scores), what)
+    yield bench.compare(paths.case, on_card, {"pytrace, processor": on_processor}, work=paths.work)
+    yield bench.compare_from_numpy(
+        paths.case, [side.values for side in sides], from_numpy, on_card,
+        arrays=lambda result: [getattr(result, field) for field in fields],
+    )  # fmt: skip
 
 
 def long_sequences(bench: Bench) -> Iterator[Comparison]:
@@ -240,12 +281,14 @@ def long_sequences(bench: Bench) -> Iterator[Comparison]:
         distance == edit_distance(pair.text_a, pair.text_b) == edit_distance(a, b),
         "the edit distance is not minus the score with matches of 0",
     )
-    levenshtein: dict[str, Call] = {}
-    rapidfuzz = bench.peers.get("rapidfuzz")
-    if rapidfuzz is not None:
-        call = partial(rapidfuzz.distance.Levenshtein.distance, pair.text_a, pair.text_b)
+    levenshtein = bench.peers.calls(
+        "rapidfuzz",
+        lambda module: {
+            "rapidfuzz Levenshtein": partial(module.distance.Levenshtein.distance, pair.text_a, pair.text_b)
+        },
+    )
+    for call in levenshtein.values():
         require(call() == distance, f"RapidFuzz's edit distance is {call()} and ours {distance:g}")
-        levenshtein["rapidfuzz Levenshtein"] = call
 
     notes: list[str] = []
     peers = parasail_scores(bench, pair, score, notes)
@@ -261,7 +304,7 @@ def long_sequences(bench: Bench) -> Iterator[Comparison]:
     )  # fmt: skip
     yield bench.compare(
         "500 x 500 with traceback, strings", partial(needleman_wunsch, *pair.lists),
-        traceback_peers(bench, pair, score), bar=10, bar_peers=("sequence-align",), work=pair.work,
+        traceback_peers(bench, *pair.lists, score), bar=10, bar_peers=("sequence-align",), work=pair.work,
     )  # fmt: skip
     yield bench.compare(
         "500 x 500 with traceback, integer symbols", partial(needleman_wunsch, a, b),
@@ -282,15 +325,17 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
     notes: list[str] = []
     sizes = [2, 4, 8, 20, 50, 100, 200, 500, 1_000, 2_000][: 6 if bench.settings.quick else 10]
 
-    def score(size: int) -> Contest:
+    def drawn(size: int) -> tuple[Pair, float]:
         pair = Pair.random(np.random.default_rng(bench.settings.seed + size), size)
-        expected = verify(pair, f"{size:,} x {size:,}")
+        return pair, verify(pair, f"{size:,} x {size:,}")
+
+    def score(size: int) -> Contest:
+        pair, expected = drawn(size)
         return Contest(partial(alignment_score, pair.a, pair.b), parasail_scores(bench, pair, expected, notes))
 
     def traceback(size: int) -> Contest:
-        pair = Pair.random(np.random.default_rng(bench.settings.seed + size), size)
-        expected = verify(pair, f"{size:,} x {size:,}")
-        peers = traceback_peers(bench, pair, expected) | parasail_traceback(bench, pair)
+        pair, expected = drawn(size)
+        peers = traceback_peers(bench, *pair.lists, expected) | parasail_traceback(bench, pair)
         return Contest(partial(needleman_wunsch, *pair.lists), peers)
 
     axis = "symbols of each path"

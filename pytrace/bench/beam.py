@@ -1,4 +1,4 @@
-"""One beam step, and what turns a vocabulary's logits into log-probabilities, beside NumPy."""
+"""One beam step, and what turns a vocabulary's logits into log-probabilities, beside NumPy; on a card, beside PyTorch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.bench.card import DEVICE
 from pytrace.bench.context import Bench, Contest, require, require_close
 from pytrace.bench.measurements import Check, Row, Sweep, Work
+from pytrace.bench.stopwatch import Call
 from pytrace.kernels import Expansion, expand, log_sum_exp
+from pytrace.kernels.devices import to_host
 
 BEAMS, CHAINS, OPTIONS = 5, 5, 31
 VOCABULARY = 49_152
+# Both sides add the same float64 numbers, in other orders.
 TOLERANCE = 1e-12
 
 
@@ -33,6 +37,7 @@ class Step(NamedTuple):
         """Draw scores and logits; a fifth of the chains is finished, but never the first of a question."""
         count = questions * chains
         finished = random.random(count) < 0.2
+        # A question all of whose chains have ended is no step.
         finished[::chains] = False
         return Step(
             questions,
@@ -48,9 +53,11 @@ class Step(NamedTuple):
         return Work(self.logits.nbytes + self.scores.nbytes + self.finished.nbytes, self.logits.size, "option")
 
 
-def ours(step: Step) -> Expansion:
+def ours(step: Step, **options: Any) -> Expansion:
     """Take the step by the kernel."""
-    return expand(step.scores, step.logits, step.finished, beams=BEAMS, chains=CHAINS, question_offsets=step.offsets)
+    return expand(
+        step.scores, step.logits, step.finished, beams=BEAMS, chains=CHAINS, question_offsets=step.offsets, **options
+    )
 
 
 def numpy_step(step: Step) -> tuple[NDArray[Any], ...]:
@@ -84,6 +91,7 @@ def plain_step(step: Step) -> list[tuple[int, int, float]]:
             if step.finished[parent]:
                 candidates.append((-score, parent, -1))
                 continue
+            # The sum is exact (fsum), so that it takes no side among orders of summation.
             logits = step.logits[parent].tolist()
             largest = max(logits)
             total = math.log(math.fsum(math.exp(logit - largest) for logit in logits))
@@ -93,17 +101,23 @@ def plain_step(step: Step) -> list[tuple[int, int, float]]:
     return chosen
 
 
-def verify(step: Step, what: str) -> None:
-    """Compare the kernel's and NumPy's step with the plain one."""
-    result, expected = ours(step), plain_step(step)
+def verify(step: Step, result: Expansion, what: str) -> None:
+    """Compare with trying everything."""
+    expected = plain_step(step)
     require(
-        result.parents.tolist() == [parent for parent, _, _ in expected]
-        and result.options.tolist() == [option for _, option, _ in expected],
+        to_host(result.parents).tolist() == [parent for parent, _, _ in expected]
+        and to_host(result.options).tolist() == [option for _, option, _ in expected],
         f"{what}: the chains chosen differ from those found by trying everything",
     )
-    scores = [score for _, _, score in expected]
-    require_close(result.scores, scores, TOLERANCE, f"{what}: scores")
+    require_close(to_host(result.scores), [score for _, _, score in expected], TOLERANCE, f"{what}: scores")
+
+
+def contest(step: Step, what: str) -> Contest:
+    """Make the calls of the kernel and of NumPy, verified."""
+    verify(step, ours(step), what)
+    scores = [score for _, _, score in plain_step(step)]
     require_close(numpy_step(step)[2].ravel(), scores, TOLERANCE, f"{what}: NumPy's scores")
+    return Contest(partial(ours, step), {"NumPy": partial(numpy_step, step)})
 
 
 def numpy_log_sum_exp(logits: NDArray[np.float32]) -> float:
@@ -120,14 +134,14 @@ def rows(bench: Bench) -> Iterator[Row]:
     count = 20 if bench.settings.quick else 200
     equal = 0
     for _ in range(count):
-        verify(Step.random(random, int(random.integers(1, 30)), int(random.integers(1, 12))), "a random step")
+        contest(Step.random(random, int(random.integers(1, 30)), int(random.integers(1, 12))), "a random step")
         equal += 1
     yield Check.of("random steps that equal trying everything", equal, "", "at least", count)
     for questions, bar in ((1, 20.0), (1_000, 3.0)):
         step = Step.random(random, questions, CHAINS)
         case = f"{questions:,} question{'s' * (questions > 1)} x {CHAINS} chains x {OPTIONS} options"
-        verify(step, case)
-        yield bench.compare(case, partial(ours, step), {"NumPy": partial(numpy_step, step)}, bar=bar, work=step.work)
+        calls = contest(step, case)
+        yield bench.compare(case, calls.ours, calls.peers, bar=bar, work=step.work)
     logits = (8 * random.standard_normal(VOCABULARY)).astype(np.float32)
     case = f"log_sum_exp of {VOCABULARY:,} logits"
     exact = float(np.logaddexp.reduce(logits.astype(np.float64)))
@@ -137,6 +151,46 @@ def rows(bench: Bench) -> Iterator[Row]:
     yield bench.compare(case, partial(log_sum_exp, logits), {"NumPy": partial(numpy_log_sum_exp, logits)}, work=work)
 
 
+def card_rows(bench: Bench) -> Iterator[Row]:
+    """Verify every chain on a card, then time the step from arrays on the card and from NumPy."""
+    card = bench.card
+    step = Step.random(np.random.default_rng(bench.settings.seed), bench.scaled(1_000, least=3), CHAINS)
+    case = f"{step.questions:,} questions x {CHAINS} chains x {OPTIONS} options"
+    arrays = (step.scores, step.logits, step.finished)
+    copies = step._replace(scores=card.put(step.scores), logits=card.put(step.logits), finished=card.put(step.finished))
+    on_card, from_numpy = partial(ours, copies), partial(ours, step, device=DEVICE)
+    for result, how in ((on_card(), "on the card"), (from_numpy(), "from NumPy")):
+        verify(step, result, f"{case}, {how}")
+    peers: dict[str, Call] = {"pytrace, processor": partial(ours, step)}
+    peers |= bench.peers.calls("torch", lambda torch: torch_peer(bench, torch, step, copies, case))
+    yield bench.compare(case, on_card, peers, work=step.work)
+    yield bench.compare_from_numpy(case, arrays, from_numpy, on_card)
+
+
+def torch_peer(bench: Bench, torch: Any, step: Step, copies: Any, what: str) -> dict[str, Call]:
+    """Make the step as PyTorch's operations on tensors of the card, verified by its scores."""
+    before = copies.scores.view(step.questions, -1)
+    ended = copies.finished.view(step.questions, -1)
+    options = copies.logits.view(*before.shape, OPTIONS)
+
+    def expanded() -> Any:
+        best, chosen = torch.log_softmax(options, dim=2).topk(BEAMS, dim=2)
+        totals = (before[:, :, None] + best).masked_fill(ended[:, :, None], -torch.inf)
+        totals[:, :, 0] = torch.where(ended, before, totals[:, :, 0])
+        kept, places = totals.flatten(1).topk(CHAINS, dim=1)
+        parents = places // BEAMS
+        taken = chosen.flatten(1).gather(1, places)
+        carried = ended.gather(1, parents)
+        return kept, parents, torch.where(carried, -1, taken), carried | (taken == 0)
+
+    finished = bench.card.finished(expanded)
+    result = finished()
+    # PyTorch's softmax sums in another order than plain Python's.
+    expected = [score for _, _, score in plain_step(step)]
+    require_close(result[0].cpu().numpy().ravel(), expected, 1e-9, f"{what}, torch: scores")
+    return {"torch": finished}
+
+
 def sweeps(bench: Bench) -> Iterator[Sweep]:
     """Grow the number of chains: in questions of five, and in one question."""
     random = np.random.default_rng(bench.settings.seed)
@@ -144,8 +198,7 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
 
     def prepare(size: int, each: int) -> Contest:
         step = Step.random(random, max(1, size // each), min(size, each))
-        verify(step, f"{size:,} chains")
-        return Contest(partial(ours, step), {"NumPy": partial(numpy_step, step)})
+        return contest(step, f"{size:,} chains")
 
     for title, each in ((f"one step, questions of {CHAINS} chains", CHAINS), ("one step, one question", sizes[-1])):
         yield bench.sweep(title, "chains", sizes, partial(prepare, each=each), growth=1)

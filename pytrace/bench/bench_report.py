@@ -114,7 +114,7 @@ def tables(name: str, kernel: Kernel) -> Iterator[Table]:
         columns = ("CASE", "OURS [QUARTILES]", "BEST PEER", "ITS TIME", "RATIO", "BAR", "REACHED", "ACHIEVED")
         notes = list(dict.fromkeys(row.note for row in kernel.rows if row.note))
         notes += [_extra(row) for row in kernel.rows if row.extra]
-        notes += [said for row in kernel.rows for said in _faster_peers(row)]
+        notes += [note for row in kernel.rows for note in _faster_peers(row)]
         yield Table(f"{name}: rows", columns, [_row(row) for row in kernel.rows], notes)
     if kernel.checks:
         notes = list(dict.fromkeys(f"{check.case}: {check.note}" for check in kernel.checks if check.note))
@@ -181,25 +181,18 @@ def summary(document: Document) -> Iterator[str]:
     bars = document.bars
     if bars.of:
         yield f"{bars.met} of {bars.of} bars met" + ("; missed:" if bars.missed else "")
-    said = {
-        f"{name}: {row.case}": f"{row.ratio:.2f} of {row.bar:.3g}; {rate(row.achieved)}"
-        for name, kernel in document.kernels.items()
-        for row in kernel.rows
-        if row.ratio is not None and row.bar is not None
-    }
-    said |= {
-        f"{name}: {check.case}": f"{check.value:.3g}, {check.sense} {check.bar:g} wanted"
-        for name, kernel in document.kernels.items()
-        for check in kernel.checks
-        if check.value is not None
-    }
-    said |= {
-        f"{name}: {sweep.title}, linear": f"slope {sweep.slopes['pytrace']:.2f}"
-        for name, kernel in document.kernels.items()
-        for sweep in kernel.sweeps
-        if "pytrace" in sweep.slopes
-    }
-    yield from (f"  {case}: {said.get(case, '')}" for case in bars.missed)
+    results: dict[str, str] = {}
+    for name, kernel in document.kernels.items():
+        for row in kernel.rows:
+            if row.ratio is not None and row.bar is not None:
+                results[f"{name}: {row.case}"] = f"{row.ratio:.2f} of {row.bar:.3g}; {rate(row.achieved)}"
+        for check in kernel.checks:
+            if check.value is not None:
+                results[f"{name}: {check.case}"] = f"{check.value:.3g}, {check.sense} {check.bar:g} wanted"
+        for sweep in kernel.sweeps:
+            if "pytrace" in sweep.slopes:
+                results[f"{name}: {sweep.title}, linear"] = f"slope {sweep.slopes['pytrace']:.2f}"
+    yield from (f"  {case}: {results.get(case, '')}" for case in bars.missed)
     if bars.unmeasured:
         yield f"not measured, for want of the peer or the means: {len(bars.unmeasured)}"
         yield from (f"  {case}" for case in bars.unmeasured)

@@ -1,4 +1,4 @@
-"""Fuzzy scores beside RapidFuzz: first the same scores on real and random pairs, then the time."""
+"""Fuzzy scores beside RapidFuzz, and on a card: first the same scores on real and random pairs, then the time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 
 from pytrace.bench import sample_texts as texts
+from pytrace.bench.card import DEVICE
 from pytrace.bench.context import Bench, Contest, require_close
-from pytrace.bench.measurements import Check, Row, Sweep, Work
+from pytrace.bench.measurements import Check, Comparison, Row, Sweep, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import fuzzy
 
 TOLERANCE = 1e-6
+# On a card both sides round the same number to float32, whose steps below 100 are 7.6e-6.
+CARD_TOLERANCE = 1e-5
+PAIRS_A_SECOND = 1e8
 REAL_PAIRS = 1_000_000
 RANDOM_PAIRS = 100_000
+# One, two and four bytes a character, white space beyond ASCII, and a lone surrogate: each has code of its own.
 ALPHABETS = ("ab", "etaoin shrdlu", "aé\xa0 b", "aĀ\u2003 б中", "a😀𝔘Ā ", "a\ud800 b")
 SCORERS = ("ratio", "partial_ratio", "token_set_ratio")
 
@@ -34,106 +39,93 @@ PAIRED_SENTENCES, PAIRED_NAMES = 30_000, 20
 CUTOFFS = (("partial_ratio", 60), ("partial_ratio", 80), ("partial_ratio", 90), ("ratio", 90), ("token_set_ratio", 80))
 
 
-def scorer(module: Any, name: str) -> Callable[..., float]:
-    """Return a scorer of ours or of RapidFuzz by its name."""
-    found: Callable[..., float] = getattr(module, name)
-    return found
+# RapidFuzz takes the arguments that ours do, under the same names.
+PEER_FUNCTIONS = {"cdist": "cdist", "cpdist": "cpdist", "extract": "extract", "extract_one": "extractOne"}
 
 
-def matrix(bench: Bench, name: str, rows: Sequence[str], columns: Sequence[str]) -> tuple[Call, dict[str, Call]]:
-    """Make our call and the peer's for a whole matrix of scores."""
-    threads = bench.settings.threads
-    rapidfuzz = bench.peers.get("rapidfuzz")
-    peers: dict[str, Call] = {}
-    if rapidfuzz is not None:
-        peers["rapidfuzz cdist"] = partial(
-            rapidfuzz.process.cdist, rows, columns, scorer=scorer(rapidfuzz.fuzz, name), workers=threads
-        )
-    return partial(fuzzy.cdist, rows, columns, scorer=scorer(fuzzy, name), workers=threads), peers
+def calls(bench: Bench, function: str, scorer: str, *texts: Any, **options: Any) -> Contest:
+    """Make our call of a function with a scorer, and RapidFuzz's."""
+    peer = PEER_FUNCTIONS[function]
+    peers = bench.peers.calls(
+        "rapidfuzz",
+        lambda module: {
+            f"rapidfuzz {peer}": partial(
+                getattr(module.process, peer), *texts, scorer=getattr(module.fuzz, scorer), **options
+            )
+        },
+    )
+    return Contest(partial(getattr(fuzzy, function), *texts, scorer=getattr(fuzzy, scorer), **options), peers)
+
+
+def matrix(bench: Bench, scorer: str, rows: Sequence[str], columns: Sequence[str], **options: Any) -> Contest:
+    """Make the calls for a whole matrix of scores."""
+    return calls(bench, "cdist", scorer, rows, columns, workers=bench.settings.threads, **options)
 
 
 def verify(bench: Bench, rows: Sequence[str], columns: Sequence[str], names: Sequence[str] = SCORERS) -> int:
     """Compare whole matrices in float64 with RapidFuzz's, or those of the shortest texts with plain Python's without it."""
-    threads = bench.settings.threads
-    rapidfuzz = bench.peers.get("rapidfuzz")
-    if rapidfuzz is None:
+    if bench.peers.get("rapidfuzz") is None:
         rows, columns = (sorted(side, key=len)[:6] for side in (rows, columns))
     for name in names:
-        mine = fuzzy.cdist(rows, columns, scorer=scorer(fuzzy, name), workers=threads, dtype=np.float64)
-        if rapidfuzz is not None:
-            theirs = rapidfuzz.process.cdist(
-                rows, columns, scorer=scorer(rapidfuzz.fuzz, name), workers=threads, dtype=np.float64
-            )
-            require_close(mine, theirs, TOLERANCE, f"{name}, beside RapidFuzz")
-        elif name in PLAIN:
+        contest = matrix(bench, name, rows, columns, dtype=np.float64)
+        ours = contest.ours()
+        for theirs in contest.peers.values():
+            require_close(ours, theirs(), TOLERANCE, f"{name}, beside RapidFuzz")
+        if not contest.peers and name in PLAIN:
             plain = [[PLAIN[name](row, column) for column in columns] for row in rows]
-            require_close(mine, plain, TOLERANCE, f"{name}, beside plain Python")
-    return mine.size
+            require_close(ours, plain, TOLERANCE, f"{name}, beside plain Python")
+    return int(ours.size)
 
 
 def cut(bench: Bench, name: str, cutoff: float, rows: Sequence[str], columns: Sequence[str]) -> Contest:
     """Make the calls for a matrix with a cutoff, and show that the cutoff changes nothing above it."""
-    threads = bench.settings.threads
-    full = fuzzy.cdist(rows, columns, scorer=scorer(fuzzy, name), dtype=np.float64)
-    ours = partial(fuzzy.cdist, rows, columns, scorer=scorer(fuzzy, name), workers=threads, score_cutoff=cutoff)
+    full = fuzzy.cdist(rows, columns, scorer=getattr(fuzzy, name), dtype=np.float64)
+    exact = matrix(bench, name, rows, columns, score_cutoff=cutoff, dtype=np.float64)
     expected = np.where(full >= cutoff, full, 0)
-    require_close(ours(dtype=np.float64), expected, 0, f"{name} with a cutoff, beside the whole matrix")
-    rapidfuzz = bench.peers.get("rapidfuzz")
-    if rapidfuzz is None:
-        return Contest(ours, {})
-    theirs = partial(
-        rapidfuzz.process.cdist,
-        rows,
-        columns,
-        scorer=scorer(rapidfuzz.fuzz, name),
-        workers=threads,
-        score_cutoff=cutoff,
-    )
+    ours = exact.ours()
+    require_close(ours, expected, 0, f"{name} with a cutoff, beside the whole matrix")
     # Which side of the cutoff a score equal to it falls on is RapidFuzz's rounding.
     clear = np.abs(full - cutoff) > TOLERANCE
-    require_close(
-        expected[clear], theirs(dtype=np.float64)[clear], TOLERANCE, f"{name} with a cutoff, beside RapidFuzz"
-    )
-    return Contest(ours, {"rapidfuzz cdist": theirs})
+    for theirs in exact.peers.values():
+        require_close(expected[clear], theirs()[clear], TOLERANCE, f"{name} with a cutoff, beside RapidFuzz")
+    return matrix(bench, name, rows, columns, score_cutoff=cutoff)
 
 
 def pairwise(bench: Bench, rows: Sequence[str], columns: Sequence[str]) -> Contest:
     """Make the calls for partial_ratio pair by pair, once all scores are RapidFuzz's, or a few plain Python's without it."""
     threads = bench.settings.threads
-    ours = partial(fuzzy.cpdist, rows, columns, scorer=fuzzy.partial_ratio, workers=threads)
-    mine = ours(dtype=np.float64)
-    rapidfuzz = bench.peers.get("rapidfuzz")
-    if rapidfuzz is None:
-        few = sorted(range(len(rows)), key=lambda place: len(rows[place]) + len(columns[place]))[:10]
-        plain = [plain_partial_ratio(rows[place], columns[place]) for place in few]
-        require_close(mine[few], plain, TOLERANCE, "cpdist(partial_ratio), beside plain Python")
-        return Contest(ours, {})
-    one = rapidfuzz.fuzz.partial_ratio
-    theirs = partial(rapidfuzz.process.cpdist, rows, columns, scorer=one, workers=threads)
-    require_close(mine, theirs(dtype=np.float64), 0, "cpdist(partial_ratio), beside RapidFuzz")
-    return Contest(ours, {"rapidfuzz cpdist": theirs, "rapidfuzz in a loop": lambda: list(map(one, rows, columns))})
+    exact = calls(bench, "cpdist", "partial_ratio", rows, columns, workers=threads, dtype=np.float64)
+    scores = exact.ours()
+    for theirs in exact.peers.values():
+        require_close(scores, theirs(), 0, "cpdist(partial_ratio), beside RapidFuzz")
+    if not exact.peers:
+        few = sorted(range(len(rows)), key=lambda i: len(rows[i]) + len(columns[i]))[:10]
+        plain = [plain_partial_ratio(rows[i], columns[i]) for i in few]
+        require_close(scores[few], plain, TOLERANCE, "cpdist(partial_ratio), beside plain Python")
+    contest = calls(bench, "cpdist", "partial_ratio", rows, columns, workers=threads)
+    loop = bench.peers.calls(
+        "rapidfuzz",
+        lambda module: {"rapidfuzz in a loop": lambda: list(map(module.fuzz.partial_ratio, rows, columns))},
+    )
+    return Contest(contest.ours, {**contest.peers, **loop})
 
 
 def search(bench: Bench, name: str, query: str, choices: Sequence[str], limit: int) -> Contest:
     """Make the calls for the best choices (`extract_one` for a limit of 1) once they return the same."""
-    one = limit == 1
-    mine: Any = fuzzy.extract_one if one else partial(fuzzy.extract, limit=limit)
-    ours: Call = partial(mine, query, choices, scorer=scorer(fuzzy, name))
-    scores = fuzzy.cdist([query], choices, scorer=scorer(fuzzy, name), dtype=np.float64)[0]
+    single = limit == 1
+    options = {} if single else {"limit": limit}
+    contest = calls(bench, "extract_one" if single else "extract", name, query, choices, **options)
+    scores = fuzzy.cdist([query], choices, scorer=getattr(fuzzy, name), dtype=np.float64)[0]
     expected = [(scores[i], i) for i in np.argsort(-scores, kind="stable")[:limit]]
 
-    def found(call: Call) -> list[Any]:
-        result: Any = call()
-        return [row[1:] for row in ([result] if one else result)]
+    def best(call: Call) -> list[Any]:
+        result = call()
+        return [row[1:] for row in ([result] if single else result)]
 
-    require_close(found(ours), expected, 0, f"extract({name}), beside cdist")
-    rapidfuzz = bench.peers.get("rapidfuzz")
-    if rapidfuzz is None:
-        return Contest(ours, {})
-    peer: Any = rapidfuzz.process.extractOne if one else partial(rapidfuzz.process.extract, limit=limit)
-    theirs: Call = partial(peer, query, choices, scorer=scorer(rapidfuzz.fuzz, name))
-    require_close(found(ours), found(theirs), TOLERANCE, f"extract({name}), beside RapidFuzz")
-    return Contest(ours, {f"rapidfuzz {'extractOne' if one else 'extract'}": theirs})
+    require_close(best(contest.ours), expected, 0, f"extract({name}), beside cdist")
+    for theirs in contest.peers.values():
+        require_close(best(contest.ours), best(theirs), TOLERANCE, f"extract({name}), beside RapidFuzz")
+    return contest
 
 
 def plain_ratio(a: str, b: str) -> float:
@@ -154,15 +146,13 @@ def plain_partial_ratio(a: str, b: str) -> float:
     short, long = sorted((a, b), key=len)
     if not short:
         return 0.0 if long else 100.0
-    windows = {long[max(0, end - len(short)) : end] for end in range(1, len(long) + len(short))}
-    best = max(plain_ratio(short, window) for window in windows if window)
-    return max(best, plain_partial_ratio_of_equals(short, long)) if len(a) == len(b) else best
-
-
-def plain_partial_ratio_of_equals(a: str, b: str) -> float:
-    """Score every prefix and suffix of the first text with all of the second."""
-    parts = {a[:end] for end in range(1, len(a) + 1)} | {a[start:] for start in range(len(a))}
-    return max(plain_ratio(b, part) for part in parts)
+    # Of two texts of one length either may be the shorter one.
+    ways = [(short, long), (long, short)] if len(a) == len(b) else [(short, long)]
+    return max(
+        plain_ratio(needle, text[max(0, end - len(needle)) : end])
+        for needle, text in ways
+        for end in range(1, len(text) + len(needle))
+    )
 
 
 PLAIN: dict[str, Callable[[str, str], float]] = {"ratio": plain_ratio, "partial_ratio": plain_partial_ratio}
@@ -184,6 +174,7 @@ def verify_random(bench: Bench, chance: random.Random, pairs: int) -> int:
     for _ in range(max(pairs // 10_000, 1)):
         sides = []
         for _ in range(2):
+            # Around 64 characters a text takes a second machine word.
             longest = chance.choice((12, 40, 80, 160))
             sides.append(
                 ["".join(chance.choices(chance.choice(ALPHABETS), k=chance.randint(0, longest))) for _ in range(100)]
@@ -194,67 +185,62 @@ def verify_random(bench: Bench, chance: random.Random, pairs: int) -> int:
 
 def rows(bench: Bench) -> Iterator[Row]:
     """Verify, then time, each bar of the kernel."""
-    quick = bench.settings.quick
+    share = 10 if bench.settings.quick else 1
     chance = random.Random(bench.settings.seed)
-    found = texts.read(bench.settings.data, chance)
-    sentences, entities = found.sentences, found.entities
-    here = bench.peers.get("rapidfuzz") is not None
-    without = "" if here else "rapidfuzz is not installed: a few pairs were compared with plain Python instead"
+    sample = texts.read(bench.settings.data, chance)
+    sentences, entities = sample.sentences, sample.entities
+    has_peer = bench.peers.get("rapidfuzz") is not None
+    without = "" if has_peer else "rapidfuzz is not installed: a few pairs were compared with plain Python instead"
 
     bench.tell("scores of real pairs")
-    real = REAL_PAIRS // (10 if quick else 1)
+    real = REAL_PAIRS // share
     equal = verify(
         bench,
         [sentences[i % len(sentences)] for i in range(real // 500)],
         [entities[i % len(entities)] for i in range(500)],
     )
     case = f"real pairs whose scores equal RapidFuzz's ({', '.join(SCORERS)})"
-    yield Check.of(case, equal if here else None, "", "at least", real, note=without or found.origin)
+    yield Check.of(case, equal if has_peer else None, "", "at least", real, note=without or sample.origin)
     bench.tell("scores of random Unicode pairs")
-    pairs = RANDOM_PAIRS // (10 if quick else 1)
-    equal = verify_random(bench, chance, pairs if here else 10_000)
+    pairs = RANDOM_PAIRS // share
+    equal = verify_random(bench, chance, pairs if has_peer else 10_000)
     case = "random Unicode pairs whose scores equal RapidFuzz's"
-    yield Check.of(case, equal if here else None, "", "at least", pairs, note=without)
+    yield Check.of(case, equal if has_peer else None, "", "at least", pairs, note=without)
 
-    many = [entities[i % len(entities)] for i in range(1000 if quick else 5000)]
+    def timed(case: str, contest: Contest, pairs: int, bar: float | None = None) -> Comparison:
+        work = Work(0, pairs, "pair")
+        return bench.compare(case, contest.ours, contest.peers, bar=bar, note=sample.origin, work=work)
+
+    many = [entities[i % len(entities)] for i in range(1000 if bench.settings.quick else 5000)]
     some = chance.sample(sentences, min(200, len(sentences)))
     for name, count, bar in MATRICES:
         queries = some[:count]
-        ours, peers = matrix(bench, name, queries, many)
-        yield bench.compare(
-            f"cdist({name}), {len(queries)} sentences x {len(many):,} entities", ours, peers, bar=bar,
-            note=found.origin, work=Work(0, len(queries) * len(many), "pair"),
-        )  # fmt: skip
+        case = f"cdist({name}), {len(queries)} sentences x {len(many):,} entities"
+        yield timed(case, matrix(bench, name, queries, many), len(queries) * len(many), bar)
     sentence = min(sentences, key=lambda text: abs(len(text) - 109))
     twenty = chance.sample(entities, min(20, len(entities)))
-    rapidfuzz = bench.peers.get("rapidfuzz")
-    beside: dict[str, Call] = {}
-    if rapidfuzz is not None:
-        beside["rapidfuzz cpdist"] = partial(
-            rapidfuzz.process.cpdist, [sentence] * len(twenty), twenty, scorer=rapidfuzz.fuzz.partial_ratio
-        )
     verify(bench, [sentence], twenty, ["partial_ratio"])
-    yield bench.compare(
+    ours = partial(fuzzy.cdist, [sentence], twenty, scorer=fuzzy.partial_ratio)
+    yield timed(
         f"partial_ratio, one sentence of {len(sentence)} characters x {len(twenty)} entities",
-        partial(fuzzy.cdist, [sentence], twenty, scorer=fuzzy.partial_ratio), beside, bar=5.0,
-        note=found.origin, work=Work(0, len(twenty), "pair"),
-    )  # fmt: skip
+        Contest(ours, calls(bench, "cpdist", "partial_ratio", [sentence] * len(twenty), twenty).peers),
+        len(twenty),
+        5.0,
+    )
     # As when reasoning steps are grounded: a sentence beside the names that its triples have.
     steps, names = nearest(sentences, 80, 500), nearest(entities, 20, 500)
-    count = PAIRED_SENTENCES // (10 if quick else 1)
-    pairs_of = [steps[i % len(steps)] for i in range(count) for _ in range(PAIRED_NAMES)]
-    contest = pairwise(bench, pairs_of, [chance.choice(names) for _ in pairs_of])
-    yield bench.compare(
+    count = PAIRED_SENTENCES // share
+    paired = [steps[i % len(steps)] for i in range(count) for _ in range(PAIRED_NAMES)]
+    yield timed(
         f"cpdist(partial_ratio), {count:,} sentences of {average(steps):.0f} characters, each beside {PAIRED_NAMES} names "
         f"of {average(names):.0f}",
-        contest.ours, contest.peers, note=found.origin, work=Work(0, len(pairs_of), "pair"),
-    )  # fmt: skip
+        pairwise(bench, paired, [chance.choice(names) for _ in paired]),
+        len(paired),
+    )
+    few = some[:40]
     for name, cutoff in CUTOFFS:
-        contest = cut(bench, name, cutoff, some[:40], many)
-        yield bench.compare(
-            f"cdist({name}, score_cutoff={cutoff}), {len(some[:40])} sentences x {len(many):,} entities",
-            contest.ours, contest.peers, note=found.origin, work=Work(0, len(some[:40]) * len(many), "pair"),
-        )  # fmt: skip
+        case = f"cdist({name}, score_cutoff={cutoff}), {len(few)} sentences x {len(many):,} entities"
+        yield timed(case, cut(bench, name, cutoff, few, many), len(few) * len(many))
     # A title that is among the choices ends a search for one at once; with a letter more it does not.
     title = entities[len(entities) // 2]
     for name in SCORERS:
@@ -265,35 +251,56 @@ def rows(bench: Bench) -> Iterator[Row]:
             ("extract_one, an entity", title, 1),
         ):
             contest = search(bench, name, query, many, limit)
-            yield bench.compare(
-                f"{case} among {len(many):,} entities ({name})", contest.ours, contest.peers,
-                note=found.origin, work=Work(0, len(many), "pair"),
-            )  # fmt: skip
+            yield timed(f"{case} among {len(many):,} entities ({name})", contest, len(many))
+
+
+def card_rows(bench: Bench) -> Iterator[Row]:
+    """Verify every score of the card beside the processor's, then time the matrices, from texts in the host's memory."""
+    sample = texts.read(bench.settings.data, random.Random(bench.settings.seed))
+    n_queries, n_choices = bench.scaled(1_000, least=4), bench.scaled(20_000, least=20)
+    queries = [sample.sentences[i % len(sample.sentences)] for i in range(n_queries)]
+    choices = [sample.entities[i % len(sample.entities)] for i in range(n_choices)]
+    pairs = n_queries * n_choices
+    sizes = f"{n_queries:,} sentences of {average(queries):.0f} characters x {n_choices:,} entities of {average(choices):.0f}"
+    for name in ("partial_ratio", "ratio"):
+        case = f"cdist({name}), {sizes}"
+        score = partial(fuzzy.cdist, queries, choices, scorer=getattr(fuzzy, name))
+        on_card, on_processor = partial(score, device=DEVICE), partial(score, workers=bench.settings.threads)
+        bench.tell(f"{case}: every score beside the processor's")
+        require_close(on_card(), on_processor(), CARD_TOLERANCE, f"{case}: scores beside the processor's")
+        row = bench.compare(
+            case, on_card, {"pytrace, processor": on_processor}, note=sample.origin, work=Work(0, pairs, "pair"),
+            extra={"GB of scores that come back": pairs * 4 / 1e9},
+        )  # fmt: skip
+        yield row
+        if name == "partial_ratio":
+            rate = pairs / row.ours.median
+            yield Check.of(f"{case}: pairs a second, transfers included", rate, "", "at least", PAIRS_A_SECOND)
 
 
 def sweeps(bench: Bench) -> Iterator[Sweep]:
     """Grow the number of pairs, then the needle."""
     quick = bench.settings.quick
     chance = random.Random(bench.settings.seed)
-    found = texts.read(bench.settings.data, chance)
+    sample = texts.read(bench.settings.data, chance)
     # Sentences grow and entities stay, as when steps are grounded: what a pair costs depends on how many entities of
     # like length there are to be scored side by side.
     shapes = {100: (1, 100), 1_000: (2, 500), 10_000: (20, 500), 100_000: (200, 500), 1_000_000: (2_000, 500)}
     sizes = list(shapes)[: 3 if quick else 5]
     # The same mixture of lengths at each size, so that pairs alone grow.
-    queries = [found.sentences[i % len(found.sentences)] for i in range(2_000)]
-    choices = [found.entities[i % len(found.entities)] for i in range(500)]
+    queries = [sample.sentences[i % len(sample.sentences)] for i in range(2_000)]
+    choices = [sample.entities[i % len(sample.entities)] for i in range(500)]
     chance.shuffle(queries)
     chance.shuffle(choices)
 
     def pairs(size: int, name: str) -> Contest:
         rows, columns = (group[:count] for group, count in zip((queries, choices), shapes[size], strict=True))
         verify(bench, rows, columns, [name])
-        return Contest(*matrix(bench, name, rows, columns))
+        return matrix(bench, name, rows, columns)
 
     for name in ("partial_ratio", "ratio"):
         yield bench.sweep(
-            f"cdist({name})", "pairs", sizes, partial(pairs, name=name), growth=1, bar=True, notes=[found.origin]
+            f"cdist({name})", "pairs", sizes, partial(pairs, name=name), growth=1, bar=True, notes=[sample.origin]
         )
 
     letters = "etaoin shrdlucmfwypvbgkqjxz"
@@ -302,7 +309,7 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
         rows = ["".join(chance.choices(letters, k=size)) for _ in range(20)]
         columns = ["".join(chance.choices(letters, k=4 * size)) for _ in range(50)]
         verify(bench, rows[:5], columns[:5], ["partial_ratio"])
-        return Contest(*matrix(bench, "partial_ratio", rows, columns))
+        return matrix(bench, "partial_ratio", rows, columns)
 
     yield bench.sweep(
         "cdist(partial_ratio), 20 needles x 50 texts four times as long", "characters of the needle",

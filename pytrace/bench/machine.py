@@ -16,19 +16,19 @@ import pytrace
 from pytrace import _core
 from pytrace.bench.measurements import Limits
 
+# More than the caches near a core hold. A shared last-level cache may hold it, as it then may hold the benches' data.
 READ_BYTES = 256 * 2**20
-"""More than the caches near a core hold. A shared last-level cache may hold it, as it then may hold the benches' data."""
 
+# Rows of the square matrices whose product shows the peak of arithmetic: 16 MiB each.
 PRODUCT = 2048
-"""Rows of the square matrices whose product shows the peak of arithmetic: 16 MiB each."""
 
 
 def facts(threads: int) -> dict[str, object]:
     """Collect what is known about this machine, this Python and this library."""
     return {
-        "processor": _field(Path("/proc/cpuinfo"), "model name") or platform.processor() or platform.machine(),
+        "processor": field(Path("/proc/cpuinfo"), "model name") or platform.processor() or platform.machine(),
         "cores": cores(),
-        "memory_bytes": _memory("MemTotal"),
+        "memory_bytes": memory("MemTotal"),
         "caches": _caches(),
         "system": platform.system(),
         "kernel": platform.release(),
@@ -43,6 +43,7 @@ def facts(threads: int) -> dict[str, object]:
 
 def cores() -> int:
     """Return how many processors this process may run on."""
+    # In a container a process may run on fewer processors than the machine has.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -52,11 +53,6 @@ def load() -> list[float] | None:
         return [round(value, 2) for value in os.getloadavg()]
     except (OSError, AttributeError):
         return None
-
-
-def available_bytes() -> int | None:
-    """Return the memory that is free to use, or None where that is not known."""
-    return _memory("MemAvailable")
 
 
 def measure(threads: int) -> Limits:
@@ -78,7 +74,7 @@ def measure(threads: int) -> Limits:
 
 def fastest(call: Callable[[], object], times: int = 5) -> float:
     """Return the seconds of the fastest of so many calls, after one that does not count."""
-    call()
+    call()  # pages in the arrays and wakes the threads
     best = float("inf")
     for _ in range(times):
         start = time.perf_counter()
@@ -87,7 +83,8 @@ def fastest(call: Callable[[], object], times: int = 5) -> float:
     return best
 
 
-def _field(path: Path, name: str) -> str | None:
+def field(path: Path, name: str) -> str | None:
+    """Return the value of a line ``name: value`` of one of the kernel's files, None where there is none."""
     with contextlib.suppress(OSError):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith(name):
@@ -95,18 +92,19 @@ def _field(path: Path, name: str) -> str | None:
     return None
 
 
-def _memory(name: str) -> int | None:
-    value = _field(Path("/proc/meminfo"), name + ":")
+def memory(name: str, path: Path = Path("/proc/meminfo")) -> int | None:
+    """Return the bytes that one of the kernel's files counts in kB."""
+    value = field(path, name + ":")
     return None if value is None else int(value.split()[0]) * 1024
 
 
 def _caches() -> dict[str, str]:
     """Return the sizes of the first core's caches by level and kind, as the kernel words them."""
-    found = {}
+    sizes = {}
     for cache in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         with contextlib.suppress(OSError):
             level, kind, size = (
                 (cache / name).read_text(encoding="ascii").strip() for name in ("level", "type", "size")
             )
-            found[f"L{level} {kind.lower()}"] = size
-    return found
+            sizes[f"L{level} {kind.lower()}"] = size
+    return sizes

@@ -10,14 +10,14 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+# Of the JSON document; a reader can tell by it what to expect.
 FORMAT = 1
-"""Of the JSON document; a reader can tell by it what to expect."""
 
+# Fewer repetitions than this make a figure that is no record.
 RECORD_REPETITIONS = 7
-"""Fewer repetitions than this make a figure that is no record."""
 
+# Slopes of log time over log size that count as linear growth.
 LINEAR = (0.85, 1.15)
-"""Slopes of log time over log size that count as linear growth."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +68,7 @@ class Work(msgspec.Struct, frozen=True):
     Only ``"FLOP"`` can be held against the machine's arithmetic; other units give a rate alone.
     """
 
+    # Least figures: what a call does more than this (copies, packing) is its own loss against the roofline.
     bytes: float = 0.0
     operations: float = 0.0
     unit: str = "FLOP"
@@ -216,6 +217,7 @@ class Document(msgspec.Struct, kw_only=True):
 def slope(sizes: Sequence[int], seconds: Sequence[float | None]) -> float | None:
     """Fit log time over log size by least squares in the upper half of the sizes that were timed."""
     timed = [(math.log(size), math.log(time)) for size, time in zip(sizes, seconds, strict=True) if time is not None]
+    # At the small end the cost of a call itself hides how the work grows.
     upper = timed[len(timed) // 2 :]
     if len(upper) < 2:
         return None

@@ -12,17 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from pytrace.bench import machine
 from pytrace.kernels import top_k
 
 STATUS = Path("/proc/self/status")
-
-
-def status_bytes(name: str) -> int:
-    """Return a size from this process's status, in bytes."""
-    for line in STATUS.read_text(encoding="ascii", errors="replace").splitlines():
-        if line.startswith(name + ":"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"{STATUS} does not say {name}")
 
 
 def main(n_queries: int, n_items: int, dim: int, k: int, threads: int) -> None:
@@ -32,10 +25,12 @@ def main(n_queries: int, n_items: int, dim: int, k: int, threads: int) -> None:
     items = random.standard_normal((n_items, dim), dtype=np.float32)
     # The peak so far is forgotten, so that whatever Python took while starting hides nothing of the search.
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    before = status_bytes("VmHWM")
+    before = machine.memory("VmHWM", STATUS)
     top_k(queries, items, k, threads=threads)
-    grown = status_bytes("VmHWM") - before
-    sys.stdout.write(f"{queries.nbytes + items.nbytes} {grown}\n")
+    after = machine.memory("VmHWM", STATUS)
+    if before is None or after is None:
+        raise OSError(f"{STATUS} does not say VmHWM")
+    sys.stdout.write(f"{queries.nbytes + items.nbytes} {after - before}\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from pytrace.bench.stopwatch import Call
 from pytrace.kernels.devices import cuda_module
 
 REMEDY = "pip install 'pytrace-rag[bench]'"
@@ -79,13 +80,18 @@ class Peers:
         """Return a peer's module, or None where it is missing."""
         return self._modules.get(name)
 
+    def calls(self, name: str, make: Callable[[Any], dict[str, Call]]) -> dict[str, Call]:
+        """Return the calls that `make` makes of a peer's module, or none where the peer is missing."""
+        module = self.get(name)
+        return {} if module is None else make(module)
+
     def versions(self) -> dict[str, str]:
         """Return the versions of the peers that are here and of the libraries that they rest on."""
-        found = {
+        versions = {
             self._table[name].package: version(self._table[name].package) or getattr(module, "__version__", None)
             for name, module in self._modules.items()
         } | {package: version(package) for package in ("numpy", "threadpoolctl")}
-        return {package: str(number) for package, number in found.items() if number is not None}
+        return {package: str(number) for package, number in versions.items() if number is not None}
 
 
 def version(package: str) -> str | None:
@@ -112,6 +118,7 @@ def limited_threads(threads: int, peers: Peers) -> Iterator[str | None]:
         except ImportError:
             yield f"NumPy's threads keep their own default, because threadpoolctl is not installed ({REMEDY})"
         else:
+            # NumPy's BLAS and the peers' OpenMP have pools of their own, which no setting of ours reaches.
             with threadpool_limits(limits=threads):
                 yield None
     finally:

@@ -15,6 +15,7 @@ FORMATS = ("png", "svg")
 def load() -> Any:
     """Return matplotlib's module of figures, which needs no display."""
     try:
+        # Not pyplot: it would choose a back end that may want a display.
         return importlib.import_module("matplotlib.figure")
     except ImportError as error:
         raise MissingDependencyError("--plots needs matplotlib: pip install 'pytrace-rag[bench]'") from error

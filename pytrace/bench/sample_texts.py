@@ -28,6 +28,7 @@ def read(folder: Path | None, chance: random.Random) -> Texts:
         raise InputError(
             f"{folder} has no *.jsonl file with questions, nor has its folder multihop; correct --data or leave it out"
         )
+    # Each text once, in the order of the files, so that a seed draws the same ones again.
     sentences: dict[str, None] = {}
     titles: dict[str, None] = {}
     for path in paths:

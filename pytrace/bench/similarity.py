@@ -15,9 +15,10 @@ from pytrace.bench.context import Bench, require, require_close
 from pytrace.bench.measurements import Check, Comparison, Row, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k
+from pytrace.kernels.devices import to_host
 
+# The width of the default encoder's embeddings.
 DIM = 384
-"""The width of the default encoder's embeddings."""
 
 # (queries, items, k, bar, peers of the bar): the few triples of a question, then a corpus.
 SHAPES = (
@@ -27,6 +28,9 @@ SHAPES = (
     (1, 100_000, 10, 2.0, ("NumPy", "faiss.knn", "faiss.IndexFlatIP")),
     (1_000, 100_000, 10, 1.0, ("faiss.knn", "faiss.IndexFlatIP")),
 )
+
+# The sums of 384 products of numbers around 1 are some hundreds at most: float32 keeps four digits behind the point.
+SLACK = 1e-3
 
 Vectors: TypeAlias = NDArray[Any]
 Found: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
@@ -45,47 +49,63 @@ def rows(bench: Bench) -> Iterator[Row]:
 def numpy_top_k(queries: Vectors, items: Vectors, k: int) -> Found:
     """Find the top k the usual way: one product, a partition, a sort of what is left."""
     scores = queries @ items.T
-    found = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-    best = np.take_along_axis(scores, found, 1)
+    chosen = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+    best = np.take_along_axis(scores, chosen, 1)
     order = np.argsort(-best, axis=1, kind="stable")
-    return np.take_along_axis(best, order, 1), np.take_along_axis(found, order, 1)
+    return np.take_along_axis(best, order, 1), np.take_along_axis(chosen, order, 1)
 
 
-def verify(queries: Vectors, items: Vectors, found: Found, what: str) -> None:
-    """Check about five queries against a full sort in float64."""
-    scores, indices = found
-    slack = 1e-3
+def verify(queries: Vectors, items: Vectors, result: Found, what: str, *, on_card: bool = False) -> None:
+    """Check about five queries against a full sort in float64, or a card's, whose items are too many, against ours."""
+    scores, indices = map(to_host, result)
+    require(scores.shape == indices.shape, f"{what}: the results have shapes {scores.shape} and {indices.shape}")
     for row in range(0, len(queries), max(1, len(queries) // 5)):
-        true = np.empty(len(items))
-        for start in range(0, len(items), 50_000):  # so that the copy in float64 stays small
-            block = items[start : start + 50_000].astype(np.float64)
-            true[start : start + 50_000] = block @ queries[row].astype(np.float64)
-        k = scores.shape[1]
-        require_close(scores[row], np.sort(true)[::-1][:k], slack, f"{what}: scores of query {row}")
-        require(((indices[row] >= 0) & (indices[row] < len(items))).all(), f"{what}: query {row} has a foreign index")
-        require(len(np.unique(indices[row])) == k, f"{what}: query {row} has an item twice")
-        require_close(true[indices[row]], scores[row], slack, f"{what}: items of query {row}")
+        query, chosen, k = queries[row], indices[row], scores.shape[1]
+        best: Vectors = top_k(query, items, k)[0] if on_card else np.sort(products(items, query))[::-1][:k]
+        beside = " beside the processor's" if on_card else ""
+        require_close(scores[row], best, SLACK, f"{what}: scores of query {row}{beside}")
+        require(((chosen >= 0) & (chosen < len(items))).all(), f"{what}: query {row} has a foreign index")
+        require(len(np.unique(chosen)) == k, f"{what}: query {row} has an item twice")
+        require_close(products(items[chosen], query), scores[row], SLACK, f"{what}: items of query {row}")
+
+
+def verify_ragged(
+    queries: Vectors, items: Vectors, result: Found, each: int, what: str, *, on_card: bool = False
+) -> None:
+    """Check about seven queries that see so many items each, one after the other."""
+    scores, indices = map(to_host, result)
+    for row in range(0, len(queries), max(1, len(queries) // 7)):
+        seen = items[each * row : each * row + each]
+        part = scores[row : row + 1], indices[row : row + 1] - each * row
+        verify(queries[row : row + 1], seen, part, f"{what}, question {row}", on_card=on_card)
+
+
+def products(items: Vectors, query: Vectors) -> NDArray[np.float64]:
+    """Multiply every item with a query in float64, in blocks, so that the copy in float64 stays small."""
+    blocks = (items[start : start + 50_000].astype(np.float64) for start in range(0, len(items), 50_000))
+    return np.concatenate([block @ query.astype(np.float64) for block in blocks])
 
 
 def work(queries: Vectors, items: Vectors, k: int, pairs: int | None = None) -> Work:
     """Return the least that a search must move and compute: every array once, and each pair a product of vectors."""
     scored = len(queries) * len(items) if pairs is None else pairs
+    # A result is a float32 score and an int64 index.
     return Work(queries.nbytes + items.nbytes + len(queries) * k * 12, 2.0 * scored * queries.shape[1])
 
 
 def faiss_peers(bench: Bench, queries: Vectors, items: Vectors, k: int, what: str) -> dict[str, Call]:
     """Make faiss's two exact searches, verified, if it is installed."""
-    faiss = bench.peers.get("faiss")
-    if faiss is None:
-        return {}
-    index = faiss.IndexFlatIP(items.shape[1])
-    index.add(items)
-    peers: dict[str, Call] = {
-        "faiss.knn": partial(faiss.knn, queries, items, k, metric=faiss.METRIC_INNER_PRODUCT),
-        "faiss.IndexFlatIP": partial(index.search, queries, k),
-    }
-    verify(queries, items, index.search(queries, k), f"{what}, faiss")
-    return peers
+
+    def make(faiss: Any) -> dict[str, Call]:
+        index = faiss.IndexFlatIP(items.shape[1])
+        index.add(items)
+        verify(queries, items, index.search(queries, k), f"{what}, faiss")
+        return {
+            "faiss.knn": partial(faiss.knn, queries, items, k, metric=faiss.METRIC_INNER_PRODUCT),
+            "faiss.IndexFlatIP": partial(index.search, queries, k),
+        }
+
+    return bench.peers.calls("faiss", make)
 
 
 def searches(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
@@ -112,12 +132,12 @@ def narrow_items(bench: Bench, random: np.random.Generator) -> Iterator[Comparis
     items = random.standard_normal((count, DIM), dtype=np.float32)
     half, eight = narrowed(items)
     wide = {"pytrace, float32 items": partial(top_k, query, items, 10)}
-    case = f"1 x {count:,} x {DIM}, top 10, float16 items"
-    verify(query, half, top_k(query, half, 10), case)
-    yield bench.compare(case, partial(top_k, query, half, 10), wide, bar=1.6, work=work(query, half, 10))
-    case = f"1 x {count:,} x {DIM}, top 10, int8 items"
-    verify(query, eight / np.float32(32), top_k(query, eight, 10, scale=1 / 32), case)
-    yield bench.compare(case, partial(top_k, query, eight, 10, scale=1 / 32), wide, work=work(query, eight, 10))
+    for kind, stored, scale, bar in (("float16", half, None, 1.6), ("int8", eight, 1 / 32, None)):
+        case = f"1 x {count:,} x {DIM}, top 10, {kind} items"
+        ours = partial(top_k, query, stored, 10, scale=scale)
+        numbers = half if scale is None else stored * np.float32(scale)
+        verify(query, numbers, ours(), case)
+        yield bench.compare(case, ours, wide, bar=bar, work=work(query, stored, 10))
 
 
 def narrowed(items: Vectors) -> tuple[NDArray[np.float16], NDArray[np.int8]]:
@@ -133,38 +153,27 @@ def ragged(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
     half, eight = narrowed(items)
     offsets = np.arange(count + 1) * each
     case = f"{count:,} questions x {each} triples x {DIM}, ragged, top {k}"
+    ours = partial(top_k, questions, items, k, offsets=offsets)
+    ours_half = partial(top_k, questions, half, k, offsets=offsets)
+    ours_eight = partial(top_k, questions, eight, k, offsets=offsets, scale=1 / 32)
+    verify_ragged(questions, items, ours(), each, f"{case}, float32 items")
+    verify_ragged(questions, half, ours_half(), each, f"{case}, float16 items")
+    verify_ragged(questions, eight / np.float32(32), ours_eight(), each, f"{case}, int8 items")
 
-    def check(kind: str, stored: Vectors, found: Found) -> None:
-        for row in range(0, count, max(1, count // 7)):
-            mine = found[0][row : row + 1], found[1][row : row + 1] - each * row
-            own = stored[each * row : each * row + each]
-            verify(questions[row : row + 1], own, mine, f"{case}, {kind}, question {row}")
-
-    check("float32 items", items, top_k(questions, items, k, offsets=offsets))
-    check("float16 items", half, top_k(questions, half, k, offsets=offsets))
-    check("int8 items", eight / np.float32(32), top_k(questions, eight, k, offsets=offsets, scale=1 / 32))
-    peers: dict[str, Call] = {}
-    faiss = bench.peers.get("faiss")
-    if faiss is not None:
-
+    def make(faiss: Any) -> dict[str, Call]:
         def loop() -> None:
             for row in range(count):
-                own = items[each * row : each * row + each]
-                faiss.knn(questions[row : row + 1], own, k, metric=faiss.METRIC_INNER_PRODUCT)
+                seen = items[each * row : each * row + each]
+                faiss.knn(questions[row : row + 1], seen, k, metric=faiss.METRIC_INNER_PRODUCT)
 
-        peers["a loop over faiss.knn"] = loop
-    ours = partial(top_k, questions, items, k, offsets=offsets)
+        return {"a loop over faiss.knn": loop}
+
     pairs = count * each
-    yield bench.compare(case, ours, peers, bar=10.0, work=work(questions, items, k, pairs))
+    # No peer searches ragged batches, so it is called once a question.
+    yield bench.compare(case, ours, bench.peers.calls("faiss", make), bar=10.0, work=work(questions, items, k, pairs))
     wide = {"pytrace, float32 items": ours}
-    yield bench.compare(
-        f"{case}, float16 items", partial(top_k, questions, half, k, offsets=offsets), wide,
-        work=work(questions, half, k, pairs),
-    )  # fmt: skip
-    yield bench.compare(
-        f"{case}, int8 items", partial(top_k, questions, eight, k, offsets=offsets, scale=1 / 32), wide,
-        work=work(questions, eight, k, pairs),
-    )  # fmt: skip
+    yield bench.compare(f"{case}, float16 items", ours_half, wide, work=work(questions, half, k, pairs))
+    yield bench.compare(f"{case}, int8 items", ours_eight, wide, work=work(questions, eight, k, pairs))
 
 
 def peak_memory(bench: Bench) -> Check:
@@ -174,6 +183,7 @@ def peak_memory(bench: Bench) -> Check:
     n_queries, n_items, k = 1_000, 100_000, 10
     case = f"peak memory of {n_queries:,} x {n_items:,} x {DIM}, top {k}, over its inputs"
     bench.tell(case)
+    # In this process peers and earlier cases have raised the peak already.
     command = [sys.executable, "-m", memory.__name__, *map(str, (n_queries, n_items, DIM, k, bench.settings.threads))]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:

@@ -17,8 +17,8 @@ from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k
 
 K = 10
+# An approximate index that would take longer to build leaves the sweep.
 BUILD_SECONDS = 20.0
-"""An approximate index that would take longer to build leaves the sweep."""
 
 
 class Index(NamedTuple):
@@ -87,34 +87,34 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
     settings = bench.settings
     random = np.random.default_rng(settings.seed)
     sizes = [10**power for power in range(2, 5 if settings.quick else 7)]
-    free = machine.available_bytes()
+    free = machine.memory("MemAvailable")
     # The items, a peer's copy of them, and the peers' full matrix of scores with its partition.
     fitting = [size for size in sizes if free is None or size * (2 * DIM * 4 + 64 * 20) < 0.8 * free]
     items = random.standard_normal((fitting[-1], DIM), dtype=np.float32)
     indexes = Indexes(bench)
 
     def prepare(size: int, queries: Vectors, notes: list[str]) -> Contest:
-        own = items[:size]
+        part = items[:size]
         what = f"{len(queries)} x {size:,} x {DIM}, top {K}"
-        found = top_k(queries, own, K)
-        verify(queries, own, found, what)
-        peers: dict[str, Call] = {"NumPy": partial(numpy_top_k, queries, own, K)}
-        peers |= faiss_peers(bench, queries, own, K, what)
+        exact = top_k(queries, part, K)
+        verify(queries, part, exact, what)
+        peers: dict[str, Call] = {"NumPy": partial(numpy_top_k, queries, part, K)}
+        peers |= faiss_peers(bench, queries, part, K, what)
         extra: dict[str, float] = {}
         usearch = bench.peers.get("usearch")
         if usearch is not None:
             peers["usearch exact"] = partial(
-                usearch.search, own, queries, K, usearch.MetricKind.IP, exact=True, threads=settings.threads
+                usearch.search, part, queries, K, usearch.MetricKind.IP, exact=True, threads=settings.threads
             )
         for name in BUILDERS:
-            index = indexes.get(name, own, notes)
+            index = indexes.get(name, part, notes)
             if index is not None:
-                given = index.search(queries)
-                shared = sum(len(set(a) & set(b)) for a, b in zip(given.tolist(), found[1].tolist(), strict=True))
-                extra[f"{name} recall@{K}"] = shared / found[1].size
+                nearest = index.search(queries).tolist()
+                shared = sum(len(set(a) & set(b)) for a, b in zip(nearest, exact[1].tolist(), strict=True))
+                extra[f"{name} recall@{K}"] = shared / exact[1].size
                 extra[f"{name} build s"] = index.build_seconds
                 peers[f"{name} (approximate)"] = partial(index.search, queries)
-        return Contest(partial(top_k, queries, own, K), peers, extra)
+        return Contest(partial(top_k, queries, part, K), peers, extra)
 
     for n_queries in (1, 64):
         notes = ["the vectors are random, which is where approximate indexes find least"]

@@ -8,17 +8,26 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import ModuleType
+from typing import Any
 
-from pytrace.bench import KERNELS, machine
+from pytrace.bench import CARD_KERNELS, KERNELS, machine
+from pytrace.bench.card import Card
 from pytrace.bench.context import Bench
-from pytrace.bench.cuda import KERNELS as CUDA_KERNELS
-from pytrace.bench.cuda.card import Card
-from pytrace.bench.measurements import RECORD_REPETITIONS, Check, Document, Kernel, Settings, count_bars
+from pytrace.bench.measurements import (
+    RECORD_REPETITIONS,
+    Check,
+    Comparison,
+    Document,
+    Kernel,
+    Settings,
+    Sweep,
+    count_bars,
+)
 from pytrace.bench.peers import Peers, limited_threads
 
-SWEEPS = {"similarity": "pytrace.bench.similarity_sweeps"}
-"""The modules that hold a kernel's sweeps, where that is not the module of its rows."""
+# A file of all that similarity measures would be too long to read.
+MODULES = {("similarity", "sweeps"): "similarity_sweeps", ("similarity", "card_rows"): "similarity_card"}
+"""The modules of what a kernel's own module does not hold."""
 
 
 class Run:
@@ -39,7 +48,7 @@ class Run:
         changed: Callable[[Document], None] = lambda _: None,
     ) -> None:
         on_card = settings.device == "cuda"
-        self.kernels = list(dict.fromkeys(kernels)) or list(CUDA_KERNELS if on_card else KERNELS)
+        self.kernels = list(dict.fromkeys(kernels)) or list(CARD_KERNELS if on_card else KERNELS)
         self.settings = settings
         self._tell = tell
         self._changed = changed
@@ -87,31 +96,24 @@ class Run:
             lambda text: self._tell(f"{name}: {text}"),
             card=self._card,
         )
-        room = "pytrace.bench" if self._card is None else "pytrace.bench.cuda"
         kernel = self.document.kernels[name] = Kernel()
+        columns: dict[type, list[Any]] = {Check: kernel.checks, Comparison: kernel.rows, Sweep: kernel.sweeps}
+        on_card = self._card is not None
+        wanted = {
+            "card_rows": on_card and self.settings.rows,
+            "rows": not on_card and self.settings.rows,
+            "sweeps": not on_card and self.settings.sweeps,
+        }
         start = time.perf_counter()
-
-        def added() -> None:
-            kernel.seconds = time.perf_counter() - start
-            self.document.bars = count_bars(self.document.kernels)
-            self._changed(self.document)
-
-        if self.settings.rows:
-            for row in importlib.import_module(f"{room}.{name}").rows(bench):
-                if isinstance(row, Check):
-                    kernel.checks.append(row)
-                else:
-                    kernel.rows.append(row)
-                added()
-        if self.settings.sweeps and self._card is None:
-            for sweep in _sweeping(name).sweeps(bench):
-                kernel.sweeps.append(sweep)
-                added()
+        for part in (part for part, is_wanted in wanted.items() if is_wanted):
+            # Only now: a bench that is not run needs none of its imports.
+            module = importlib.import_module(f"pytrace.bench.{MODULES.get((name, part), name)}")
+            for result in getattr(module, part)(bench):
+                columns[type(result)].append(result)
+                kernel.seconds = time.perf_counter() - start
+                self.document.bars = count_bars(self.document.kernels)
+                self._changed(self.document)
         return kernel
-
-
-def _sweeping(name: str) -> ModuleType:
-    return importlib.import_module(SWEEPS.get(name, f"pytrace.bench.{name}"))
 
 
 def _warnings(settings: Settings, peers: Peers, load: list[float] | None) -> list[str]:
@@ -139,7 +141,7 @@ def _warnings(settings: Settings, peers: Peers, load: list[float] | None) -> lis
 
 def command(kernels: Sequence[str], settings: Settings) -> str:
     """Return the command line that repeats a run on the same data, with what it leaves to chance or the machine said."""
-    usual = set(CUDA_KERNELS if settings.device == "cuda" else KERNELS)
+    usual = set(CARD_KERNELS if settings.device == "cuda" else KERNELS)
     words = ["pytrace", "bench", *([] if set(kernels) == usual else kernels)]
     words += ["--threads", str(settings.threads), "--repetitions", str(settings.repetitions)]
     words += ["--seed", str(settings.seed)]

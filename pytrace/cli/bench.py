@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from pytrace.bench import KERNELS
+from pytrace.bench import CARD_KERNELS, KERNELS
 from pytrace.cli import common
 from pytrace.errors import InputError
 
@@ -122,13 +122,12 @@ def bench(
 
 def _check_card(kernels: tuple[str, ...], *, rows: bool, plots: Path | None) -> None:
     """Refuse what cannot be measured on a card, and a card that is not there."""
-    from pytrace.bench.cuda import KERNELS as on_card
     from pytrace.kernels import devices
 
-    foreign = [name for name in kernels if name not in on_card]
+    foreign = [name for name in kernels if name not in CARD_KERNELS]
     if foreign:
         raise InputError(
-            f"{', '.join(foreign)} runs on the processor alone; with --device cuda name {', '.join(on_card)}"
+            f"{', '.join(foreign)} runs on the processor alone; with --device cuda name {', '.join(CARD_KERNELS)}"
         )
     if not rows or plots is not None:
         raise InputError("with --device cuda there are no sweeps to time or to draw; leave --no-rows and --plots out")

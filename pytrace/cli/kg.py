@@ -75,7 +75,7 @@ def show(
         document = None if document_id is None else frozen.document(document_id)
         waiting = document_id is not None and frozen.extraction(document_id) is None
         recipe = frozen.recipe
-        place = frozen.place
+        place = frozen.location
     if as_json:
         common.print_json(
             {
@@ -113,7 +113,7 @@ def _show_failures(directory: Path, *, as_json: bool) -> None:
     with TripleStore.open(directory, mode="read") as graph, graph.snapshot() as frozen:
         if as_json:
             common.stream_json(
-                {"graph": frozen.place},
+                {"graph": frozen.location},
                 {
                     "failures": ({"document_id": name, "reason": reason} for name, reason in frozen.failures()),
                     "cut_off": ({"document_id": name, "title": title} for name, title in frozen.cut_off()),
@@ -285,7 +285,7 @@ def _grounded(graph: GraphReader, document: Document, triples: list[Triple]) -> 
         elif old is not None:
             result.append(old)
         else:
-            from pytrace.triples.extraction import locate
+            from pytrace.triples.parsing import locate
 
             result.extend(locate(document, [triple]))
     return result

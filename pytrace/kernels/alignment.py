@@ -6,10 +6,8 @@ for instance) or by a C function. Gaps are linear or affine. Everything runs in 
 
 from __future__ import annotations
 
-import ctypes
-from _ctypes import CFuncPtr
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -17,23 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from pytrace import _core
 from pytrace.kernels import devices
+from pytrace.kernels.devices import thread_limit
+from pytrace.kernels.score_functions import Score, score_arguments
 
+# Bytes of scores that one traceback keeps; a larger table is read back by divide and conquer in linear memory.
 TRACE_BYTES = 64 * 2**20
-"""Bytes of scores that one traceback keeps; a larger table is read back by divide and conquer in linear memory."""
-
-
-@runtime_checkable
-class CompiledFunction(Protocol):
-    """A compiled function with a C address, as `numba.cfunc` makes."""
-
-    @property
-    def address(self) -> int:
-        """Address of a C function `double f(int32_t, int32_t)`."""
-        ...
 
 
 Symbols: TypeAlias = Sequence[Hashable] | NDArray[Any]
-Score: TypeAlias = ArrayLike | CompiledFunction | Any
 
 
 class Alignment(msgspec.Struct, frozen=True, eq=False):
@@ -148,13 +137,13 @@ def needleman_wunsch(
     (1.0, ['born in', None, 'capital of'], 0.6666666666666666)
     """
     opening = gap if gap_open is None else gap_open
-    matrix, function = (None, 0) if score is None else _score_arguments(score)
+    matrix, function = (None, 0) if score is None else score_arguments(score)
     try:
         total, aligned_a, aligned_b, matches, a_indices, b_indices = _core.align_pair(
             a, b, match, mismatch, gap, opening, matrix, function, blank, trace_bytes
         )
     except TypeError as error:
-        raise _plain(error, match, mismatch, gap, opening) from None
+        raise _named(error, match, mismatch, gap, opening) from None
     identity = matches / len(aligned_a) if aligned_a else 1.0
     return Alignment(total, aligned_a, aligned_b, identity, matches, a_indices, b_indices)
 
@@ -192,11 +181,11 @@ def alignment_score(
     2.0
     """
     opening = gap if gap_open is None else gap_open
-    matrix, function = (None, 0) if score is None else _score_arguments(score)
+    matrix, function = (None, 0) if score is None else score_arguments(score)
     try:
         return _core.alignment_score(a, b, match, mismatch, gap, opening, matrix, function)
     except TypeError as error:
-        raise _plain(error, match, mismatch, gap, opening) from None
+        raise _named(error, match, mismatch, gap, opening) from None
 
 
 def edit_distance(a: Symbols, b: Symbols) -> int:
@@ -205,7 +194,7 @@ def edit_distance(a: Symbols, b: Symbols) -> int:
     Parameters
     ----------
     a, b
-        Sequences of hashable symbols, or integer arrays of one dimension.
+        As in `needleman_wunsch`.
 
     Returns
     -------
@@ -246,8 +235,6 @@ def align_batch(
 ) -> BatchAlignment:
     """Align every candidate path with all of its reference paths and keep the best, in one call.
 
-    With ``match=0, mismatch=-1, gap=-1`` a score is minus the edit distance.
-
     Parameters
     ----------
     candidates, references
@@ -286,7 +273,8 @@ def align_batch(
     Notes
     -----
     This is Algorithm 3 (fine-grained path evaluation) of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning
-    with Knowledge Graphs", appendix C.3, for a whole file of responses.
+    with Knowledge Graphs", appendix C.3, for a whole file of responses. With ``match=0, mismatch=-1, gap=-1`` a score is
+    minus the edit distance.
 
     Examples
     --------
@@ -296,18 +284,12 @@ def align_batch(
     >>> found.best.tolist(), found.scores.tolist()
     ([0, 2], [-1.0, -1.0])
     """
-    opening = gap if gap_open is None else gap_open
-    given = (
-        candidates.values if isinstance(candidates, Ragged) else None,
-        references.values if isinstance(references, Ragged) else None,
-        score,
-    )
-    card = devices.card_of(device, *given)
-    matrix, function = (None, 0) if score is None else _score_arguments(score)
+    inputs = (*(paths.values for paths in (candidates, references) if isinstance(paths, Ragged)), score)
+    card = devices.card_of(device, *inputs)
+    matrix, function = (None, 0) if score is None else score_arguments(score)
     if card is not None and function:
         raise TypeError("score is a C function, which a card cannot call; compute a matrix of its values first")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
+    workers = thread_limit(threads)
     first, second = _as_ragged(candidates, references, keep_values=score is not None)
     group_offsets = np.arange(len(first.offsets), dtype=np.int64) if groups is None else _offsets(groups, "groups")
     if groups is None and len(second.offsets) != len(first.offsets):
@@ -315,49 +297,23 @@ def align_batch(
             f"there are {len(first.offsets) - 1} candidates and {len(second.offsets) - 1} references; "
             "give groups to say which references each candidate has"
         )
-    if card is not None:
-        try:
-            arrays = devices.cuda_module().align_batch(
-                first.values, first.offsets, second.values, second.offsets, group_offsets,
-                match, mismatch, gap, opening, matrix, steps, card,
-            )  # fmt: skip
-        except TypeError as error:
-            raise _plain(error, match, mismatch, gap, opening) from None
-        return BatchAlignment(*(devices.results(array, *given) for array in arrays))
+    paths = (first.values, first.offsets, second.values, second.offsets, group_offsets)
+    costs = (match, mismatch, gap, gap if gap_open is None else gap_open)
     try:
-        found = _core.align_batch(
-            first.values, first.offsets, second.values, second.offsets, group_offsets,
-            match, mismatch, gap, opening, matrix, function, threads or 0, steps,
-        )  # fmt: skip
+        if card is None:
+            return BatchAlignment(*_core.align_batch(*paths, *costs, matrix, function, workers, steps))
+        arrays = devices.cuda_module().align_batch(*paths, *costs, matrix, steps, card)
     except TypeError as error:
-        raise _plain(error, match, mismatch, gap, opening) from None
-    return BatchAlignment(*found)
+        raise _named(error, *costs) from None
+    return BatchAlignment(*(devices.results(array, *inputs) for array in arrays))
 
 
-def _score_arguments(score: Score) -> tuple[NDArray[np.float64] | None, int]:
-    """Tell a matrix from a C function and return (matrix, 0) or (None, address)."""
-    if devices.on_card(score):
-        return cast("NDArray[np.float64]", score), 0
-    foreign = score if isinstance(score, CFuncPtr) else getattr(score, "ctypes", None)
-    if isinstance(foreign, CFuncPtr):
-        if foreign.restype is not ctypes.c_double or tuple(foreign.argtypes or ()) != (ctypes.c_int32,) * 2:
-            raise TypeError("a score function must take two int32 and return a double; set its argtypes and restype so")
-        address = ctypes.cast(foreign, ctypes.c_void_p).value or 0
-    elif isinstance(score, CompiledFunction):
-        address = score.address
-    elif callable(score):
-        raise TypeError(
-            "score must be a matrix or a compiled C function (numba.cfunc, ctypes), not a Python function; "
-            "compute a matrix with it first"
-        )
-    else:
-        matrix = np.asarray(score)
-        if matrix.dtype.kind not in "biuf":
-            raise TypeError(f"score must be an array of numbers, not of {matrix.dtype}")
-        return np.ascontiguousarray(matrix, dtype=np.float64), 0
-    if not isinstance(address, int) or address <= 0:
-        raise ValueError(f"the score function's address is {address!r}, which is no function")
-    return None, address
+def _named(error: TypeError, *costs: object) -> TypeError:
+    """Name the cost that is no number, which the binding's own message does not."""
+    for name, value in zip(("match", "mismatch", "gap", "gap_open"), costs, strict=True):
+        if not isinstance(value, float | int | np.number):
+            return TypeError(f"{name} must be a number, not {value!r}")
+    return error
 
 
 def _as_ragged(
@@ -366,71 +322,55 @@ def _as_ragged(
     if isinstance(candidates, Ragged) != isinstance(references, Ragged):
         raise TypeError("candidates and references must both be Ragged arrays, or neither")
     if isinstance(candidates, Ragged) and isinstance(references, Ragged):
-        if devices.on_card(candidates.values) or devices.on_card(references.values):
-            return _beside_a_card(candidates, "candidates"), _beside_a_card(references, "references")
-        first, second = _integers(candidates.values, "candidates"), _integers(references.values, "references")
-        if not (_fits_int32(first) and _fits_int32(second)):
-            if keep_values:
-                raise ValueError("symbols that score reads must fit in 32 bits; number them from 0")
-            if first.dtype.kind != second.dtype.kind:  # NumPy would join int64 and uint64 as float64
-                first, second = first.astype(object), second.astype(object)
-            _, numbers = np.unique(np.concatenate([first, second]), return_inverse=True)
-            first, second = numbers[: len(first)], numbers[len(first) :]
-        return (
-            Ragged(np.ascontiguousarray(first, dtype=np.int32), _offsets(candidates.offsets, "candidates' offsets")),
-            Ragged(np.ascontiguousarray(second, dtype=np.int32), _offsets(references.offsets, "references' offsets")),
+        named = {"candidates": candidates, "references": references}
+        hint = "; give lists of symbols to have them numbered"
+        arrays = [_integers(paths.values, f"{name}' values", hint) for name, paths in named.items()]
+        wide = [name for name, array in zip(named, arrays, strict=True) if not _fits_int32(array)]
+        if wide and any(map(devices.on_card, arrays)):
+            raise ValueError(
+                f"{wide[0]}' values must fit in 32 bits where the others lie on a card; number the symbols first"
+            )
+        if wide and keep_values:
+            raise ValueError("symbols that score reads must fit in 32 bits; number them from 0")
+        if wide:
+            if arrays[0].dtype.kind != arrays[1].dtype.kind:  # NumPy would join int64 and uint64 as float64
+                arrays = [array.astype(object) for array in arrays]
+            _, numbers = np.unique(np.concatenate(arrays), return_inverse=True)
+            arrays = np.split(numbers, [len(arrays[0])])
+        first, second = (
+            Ragged(
+                array if devices.on_card(array) else np.ascontiguousarray(array, dtype=np.int32),
+                _offsets(paths.offsets, f"{name}' offsets"),
+            )
+            for (name, paths), array in zip(named.items(), arrays, strict=True)
         )
+        return first, second
     if keep_values:
         raise TypeError("with score, candidates and references must be Ragged integer arrays")
+    # One table for both sides, so that equal symbols get equal numbers.
     table: dict[Hashable, int] = {}
     return Ragged(*_core.intern_paths(candidates, table)), Ragged(*_core.intern_paths(references, table))
 
 
-def _beside_a_card(paths: Ragged, name: str) -> Ragged:
-    """Leave an array on a card as it is; one of the host must become int32, because none is renumbered."""
-    offsets = _offsets(paths.offsets, f"{name}' offsets")
-    if devices.on_card(paths.values):
-        return Ragged(paths.values, offsets)
-    values = _integers(paths.values, name)
-    if not _fits_int32(values):
-        raise ValueError(f"{name}' values must fit in 32 bits where the others lie on a card; number the symbols first")
-    return Ragged(np.ascontiguousarray(values, dtype=np.int32), offsets)
-
-
-def _integers(values: ArrayLike, name: str) -> NDArray[Any]:
+def _integers(values: ArrayLike, name: str, hint: str = "") -> NDArray[Any]:
+    """Return an integer array of one dimension; one on a card is left there, and checked by the binding."""
+    if devices.on_card(values):
+        return cast("NDArray[Any]", values)
     array = np.asarray(values)
     if array.ndim != 1:
-        raise ValueError(f"{name}' values have {array.ndim} dimensions, not 1")
-    if array.size == 0:
-        return array.astype(np.int32)
-    if array.dtype.kind not in "iu":
-        raise TypeError(
-            f"{name}' values must be integers, not {array.dtype}; give lists of symbols to have them numbered"
-        )
+        raise ValueError(f"{name} have {array.ndim} dimensions, not 1")
+    if array.dtype.kind not in "iu" and not (hint and array.size == 0):  # NumPy takes an empty list for floats
+        raise TypeError(f"{name} must be integers, not {array.dtype}{hint}")
     return array
 
 
 def _fits_int32(values: NDArray[Any]) -> bool:
-    if values.dtype == np.int32 or values.size == 0:
+    if devices.on_card(values) or values.dtype == np.int32 or values.size == 0:
         return True
     limits = np.iinfo(np.int32)
     return bool(values.min() >= limits.min and values.max() <= limits.max)
 
 
 def _offsets(offsets: ArrayLike, name: str) -> NDArray[np.int64]:
-    if devices.on_card(offsets):
-        return cast("NDArray[np.int64]", offsets)  # brought to the host by the binding
-    array = np.asarray(offsets)
-    if array.ndim != 1:
-        raise ValueError(f"{name} has {array.ndim} dimensions, not 1")
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, not {array.dtype}")
-    return np.ascontiguousarray(array, dtype=np.int64)
-
-
-def _plain(error: TypeError, match: object, mismatch: object, gap: object, gap_open: object) -> TypeError:
-    """Name the parameter that is no number, which the binding's own message does not."""
-    for name, value in (("match", match), ("mismatch", mismatch), ("gap", gap), ("gap_open", gap_open)):
-        if not isinstance(value, float | int | np.number):
-            return TypeError(f"{name} must be a number, not {value!r}")
-    return error
+    array = _integers(offsets, name)
+    return array if devices.on_card(array) else np.ascontiguousarray(array, dtype=np.int64)

@@ -12,8 +12,6 @@ from pytrace.kernels import devices
 
 _ARRAY = np.ndarray
 
-__all__ = ["Expansion", "expand", "log_sum_exp"]
-
 
 class Expansion(NamedTuple):
     """The chains after a step, question by question, best first.
@@ -132,34 +130,15 @@ def expand(
         arrays = (chain_scores, option_logits, finished)
         card = devices.card_of(device, *arrays)
         if card is not None:
-            found = devices.cuda_module().expand(
-                *arrays,
-                beams,
-                chains,
-                min_prob,
-                terminate,
-                question_offsets,
-                option_offsets,
-                lengths,
-                length_penalty,
+            results = devices.cuda_module().expand(
+                *arrays, beams, chains, min_prob, terminate, question_offsets, option_offsets, lengths, length_penalty,
                 card,
-            )
-            return Expansion(*(devices.results(array, *arrays) for array in found))
+            )  # fmt: skip
+            return Expansion(*(devices.results(array, *arrays) for array in results))
     return _core.expand(
-        chain_scores,
-        option_logits,
-        finished,
-        beams,
-        chains,
-        min_prob,
-        terminate,
-        question_offsets,
-        option_offsets,
-        lengths,
-        length_penalty,
-        threads,
-        Expansion,
-    )
+        chain_scores, option_logits, finished, beams, chains, min_prob, terminate, question_offsets, option_offsets,
+        lengths, length_penalty, threads, Expansion,
+    )  # fmt: skip
 
 
 def log_sum_exp(logits: npt.ArrayLike) -> float:

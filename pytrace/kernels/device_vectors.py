@@ -18,8 +18,6 @@ from pytrace.errors import DeviceUnavailableError
 from pytrace.kernels.devices import card_of, to_device, to_host
 from pytrace.kernels.similarity import Metric, top_k
 
-__all__ = ["DeviceVectors"]
-
 
 class DeviceVectors:
     """Vectors to search with `top_k`, on the processor or on a card.
@@ -88,6 +86,7 @@ class DeviceVectors:
 
     def _placed(self) -> Any:
         """Return the vectors where they are searched."""
+        # Two threads that search first would copy the vectors twice.
         with self._lock:
             if self._items is None:
                 try:

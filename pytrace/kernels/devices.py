@@ -21,18 +21,6 @@ import numpy.typing as npt
 
 from pytrace.errors import DeviceUnavailableError
 
-__all__ = [
-    "card_of",
-    "cuda_module",
-    "empty_cache",
-    "on_card",
-    "require",
-    "results",
-    "to_device",
-    "to_host",
-    "version_text",
-]
-
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 _module: ModuleType | None = None
@@ -58,12 +46,13 @@ def cuda_module() -> ModuleType:
 
 def on_card(array: object) -> bool:
     """Whether an array says that its values lie on a CUDA card."""
+    # The usual kinds first: a search among a hundred items takes 2 us, and asking by attribute would be felt.
     kind = type(array)
     if kind is np.ndarray or kind is list or kind is tuple or array is None:
         return False
-    place = getattr(array, "__dlpack_device__", None)
-    if place is not None:
-        return int(place()[0]) in _DLPACK_CUDA
+    dlpack_device = getattr(array, "__dlpack_device__", None)
+    if dlpack_device is not None:
+        return int(dlpack_device()[0]) in _DLPACK_CUDA
     return getattr(array, "__cuda_array_interface__", None) is not None
 
 
@@ -83,17 +72,18 @@ def card_of(device: str | None, *arrays: object) -> int | None:
     return int(number) if colon else -1
 
 
-def results(found: Any, *arrays: object) -> Any:
+def results(result: Any, *arrays: object) -> Any:
     """Give a result on a card as an array of the library that its input comes from."""
-    if isinstance(found, np.ndarray):
-        return found
+    if isinstance(result, np.ndarray):
+        return result
     for array in arrays:
-        if not on_card(array) or type(array) is type(found):
+        if not on_card(array) or type(array) is type(result):
             continue
+        # Whoever made the array has imported its library; pytrace itself depends on none of them.
         library = sys.modules.get(type(array).__module__.partition(".")[0])
         from_dlpack = getattr(library, "from_dlpack", None)
-        return found if from_dlpack is None else from_dlpack(found)
-    return found
+        return result if from_dlpack is None else from_dlpack(result)
+    return result
 
 
 def to_device(array: npt.ArrayLike, device: str = "cuda") -> Any:
@@ -110,12 +100,11 @@ def to_host(array: Any) -> npt.NDArray[Any]:
     """Return an array as NumPy's: itself if it is one, else a copy of what lies on a card."""
     if not on_card(array):
         return np.asarray(array)
-    found: npt.NDArray[Any]
     if not isinstance(array, cuda_module().Array):
-        place = getattr(array, "__dlpack_device__", None)
-        array = cuda_module().to_device(array, 0 if place is None else int(place()[1]))
-    found = array.numpy()
-    return found
+        dlpack_device = getattr(array, "__dlpack_device__", None)
+        array = cuda_module().to_device(array, 0 if dlpack_device is None else int(dlpack_device()[1]))
+    values: npt.NDArray[Any] = array.numpy()
+    return values
 
 
 def require(device: str) -> None:
@@ -128,11 +117,11 @@ def require(device: str) -> None:
         module.require_device(max(card, 0))
     except DeviceUnavailableError as error:
         driver, runtime, _, _ = module.installation()
-        found = f"the CUDA module was built with CUDA {version_text(runtime)}"
+        versions = f"the CUDA module was built with CUDA {version_text(runtime)}"
         if driver:
-            found += f", the driver serves CUDA {version_text(driver)}"
+            versions += f", the driver serves CUDA {version_text(driver)}"
         raise DeviceUnavailableError(
-            f"device {device!r} cannot be used: {error} ({found}); correct that, or use device 'cpu'"
+            f"device {device!r} cannot be used: {error} ({versions}); correct that, or use device 'cpu'"
         ) from None
 
 
@@ -145,3 +134,12 @@ def empty_cache() -> None:
     """Free the memory that finished calls keep on cards for the next; does nothing where no call has used a card."""
     if _module is not None:
         _module.empty_cache()
+
+
+def thread_limit(threads: int | None) -> int:
+    """Check the number of threads of a call on the processor and return it as the core takes it: 0 for its default."""
+    if threads is None:
+        return 0
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, not {threads}")
+    return threads

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pytrace import _core
+from pytrace.kernels.devices import thread_limit
 
 Sets: TypeAlias = Sequence[Collection[Hashable]] | NDArray[np.bool_]
 Problem: TypeAlias = tuple[Sets, Collection[Hashable] | None]
@@ -145,26 +146,7 @@ def greedy_covers(
     weights: Sequence[ArrayLike | None] | None = None,
     threads: int | None = None,
 ) -> list[Cover]:
-    """Do `greedy_cover` for many problems in one call.
-
-    Parameters
-    ----------
-    problems
-        (sets, universe) of each.
-    weights
-        Weights of each, or None.
-    threads
-        Threads to use; the result does not depend on it.
-
-    Returns
-    -------
-    list of Cover
-        One a problem.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `greedy_cover`.
+    """Do `greedy_cover` for many problems of (sets, universe) in one call; the result does not depend on `threads`.
 
     Examples
     --------
@@ -298,7 +280,7 @@ def scope_covers(
         )
         for number, (intent, relations, nodes) in enumerate(questions)
     ]
-    return [ScopeCover(*found) for found in _core.scope_covers(judged, recheck, _threads(threads))]
+    return [ScopeCover(*fields) for fields in _core.scope_covers(judged, recheck, thread_limit(threads))]
 
 
 def _covers(
@@ -314,7 +296,7 @@ def _covers(
     packed = [
         (_sets(sets, universe), universe, weight) for (sets, universe), weight in zip(problems, each, strict=True)
     ]
-    return [Cover(*found) for found in _core.covers(packed, exact, seconds, _threads(threads))]
+    return [Cover(*fields) for fields in _core.covers(packed, exact, seconds, thread_limit(threads))]
 
 
 def _seconds(time_limit: float | None) -> float:
@@ -333,25 +315,26 @@ def _earliest(
     threads: int | None,
 ) -> list[Cover]:
     """Weigh set i as ``weight * scale + i``, with a scale above any sum of indices: the least such sum breaks ties."""
-    given: list[NDArray[np.float64]] = []
+    whole: list[NDArray[np.float64]] = []
     scales: list[int] = []
     for number, ((sets, _), weight) in enumerate(zip(problems, _each_weights(problems, weights), strict=True)):
         count = len(sets)
         each = np.ones(count) if weight is None else np.asarray(weight, dtype=np.float64)
         scale = count * (count - 1) // 2 + 1
+        # The core takes weights up to 1e15, below which float64 holds every whole number.
         if not bool(np.all(each == np.floor(each))) or float(np.sum(each)) * scale > 1e15:
             raise ValueError(
                 f"problem {number}: ties='earliest' needs whole-number weights with a sum below {1e15 / scale:g}"
             )
-        given.append(each)
+        whole.append(each)
         scales.append(scale)
     ranked = [
         each * scale + np.arange(len(each)) if each.ndim == 1 and bool(np.all(each >= 0)) else each
-        for each, scale in zip(given, scales, strict=True)
+        for each, scale in zip(whole, scales, strict=True)
     ]
-    found = _covers(problems, ranked, exact=True, time_limit=time_limit, threads=threads)
+    minima = _covers(problems, ranked, exact=True, time_limit=time_limit, threads=threads)
     covers = []
-    for cover, each, scale in zip(found, given, scales, strict=True):
+    for cover, each, scale in zip(minima, whole, scales, strict=True):
         weight = float(sum(each[i] for i in cover.sets))
         # No cover weighs less than bound, of which at most scale - 1 are indices.
         bound = weight if cover.optimal else max(0.0, float(math.ceil((cover.bound - (scale - 1)) / scale - 1e-9)))
@@ -379,6 +362,7 @@ def _sets(sets: Sets, universe: Collection[Hashable] | None) -> Sets:
 
 def _judgements(values: ArrayLike, name: str) -> NDArray[np.bool_]:
     array = values if type(values) is np.ndarray else np.asarray(values)
+    # The way of small covers, which take microseconds: nothing is copied.
     if array.dtype == np.bool_ and array.flags.c_contiguous:
         return array
     if array.dtype != np.bool_:
@@ -386,11 +370,3 @@ def _judgements(values: ArrayLike, name: str) -> NDArray[np.bool_]:
             raise TypeError(f"{name} must be yes or no (boolean, or 0 and 1), not {array.dtype} of other values")
         array = array.astype(np.bool_)
     return np.ascontiguousarray(array)
-
-
-def _threads(threads: int | None) -> int:
-    if threads is None:
-        return 0
-    if threads < 1:
-        raise ValueError(f"threads must be at least 1, not {threads}")
-    return threads

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from pytrace import _core
 from pytrace.kernels import devices
 
-__all__ = ["Metric", "normalize", "similarity", "top_k"]
-
 Metric = Literal["ip", "cosine", "l2"]
 """Inner product, cosine, or Euclidean distance (the distance itself, not its square)."""
 
@@ -112,8 +110,10 @@ def top_k(
     if device is not None or type(queries) is not _ndarray or type(items) is not _ndarray:
         card = devices.card_of(device, queries, items)
         if card is not None:
-            found = devices.cuda_module().top_k(queries, items, k, metric, offsets, query_offsets, exclude, scale, card)
-            return devices.results(found[0], queries, items), devices.results(found[1], queries, items)
+            scores, indices = devices.cuda_module().top_k(
+                queries, items, k, metric, offsets, query_offsets, exclude, scale, card
+            )
+            return devices.results(scores, queries, items), devices.results(indices, queries, items)
     return _core.top_k(queries, items, k, metric, offsets, query_offsets, exclude, scale, threads)
 
 
@@ -126,37 +126,9 @@ def similarity(
     threads: int | None = None,
     device: str | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Score every query against every item.
+    """Score every query against every item: Float32 ``[n_queries, n_items]``, or ``[n_items]`` for one query.
 
-    The scores are those of `top_k`, bit for bit.
-
-    Parameters
-    ----------
-    queries
-        Float32 ``[n_queries, dim]``, or ``[dim]`` for one query. Other real types are converted.
-    items
-        Float32, float16 or int8 ``[n_items, dim]``; other real types are converted to float32. Fortran order, foreign
-        byte order and steps within a row cost a copy.
-    metric
-        ``"ip"``, ``"cosine"`` or ``"l2"`` (Euclidean distance, not its square).
-    scale
-        For int8 items: the factor that turns them into numbers, one for all or one a row, above 0 (default 1).
-    threads
-        Threads to use at most; default `pytrace._core.num_threads()`.
-    device
-        Where to compute: see `pytrace.kernels.devices`, and `top_k` for the types.
-
-    Returns
-    -------
-    numpy.ndarray
-        Float32 ``[n_queries, n_items]`` (``[n_items]`` for one query); on the card if `queries` or `items` lie there.
-
-    Raises
-    ------
-    ValueError
-        Dimensions that differ, NaN or infinity in the vectors, or a score that overflows float32.
-    TypeError
-        Arrays that do not hold real numbers.
+    The scores are those of `top_k`, bit for bit, and so are the arguments and what is raised.
 
     Examples
     --------
@@ -166,8 +138,8 @@ def similarity(
     """
     card = devices.card_of(device, queries, items)
     if card is not None:
-        found = devices.cuda_module().similarity(queries, items, metric, scale, card)
-        return cast("npt.NDArray[np.float32]", devices.results(found, queries, items))
+        scores = devices.cuda_module().similarity(queries, items, metric, scale, card)
+        return cast("npt.NDArray[np.float32]", devices.results(scores, queries, items))
     return _core.similarity(queries, items, metric, scale, threads)
 
 

@@ -24,24 +24,7 @@ from pytrace.models.language_model import Completion, LanguageModel, Prompt
 from pytrace.reader.prompts import TripleDemonstration, triple_demonstrations
 from pytrace.records import Document, Triple
 from pytrace.triples.graph import ExtractionStatistics, Recipe, TripleStore
-from pytrace.triples.parsing import ParsedTriples, locate, parse_triples, span_grammar
-
-__all__ = [
-    "INSTRUCTION",
-    "PART_TOKENS",
-    "DocumentExtractor",
-    "Extraction",
-    "Extractor",
-    "LanguageModelExtractor",
-    "ParsedTriples",
-    "PhraseExtractor",
-    "SentenceExtractor",
-    "build_graph",
-    "locate",
-    "parse_triples",
-    "sentence_units",
-    "span_grammar",
-]
+from pytrace.triples.parsing import locate, parse_triples, span_grammar
 
 INSTRUCTION = (
     "Read the title and the text, and write down every fact of the text as a knowledge triple <title; relation; tail>. "
@@ -51,7 +34,9 @@ INSTRUCTION = (
 PART_TOKENS = 256
 # How a title relates to a phrase that no words stand before.
 NO_RELATION = "about"
+# A phrase that holds the title and less than so many characters more is another form of it ("Rome's"), and no fact.
 _LITTLE_MORE = 4
+# A model that goes on after its triples writes the next document of the prompt's pattern.
 _STOP = ("\n\n", "Title:")
 # So many parts of a long document are named in the reason of its failure.
 _PARTS_NAMED = 3
@@ -71,11 +56,6 @@ class Extractor(Protocol):
     @property
     def recipe(self) -> Recipe:
         """Everything that the triples depend on: extractor, model, prompt, options."""
-        ...
-
-    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
-        """Extract the triples of every document, in the documents' order; none is left out."""
-        ...
 
     def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
         """Extract the triples of any number of documents and hand each to `done` as soon as it is finished.
@@ -83,54 +63,51 @@ class Extractor(Protocol):
         Documents are taken as there is room for them, so that only those in flight are in memory. They may finish in
         another order. What `done` raises ends the work.
         """
-        ...
+
+    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
+        """Extract the triples of every document, in the documents' order; none is left out."""
+        finished: dict[int, Extraction] = {}
+        self.extract_each(documents, lambda extraction: finished.setdefault(id(extraction.document), extraction))
+        return [finished[id(document)] for document in documents]
 
 
-class SentenceExtractor:
-    """Every sentence is a unit, without a language model (the paper's ablation "w. sentences")."""
+class _RuleExtractor(Extractor, Protocol):
+    """Extracts one document after the other, without a language model."""
+
+    def _extract(self, document: Document) -> Extraction: ...
+
+    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
+        for document in documents:
+            done(self._extract(document))
+
+
+class SentenceExtractor(_RuleExtractor):
+    """Every sentence is a unit `[title] sentence` (the paper's ablation "w. sentences")."""
 
     @property
     def recipe(self) -> Recipe:
         """Only a name: nothing else matters."""
         return Recipe("sentence")
 
-    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
-        """Make one unit `[title] sentence` a sentence."""
-        return [Extraction(document, sentence_units(document), ExtractionStatistics()) for document in documents]
-
-    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
-        """Make the units of one document after the other."""
-        for document in documents:
-            done(*self.extract([document]))
+    def _extract(self, document: Document) -> Extraction:
+        return Extraction(document, sentence_units(document), ExtractionStatistics())
 
 
-class DocumentExtractor:
-    """Every document is one unit (the paper's ablation "w. documents")."""
+class DocumentExtractor(_RuleExtractor):
+    """Every document is one unit `[title] text` (the paper's ablation "w. documents")."""
 
     @property
     def recipe(self) -> Recipe:
         """Only a name: nothing else matters."""
         return Recipe("document")
 
-    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
-        """Make one unit `[title] text` a document."""
-        return [
-            Extraction(
-                document,
-                (Triple(document.title, "", document.text, document.id, -1, 100.0),) if document.text.strip() else (),
-                ExtractionStatistics(),
-            )
-            for document in documents
-        ]
-
-    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
-        """Make the unit of one document after the other."""
-        for document in documents:
-            done(*self.extract([document]))
+    def _extract(self, document: Document) -> Extraction:
+        unit = Triple(document.title, "", document.text, document.id, -1, 100.0)
+        return Extraction(document, (unit,) if document.text.strip() else (), ExtractionStatistics())
 
 
-class PhraseExtractor:
-    """Every content phrase is a tail, without a language model: the words before it say how the title relates to it."""
+class PhraseExtractor(_RuleExtractor):
+    """Every content phrase is a tail; the words before it say how the title relates to it."""
 
     # Ours, in place of a KG generator (TRACE, section 3.2) where a model is too small or too slow to be one: nothing
     # can be invented, nothing is evaluated, and nearly every name, date and number of a text becomes a triple. For
@@ -141,18 +118,9 @@ class PhraseExtractor:
         """Name and version of the rules."""
         return Recipe("phrase", options={"rules": 1})
 
-    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
-        """Make the triples of every document; the sentences of one without any stand in."""
-        return [self._extract(document) for document in documents]
-
-    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
-        """Make the triples of one document after the other."""
-        for document in documents:
-            done(self._extract(document))
-
     def _extract(self, document: Document) -> Extraction:
         title = document.title.casefold()
-        found: dict[str, Triple] = {}
+        triples: dict[str, Triple] = {}
         for index, sentence in enumerate(document.sentences):
             for phrase in content_phrases(sentence):
                 tail = phrase.text.casefold()
@@ -160,11 +128,12 @@ class PhraseExtractor:
                 if tail in title or (title in tail and (not phrase.before or len(tail) < len(title) + _LITTLE_MORE)):
                     continue
                 relation = phrase.before or NO_RELATION
-                found.setdefault(tail, Triple(document.title, relation, phrase.text, document.id, index, 100.0))
-        if not found:
+                triples.setdefault(tail, Triple(document.title, relation, phrase.text, document.id, index, 100.0))
+        if not triples:
             failure = "no phrase was found; the document's sentences stand in" if document.text.strip() else ""
             return Extraction(document, sentence_units(document), ExtractionStatistics(failure=failure))
-        return Extraction(document, tuple(found.values()), ExtractionStatistics(lines=len(found), parsed=len(found)))
+        count = len(triples)
+        return Extraction(document, tuple(triples.values()), ExtractionStatistics(lines=count, parsed=count))
 
 
 def sentence_units(document: Document, indices: Iterable[int] | None = None) -> tuple[Triple, ...]:
@@ -181,26 +150,16 @@ def sentence_units(document: Document, indices: Iterable[int] | None = None) -> 
 class _Reading:
     """A document on its way through the model: what was written for each of its parts, or why nothing could be."""
 
-    place: int
     document: Document
     parts: list[DocumentChunk]
     fault: str = ""
-    completions: list[Completion | str | None] = field(init=False)
-    left: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.completions = [None] * len(self.parts)
-        self.left = len(self.parts)
+    completions: dict[int, Completion | str] = field(default_factory=dict)
 
 
-_Piece = tuple[_Reading, int]
-
-
-class LanguageModelExtractor:
+class LanguageModelExtractor(Extractor):
     """The KG generator: a language model writes `<title; relation; tail>` lines after a few labelled documents."""
 
-    # TRACE, section 3.2 and Appendix B.1; three demonstrations by similarity as in Appendix C.4. Grounding is ours: a
-    # small model makes tails up.
+    # Three demonstrations by similarity as in Appendix C.4. Grounding is ours: a small model makes tails up.
 
     def __init__(
         self,
@@ -218,7 +177,10 @@ class LanguageModelExtractor:
         self._model = model
         self._encoder = encoder
         self._labelled = tuple(triple_demonstrations() if labelled is None else labelled)
-        self._shown = tuple((_input(one.title, one.text), _output(one)) for one in self._labelled)
+        self._shown = tuple(
+            (_input(shown.title, shown.text), "\n".join(triple.text for triple in shown.triples))
+            for shown in self._labelled
+        )
         self._demonstrations = min(demonstrations, len(self._labelled))
         self._grounding = grounding
         self._spans = spans
@@ -245,25 +207,16 @@ class LanguageModelExtractor:
             },
         )
 
-    def extract(self, documents: Sequence[Document]) -> list[Extraction]:
-        """Extract the triples of every document, in the documents' order: see `extract_each`."""
-        found: list[Extraction | None] = [None] * len(documents)
-        self._read_all(documents, found.__setitem__)
-        return [extraction for extraction in found if extraction is not None]
-
     def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
         """Extract the triples of any number of documents and hand each to `done` as soon as it is finished."""
         # A document that is too long is read in parts. The sentences of a part without a sound triple, or at which the
         # model raises `ModelError`, stand in for it, and the document's statistics say why (`failure`); the others are
         # not held up by it.
-        self._read_all(documents, lambda _, extraction: done(extraction))
-
-    def _read_all(self, documents: Iterable[Document], done: Callable[[int, Extraction], object]) -> None:
-        window: list[_Piece] = []
-        for place, document in enumerate(documents):
-            reading = self._split(place, document)
+        window: list[tuple[_Reading, int]] = []
+        for document in documents:
+            reading = self._split(document)
             if not reading.parts:
-                done(place, self._finish(reading))
+                done(self._finish(reading))
             for number in range(len(reading.parts)):
                 window.append((reading, number))
                 if len(window) == self._batch:
@@ -272,29 +225,26 @@ class LanguageModelExtractor:
         if window:
             self._write(window, done)
 
-    def _split(self, place: int, document: Document) -> _Reading:
+    def _split(self, document: Document) -> _Reading:
         title_tokens = self._model.count_tokens(document.title)
         if title_tokens > self._part_tokens:
             # A title stands in every line; nothing can be extracted under one that is a text by itself.
-            return _Reading(place, document, [], f"its title has {title_tokens} tokens of at most {self._part_tokens}")
+            return _Reading(document, [], f"its title has {title_tokens} tokens of at most {self._part_tokens}")
         try:
             parts = split_document(document, self._part_tokens, self._model.count_tokens)
         except InputError as error:
-            return _Reading(place, document, [], str(error))
+            return _Reading(document, [], str(error))
         parts = [part for part in parts if part.document.text.strip()]
-        return _Reading(place, document, parts, "" if parts else "it has no words")
+        return _Reading(document, parts, "" if parts else "it has no words")
 
-    def _write(self, window: list[_Piece], done: Callable[[int, Extraction], object]) -> None:
+    def _write(self, window: list[tuple[_Reading, int]], done: Callable[[Extraction], object]) -> None:
         """Let the model write for all pieces, and finish each document when its last piece is written."""
-        texts = [(reading.document.title, reading.parts[number].document.text) for reading, number in window]
+        parts = [(reading.document.title, reading.parts[number]) for reading, number in window]
+        texts = [(title, part.document.text) for title, part in parts]
         prompts = self._prompts(texts)
         # A triple repeats the title and adds a relation: a text's facts take about three times its own tokens.
         caps = [3 * self._model.count_tokens(text) + 48 for _, text in texts]
-        grammars = None
-        if self._spans:
-            grammars = [
-                span_grammar(one.document.title, one.parts[number].document.sentences) for one, number in window
-            ]
+        grammars = [span_grammar(title, part.document.sentences) for title, part in parts] if self._spans else None
         written = [False] * len(window)
         stopped: list[BaseException] = []
 
@@ -302,10 +252,9 @@ class LanguageModelExtractor:
             reading, number = window[index]
             written[index] = True
             reading.completions[number] = result
-            reading.left -= 1
-            if reading.left == 0:
+            if len(reading.completions) == len(reading.parts):
                 try:
-                    done(reading.place, self._finish(reading))
+                    done(self._finish(reading))
                 except BaseException as error:
                     stopped.append(error)  # not the model's own, whatever its kind
                     raise
@@ -319,7 +268,7 @@ class LanguageModelExtractor:
                     max_tokens=[caps[index] for index in group],
                     stop=_STOP,
                     grammar=None if grammars is None else [grammars[index] for index in group],
-                    done=lambda place, row, own=group: finish(own[place], row[0]),  # type: ignore[misc]
+                    done=lambda index, row, indices=group: finish(indices[index], row[0]),  # type: ignore[misc]
                 )
             except ModelError as error:
                 left = [index for index in group if not written[index]]
@@ -366,15 +315,13 @@ class LanguageModelExtractor:
         failed: list[tuple[int, str]] = []
         lines = sound = dropped = repeated = 0
         seen: dict[tuple[str, str, str], bool] = {}  # whether what was said is sound
-        for number, (part, completion) in enumerate(zip(reading.parts, reading.completions, strict=True)):
-            if not isinstance(completion, Completion):
-                failed.append((number, completion or ""))
+        for number, part in enumerate(reading.parts):
+            completion = reading.completions[number]
+            if isinstance(completion, str):
+                failed.append((number, completion))
                 continue
-            parsed = parse_triples(
-                f"<{document.title};{completion.text}",
-                document.title,
-                complete=completion.finish not in {"length", "repetition"},
-            )
+            output = f"<{document.title};{completion.text}"
+            parsed = parse_triples(output, document.title, complete=not _cut_off(completion))
             new: dict[tuple[str, str, str], Triple] = {}
             known = False
             for head, relation, tail in parsed.triples:
@@ -386,7 +333,7 @@ class LanguageModelExtractor:
                     new[key] = Triple(head, relation, tail, document.id)
             located = locate(part.document, list(new.values()), part.indices)
             grounded = [triple for triple in located if triple.support >= self._grounding]
-            seen.update((key, one.support >= self._grounding) for key, one in zip(new, located, strict=True))
+            seen.update((key, triple.support >= self._grounding) for key, triple in zip(new, located, strict=True))
             lines += parsed.lines
             dropped += parsed.malformed + len(located) - len(grounded)
             sound += len(grounded)
@@ -396,16 +343,8 @@ class LanguageModelExtractor:
         failure = ""
         if failed or not reading.parts:
             kept, failure = self._stand_in(reading, kept, failed)
-        statistics = ExtractionStatistics(
-            lines=lines,
-            parsed=sound,
-            dropped=dropped,
-            repeated=repeated,
-            truncated=any(
-                isinstance(one, Completion) and one.finish in {"length", "repetition"} for one in reading.completions
-            ),
-            failure=failure,
-        )
+        cut_off = any(isinstance(written, Completion) and _cut_off(written) for written in reading.completions.values())
+        statistics = ExtractionStatistics(lines, sound, dropped, repeated, cut_off, failure)
         return Extraction(document, tuple(kept), statistics)
 
     def _stand_in(
@@ -414,15 +353,17 @@ class LanguageModelExtractor:
         """Put the sentences of failed parts in their place, and say why."""
         document = reading.document
         if not kept:
+            reason = failed[0][1] if failed else reading.fault
             if len(reading.parts) > 1:
                 reason = _named_parts(failed, len(reading.parts))
-            else:
-                reason = failed[0][1] if failed else reading.fault
             return list(sentence_units(document)), f"{reason}; the document's sentences stand in"
-        indices = sorted({index for number, _ in failed for index in reading.parts[number].indices})
-        units = sentence_units(document, indices)
+        units = sentence_units(document, sorted({i for number, _ in failed for i in reading.parts[number].indices}))
         reason = f"{_named_parts(failed, len(reading.parts))}; their sentences stand in"
         return sorted([*kept, *units], key=lambda triple: triple.sentence), reason
+
+
+def _cut_off(completion: Completion) -> bool:
+    return completion.finish in {"length", "repetition"}
 
 
 def _named_parts(failed: list[tuple[int, str]], parts: int) -> str:
@@ -433,10 +374,6 @@ def _named_parts(failed: list[tuple[int, str]], parts: int) -> str:
 
 def _input(title: str, text: str) -> str:
     return f"Title: {title}\nText: {text}\nTriples:"
-
-
-def _output(demonstration: TripleDemonstration) -> str:
-    return "\n".join(triple.text for triple in demonstration.triples)
 
 
 def build_graph(

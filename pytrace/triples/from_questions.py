@@ -51,7 +51,8 @@ class TripleConstructor:
             raise ValueError(f"demonstrations must be 0 or more, not {demonstrations}")
         self._model = model
         rows = question_demonstrations() if labelled is None else tuple(labelled)
-        self._shown = tuple((_input(one.question), _output(one)) for one in rows[max(len(rows) - demonstrations, 0) :])
+        shown = rows[max(len(rows) - demonstrations, 0) :]
+        self._shown = tuple((_input(demonstration.question), _output(demonstration)) for demonstration in shown)
         self._most = most
         self._max_tokens = max_tokens
 

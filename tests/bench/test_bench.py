@@ -37,7 +37,7 @@ from pytrace.bench import (
 from pytrace.bench.context import Bench, Contest, require_close
 from pytrace.bench.measurements import Achieved, Check, Kernel, Limits, Settings, Sweep, Work, count_bars, slope
 from pytrace.bench.peers import PEERS, Peers
-from pytrace.bench.stopwatch import MIN_READING, SETTLE, Stopwatch, compare
+from pytrace.bench.stopwatch import MIN_READING, SETTLE, Stopwatch
 from pytrace.bench.suite import Run, command
 from pytrace.cli import common, program
 from pytrace.errors import DataError, InputError, VerificationError
@@ -65,6 +65,11 @@ class FakeTime:
 
     def stopwatch(self) -> Stopwatch:
         return Stopwatch(lambda: self.now, self.sleep)
+
+    def bench(self, limits: Limits | None = None, *, repetitions: int = 1, quick: bool = False) -> Bench:
+        bench = Bench(Settings(threads=1, repetitions=repetitions, quick=quick), Peers([]), limits, lambda _: None)
+        bench.stopwatch = self.stopwatch()
+        return bench
 
 
 def bench_for(kernel: str, **changes: Any) -> Bench:
@@ -111,10 +116,9 @@ def test_a_ratio_is_the_median_of_the_ratios_within_each_repetition() -> None:
     # Three repetitions of warm-up and reading; the first two values find out how many calls make a reading.
     ours = iter([0.1, 0.1, 0.1, 0.1, 0.1, 0.2, 0.1, 0.4])
     theirs = iter([0.1, 0.1, 0.1, 0.3, 0.1, 0.2, 0.1, 0.8])
-    found = compare(
-        "case", fake.call("ours", lambda: next(ours)), {"peer": fake.call("peer", lambda: next(theirs))}, 3,
-        bar=2.0, stopwatch=fake.stopwatch(),
-    )  # fmt: skip
+    found = fake.bench(repetitions=3).compare(
+        "case", fake.call("ours", lambda: next(ours)), {"peer": fake.call("peer", lambda: next(theirs))}, bar=2.0
+    )
     assert found.ratios["peer"] == pytest.approx(2.0)  # of 3, 1 and 2; the ratio of the medians would be 1.5
     assert (found.best_peer, found.reached) == ("peer", True)
     assert found.ours.median == pytest.approx(0.2)
@@ -125,10 +129,9 @@ def test_a_ratio_is_the_median_of_the_ratios_within_each_repetition() -> None:
 def compared(bar: float | None, bar_peers: tuple[str, ...] | None) -> Any:
     fake = FakeTime()
     peers = {"fast": fake.call("fast", 0.05), "slow": fake.call("slow", 0.3)}
-    return compare(
-        "case", fake.call("ours", 0.1), peers, 1, bar=bar, bar_peers=bar_peers, stopwatch=fake.stopwatch(),
-        work=Work(2e9, 1e9), limits=Limits(4e10, 1e11),
-    )  # fmt: skip
+    return fake.bench(Limits(4e10, 1e11)).compare(
+        "case", fake.call("ours", 0.1), peers, bar=bar, bar_peers=bar_peers, work=Work(2e9, 1e9)
+    )
 
 
 def test_a_bar_counts_the_worst_of_its_own_peers_and_none_without_them() -> None:
@@ -164,15 +167,13 @@ def test_the_slope_is_that_of_the_upper_half_of_the_sizes() -> None:
 
 def swept(power: float, *, quick: bool = False, peer: float = 1e-5) -> Sweep:
     fake = FakeTime()
-    bench = Bench(Settings(threads=1, repetitions=1, quick=quick), Peers([]), None, lambda _: None)
-    bench.stopwatch = fake.stopwatch()
 
     def prepare(size: int) -> Contest:
         peers = {"late": fake.call("late", 0.1)} if size >= 100 else {}
         peers["peer"] = fake.call("peer", peer * size)
         return Contest(fake.call("ours", 1e-3 * size**power), peers, {"recall": 1.0} if size < 100 else {})
 
-    return bench.sweep("case", "items", [1, 10, 100, 1_000], prepare, growth=1, bar=True)
+    return fake.bench(quick=quick).sweep("case", "items", [1, 10, 100, 1_000], prepare, growth=1, bar=True)
 
 
 def test_a_sweep_says_whether_growth_is_linear_and_keeps_its_columns_in_line() -> None:
@@ -292,7 +293,8 @@ def test_without_any_peer_a_kernel_is_verified_and_timed_all_the_same(
     assert set(bench.peers.missing) == packages
     monkeypatch.setattr(similarity, "SHAPES", similarity.SHAPES[:2])
     timed: list[str] = []
-    monkeypatch.setattr(Bench, "compare", lambda _, case, *__, **___: timed.append(case) or compared(2.0, ()))
+    comparison = compared(2.0, ())
+    monkeypatch.setattr(Bench, "compare", lambda _, case, *__, **___: timed.append(case) or comparison)
     module: Any = {"similarity": similarity, "alignment": alignment, "set_cover": set_cover, "fuzzy": fuzzy}[kernel]
     rows = list(module.rows(bench))
     assert len(timed) >= 4

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytrace.bench import CARD_KERNELS, alignment, beam, fuzzy, peers
 from pytrace.bench import bench_report as report
-from pytrace.bench import cuda as cuda_benches
-from pytrace.bench import peers
+from pytrace.bench import similarity_card as similarity
 from pytrace.bench.beam import Step
+from pytrace.bench.card import Card, driver_facts
 from pytrace.bench.context import Bench
-from pytrace.bench.cuda import alignment, beam, fuzzy, similarity
-from pytrace.bench.cuda.card import Card, _told_by_driver
 from pytrace.bench.measurements import Achieved, Limits, Settings, Work
 from pytrace.bench.peers import CUDA_PEERS, Peers
 from pytrace.bench.suite import Run, command
@@ -42,7 +41,7 @@ def test_the_whole_bench_runs_at_toy_size_and_its_json_names_the_card(
     document = json.loads(capsys.readouterr().out)
     assert json.loads(output.read_text(encoding="utf-8")) == document
     assert document["complete"]
-    assert list(document["kernels"]) == list(cuda_benches.KERNELS)
+    assert list(document["kernels"]) == list(CARD_KERNELS)
     card = document["machine"]["card"]
     assert {"name", "compute_capability", "memory_bytes", "driver_serves_cuda", "module_built_with_cuda"} <= card.keys()
     assert document["limits"]["bytes_per_second"] > 0
@@ -78,7 +77,7 @@ def test_text_says_which_card_and_what_it_copies_in_a_second(capsys: pytest.Capt
 
 
 @pytest.mark.usefixtures("card")
-@pytest.mark.parametrize("kernel", cuda_benches.KERNELS)
+@pytest.mark.parametrize("kernel", CARD_KERNELS)
 def test_a_wrong_answer_ends_the_run_before_it_is_timed(
     kernel: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,10 +171,11 @@ def test_a_peer_in_float16_may_be_off_by_its_rounding_and_by_no_more() -> None:
     queries = random.standard_normal((4, similarity.DIM)).astype(np.float16).astype(np.float32)
     rounded = (queries @ items.T.astype(np.float32)).astype(np.float16)
     found = np.argsort(-rounded, axis=1, kind="stable")[:, : similarity.K]
-    similarity.verify_rounded(queries, items, found, "rounded")
+    search = similarity.Search(queries, items, None, None)
+    similarity.verify_rounded(search, found, "rounded")
     found[0, -1] = int(np.argmin(rounded[0]))
     with pytest.raises(VerificationError, match="query 0"):
-        similarity.verify_rounded(queries, items, found, "wrong")
+        similarity.verify_rounded(search, found, "wrong")
 
 
 def test_where_arithmetic_is_unknown_only_memory_has_a_share() -> None:
@@ -197,9 +197,7 @@ def test_items_that_the_card_has_no_room_for_are_told_and_not_measured(
 
 def test_the_command_repeats_a_run_on_the_card() -> None:
     settings = Settings(threads=2, device="cuda", sweeps=False)
-    assert command(cuda_benches.KERNELS, settings).endswith(
-        "pytrace bench --threads 2 --repetitions 7 --seed 0 --device cuda"
-    )
+    assert command(CARD_KERNELS, settings).endswith("pytrace bench --threads 2 --repetitions 7 --seed 0 --device cuda")
     assert "pytrace bench beam --threads 2" in command(["beam"], settings)
 
 
@@ -208,17 +206,17 @@ def test_what_the_driver_tells_is_read_by_the_cards_name(monkeypatch: pytest.Mon
         stdout = "Other, 1, 2, 3, 4, 5, 6, 7, 8\nNVIDIA H100, 570.1, 1980, 2619, 345, 700.00, 5, 16, [N/A]\n"
 
     monkeypatch.setattr("subprocess.run", lambda *_, **__: Said)
-    assert _told_by_driver("NVIDIA H100") == {
+    assert driver_facts("NVIDIA H100") == {
         "driver_version": "570.1", "max_multiprocessor_mhz": "1980", "max_memory_mhz": "2619",
         "multiprocessor_mhz_at_start": "345", "power_limit_watts": "700.00", "pcie_generation": "5", "pcie_lanes": "16",
     }  # fmt: skip
-    assert _told_by_driver("another") == {}
+    assert driver_facts("another") == {}
 
     def missing(*_: Any, **__: Any) -> None:
         raise FileNotFoundError
 
     monkeypatch.setattr("subprocess.run", missing)
-    assert _told_by_driver("NVIDIA H100") == {}
+    assert driver_facts("NVIDIA H100") == {}
 
 
 @pytest.fixture
@@ -239,10 +237,11 @@ def test_torchs_search_is_verified_and_finds_the_best(on_torch: Bench) -> None:
     items = random.standard_normal((300, similarity.DIM)).astype(np.float16)
     queries = random.standard_normal((3, similarity.DIM)).astype(np.float16).astype(np.float32)
     there, asked = torch.from_numpy(items), torch.from_numpy(queries)
-    search: Any = similarity.torch_peer(on_torch, queries, items, asked, there, "case")["torch"]
+    case = similarity.Search(queries, items, asked, there)
+    search: Any = similarity.torch_peer(on_torch, case, "case")["torch"]
     assert search()[1][:, 0].tolist() == top_k(queries, items, 1)[1][:, 0].tolist()
     with pytest.raises(VerificationError, match="case, torch: query"):
-        similarity.torch_peer(on_torch, queries, items, asked, there.flip(0), "case")
+        similarity.torch_peer(on_torch, case._replace(card_items=there.flip(0)), "case")
     batches: Any = similarity.torch_batches(on_torch, asked, there, 3, 100)["torch"]
     expected = top_k(queries, items, 1, offsets=[0, 100, 200, 300])[1][:, 0] - [0, 100, 200]
     assert batches()[1][:, 0].tolist() == expected.tolist()
@@ -251,8 +250,8 @@ def test_torchs_search_is_verified_and_finds_the_best(on_torch: Bench) -> None:
 def test_torchs_beam_step_is_verified_and_chooses_the_same_chains(on_torch: Bench) -> None:
     torch: Any = on_torch.peers.get("torch")
     step = Step.random(np.random.default_rng(3), 4, 5)
-    arrays = [torch.from_numpy(array) for array in (step.scores, step.logits, step.finished)]
-    expanded: Any = beam.torch_peer(on_torch, step, *arrays, "case")["torch"]
+    copies = step._replace(**{name: torch.from_numpy(getattr(step, name)) for name in ("scores", "logits", "finished")})
+    expanded: Any = beam.torch_peer(on_torch, torch, step, copies, "case")["torch"]
     _, parents, options, ended = expanded()
     expected = expand(step.scores, step.logits, step.finished, beams=5, chains=5, question_offsets=step.offsets)
     assert options.flatten().tolist() == expected.options.tolist()

@@ -27,11 +27,9 @@ from pytrace.triples.extraction import (
     LanguageModelExtractor,
     SentenceExtractor,
     build_graph,
-    locate,
-    parse_triples,
-    span_grammar,
 )
 from pytrace.triples.graph import Recipe, TripleStore
+from pytrace.triples.parsing import locate, parse_triples, span_grammar
 
 ROME = Document(
     "rome", "Rome", ("Rome is the capital of Italy.", "It lies on the river Tiber.", "Its mayor sits on the Capitol.")

@@ -87,7 +87,7 @@ def extract_missing(
         build_graph(graph, extractor, documents, done=done)
     elif missing := graph.missing(documents):
         raise StoreError(
-            f"{graph.place} has no triples of {len(missing)} of the {len(documents)} documents, first of "
+            f"{graph.location} has no triples of {len(missing)} of the {len(documents)} documents, first of "
             f"{missing[0].title!r}; extract them with 'pytrace kg build', which goes on with --resume"
         )
 

@@ -6,9 +6,10 @@ import json
 import os
 import sqlite3
 import threading
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import msgspec
 
@@ -16,9 +17,6 @@ from pytrace.errors import InputError, StoreError
 from pytrace.storage import sqlite
 from pytrace.storage.locks import take_lock
 from pytrace.triples.graph.graph_records import BY_HAND, Recipe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Mode = Literal["create", "resume", "read"]
 
@@ -109,7 +107,7 @@ class Database:
         lock_file: BinaryIO | None = None,
     ) -> None:
         self.directory = directory
-        self.place = "memory" if directory is None else str(directory / FILE_NAME)
+        self.location = "memory" if directory is None else str(directory / FILE_NAME)
         """Where the graph is, for messages."""
         self.writable = writable
         self._connection: sqlite3.Connection | None = connection
@@ -119,9 +117,9 @@ class Database:
     @classmethod
     def in_memory(cls, recipe: Recipe) -> Database:
         """Open an empty graph that lives as long as the object."""
-        database = cls(_connect(":memory:"), directory=None, writable=True)
-        _create_schema(database, recipe)
-        return database
+        connection = _connect(":memory:")
+        _prepare(connection, Path(":memory:"), recipe)
+        return cls(connection, directory=None, writable=True)
 
     @classmethod
     def open(cls, directory: Path, *, recipe: Recipe | None, mode: Mode) -> Database:
@@ -140,29 +138,20 @@ class Database:
             raise StoreError(
                 f"cannot write a knowledge graph in {directory}: {error.strerror}; name a directory you can write to"
             ) from error
-        database = None
-        try:
-            with translated(str(file)):
-                database = cls(_connect(str(file)), directory=directory, writable=True, lock_file=lock_file)
-                if _is_blank(database, file):
-                    if mode == "resume" and recipe is None:
-                        raise _no_graph(directory)
-                    _create_schema(database, recipe or BY_HAND)
-                elif mode == "create" and _holds_documents(database):
-                    raise StoreError(
-                        f"{directory} already holds a knowledge graph; resume it (--resume), name another directory, "
-                        "or delete it first"
-                    )
-                elif mode == "create":
-                    _store_recipe(database, recipe or BY_HAND)
-                else:
-                    _check_recipe(database, recipe)
-        except BaseException:
-            if database is not None:
-                database.close()
+        with ExitStack() as on_error, translated(str(file)):
+            on_error.callback(lock_file.close)
+            connection = _connect(str(file))
+            on_error.callback(connection.close)
+            make = None if mode == "resume" and recipe is None else recipe or BY_HAND
+            existed = _prepare(connection, file, make)
+            database = cls(connection, directory=directory, writable=True, lock_file=lock_file)
+            if not existed and make is None:
+                raise _no_graph(directory)
+            if mode == "create":
+                database._start_over(recipe or BY_HAND)
             else:
-                lock_file.close()
-            raise
+                database._check_recipe(recipe)
+            on_error.pop_all()
         return database
 
     @classmethod
@@ -182,15 +171,32 @@ class Database:
                 ):
                     raise
                 connection = _connect(f"{uri}?mode=ro&immutable=1")
-            database = cls(connection, directory=directory, writable=False)
-            try:
-                if _is_blank(database, file):
+            with ExitStack() as on_error:
+                on_error.callback(connection.close)
+                if not _prepare(connection, file, None):
                     raise _no_graph(directory)
-                _check_recipe(database, recipe)
-            except BaseException:
-                database.close()
-                raise
+                database = cls(connection, directory=directory, writable=False)
+                database._check_recipe(recipe)
+                on_error.pop_all()
         return database
+
+    def _start_over(self, recipe: Recipe) -> None:
+        """Give a graph without documents another recipe; refuse one with documents."""
+        with self.write() as connection:
+            if connection.execute("SELECT 1 FROM contents LIMIT 1").fetchone():
+                raise StoreError(
+                    f"{self.directory} already holds a knowledge graph; resume it (--resume), name another directory, "
+                    "or delete it first"
+                )
+            connection.execute("UPDATE settings SET value = ? WHERE name = 'recipe'", (recipe.to_json(),))
+
+    def _check_recipe(self, recipe: Recipe | None) -> None:
+        stored = self.recipe()
+        if recipe is not None and stored.hash != recipe.hash:
+            raise StoreError(
+                f"the triples in {self.location} were extracted in another way ({'; '.join(stored.differences(recipe))}); "
+                "name another directory (--out), use the same settings, or delete it and build again"
+            )
 
     def recipe(self) -> Recipe:
         """Return the recipe that the graph was made with."""
@@ -204,17 +210,19 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """Give the connection to one thread, with SQLite's errors put into words."""
-        with self._mutex, translated(self.place):
+        with self._mutex, translated(self.location):
             if self._connection is None:
-                raise StoreError(f"the knowledge graph in {self.place} is closed; open it again")
+                raise StoreError(f"the knowledge graph in {self.location} is closed; open it again")
             yield self._connection
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """Run one transaction: all of it is kept, or nothing."""
         if not self.writable:
-            raise StoreError(f"{self.place} was opened for reading; open it with mode='resume' to change it")
+            raise StoreError(f"{self.location} was opened for reading; open it with mode='resume' to change it")
         with self.read() as connection:
+            # A transaction that reads before it takes the right to write is refused at once where another program writes,
+            # without waiting for the timeout.
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -235,6 +243,7 @@ class Database:
         try:
             with database.read() as connection:
                 connection.execute("BEGIN")
+                # A deferred transaction begins with the first read.
                 connection.execute("SELECT count(*) FROM settings").fetchone()
             yield database
         finally:
@@ -246,7 +255,7 @@ class Database:
             connection, self._connection = self._connection, None
             try:
                 if connection is not None:
-                    with translated(self.place):
+                    with translated(self.location):
                         connection.close()
             finally:
                 if self._lock_file is not None:
@@ -270,75 +279,40 @@ def _connect(name: str) -> sqlite3.Connection:
     return connection
 
 
-def _is_blank(database: Database, file: Path) -> bool:
-    """Tell a file in which a build never got to its first step from a graph; refuse anything else."""
-    with database.read() as connection:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application == 0 and tables == 0:
-        return True
-    if application != APPLICATION_ID:
+def _prepare(connection: sqlite3.Connection, file: Path, recipe: Recipe | None) -> bool:
+    """Check a graph's file, make an empty one a graph if there is a recipe for it, and return whether it was one before."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    existed = bool(application) or sqlite.has_tables(connection)
+    if existed and application != APPLICATION_ID:
         raise StoreError(f"{file} is a database, but not a knowledge graph of pytrace; name another directory")
-    if version != SCHEMA_VERSION:
-        raise StoreError(
-            f"{file} has format {version} and this version of pytrace reads format {SCHEMA_VERSION}; "
-            "use the version that wrote it, or export there and import here"
-        )
-    _check_whole(database, file)
-    return False
+    # The recipe goes in with the tables: a build that is killed while it begins leaves all of it or an empty file.
+    (quoted,) = connection.execute("SELECT quote(?)", (recipe.to_json() if recipe else "",)).fetchone()
+    sqlite.prepare(
+        connection,
+        f"{SCHEMA}INSERT INTO settings VALUES ('recipe', {quoted}); PRAGMA application_id = {APPLICATION_ID};",
+        version=SCHEMA_VERSION,
+        foreign=f"{file} has format {version} and this version of pytrace reads format {SCHEMA_VERSION}; "
+        "use the version that wrote it, or export there and import here",
+        make=recipe is not None,
+    )
+    if existed and not sqlite.pending_log(
+        file
+    ):  # else pages may still be in the log; SQLite reports one that is nowhere
+        _check_whole(connection, file)
+    return existed
 
 
-def _create_schema(database: Database, recipe: Recipe) -> None:
-    with database.read() as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            for statement in SCHEMA.split(";\n"):
-                connection.execute(statement)
-            connection.execute("INSERT INTO settings VALUES ('recipe', ?)", (recipe.to_json(),))
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-
-
-def _holds_documents(database: Database) -> bool:
-    with database.read() as connection:
-        return connection.execute("SELECT 1 FROM contents LIMIT 1").fetchone() is not None
-
-
-def _store_recipe(database: Database, recipe: Recipe) -> None:
-    with database.write() as connection:
-        connection.execute("UPDATE settings SET value = ? WHERE name = 'recipe'", (recipe.to_json(),))
-
-
-def _check_whole(database: Database, file: Path) -> None:
+def _check_whole(connection: sqlite3.Connection, file: Path) -> None:
     """Refuse a file whose header counts more pages than it has: a copy that was cut off."""
-    with database.read() as connection:
-        if sqlite.pending_log(file):
-            return  # pages may still be in the log; SQLite itself reports one that is nowhere
-        (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     size = file.stat().st_size
     if size < pages * page_size:
         raise StoreError(
             f"{file} is damaged: it has {size} of {pages * page_size} bytes; "
             "restore a copy, or delete the directory and build again"
         )
-
-
-def _check_recipe(database: Database, recipe: Recipe | None) -> None:
-    stored = database.recipe()
-    if recipe is None or stored.hash == recipe.hash:
-        return
-    raise StoreError(
-        f"the triples in {database.place} were extracted in another way ({'; '.join(stored.differences(recipe))}); "
-        "name another directory (--out), use the same settings, or delete it and build again"
-    )
 
 
 def _no_graph(directory: Path) -> StoreError:
@@ -356,12 +330,13 @@ def _lock(directory: Path) -> BinaryIO:
         f"process {holder or '(unknown)'} is writing to the knowledge graph in {directory}; "
         "wait until it ends, or stop it (it can be resumed)",
     )
+    # After the lock is held: the number of a writer at work must stay readable.
     file.truncate(0)
     file.write(str(os.getpid()).encode())
     file.flush()
     return file
 
 
-def translated(place: str) -> AbstractContextManager[None]:
+def translated(location: str) -> AbstractContextManager[None]:
     """Turn SQLite's errors into one sentence: what is wrong with which file, and what to do."""
-    return sqlite.translated(place, "knowledge graph", "restore a copy, or delete the directory and build again")
+    return sqlite.translated(location, "knowledge graph", "restore a copy, or delete the directory and build again")

@@ -13,25 +13,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Triple
-from pytrace.storage.files import atomic_output
 from pytrace.storage.text import canonical, dump_json
-from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe
-from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pytrace.triples.graph.graph_reader import GraphReader
-    from pytrace.triples.graph.graph_writer import Writer
-    from pytrace.triples.graph.triple_store import TripleStore
+from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe, StoredDocument
+from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED, Writer
+from pytrace.triples.graph.rdf import read_rdf
 
 SUFFIXES = {".jsonl": "jsonl", ".nt": "ntriples", ".ttl": "turtle", ".tsv": "tsv"}
 FORMATS = ("jsonl", "ntriples", "turtle", "tsv")
@@ -49,6 +43,14 @@ class _TripleLine(msgspec.Struct, omit_defaults=True):
     sentence: int = -1
     support: float = 0.0
 
+    @classmethod
+    def of(cls, triple: Triple) -> _TripleLine:
+        return cls(triple.head, triple.relation, triple.tail, triple.sentence, triple.support)
+
+    @property
+    def triple(self) -> Triple:
+        return Triple(self.head, self.relation, self.tail, "", self.sentence, self.support)
+
 
 class _DocumentLine(msgspec.Struct):
     id: str
@@ -60,47 +62,26 @@ class _DocumentLine(msgspec.Struct):
     edited: bool = False
 
 
-def export(graph: GraphReader, path: str | Path | BinaryIO, *, format: str | None = None) -> int:
-    """Write a graph; see `TripleStore.export`."""
-    from pytrace.triples.graph.rdf import write_rdf
+_Line = TypeVar("_Line", _Header, _DocumentLine, _TripleLine)
 
-    if isinstance(path, (str, Path)):
-        path = Path(path)
-        kind = graph_format(path, format)
-    elif format is None:
+
+def export_format(target: Path | BinaryIO, name: str | None) -> str:
+    """Return the format of an export: the one named, else that of the file's suffix."""
+    if name is None and not isinstance(target, Path):
         raise InputError(f"a stream has no suffix to tell the format by; name one of {', '.join(FORMATS)}")
+    return graph_format(target if isinstance(target, Path) else Path(), name)
+
+
+def read_graph(writer: Writer, path: Path, kind: str) -> None:
+    """Read a file of a graph into the transaction of an import."""
+    if kind == "jsonl":
+        _read_jsonl(writer, path)
+    elif kind == "tsv":
+        with writer.loose_triples(path) as put:
+            for _, triple in read_tsv(path):
+                put(triple)
     else:
-        kind = graph_format(Path(), format)
-    writers: dict[str, Callable[[GraphReader, BinaryIO], None]] = {
-        "jsonl": _write_jsonl,
-        "tsv": _write_tsv,
-        "ntriples": lambda frozen, stream: write_rdf(frozen, stream, kind="ntriples"),
-        "turtle": lambda frozen, stream: write_rdf(frozen, stream, kind="turtle"),
-    }
-    with graph.snapshot() as frozen:
-        if isinstance(path, Path):
-            with atomic_output(path) as stream:
-                writers[kind](frozen, stream)
-        else:
-            writers[kind](frozen, path)
-        return len(frozen)
-
-
-def import_(graph: TripleStore, path: Path, *, format: str | None = None) -> int:
-    """Read a graph; see `TripleStore.import_`."""
-    from pytrace.triples.graph.rdf import read_rdf
-
-    kind = graph_format(path, format)
-    with input_errors(path), graph.writer() as writer:
-        if kind == "jsonl":
-            _read_jsonl(writer, path)
-        elif kind == "tsv":
-            with writer.loose_triples(path) as put:
-                for _, triple in read_tsv(path):
-                    put(triple)
-        else:
-            read_rdf(writer, path, kind=kind)
-        return writer.documents
+        read_rdf(writer, path, kind=kind)
 
 
 def graph_format(path: Path, name: str | None) -> str:
@@ -129,6 +110,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             if number == 1:
+                # Editors on Windows begin UTF-8 files with a byte order mark.
                 line = line.removeprefix(b"\xef\xbb\xbf")  # noqa: PLW2901
             try:
                 text = line.decode()
@@ -143,29 +125,18 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, text
 
 
-def _write_jsonl(graph: GraphReader, stream: BinaryIO) -> None:
-    stream.write(dump_json(_Header(1, graph.recipe)).encode() + b"\n")
-    for document in graph.documents():
-        statistics = graph.extraction(document.id)
-        triples = None
-        if statistics is not None:
-            triples = tuple(
-                _TripleLine(triple.head, triple.relation, triple.tail, triple.sentence, triple.support)
-                for triple in graph.iterate_triples([document.id])
-            )
+def write_jsonl(stream: BinaryIO, recipe: Recipe, documents: Iterable[StoredDocument]) -> None:
+    """Write a header and a line for each document."""
+    stream.write(dump_json(_Header(1, recipe)).encode() + b"\n")
+    for document, statistics, edited, triples in documents:
+        lines = None if statistics is None else tuple(map(_TripleLine.of, triples))
         line = _DocumentLine(
-            document.id,
-            document.title,
-            document.sentences,
-            document.source,
-            triples,
-            statistics,
-            graph.is_edited(document.id),
+            document.id, document.title, document.sentences, document.source, lines, statistics, edited
         )
         stream.write(dump_json(line).encode() + b"\n")
 
 
-def _parse(text: str, kind: type[_Header | _DocumentLine | _TripleLine], path: Path, line: int) -> object:
+def _parse(text: str, kind: type[_Line], path: Path, line: int) -> _Line:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
@@ -185,18 +156,11 @@ def _parse(text: str, kind: type[_Header | _DocumentLine | _TripleLine], path: P
 def _read_jsonl(writer: Writer, path: Path) -> None:
     for number, text in read_lines(path):
         if number == 1 and '"pytrace_graph"' in text[:40]:
-            header = _parse(text, _Header, path, number)
-            assert isinstance(header, _Header)
-            writer.take_recipe(header.recipe)
+            writer.take_recipe(_parse(text, _Header, path, number).recipe)
             continue
         record = _parse(text, _DocumentLine, path, number)
-        assert isinstance(record, _DocumentLine)
         document = Document(record.id, record.title, record.sentences, record.source)
-        triples = (
-            None
-            if record.triples is None
-            else [Triple(t.head, t.relation, t.tail, "", t.sentence, t.support) for t in record.triples]
-        )
+        triples = None if record.triples is None else [line.triple for line in record.triples]
         try:
             writer.put(document, triples, record.statistics, state=EDITED if record.edited else EXTRACTED)
         except InputError as error:
@@ -211,12 +175,7 @@ def read_triples(path: Path) -> list[Triple]:
     with input_errors(path):
         if kind == "tsv":
             return [triple for _, triple in read_tsv(path)]
-        triples = []
-        for number, text in read_lines(path):
-            line = _parse(text, _TripleLine, path, number)
-            assert isinstance(line, _TripleLine)
-            triples.append(Triple(line.head, line.relation, line.tail, "", line.sentence, line.support))
-        return triples
+        return [_parse(text, _TripleLine, path, number).triple for number, text in read_lines(path)]
 
 
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
@@ -239,13 +198,13 @@ def _unescape(text: str) -> str:
     return canonical(_ESCAPED.sub(character, text))
 
 
-def _write_tsv(graph: GraphReader, stream: BinaryIO) -> None:
-    first = True
-    for triple in graph.iterate_triples():
+def write_tsv(stream: BinaryIO, triples: Iterable[Triple]) -> None:
+    """Write a line for each triple."""
+    for number, triple in enumerate(triples):
         line = "\t".join(map(_escape, (triple.head, triple.relation, triple.tail)))
-        if first and line.startswith("\ufeff"):
+        # Readers take a byte order mark at the start of a file for no part of the text.
+        if number == 0 and line.startswith("\ufeff"):
             line = "\\uFEFF" + line[1:]
-        first = False
         stream.write(line.encode() + b"\n")
 
 

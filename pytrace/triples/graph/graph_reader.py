@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import msgspec
 
 from pytrace.errors import InputError, StoreError
 from pytrace.records import Document, Triple
 from pytrace.storage.closing import Closing
+from pytrace.storage.files import atomic_output
 from pytrace.storage.text import canonical, to_sql
 from pytrace.triples.graph.database import Database, from_sql, load_json
-from pytrace.triples.graph.graph_records import ExtractionStatistics, GraphStatistics, Recipe, density, describe_triples
+from pytrace.triples.graph.exchange import export_format, write_jsonl, write_tsv
+from pytrace.triples.graph.graph_records import (
+    ExtractionStatistics,
+    GraphStatistics,
+    Recipe,
+    StoredDocument,
+    density,
+    describe_triples,
+)
 from pytrace.triples.graph.graph_writer import EDITED, WAITING, prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
+from pytrace.triples.graph.rdf import write_rdf
 
 _PAGE = 256  # rows in memory at a time while iterating
-_STATISTICS = "lines, parsed, dropped, repeated, truncated, failure"
+_STATISTICS = "c.lines, c.parsed, c.dropped, c.repeated, c.truncated, c.failure"
+
+# What is counted of a whole graph, under the names of `GraphStatistics`.
+_COUNTS = """
+SELECT count(*) AS documents,
+  ifnull(sum(c.state = 0), 0) AS waiting,
+  ifnull(sum(c.state > 0 AND NOT EXISTS (SELECT 1 FROM triples t WHERE t.content = c.number)), 0) AS without_triples,
+  ifnull(sum(c.state = 2), 0) AS edited
+FROM documents d JOIN contents c ON c.number = d.content;
+SELECT count(*) AS triples FROM documents d JOIN triples t ON t.content = d.content;
+WITH facts AS (SELECT * FROM triples WHERE content IN (SELECT content FROM documents))
+SELECT (SELECT count(*) FROM (SELECT head FROM facts UNION SELECT tail FROM facts WHERE relation <> '')) AS entities,
+  (SELECT count(*) FROM (SELECT DISTINCT head, tail FROM facts WHERE relation <> '' AND head <> tail)) AS edges,
+  (SELECT count(DISTINCT relation) FROM facts WHERE relation <> '') AS relations;
+SELECT count(*) AS contents, ifnull(sum(lines), 0) AS lines, ifnull(sum(parsed), 0) AS parsed,
+  ifnull(sum(dropped), 0) AS dropped, ifnull(sum(repeated), 0) AS repeated,
+  ifnull(sum(truncated), 0) AS truncated, ifnull(sum(failure <> ''), 0) AS failures
+FROM contents WHERE number IN (SELECT content FROM documents)
+"""
 
 
 class GraphReader(Closing):
@@ -46,9 +71,9 @@ class GraphReader(Closing):
         return self._database.recipe()
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The graph's file, or ``"memory"``, for messages."""
-        return self._database.place
+        return self._database.location
 
     @property
     def writable(self) -> bool:
@@ -62,17 +87,18 @@ class GraphReader(Closing):
 
     def documents(self) -> Iterator[Document]:
         """Iterate over the documents in order, a page of them in memory at a time."""
-        yield from self._documents("")
+        return (stored.document for stored in self.stored_documents())
 
     def pending(self, *, failed: bool = False) -> Iterator[Document]:
         """Iterate over one document of each content that waits for its extraction, in document order.
 
         With `failed`, those whose extraction failed come, too. What is stored meanwhile does not come again.
         """
-        yield from self._documents(
+        waiting = self.stored_documents(
             f"AND {_lacking(failed=failed)} AND NOT EXISTS (SELECT 1 FROM documents e WHERE e.content = d.content "
             "AND (e.position, e.number) < (d.position, d.number))"
         )
+        return (stored.document for stored in waiting)
 
     def count_pending(self, *, failed: bool = False) -> int:
         """Count what `pending` gives."""
@@ -83,56 +109,59 @@ class GraphReader(Closing):
             ).fetchone()
         return int(count)
 
-    def _documents(self, condition: str) -> Iterator[Document]:
+    def stored_documents(self, condition: str = "") -> Iterator[StoredDocument]:
+        """Iterate over the documents with their extraction in order, a page of them in memory at a time."""
         # CROSS JOIN keeps SQLite from going by another index, which it would have to sort for every page.
-        query = (
-            "SELECT d.position, d.number, d.id, c.title, c.sentences, d.source FROM documents d "
-            "CROSS JOIN contents c ON c.number = d.content "
-            f"WHERE (d.position, d.number) > (?, ?) {condition} ORDER BY d.position, d.number LIMIT {_PAGE}"
+        rows = self._pages(
+            f"SELECT d.position, d.number, d.id, c.title, c.sentences, d.source, c.number, c.state, {_STATISTICS} "
+            "FROM documents d CROSS JOIN contents c ON c.number = d.content "
+            f"WHERE (d.position, d.number) > (?, ?) {condition} ORDER BY d.position, d.number",
+            (-1, -1),
         )
-        last = (-1, -1)
+        for _, _, name, title, sentences, source, content, state, *statistics in rows:
+            document = Document(from_sql(name), from_sql(title), _sentences(sentences), from_sql(source))
+            extraction = None if state == WAITING else _extraction(*statistics)
+            yield StoredDocument(document, extraction, state == EDITED, self._triples_of(content, document.id))
+
+    def _pages(self, query: str, last: tuple[Any, ...], *arguments: object) -> Iterator[tuple[Any, ...]]:
+        """Iterate over the rows of a query, a page of them in memory at a time.
+
+        Each page begins behind the first columns of the row before it, which the query's first placeholders take.
+        """
+        # No cursor stays open between two pages: a caller may write while it iterates, and a reader of hours does not
+        # keep SQLite from clearing its log.
         while True:
             with self._database.read() as connection:
-                page = connection.execute(query, last).fetchall()
-            if not page:
+                page = connection.execute(f"{query} LIMIT {_PAGE}", (*last, *arguments)).fetchall()
+            yield from page
+            if len(page) < _PAGE:
                 return
-            for _, _, name, title, sentences, source in page:
-                yield Document(from_sql(name), from_sql(title), _sentences(sentences), from_sql(source))
-            last = page[-1][:2]
+            last = page[-1][: len(last)]
+
+    def _member(self, document_id: str, columns: str) -> tuple[Any, ...]:
+        """Return columns of a document and its content; InputError if there is none of that id."""
+        with self._database.read() as connection:
+            row: tuple[Any, ...] | None = connection.execute(
+                f"SELECT {columns} FROM documents d JOIN contents c ON c.number = d.content WHERE d.id = ?",
+                (to_sql(document_id),),
+            ).fetchone()
+        if row is None:
+            raise self._unknown(document_id)
+        return row
 
     def document(self, document_id: str) -> Document:
         """Return the document of that id; InputError if there is none."""
-        with self._database.read() as connection:
-            row = connection.execute(
-                "SELECT c.title, c.sentences, d.source FROM documents d JOIN contents c ON c.number = d.content "
-                "WHERE d.id = ?",
-                (to_sql(document_id),),
-            ).fetchone()
-        if row is None:
-            raise self._unknown(document_id)
-        return Document(canonical(document_id), from_sql(row[0]), _sentences(row[1]), from_sql(row[2]))
+        title, sentences, source = self._member(document_id, "c.title, c.sentences, d.source")
+        return Document(canonical(document_id), from_sql(title), _sentences(sentences), from_sql(source))
 
     def extraction(self, document_id: str) -> ExtractionStatistics | None:
         """Return how the extraction of a document went, or None if the document waits for it."""
-        with self._database.read() as connection:
-            row = connection.execute(
-                f"SELECT c.state, {_STATISTICS} FROM documents d JOIN contents c ON c.number = d.content WHERE d.id = ?",
-                (to_sql(document_id),),
-            ).fetchone()
-        if row is None:
-            raise self._unknown(document_id)
-        return None if row[0] == WAITING else _extraction(row[1:])
+        state, *statistics = self._member(document_id, f"c.state, {_STATISTICS}")
+        return None if state == WAITING else _extraction(*statistics)
 
     def is_edited(self, document_id: str) -> bool:
         """Tell whether a person replaced the document's triples."""
-        with self._database.read() as connection:
-            row = connection.execute(
-                "SELECT c.state FROM documents d JOIN contents c ON c.number = d.content WHERE d.id = ?",
-                (to_sql(document_id),),
-            ).fetchone()
-        if row is None:
-            raise self._unknown(document_id)
-        return bool(row[0] == EDITED)
+        return bool(self._member(document_id, "c.state") == (EDITED,))
 
     def failures(self) -> Iterator[tuple[str, str]]:
         """Iterate over (document id, reason) of the documents whose extraction failed, in document order."""
@@ -143,30 +172,17 @@ class GraphReader(Closing):
         return self._flagged("c.title", "c.truncated <> 0")
 
     def _flagged(self, column: str, condition: str) -> Iterator[tuple[str, str]]:
-        query = (
+        rows = self._pages(
             f"SELECT d.position, d.number, d.id, {column} FROM documents d CROSS JOIN contents c ON c.number = d.content "
-            f"WHERE (d.position, d.number) > (?, ?) AND {condition} "
-            f"ORDER BY d.position, d.number LIMIT {_PAGE}"
+            f"WHERE (d.position, d.number) > (?, ?) AND {condition} ORDER BY d.position, d.number",
+            (-1, -1),
         )
-        last = (-1, -1)
-        while True:
-            with self._database.read() as connection:
-                page = connection.execute(query, last).fetchall()
-            if not page:
-                return
-            for _, _, name, value in page:
-                yield from_sql(name), from_sql(value)
-            last = page[-1][:2]
+        return ((from_sql(name), from_sql(value)) for _, _, name, value in rows)
 
     def missing(self, documents: Iterable[Document], *, failed: bool = False) -> list[Document]:
-        """Return the documents whose content has not been extracted, each content once, in the order given.
+        """Return the documents, in the graph or not, whose content has not been extracted, each content once, in order.
 
-        Parameters
-        ----------
-        documents
-            Documents, in the graph or not.
-        failed
-            Whether a content whose extraction failed counts as missing, to try it again.
+        With `failed`, a content whose extraction failed counts as missing, to try it again.
         """
         return list(self.iterate_missing(documents, failed=failed))
 
@@ -188,12 +204,7 @@ class GraphReader(Closing):
     def triples(self, documents: Iterable[str | Document] | None = None) -> list[Triple]:
         """Return the triples of some documents in the order asked for, or of all in document order.
 
-        Raises
-        ------
-        InputError
-            If a document is not in the graph.
-        StoreError
-            If a document asked for has not been extracted yet.
+        InputError names a document that is not in the graph, StoreError one that has not been extracted yet.
         """
         return list(self.iterate_triples(documents))
 
@@ -203,24 +214,21 @@ class GraphReader(Closing):
             yield from self._triples_of(content, document_id)
 
     def _triples_of(self, content: int, document_id: str) -> Iterator[Triple]:
-        last = -1
-        while True:
-            with self._database.read() as connection:
-                page = connection.execute(
-                    "SELECT position, head, relation, tail, sentence, support FROM triples "
-                    f"WHERE content = ? AND position > ? ORDER BY position LIMIT {_PAGE}",
-                    (content, last),
-                ).fetchall()
-            for _, head, relation, tail, sentence, support in page:
-                yield Triple(from_sql(head), from_sql(relation), from_sql(tail), document_id, sentence, support)
-            if len(page) < _PAGE:
-                return
-            last = page[-1][0]
+        rows = self._pages(
+            "SELECT position, head, relation, tail, sentence, support FROM triples "
+            "WHERE position > ? AND content = ? ORDER BY position",
+            (-1,),
+            content,
+        )
+        for _, head, relation, tail, sentence, support in rows:
+            yield Triple(from_sql(head), from_sql(relation), from_sql(tail), document_id, sentence, support)
 
     def _contents(self, documents: Iterable[str | Document] | None) -> Iterator[tuple[str, int]]:
         """Resolve documents to (id to report, number of the content)."""
         if documents is None:
-            yield from self._all_contents()
+            query = "SELECT position, number, id, content FROM documents WHERE (position, number) > (?, ?)"
+            for _, _, name, content in self._pages(f"{query} ORDER BY position, number", (-1, -1)):
+                yield from_sql(name), content
             return
         if isinstance(documents, str):
             raise InputError("documents must be a list of ids or documents, not one string")
@@ -236,23 +244,8 @@ class GraphReader(Closing):
             if row is None:
                 raise self._unknown(name)
             if row[1] == WAITING:
-                raise StoreError(f"document {name!r} in {self.place} has not been extracted yet; resume the build")
+                raise StoreError(f"document {name!r} in {self.location} has not been extracted yet; resume the build")
             yield canonical(name), row[0]
-
-    def _all_contents(self) -> Iterator[tuple[str, int]]:
-        last = (-1, -1)
-        while True:
-            with self._database.read() as connection:
-                page = connection.execute(
-                    "SELECT position, number, id, content FROM documents "
-                    f"WHERE (position, number) > (?, ?) ORDER BY position, number LIMIT {_PAGE}",
-                    last,
-                ).fetchall()
-            for _, _, name, content in page:
-                yield from_sql(name), content
-            if len(page) < _PAGE:
-                return
-            last = page[-1][:2]
 
     def triples_about(self, entity: str, *, limit: int | None = None) -> list[Triple]:
         """Return the triples that have this entity as head or tail, in document order, at most `limit` of them."""
@@ -278,17 +271,9 @@ class GraphReader(Closing):
         query = (
             f"SELECT * FROM (SELECT DISTINCT head FROM triples t WHERE head > ?1 AND {member} ORDER BY 1 LIMIT {_PAGE}) "
             "UNION SELECT * FROM (SELECT DISTINCT tail FROM triples t WHERE tail > ?1 AND relation <> '' "
-            f"AND {member} ORDER BY 1 LIMIT {_PAGE}) ORDER BY 1 LIMIT {_PAGE}"
+            f"AND {member} ORDER BY 1 LIMIT {_PAGE}) ORDER BY 1"
         )
-        last: object = -1
-        while True:
-            with self._database.read() as connection:
-                page = connection.execute(query, (last,)).fetchall()
-            if not page:
-                return
-            for (entity,) in page:
-                yield from_sql(entity)
-            last = page[-1][0]
+        return (from_sql(entity) for (entity,) in self._pages(query, (-1,)))
 
     def relations(self) -> list[str]:
         """Return the distinct relations in the order of their code points; there are few beside the triples."""
@@ -309,74 +294,44 @@ class GraphReader(Closing):
         if documents is not None:
             chosen = list(documents)
             return msgspec.structs.replace(describe_triples(self.iterate_triples(chosen)), documents=len(chosen))
+        counts: dict[str, int] = {}
         with self._database.read() as connection:
-            total, waiting, empty, edited = connection.execute(
-                "SELECT count(*), ifnull(sum(c.state = 0), 0), "
-                "ifnull(sum(c.state > 0 AND NOT EXISTS (SELECT 1 FROM triples t WHERE t.content = c.number)), 0), "
-                "ifnull(sum(c.state = 2), 0) FROM documents d JOIN contents c ON c.number = d.content"
-            ).fetchone()
-            (triples,) = connection.execute(
-                "SELECT count(*) FROM documents d JOIN triples t ON t.content = d.content"
-            ).fetchone()
-            within = "content IN (SELECT content FROM documents)"
-            entities, edges = connection.execute(
-                f"SELECT (SELECT count(*) FROM (SELECT head FROM triples WHERE {within} "
-                f"UNION SELECT tail FROM triples WHERE relation <> '' AND {within})), "
-                "(SELECT count(*) FROM (SELECT DISTINCT head, tail FROM triples "
-                f"WHERE relation <> '' AND head <> tail AND {within}))"
-            ).fetchone()
-            (relations,) = connection.execute(
-                f"SELECT count(DISTINCT relation) FROM triples WHERE relation <> '' AND {within}"
-            ).fetchone()
-            contents, lines, parsed, dropped, repeated, truncated, failures = connection.execute(
-                "SELECT count(*), ifnull(sum(lines), 0), ifnull(sum(parsed), 0), ifnull(sum(dropped), 0), "
-                "ifnull(sum(repeated), 0), ifnull(sum(truncated), 0), ifnull(sum(failure <> ''), 0) FROM contents "
-                "WHERE number IN (SELECT content FROM documents)"
-            ).fetchone()
-        return GraphStatistics(
-            documents=total,
-            contents=contents,
-            waiting=waiting,
-            without_triples=empty,
-            edited=edited,
-            triples=triples,
-            entities=entities,
-            relations=relations,
-            edges=edges,
-            density=density(entities, edges),
-            lines=lines,
-            parsed=parsed,
-            dropped=dropped,
-            repeated=repeated,
-            truncated=truncated,
-            failures=failures,
-        )
+            for query in _COUNTS.split(";\n"):
+                cursor = connection.execute(query)
+                names = [column for column, *_ in cursor.description]
+                counts.update(zip(names, cursor.fetchone(), strict=True))
+        return GraphStatistics(**counts, density=density(counts["entities"], counts["edges"]))
 
     def export(self, path: str | Path | BinaryIO, *, format: str | None = None) -> int:
-        """Write the graph to a file, whole or not at all, and return the number of documents.
+        """Write the graph to a file, whole or not at all, or to a binary stream, and return the number of documents.
 
-        Parameters
-        ----------
-        path
-            The file, replaced if it exists, or a binary stream.
-        format
-            ``"jsonl"`` (everything), ``"ntriples"`` or ``"turtle"`` (documents and triples with their
-            provenance as reified statements), or ``"tsv"`` (head, relation, tail alone). By default the file's suffix
-            tells: .jsonl, .nt, .ttl or .tsv. An export that is imported and exported again gives the same bytes.
-
-        Raises
-        ------
-        InputError
-            If the format is unknown.
-        StoreError
-            If the file cannot be written.
+        The format is ``"jsonl"`` (everything), ``"ntriples"`` or ``"turtle"`` (documents and triples with their
+        provenance as reified statements), or ``"tsv"`` (head, relation, tail alone). By default the file's suffix
+        tells: .jsonl, .nt, .ttl or .tsv. An export that is imported and exported again gives the same bytes.
+        InputError refuses an unknown format, StoreError a file that cannot be written.
         """
-        from pytrace.triples.graph.exchange import export
+        target = Path(path) if isinstance(path, (str, Path)) else path
+        kind = export_format(target, format)
+        with self.snapshot() as frozen:
+            if isinstance(target, Path):
+                with atomic_output(target) as stream:
+                    frozen._write(stream, kind)
+            else:
+                frozen._write(target, kind)
+            return len(frozen)
 
-        return export(self, path, format=format)
+    def _write(self, stream: BinaryIO, kind: str) -> None:
+        if kind == "jsonl":
+            write_jsonl(stream, self.recipe, self.stored_documents())
+        elif kind == "tsv":
+            write_tsv(stream, self.iterate_triples())
+        else:
+            write_rdf(stream, kind, self.stored_documents(), self.entities(), self.relations())
 
     def _unknown(self, document_id: str) -> InputError:
-        return InputError(f"there is no document {document_id!r} in the knowledge graph in {self.place}; check its id")
+        return InputError(
+            f"there is no document {document_id!r} in the knowledge graph in {self.location}; check its id"
+        )
 
 
 def _lacking(*, failed: bool) -> str:
@@ -388,5 +343,7 @@ def _sentences(text: str) -> tuple[str, ...]:
     return tuple(sentences) if isinstance(sentences, list) else ()
 
 
-def _extraction(row: tuple[int, int, int, int, int, str | bytes]) -> ExtractionStatistics:
-    return ExtractionStatistics(*row[:4], bool(row[4]), from_sql(row[5]))
+def _extraction(
+    lines: int, parsed: int, dropped: int, repeated: int, truncated: int, failure: str | bytes
+) -> ExtractionStatistics:
+    return ExtractionStatistics(lines, parsed, dropped, repeated, bool(truncated), from_sql(failure))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pytrace.records import Triple
+from pytrace.records import Document, Triple
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -59,6 +57,15 @@ class ExtractionStatistics(msgspec.Struct, frozen=True, omit_defaults=True):
     repeated: int = 0
     truncated: bool = False
     failure: str = ""
+
+
+class StoredDocument(NamedTuple):
+    """A document as a graph holds it: its statistics, None while it waits, and its triples, read as they are asked for."""
+
+    document: Document
+    statistics: ExtractionStatistics | None
+    edited: bool
+    triples: Iterator[Triple]
 
 
 class GraphStatistics(msgspec.Struct, frozen=True):
@@ -111,17 +118,7 @@ def density(entities: int, edges: int) -> float:
 
 
 def describe_triples(triples: Iterable[Triple]) -> GraphStatistics:
-    """Count entities, relations, edges and density of some triples, for example of one question's documents.
-
-    Parameters
-    ----------
-    triples
-        Any triples.
-
-    Returns
-    -------
-    GraphStatistics
-        With `triples`, `entities`, `relations`, `edges` and `density` set; `documents` counts distinct document ids.
+    """Count entities, relations, edges, density and document ids of some triples, such as one question's.
 
     Source
     ------
@@ -143,6 +140,7 @@ def describe_triples(triples: Iterable[Triple]) -> GraphStatistics:
         documents.add(triple.document_id)
         entities.add(triple.head)
         if triple.relation:
+            # A triple without a relation is a sentence or a document: its tail is text.
             entities.add(triple.tail)
             relations.add(triple.relation)
             if triple.head != triple.tail:

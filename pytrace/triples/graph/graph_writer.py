@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import msgspec
 
 from pytrace.errors import InputError, StoreError
 from pytrace.records import Document, Triple
 from pytrace.storage.text import canonical, dump_json, to_sql
 from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 Row = tuple[int, str | bytes, str | bytes, str | bytes, int, float]
 
@@ -25,11 +24,12 @@ INSERT_TRIPLE = "INSERT INTO triples VALUES (?, ?, ?, ?, ?, ?, ?)"
 class Writer:
     """Stores many documents in the transaction of an import."""
 
-    def __init__(self, connection: sqlite3.Connection, *, recipe: Recipe, place: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, recipe: Recipe, location: str) -> None:
         self.connection = connection
         self.documents = 0
         self._recipe = recipe
-        self._place = place
+        self._location = location
+        # What this import has stored: documents of the same words must agree on their triples.
         self._contents: set[int] = set()
 
     def take_recipe(self, recipe: Recipe) -> None:
@@ -38,7 +38,7 @@ class Writer:
             return
         if self.connection.execute("SELECT 1 FROM documents LIMIT 1").fetchone():
             raise StoreError(
-                f"the file was extracted in another way than {self._place} "
+                f"the file was extracted in another way than {self._location} "
                 f"({'; '.join(self._recipe.differences(recipe))}); import it into a directory of its own"
             )
         self.connection.execute("UPDATE settings SET value = ? WHERE name = 'recipe'", (recipe.to_json(),))
@@ -86,7 +86,9 @@ class Writer:
                     "SELECT 1 FROM documents d JOIN contents c ON c.number = d.content WHERE d.id = ? OR c.hash = ?",
                     (to_sql(document.id), content_hash),
                 ).fetchone():
-                    raise InputError(f"{self._place} already has triples of a file named {path.name}; rename the file")
+                    raise InputError(
+                        f"{self._location} already has triples of a file named {path.name}; rename the file"
+                    )
                 content = content_number(self.connection, document, content_hash)
                 place_document(self.connection, document, content, None)
                 self.connection.execute("DELETE FROM triples WHERE content = ?", (content,))
@@ -191,23 +193,16 @@ def store_extraction(
     """Store the triples of a content, whose state is `before`."""
     if before is None:
         (before,) = connection.execute("SELECT state FROM contents WHERE number = ?", (content,)).fetchone()
+    # Rewriting equal rows would grow the log by all of them; a content that waits has none.
     if before == WAITING or stored_rows(connection, content) != rows:
         if before != WAITING:
             connection.execute("DELETE FROM triples WHERE content = ?", (content,))
         connection.executemany(INSERT_TRIPLE, [(content, *row) for row in rows])
+    *counts, failure = msgspec.structs.astuple(statistics)
     connection.execute(
         "UPDATE contents SET state = ?, lines = ?, parsed = ?, dropped = ?, repeated = ?, truncated = ?, failure = ? "
         "WHERE number = ?",
-        (
-            state,
-            statistics.lines,
-            statistics.parsed,
-            statistics.dropped,
-            statistics.repeated,
-            statistics.truncated,
-            to_sql(statistics.failure),
-            content,
-        ),
+        (state, *counts, to_sql(failure), content),
     )
 
 
@@ -222,5 +217,6 @@ def stored_rows(connection: sqlite3.Connection, content: int) -> list[Row]:
 def collect_orphans(connection: sqlite3.Connection) -> None:
     """Delete the contents that no document has any more."""
     orphans = "(SELECT number FROM contents WHERE number NOT IN (SELECT content FROM documents))"
+    # Triples first: which contents are orphans is read from the contents.
     for table, column in (("triples", "content"), ("contents", "number")):
         connection.execute(f"DELETE FROM {table} WHERE {column} IN {orphans}")

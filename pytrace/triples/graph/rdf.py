@@ -17,7 +17,11 @@ whose parts are named by their rdfs:label, else by the last part of their IRI.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO
+import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
@@ -27,15 +31,8 @@ from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Triple
 from pytrace.storage.text import to_sql
 from pytrace.triples.graph.database import from_sql
-from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pytrace.triples.graph.graph_reader import GraphReader
-    from pytrace.triples.graph.graph_writer import Writer
+from pytrace.triples.graph.graph_records import StoredDocument
+from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED, Writer
 
 _FORMATS = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
 _PREFIXES = {
@@ -77,22 +74,27 @@ def _literal(text: str) -> ox.Literal:
         return ox.Literal(_encode(text), datatype=_PERCENT_ENCODED)
 
 
-def write_rdf(graph: GraphReader, stream: BinaryIO, *, kind: str) -> None:
+def write_rdf(
+    stream: BinaryIO,
+    kind: str,
+    documents: Iterable[StoredDocument],
+    entities: Iterable[str],
+    relations: Iterable[str],
+) -> None:
     """Write a graph as it is streamed from the store."""
-    ox.serialize(
-        _statements(graph), output=stream, format=_FORMATS[kind], prefixes=_PREFIXES if kind == "turtle" else None
-    )
+    statements = chain(_statements(documents), _labels("entity", entities), _labels("relation", relations))
+    prefixes = _PREFIXES if kind == "turtle" else None
+    ox.serialize(statements, output=stream, format=_FORMATS[kind], prefixes=prefixes)
 
 
-def _statements(graph: GraphReader) -> Iterator[ox.Triple]:
+def _statements(documents: Iterable[StoredDocument]) -> Iterator[ox.Triple]:
     document_iri, position_iri, state_iri = (_iri("pt", name) for name in ("document", "position", "state"))
     sentence_iri, support_iri = _iri("pt", "sentence"), _iri("pt", "support")
     subject_iri, predicate_iri, object_iri = (_iri("rdf", name) for name in ("subject", "predicate", "object"))
-    for position, document in enumerate(graph.documents()):
+    for position, (document, statistics, edited, triples) in enumerate(documents):
         key = _encode(document.id)
         node = _iri("document", key)
-        waiting = graph.extraction(document.id) is None
-        state = "waiting" if waiting else "edited" if graph.is_edited(document.id) else "extracted"
+        state = "waiting" if statistics is None else "edited" if edited else "extracted"
         yield ox.Triple(node, _TYPE, _iri("pt", "Document"))
         yield ox.Triple(node, _iri("dcterms", "title"), _literal(document.title))
         yield ox.Triple(node, _iri("dcterms", "source"), _literal(document.source))
@@ -103,9 +105,9 @@ def _statements(graph: GraphReader) -> Iterator[ox.Triple]:
             yield ox.Triple(sentence, _TYPE, _iri("pt", "Sentence"))
             yield ox.Triple(sentence, document_iri, node)
             yield ox.Triple(sentence, _iri("rdf", "value"), _literal(text))
-        if waiting:
+        if statistics is None:
             continue
-        for number, triple in enumerate(graph.iterate_triples([document.id])):
+        for number, triple in enumerate(triples):
             head = _iri("entity", _encode(triple.head))
             relation = _iri("relation", _encode(triple.relation))
             tail = _iri("entity", _encode(triple.tail)) if triple.relation else _literal(triple.tail)
@@ -119,11 +121,13 @@ def _statements(graph: GraphReader) -> Iterator[ox.Triple]:
             if triple.sentence >= 0:
                 yield ox.Triple(statement, sentence_iri, _iri("sentence", f"{key}:{triple.sentence}"))
             yield ox.Triple(statement, support_iri, ox.Literal(triple.support))
-    for prefix, names in (("entity", graph.entities()), ("relation", iter(graph.relations()))):
-        for name in names:
-            label = _literal(name)
-            if label.datatype != _PERCENT_ENCODED:
-                yield ox.Triple(_iri(prefix, _encode(name)), _LABEL, label)
+
+
+def _labels(prefix: str, names: Iterable[str]) -> Iterator[ox.Triple]:
+    for name in names:
+        label = _literal(name)
+        if label.datatype != _PERCENT_ENCODED:
+            yield ox.Triple(_iri(prefix, _encode(name)), _LABEL, label)
 
 
 # RDF has no order, so a file is first sorted on the disk: `notes` are statements about our documents, sentences and

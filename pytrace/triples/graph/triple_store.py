@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytrace.errors import InputError
+from pytrace.records import Document, Triple
 from pytrace.storage.text import to_sql
 from pytrace.triples.graph.database import Database, Mode, from_sql
+from pytrace.triples.graph.exchange import graph_format, input_errors, read_graph
 from pytrace.triples.graph.graph_reader import GraphReader
 from pytrace.triples.graph.graph_records import BY_HAND, ExtractionStatistics, Recipe, SyncReport
 from pytrace.triples.graph.graph_writer import (
@@ -22,11 +24,7 @@ from pytrace.triples.graph.graph_writer import (
     store_extraction,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from pytrace.records import Document, Triple
-
+# A report does not grow with the corpus.
 _NAMED = 1_000  # ids of each kind in a report
 
 
@@ -97,26 +95,18 @@ class TripleStore(GraphReader):
         `pending`); triples that no document needs any more are deleted. All of it is one transaction, also when reading
         the documents raises: the graph then stays as it was. Memory does not grow with their number.
 
-        Parameters
-        ----------
-        documents
-            The whole corpus, read once. The same document may come again; other words under the same id may not.
-        repeated
-            Called with a document that came before, and the source it then had.
-
-        Raises
-        ------
-        InputError
-            If two different documents have the same id.
+        The same document may come again, and `repeated` is then called with it and the source it had before; other
+        words under the same id are an InputError.
         """
         added: list[str] = []
         changed: list[str] = []
         news = changes = unchanged = repeats = 0
         with self._database.write() as connection:
+            # Documents added from here on have higher numbers, so only those up to it need to be marked as seen.
             (newest,) = connection.execute("SELECT ifnull(max(number), 0) FROM documents").fetchone()
-            connection.execute("CREATE TEMP TABLE seen (number INTEGER PRIMARY KEY)")  # of those up to the newest
-            for position, given in enumerate(documents):
-                document, content_hash = prepare(given)
+            connection.execute("CREATE TEMP TABLE seen (number INTEGER PRIMARY KEY)")
+            for position, raw in enumerate(documents):
+                document, content_hash = prepare(raw)
                 known = connection.execute(
                     "SELECT d.number, c.hash, d.source FROM documents d JOIN contents c ON c.number = d.content "
                     "WHERE d.id = ?",
@@ -169,24 +159,9 @@ class TripleStore(GraphReader):
         """Store the extraction of one document, in one transaction; afterwards no kill can lose it.
 
         A document that is not in the graph comes last in its order; one of the same id with other words is replaced.
-        An extraction stored before for the same content is replaced.
-
-        Parameters
-        ----------
-        document
-            The document, whose content the triples were found in.
-        triples
-            Its triples in order; their `document_id` is the document's or empty, `sentence` an index into its sentences
-            or -1, `support` from 0 to 100.
-        statistics
-            How the extraction went. By default each triple is a parsed line.
-
-        Raises
-        ------
-        InputError
-            If a triple does not belong to the document.
-        StoreError
-            If it cannot be written, for example because the disk is full; what was stored before stays.
+        An extraction stored before for the same content is replaced. A triple's `document_id` is the document's or
+        empty, its `sentence` an index into the sentences or -1, its `support` from 0 to 100; InputError refuses others.
+        By default each triple is a parsed line. After a StoreError, what was stored before stays.
         """
         document, content_hash = prepare(document)
         rows = rows_of(document, triples)
@@ -209,12 +184,8 @@ class TripleStore(GraphReader):
     def replace_triples(self, document_id: str, triples: Sequence[Triple]) -> list[str]:
         """Replace a document's triples by others, made by hand; they count as extracted from then on.
 
-        Documents with the same content share one extraction, so theirs change, too.
-
-        Returns
-        -------
-        list of str
-            The ids of all documents whose triples changed, in document order.
+        Documents with the same content share one extraction, so theirs change, too: returned are the ids of all whose
+        triples changed, in document order.
         """
         document = self.document(document_id)
         rows = rows_of(document, triples)
@@ -247,20 +218,16 @@ class TripleStore(GraphReader):
 
         All of it is one transaction: after an error the graph is as it was. Triples that no document claims are kept
         under one document without sentences, which is named after the file. A graph without documents takes the
-        recipe of a JSONL file, too.
-
-        Raises
-        ------
-        DataError
-            If the file cannot be read or a line of it is malformed; says which line.
+        recipe of a JSONL file, too. DataError says which line of the file is malformed, or why it cannot be read.
         """
-        from pytrace.triples.graph.exchange import import_
-
-        return import_(self, Path(path), format=format)
+        kind = graph_format(Path(path), format)
+        with input_errors(Path(path)), self.writer() as writer:
+            read_graph(writer, Path(path), kind)
+            return writer.documents
 
     @contextmanager
     def writer(self) -> Iterator[Writer]:
         """Store many documents in one transaction: all of them are kept, or none."""
         recipe = self.recipe
         with self._database.write() as connection:
-            yield Writer(connection, recipe=recipe, place=self.place)
+            yield Writer(connection, recipe=recipe, location=self.location)

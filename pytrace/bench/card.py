@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from pytrace.bench.machine import fastest
-from pytrace.bench.measurements import Comparison, Limits, Timing
+from pytrace.bench.measurements import Limits
+from pytrace.bench.peers import Peers
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import devices
 
-if TYPE_CHECKING:
-    from pytrace.bench.context import Bench
-    from pytrace.bench.peers import Peers
-
 DEVICE = "cuda"
 
+# A copy of so much takes over a millisecond on the fastest card, beside which starting it is nothing.
 COPY_BYTES = 2 << 30
-"""A copy of so much takes over a millisecond on the fastest card, beside which starting it is nothing."""
 
+# Rows of the square float16 matrices whose product shows the peak of the tensor cores: 128 MiB each.
 PRODUCT = 8192
-"""Rows of the square float16 matrices whose product shows the peak of the tensor cores: 128 MiB each."""
 
 _SMI_FIELDS = {
     "driver_version": "driver_version",
@@ -52,21 +47,22 @@ class Card:
 
     def put(self, array: npt.NDArray[Any]) -> Any:
         """Copy an array to the card: as PyTorch's, where it is there, for us and the peers alike."""
-        there = devices.to_device(array, DEVICE)
-        return there if self._torch is None else self._torch.from_dlpack(there)
+        copy = devices.to_device(array, DEVICE)
+        return copy if self._torch is None else self._torch.from_dlpack(copy)
 
     def finished(self, call: Call) -> Call:
         """Make a peer's call wait until the card is through with it, as ours do."""
 
         def waited() -> object:
-            found = call()
+            result = call()
             self._torch.cuda.synchronize()
-            return found
+            return result
 
         return waited
 
     def has_room(self, size: int) -> bool:
         """Whether the card's memory holds so many bytes of arrays with room to work beside them."""
+        # A peer keeps its scores and its own copy of what it selects from beside the items.
         return bool(size <= 0.8 * self.memory)
 
     def facts(self) -> dict[str, object]:
@@ -79,7 +75,7 @@ class Card:
             "driver_serves_cuda": devices.version_text(self._driver),
             "module_built_with_cuda": devices.version_text(self._runtime),
             "emulated": bool(self._module.emulated),
-        } | ({} if self._module.emulated else _told_by_driver(self.name))
+        } | ({} if self._module.emulated else driver_facts(self.name))
 
     def measure(self) -> Limits:
         """Measure how fast the card copies within its memory, bytes read and written, and multiplies float16 matrices."""
@@ -96,54 +92,15 @@ class Card:
         return Limits(2 * size / copy, flops)
 
 
-def card_of(bench: Bench) -> Card:
-    """Return the card of a bench that has one."""
-    assert bench.card is not None  # the runner saw to it
-    return bench.card
-
-
-def from_numpy(
-    bench: Bench,
-    case: str,
-    inputs: Sequence[npt.NDArray[Any]],
-    ours: Call,
-    there: Call,
-    *,
-    arrays: Callable[[Any], Iterable[Any]] = tuple,
-) -> Comparison:
-    """Time a call whose arrays come from NumPy, and by themselves the ways to the card and back."""
-    results = [array for array in arrays(there()) if devices.on_card(array)]
-    size = sum(array.nbytes for array in inputs)
-    back = sum(devices.to_host(array).nbytes for array in results)
-    ways: list[Call] = [
-        lambda: [devices.to_device(array, DEVICE) for array in inputs],
-        lambda: [devices.to_host(array) for array in results],
-    ]
-    row = bench.compare(f"{case}, from NumPy", ours, {"pytrace, arrays on the card": there})
-    going, coming = (
-        Timing.of(readings).median for readings in bench.stopwatch.readings(ways, bench.settings.repetitions)
-    )
-    kernel = row.peers["pytrace, arrays on the card"].median
-    return msgspec.structs.replace(
-        row,
-        extra={
-            "seconds to the card": going,
-            "GB/s to the card": size / going / 1e9,
-            "seconds back": coming,
-            "GB/s back": back / coming / 1e9,
-            "share of the call that is transfer": max(0.0, 1 - kernel / row.ours.median),
-        },
-    )
-
-
-def _told_by_driver(name: str) -> dict[str, object]:
+def driver_facts(name: str) -> dict[str, object]:
     """Ask nvidia-smi for the driver's version and the clocks of the first card of a name; nothing where it cannot say."""
+    # CUDA itself tells neither clocks nor limits of power, which explain most differences between two cards of a name.
     command = ["nvidia-smi", f"--query-gpu=name,{','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
-    for line in said.splitlines():
+    for line in listed.splitlines():
         first, *values = (value.strip() for value in line.split(","))
         if first == name and len(values) == len(_SMI_FIELDS):
             return {

@@ -1,0 +1,193 @@
+"""The scorers of `pytrace.kernels.fuzzy`, one pair of texts at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from pytrace import _core
+
+Text: TypeAlias = str | bytes | float | None
+"""A text to compare. None, and the NaN that tables hold in empty cells, are a missing text."""
+
+Processor: TypeAlias = Callable[[Any], Any]
+Scorer: TypeAlias = Callable[..., float]
+
+# The core's numbers of the scorers.
+_RATIO, _PARTIAL_RATIO, _TOKEN_SET_RATIO = range(3)
+# A score takes well under a microsecond, of which one more look-up would be felt.
+_score = _core.fuzzy_score
+
+
+class ScoreAlignment(NamedTuple):
+    """A score and the two parts that earned it, ``s1[src_start:src_end]`` and ``s2[dest_start:dest_end]``."""
+
+    score: float
+    src_start: int
+    src_end: int
+    dest_start: int
+    dest_end: int
+
+
+def ratio(s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None) -> float:
+    """Return the normalised Indel similarity of two texts.
+
+    It is ``100 * 2 * LCS(s1, s2) / (len(s1) + len(s2))`` with LCS the length of the longest common subsequence.
+
+    Parameters
+    ----------
+    s1, s2
+        The texts.
+    processor
+        Called on each text first, for instance ``str.lower``; None leaves them as they are.
+    score_cutoff
+        A score below it becomes 0.
+
+    Returns
+    -------
+    float
+        0 to 100; 100 if both are empty, 0 if either is missing.
+
+    Raises
+    ------
+    TypeError
+        If a text is neither `str`, `bytes` nor missing.
+    ValueError
+        If `score_cutoff` is NaN.
+
+    Examples
+    --------
+    >>> ratio("this is a test", "this is a test!")
+    96.55172413793103
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    return _score(_RATIO, s1, s2, score_cutoff)
+
+
+def partial_ratio(
+    s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None
+) -> float:
+    """Return the best `ratio` of the shorter text with any window of the longer one.
+
+    Windows have the shorter text's length, or are a shorter prefix or suffix of the longer text. Two texts of the same
+    length are tried both ways.
+
+    Parameters
+    ----------
+    s1, s2, processor, score_cutoff
+        As in `ratio`; the order of the texts does not matter.
+
+    Returns
+    -------
+    float
+        0 to 100; 100 if both are empty, 0 if only one is or either is missing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `ratio` does.
+
+    Examples
+    --------
+    >>> partial_ratio("this is a test", "this is a test!")
+    100.0
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    return _score(_PARTIAL_RATIO, s1, s2, score_cutoff)
+
+
+def token_set_ratio(
+    s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None
+) -> float:
+    """Return how alike the sets of words of two texts are, whatever the words' order and repetition.
+
+    With the words sorted and joined by blanks, it is the best ratio among: the common words with those and the rest of
+    `s1`; the common words with those and the rest of `s2`; and these two longer ones with each other. 100 if one set
+    contains the other.
+
+    Parameters
+    ----------
+    s1, s2
+        The texts. They are split at Unicode white space; U+0085 and U+00A0 split only a text that has a character above
+        U+00FF, as in RapidFuzz.
+    processor, score_cutoff
+        As in `ratio`.
+
+    Returns
+    -------
+    float
+        0 to 100; 0 if either has no word or is missing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `ratio` does.
+
+    Examples
+    --------
+    >>> token_set_ratio("fuzzy was a bear", "a bear fuzzy fuzzy was")
+    100.0
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    return _score(_TOKEN_SET_RATIO, s1, s2, score_cutoff)
+
+
+def partial_ratio_alignment(
+    s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None
+) -> ScoreAlignment | None:
+    """Return `partial_ratio` with the place where it was found.
+
+    Of windows that score the same, it is the one that RapidFuzz reports.
+
+    Parameters
+    ----------
+    s1, s2, processor
+        As in `ratio`; the places are those in the processed texts.
+    score_cutoff
+        The least score to report.
+
+    Returns
+    -------
+    ScoreAlignment or None
+        None if the score is below `score_cutoff` or a text is missing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `ratio` does.
+
+    Examples
+    --------
+    >>> partial_ratio_alignment("a fort in Ada Foah, Ghana", "Ada Foa")
+    ScoreAlignment(score=100.0, src_start=10, src_end=17, dest_start=0, dest_end=7)
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    alignment = _core.fuzzy_alignment(s1, s2, real_cutoff(score_cutoff))
+    return None if alignment is None else ScoreAlignment(*alignment)
+
+
+NATIVE: dict[Scorer, int] = {ratio: _RATIO, partial_ratio: _PARTIAL_RATIO, token_set_ratio: _TOKEN_SET_RATIO}
+"""The scorers that cdist and its like run in native code, a card's included, rather than call once a pair."""
+
+
+def real_cutoff(score_cutoff: float | None) -> float:
+    """Return a cutoff for scores as a number that is one."""
+    cutoff = 0.0 if score_cutoff is None else float(score_cutoff)
+    if math.isnan(cutoff):
+        raise ValueError("score_cutoff is not a number; give 0 to 100, or None")
+    return cutoff
+
+
+def is_missing(text: object) -> bool:
+    """Whether a text is None or NaN."""
+    return text is None or (isinstance(text, float) and math.isnan(text))
+
+
+def process(text: Text, processor: Processor) -> Text:
+    """Call a processor on a text that is there."""
+    return text if is_missing(text) else cast("Text", processor(text))
