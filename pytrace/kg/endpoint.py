@@ -12,14 +12,13 @@ from pytrace.errors import InputError, ServerError
 from pytrace.kg import endpoint_queries
 from pytrace.kg.endpoint_answers import Written, forms_of, matches_of, solutions_of, statements
 from pytrace.kg.endpoint_queries import key_at
-from pytrace.kg.fact_store import EntityMatch, QueryLimits, Relation
+from pytrace.kg.fact_store import EntityMatch, QueryLimits, Relation, check_limits, check_search, read_pairs
 from pytrace.kg.lookups import NAMING, named_by
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.sparql import GraphQuery, written_out
 from pytrace.kg.sparql_client import SparqlClient
 from pytrace.kg.sparql_results import Row
 from pytrace.kg.sparql_store import Solutions
-from pytrace.kg.store_inputs import check_limits, check_search, read_pairs
 from pytrace.kg.terms import node_of
 from pytrace.records import Triple
 from pytrace.storage.closing import Closing

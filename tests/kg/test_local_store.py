@@ -268,10 +268,11 @@ def test_a_fork_cannot_open_a_connection_even_where_a_query_got_through(tmp_path
         server.settimeout(0.2)
         query = f"SELECT * {{ ?s ?p ?o SERVICE <http://127.0.0.1:{server.getsockname()[1]}/> {{ ?a ?b ?c }} }}"
         ended = []
-        store._process.ask("run", [(query, ())], (10, 5.0, 100), on_piece=ended.append)
-        [(_, (packed, _, fault, reason))] = ended
-        assert (packed, fault) == ([], "input")
-        assert "cannot be run" in reason
+        allowed = QueryLimits(rows=10, seconds=5.0, megabytes=100)
+        store._process.ask("run", [GraphQuery("", query, (), (), (), ())], allowed, on_piece=ended.append)
+        [(_, error)] = ended
+        assert isinstance(error, InputError)
+        assert "cannot be run" in str(error)
         with pytest.raises(TimeoutError):
             server.accept()
 
@@ -382,9 +383,8 @@ def test_an_interruption_in_the_middle_of_an_answer_does_not_mix_it_with_the_nex
         raise KeyboardInterrupt
 
     with LocalStore.open(turtle) as store:
-        asked_for = [(query.rows, query.patterns) for query in asked(CAPITAL, CAPITAL)]
         with pytest.raises(KeyboardInterrupt):
-            store._process.ask("run", asked_for, (10, 5.0, 100), on_piece=interrupt)
+            store._process.ask("run", asked(CAPITAL, CAPITAL), QueryLimits(), on_piece=interrupt)
         assert store.names(["http://towns/accra"]) == ["Accra"]
 
 
