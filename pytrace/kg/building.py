@@ -31,7 +31,6 @@ from pytrace.kg.knowledge_base_files import (
     SKETCH,
     VECTORS,
     ArrayEntry,
-    FileEntry,
     Manifest,
     SketchEntry,
     leaves,
@@ -40,6 +39,7 @@ from pytrace.kg.triple_search import make_sketch
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.storage.files import checksum, flush, replace_file
 from pytrace.storage.locks import take_lock
+from pytrace.storage.mapped_arrays import FileEntry, save_manifest, write_pieces
 from pytrace.storage.text import storable
 
 _RECORD = "building.json"
@@ -130,7 +130,7 @@ class Building:
                 self._files,
                 sketch,
             )
-            replace_file(self.place / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+            save_manifest(self.place / MANIFEST, manifest)
             self.place.rename(self.directory)  # takes the place of an empty directory, and of nothing else
             flush(self.directory.parent)
         with suppress(OSError):  # what is left lying there harms nobody
@@ -163,9 +163,10 @@ class Building:
 
     def _write_columns(self, columns: Columns) -> str:
         """Write the columns, remember what is where, and return their hash."""
-        digest, crc, offset = hashlib.blake2b(digest_size=16), 0, 0
-        path = self.place / COLUMNS
-        with path.open("wb") as stream:
+        digest = hashlib.blake2b(digest_size=16)
+
+        def pieces() -> Iterator[bytes]:
+            offset = 0
             for name, value in leaves(columns):
                 if isinstance(value, int):
                     self._numbers[name] = value
@@ -173,12 +174,11 @@ class Building:
                 content = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
                 content += b"\0" * (-len(content) % _ALIGNMENT)
                 self._arrays[name] = ArrayEntry(offset, value.dtype.newbyteorder("<").str, value.shape)
-                stream.write(content)
                 digest.update(content)
-                crc, offset = zlib.crc32(content, crc), offset + len(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        self._files[COLUMNS] = FileEntry(offset, crc)
+                offset += len(content)
+                yield content
+
+        self._files[COLUMNS] = write_pieces(self.place / COLUMNS, pieces())
         digest.update(msgspec.json.encode((self._arrays, self._numbers)))
         return digest.hexdigest()
 
@@ -202,15 +202,8 @@ class Building:
         if sketch is None:
             path.unlink(missing_ok=True)
             return None
-        with path.open("wb") as stream:
-            crc = 0
-            for array in (sketch.rows.astype("<f2", copy=False), sketch.directions.astype("<f4", copy=False)):
-                content = np.ascontiguousarray(array).data.cast("B")
-                stream.write(content)
-                crc = zlib.crc32(content, crc)
-            stream.flush()
-            os.fsync(stream.fileno())
-        self._files[SKETCH] = FileEntry(sketch.rows.nbytes + sketch.directions.nbytes, crc)
+        arrays = (sketch.rows.astype("<f2", copy=False), sketch.directions.astype("<f4", copy=False))
+        self._files[SKETCH] = write_pieces(path, (np.ascontiguousarray(array).data.cast("B") for array in arrays))
         return SketchEntry(sketch.directions.shape[1], sketch.rounding, sketch.longest)
 
     @contextmanager

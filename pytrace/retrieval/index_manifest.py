@@ -8,11 +8,12 @@ import msgspec
 
 from pytrace.errors import StoreError
 from pytrace.storage import files
-from pytrace.storage.files import replace_file
+from pytrace.storage.mapped_arrays import VectorsManifest, load_manifest
 
 FORMAT = 1
 MANIFEST = "index.json"
 VECTORS, SENTENCES, OFFSETS = "index.vectors", "index.sentences.jsonl", "index.offsets"
+REMEDY = "build the index anew"
 
 
 class GraphEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,13 +30,9 @@ class GraphEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recall: float
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Manifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
     """What counts: `checksums` are CRC-32 of each file's first `count` rows."""
 
-    format: int
-    encoder: str
-    fingerprint: str
-    dimension: int
     count: int
     text_bytes: int
     checksums: dict[str, int]
@@ -49,14 +46,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_manifest(directory: Path) -> Manifest:
     """Read the manifest of an index."""
     path = directory / MANIFEST
-    try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except (FileNotFoundError, NotADirectoryError):
-        raise StoreError(f"there is no sentence index at {directory}; check the path, or build one there") from None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read ({error.strerror}); correct the path or its permissions") from None
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is damaged or of another version ({error}); build the index anew") from None
+    missing = f"there is no sentence index at {directory}; check the path, or build one there"
+    manifest = load_manifest(path, Manifest, missing=missing, remedy=REMEDY)
     graph = manifest.graph
     if (
         manifest.format != FORMAT
@@ -73,13 +64,8 @@ def read_manifest(directory: Path) -> Manifest:
     return manifest
 
 
-def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Put a manifest in the place of the one before, in one step."""
-    replace_file(directory / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-
-
 def check_file(directory: Path, name: str, size: int, due: int) -> None:
     """Compare the first `size` bytes of a file with the checksum that the manifest gives."""
     if Path(name).name != name:
-        raise StoreError(f"{directory / MANIFEST} names a file {name!r} outside of its directory; build the index anew")
-    files.check_file(directory / name, size, due, remedy="build the index anew")
+        raise StoreError(f"{directory / MANIFEST} names a file {name!r} outside of its directory; {REMEDY}")
+    files.check_file(directory / name, size, due, remedy=REMEDY)

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import mmap
 import os
 import threading
 import warnings
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from pytrace.errors import StoreError
 from pytrace.storage.locks import locked
+from pytrace.storage.mapped_arrays import MappedFile
 
 KEY_BYTES = 16
 _MAGIC = b"pytrace vectors 1\n"
@@ -245,16 +246,12 @@ class VectorCache:
         # A map of another file is as good as none, and touching one beyond its file's end would kill the process.
         if status.st_ino != self._map_file or status.st_size < self._map.nbytes or rows > len(self._map):
             self._map, self._map_file = self._map[:0], None
-            try:
-                with self._vectors_path.open("rb") as stream:
-                    status = os.fstat(stream.fileno())
-                    count = status.st_size // self._row_bytes
-                    if count:
-                        content = mmap.mmap(stream.fileno(), count * self._row_bytes, access=mmap.ACCESS_READ)
-                        flat = np.frombuffer(content, dtype="<f4")
-                        self._map, self._map_file = flat.reshape(count, self._dimension), status.st_ino
-            except OSError:
-                pass
+            count = status.st_size // self._row_bytes
+            with suppress(StoreError):  # deleted, or shorter by now
+                file = MappedFile(
+                    self._vectors_path, count * self._row_bytes, what="the vector cache", remedy="clear it", grows=True
+                )
+                self._map, self._map_file = file.array("<f4", (count, self._dimension)), file.inode
         return self._map
 
     def _append(self, keys: Sequence[bytes], vectors: Vectors) -> bool:
