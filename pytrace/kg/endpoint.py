@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytrace.errors import InputError, ServerError
 from pytrace.kg import endpoint_queries
-from pytrace.kg.endpoint_answers import Written, forms_of, matches_of, solutions_of, statements
-from pytrace.kg.endpoint_queries import key_at
+from pytrace.kg.endpoint_answers import Row, Written, forms_of, key_at, matches_of, solutions_of, statements
 from pytrace.kg.fact_store import EntityMatch, QueryLimits, Relation, check_limits, check_search, read_pairs
-from pytrace.kg.lookups import NAMING, named_by
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.sparql import GraphQuery, written_out
 from pytrace.kg.sparql_client import SparqlClient
-from pytrace.kg.sparql_results import Row
 from pytrace.kg.sparql_store import Solutions
-from pytrace.kg.terms import node_of
+from pytrace.kg.terms import NAMING, named_by, node_of
 from pytrace.records import Triple
 from pytrace.storage.closing import Closing
 
@@ -89,8 +86,6 @@ class SparqlEndpoint(Closing):
     def requests(self) -> int:
         """How often the server was asked."""
         return self._client.requests
-
-    # ----------------------------------------------------------------------------------------------- what it holds
 
     def relations(self) -> tuple[Relation, ...]:
         """Return the relations but for those to names, the most frequent first; those of the file, if one was given."""
@@ -178,8 +173,6 @@ class SparqlEndpoint(Closing):
         """Return the IRI, in angle brackets, that stands for a key in queries."""
         return f"<{node_of(key, relation=relation).value}>"
 
-    # ------------------------------------------------------------------------------------------------ entities
-
     def find_entities(
         self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
     ) -> list[list[EntityMatch]]:
@@ -210,8 +203,6 @@ class SparqlEndpoint(Closing):
             if self._index is None:
                 self._index = LabelIndex.of(labels)
             return self._index
-
-    # ------------------------------------------------------------------------------------------------ queries
 
     def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
         """Run queries, `concurrency` at once."""
@@ -264,8 +255,6 @@ class SparqlEndpoint(Closing):
             places = {key_at(row, "place") for row in found}
             facts.update(triple for place, triple in enumerate(part) if str(place) in places)
         return facts
-
-    # ------------------------------------------------------------------------------------------------ requests
 
     def close(self) -> None:
         """Close the connections and the cache; any later call fails."""

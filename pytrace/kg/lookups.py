@@ -7,22 +7,10 @@ from collections.abc import Iterator
 import pyoxigraph as ox
 
 from pytrace.kg.names import entity_name, relation_name
-from pytrace.kg.terms import ALIASES, LABELS, key_of, node_of
+from pytrace.kg.terms import ALIASES, LABELS, NAMING, PROVENANCE, is_foreign, key_of, named_by, node_of
 
 _TYPE = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
-# What `pytrace.triples.graph.rdf` says of documents, sentences and reified statements is no knowledge.
 _DOCUMENT = ox.NamedNode("urn:pytrace:vocabulary:Document")
-_PROVENANCE = ("urn:pytrace:document:", "urn:pytrace:sentence:", "urn:pytrace:statement:")
-NAMING = frozenset((*LABELS, *ALIASES))
-"""The relations of entities to their names."""
-
-# Wikidata states facts with one IRI and names them by another.
-_DIRECT, _PROPERTY = "http://www.wikidata.org/prop/direct/", "http://www.wikidata.org/entity/"
-
-
-def named_by(key: str) -> str:
-    """Return the key that has a relation's label: of a Wikidata relation its property, else the relation itself."""
-    return _PROPERTY + key.removeprefix(_DIRECT) if key.startswith(_DIRECT) else key
 
 
 class Lookups:
@@ -35,7 +23,7 @@ class Lookups:
         """Return key, name and number of triples of every relation but those to names, the most frequent first."""
         query = "SELECT ?p (COUNT(*) AS ?n) { ?s ?p ?o %s } GROUP BY ?p"
         of_us = next(self._store.quads_for_pattern(None, _TYPE, _DOCUMENT), None) is not None
-        left_out = " && ".join(f'!STRSTARTS(STR(?s), "{prefix}")' for prefix in _PROVENANCE)
+        left_out = " && ".join(f'!STRSTARTS(STR(?s), "{prefix}")' for prefix in PROVENANCE)
         found = self._store.query(query % (f"FILTER({left_out})" if of_us else ""))
         assert isinstance(found, ox.QuerySolutions)
         relations = []
@@ -63,7 +51,7 @@ class Lookups:
     def _label(self, node: ox.NamedNode | ox.BlankNode) -> str:
         """Return a label without a language or in English before any other, the first by the alphabet."""
         labels = [
-            (_foreign(quad.object), text)
+            (is_foreign(quad.object), text)
             for relation in LABELS
             for quad in self._store.quads_for_pattern(node, relation, None)
             if isinstance(quad.object, ox.Literal) and (text := " ".join(quad.object.value.split()))
@@ -116,9 +104,5 @@ def _node(key: str) -> ox.NamedNode | ox.BlankNode:
     return node_of(key)
 
 
-def _foreign(label: ox.Literal) -> bool:
-    return label.language is not None and label.language.partition("-")[0] != "en"
-
-
 def _is_provenance(node: object) -> bool:
-    return isinstance(node, ox.NamedNode) and node.value.startswith(_PROVENANCE)
+    return isinstance(node, ox.NamedNode) and node.value.startswith(PROVENANCE)

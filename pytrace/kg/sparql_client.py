@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pytrace import __version__
 from pytrace.errors import InputError, ServerError, StoreError
 from pytrace.kg.answer_cache import AnswerCache
-from pytrace.kg.sparql_results import MEDIA_TYPE, Row, read_rows
+from pytrace.kg.endpoint_answers import MEDIA_TYPE, Row, read_rows
 from pytrace.models.servers.http_client import HttpClient
 
 # An answer of 1,000 solutions with 20 IRIs each takes 2 MB.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ import msgspec
 import pyoxigraph as ox
 
 from pytrace.errors import DataError, InputError
-from pytrace.kg.graph_sources import read_source
+from pytrace.kg.graph_sources import read_source, unreadable
 from pytrace.kg.names import entity_name
 from pytrace.kg.sparql import GraphQuery, rewrite, written_out
 from pytrace.kg.terms import LABELS, key_of, node_of
@@ -24,7 +23,6 @@ from pytrace.triples.graph.exchange import input_errors
 _Item = TypeVar("_Item")
 
 _FORMATS = {".nt": ox.RdfFormat.N_TRIPLES, ".ttl": ox.RdfFormat.TURTLE}
-_PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -88,9 +86,7 @@ class KnowledgeStore:
             try:
                 store.bulk_load(path=str(path), format=_FORMATS[suffix])
             except SyntaxError as error:
-                raise DataError(
-                    f"column {error.offset}: {_PLACE.sub('', error.msg)}; repair the line", path=path, line=error.lineno
-                ) from error
+                raise unreadable(error, path) from error
         return cls._filled(store, path)
 
     @classmethod

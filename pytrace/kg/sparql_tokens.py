@@ -50,6 +50,50 @@ END = Token("end", "", -1)
 """What stands behind the last token."""
 
 
+class TokenReader:
+    """Goes through the tokens of a query, and says where one does not fit."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self.at = 0
+
+    def peek(self) -> Token:
+        """Return the next token and stay before it."""
+        return self.tokens[self.at] if self.at < len(self.tokens) else END
+
+    def next(self) -> Token:
+        """Take the next token."""
+        token = self.peek()
+        if token.kind == "end":
+            raise InputError("the SPARQL query ends too early; complete it")
+        self.at += 1
+        return token
+
+    def expect(self, text: str) -> None:
+        """Take the next token, which must be this one."""
+        token = self.next()
+        if token.text != text:
+            self.refuse(token, f"{text!r} is due")
+
+    def balanced(self) -> list[Token]:
+        """Take all from an opening bracket to its end."""
+        taken = [self.next()]
+        depth = 1
+        while depth:
+            taken.append(self.next())
+            depth += (taken[-1].text in OPENING) - (taken[-1].text in OPENING.values())
+        return taken
+
+    @staticmethod
+    def refuse(token: Token, reason: str) -> NoReturn:
+        """Say what is due where a token stands."""
+        if token.kind == "end":
+            raise InputError(f"the SPARQL query ends too early: {reason}; complete it")
+        raise InputError(
+            f"the SPARQL query has {token.text[:40]!a} at character {token.place + 1}, where {reason}; correct the query"
+        )
+
+
 def tokens_of(query: str) -> list[Token]:
     """Split a query that only reads into its tokens."""
     tokens: list[Token] = []
