@@ -16,7 +16,7 @@ forbid filters, so the triples are stated twice: as the template, and where they
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -150,7 +150,6 @@ class _Parser(TokenReader):
             select = self._select(patterns)
         elif form.word == "ASK":
             self.next()
-            self._skip_dataset()
             where = self._where(patterns)
             self._modifiers()
             select = _Select("", (), where, "", "", narrowed=False)
@@ -168,17 +167,20 @@ class _Parser(TokenReader):
         values = f" {select.values}" if select.values else ""
         template = " ".join(f"{' '.join(pattern)} ." for pattern in patterns)
         columns, names = self._columns(patterns)
+        # What stands behind rdf:type is a class, and no entity.
+        parts = (term for s, p, o in patterns for term in ((s,) if p == _TYPE else (s, o)))
+        constants = dict.fromkeys(term for term in parts if term[0] == "<")
         return GraphQuery(
             construct=f"{self._base}CONSTRUCT {{ {template} }} WHERE {where}{values}",
             rows=f"{self._base}SELECT {columns} WHERE {where}{values}",
-            patterns=names,
-            constants=tuple(dict.fromkeys(self._constants(patterns, names))),
+            patterns=tuple((names[s], names[p], names[o]) for s, p, o in patterns),
+            constants=tuple(names[term] for term in constants),
             answers=self._variables_of(patterns) if select.variables is None else select.variables,
             left_out=tuple(dict.fromkeys(self._left_out)),
         )
 
-    def _columns(self, patterns: list[_Pattern]) -> tuple[str, tuple[_Pattern, ...]]:
-        """Return what to select for the terms of patterns, and its names."""
+    def _columns(self, patterns: list[_Pattern]) -> tuple[str, dict[str, str]]:
+        """Return what to select for the terms of patterns, and the name that each has there."""
         names: dict[str, str] = {}
         selected: list[str] = []
         for term in dict.fromkeys(term for pattern in patterns for term in pattern):
@@ -189,15 +191,7 @@ class _Parser(TokenReader):
                 variable = self._fresh()
                 names[term] = variable[1:]
                 selected.append(f"({term} AS {variable})")
-        return " ".join(dict.fromkeys(selected)), tuple((names[s], names[p], names[o]) for s, p, o in patterns)
-
-    @staticmethod
-    def _constants(patterns: list[_Pattern], names: tuple[_Pattern, ...]) -> Iterator[str]:
-        for (subject, predicate, target), (subject_name, _, target_name) in zip(patterns, names, strict=True):
-            if subject[0] == "<":
-                yield subject_name
-            if target[0] == "<" and predicate != _TYPE:
-                yield target_name
+        return " ".join(dict.fromkeys(selected)), names
 
     @staticmethod
     def _variables_of(patterns: list[_Pattern]) -> tuple[str, ...]:
@@ -221,26 +215,18 @@ class _Parser(TokenReader):
                 variables.append(token.text[1:])
             self.next()
         clause = self._written(self.tokens[start : self.at])
-        self._skip_dataset()
         where = self._where(patterns)
         modifiers, words = self._modifiers()
-        values = ""
-        if self.peek().word == "VALUES":
-            values = self._values()
+        values = self._values() if self.peek().word == "VALUES" else ""
         # An aggregate over all solutions is one row: there is nothing that could be left out.
         narrowed = bool(words & _NARROWING) and not (single and "GROUP" not in words)
         return _Select(clause, None if star else tuple(variables), where, modifiers, values, narrowed)
 
-    def _skip_dataset(self) -> None:
-        while self.peek().word == "FROM":
-            self.next()
-            if self.peek().word == "NAMED":
-                self.next()
-            self.next()
-
     def _where(self, patterns: list[_Pattern]) -> str:
-        if self.peek().word == "WHERE":
+        while self.accept("FROM"):
+            self.accept("NAMED")
             self.next()
+        self.accept("WHERE")
         return self._group(patterns)
 
     def _modifiers(self) -> tuple[str, set[str]]:
@@ -275,13 +261,11 @@ class _Parser(TokenReader):
 
     def _part(self, patterns: list[_Pattern]) -> str:
         token = self.peek()
-        if token.text == ".":
-            self.next()
+        if self.accept("."):
             return ""
         if token.text == "{":
             branches = [self._group(patterns)]
-            while self.peek().word == "UNION":
-                self.next()
+            while self.accept("UNION"):
                 branches.append(self._group(patterns))
             return " UNION ".join(branches)
         if token.word in ("OPTIONAL", "MINUS"):
@@ -307,9 +291,9 @@ class _Parser(TokenReader):
 
     def _triples(self, patterns: list[_Pattern]) -> str:
         lines: list[str] = []
-        own = self.peek().text == "["
+        bracketed = self.peek().text == "["  # then it may have no properties behind it
         subject = self._node(patterns, lines)
-        if not own or self.peek().text not in (".", "}"):
+        if not bracketed or self.peek().text not in (".", "}"):
             self._properties(subject, patterns, lines)
         if len(patterns) > _MOST_PATTERNS:
             raise InputError(f"the SPARQL query states more than {_MOST_PATTERNS} triples; make it shorter")
@@ -317,17 +301,14 @@ class _Parser(TokenReader):
 
     def _properties(self, subject: str, patterns: list[_Pattern], lines: list[str]) -> None:
         while True:
-            token = self.peek()
-            path = _Path("iri", self.next().text) if token.kind == "variable" else self._path()
-            while True:
+            path = _Path("iri", self.next().text) if self.peek().kind == "variable" else self._path()
+            self._state(subject, path, self._node(patterns, lines), patterns, lines)
+            while self.accept(","):
                 self._state(subject, path, self._node(patterns, lines), patterns, lines)
-                if self.peek().text != ",":
-                    break
-                self.next()
-            if self.peek().text != ";":
+            if not self.accept(";"):
                 return
-            while self.peek().text == ";":
-                self.next()
+            while self.accept(";"):
+                pass
             if self.peek().text in (".", "}", "]"):
                 return
 
@@ -355,17 +336,15 @@ class _Parser(TokenReader):
         return self._list(patterns, lines)
 
     def _list(self, patterns: list[_Pattern], lines: list[str]) -> str:
-        if self.peek().text == ")":
-            self.next()
+        if self.accept(")"):
             return _LIST % "nil"
         first = node = self._fresh()
         while True:
             self._state(node, _Path("iri", _LIST % "first"), self._node(patterns, lines), patterns, lines)
-            last = self.peek().text == ")"
+            last = self.accept(")")
             rest = _LIST % "nil" if last else self._fresh()
             self._state(node, _Path("iri", _LIST % "rest"), rest, patterns, lines)
             if last:
-                self.next()
                 return first
             node = rest
 
@@ -393,8 +372,7 @@ class _Parser(TokenReader):
 
     def _joined(self, kind: str, mark: str, part: Callable[[], _Path]) -> _Path:
         parts = [part()]
-        while self.peek().text == mark:
-            self.next()
+        while self.accept(mark):
             parts.append(part())
         if len(parts) == 1:
             return parts[0]

@@ -69,8 +69,14 @@ class TokenReader:
         self.at += 1
         return token
 
+    def accept(self, text: str) -> bool:
+        """Take the next token if it is this sign, or this keyword in upper case, and tell whether it was."""
+        accepted = text in (self.peek().text, self.peek().word)
+        self.at += accepted
+        return accepted
+
     def expect(self, text: str) -> None:
-        """Take the next token, which must be this one."""
+        """Take the next token, which must be this sign."""
         token = self.next()
         if token.text != text:
             self.refuse(token, f"{text!r} is due")
