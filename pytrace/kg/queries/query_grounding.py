@@ -16,7 +16,7 @@ from pytrace.kg.linking import EntityLinker, Link
 from pytrace.kg.names import normal_form, relation_name
 from pytrace.kg.queries.notation import query_names, replace_names
 from pytrace.kg.queries.query_records import Query, TripletQuery
-from pytrace.kg.queries.relation_names import RelationNames
+from pytrace.kg.queries.relations import RelationNames
 from pytrace.kg.sparql import GraphQuery, rewrite
 from pytrace.models.encoders.encoder import Encoder
 
