@@ -49,13 +49,7 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> EntityIndex:
-        """Index names; entity i has the i-th.
-
-        Parameters
-        ----------
-        names
-            Any texts, such as `Columns.entity_names`.
-        """
+        """Index names; entity i has the i-th."""
         forms = [normal_form(name) for name in names]
         hashes = np.fromiter(map(text_hash, forms), dtype=np.uint64, count=len(forms))
         order = np.argsort(hashes, kind="stable")
@@ -77,36 +71,10 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
         )
 
     def find(self, name: str, *, limit: int = 5, cutoff: float = 60.0) -> list[tuple[int, float]]:
-        """Find the entities that a name most likely means.
+        """Find the entities that a name most likely means, each with a score of at least `cutoff`, from 0 to 100, best first.
 
         Those with the same normal form come first and score 100. Of the others, the ones that share the most and rarest
-        words and trigrams are scored by `score`, which bears typos, missing words and another order.
-
-        Parameters
-        ----------
-        name
-            What an entity may be called.
-        limit
-            How many to return at most.
-        cutoff
-            The least score, 0 to 100.
-
-        Returns
-        -------
-        list of (int, float)
-            The entities' numbers and scores, best first, equal ones by number; empty if the name has no character that
-            counts or nothing is like it.
-
-        Raises
-        ------
-        InputError
-            `limit` is below 1, or `cutoff` is not from 0 to 100.
-
-        Examples
-        --------
-        >>> index = EntityIndex.of(["Ernest Augustus I of Hanover", "Ernest of Bavaria", "Hanover"])
-        >>> [(entity, round(score)) for entity, score in index.find("ernst augustus of hanovr", cutoff=70)]
-        [(0, 92)]
+        words and trigrams are scored by `score`, which bears typos, missing words and another order. Equal ones come by number.
         """
         if limit < 1:
             raise InputError(f"limit is {limit}; ask for at least 1 entity")

@@ -49,38 +49,11 @@ def unreadable(error: SyntaxError, path: Path) -> DataError:
 
 
 def read_source(path: str | os.PathLike[str], *, format: str | None = None) -> Source:
-    """Read the triples of a file, or of a graph that `pytrace kg build` made.
+    """Read the triples of a file, or of the directory of a `pytrace.triples.graph.TripleStore`.
 
-    Parameters
-    ----------
-    path
-        A file, or the directory of a `pytrace.triples.graph.TripleStore`.
-    format
-        Of a file: ``"tsv"`` (head, relation, tail), ``"jsonl"`` (an object with `head`, `relation` and `tail` a line, or
-        what `pytrace kg export` writes), ``"ntriples"`` or ``"turtle"``; by default its suffix tells.
-
-    Returns
-    -------
-    Source
-        Errors in the file are raised while its triples are read: `DataError` with the line, in RDF also the column.
-
-    Raises
-    ------
-    InputError
-        Nothing tells the format, it is none of these, or the directory holds no graph.
-    StoreError
-        The directory's graph cannot be read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "towns.ttl"
-    >>> label = "<http://www.w3.org/2000/01/rdf-schema#label>"
-    >>> path.write_text(f'<urn:x:1> <urn:x:in> <urn:x:2> . <urn:x:2> {label} "Ghana" .') > 0
-    True
-    >>> source = read_source(path)
-    >>> [triple.text for triple in source.triples], source.names
-    (['<urn:x:1; urn:x:in; urn:x:2>'], {'urn:x:2': 'Ghana'})
+    The format of a file is ``"tsv"`` (head, relation, tail), ``"jsonl"`` (an object with `head`, `relation` and `tail` a
+    line, or what `pytrace kg export` writes), ``"ntriples"`` or ``"turtle"``; by default its suffix tells. Errors in the
+    file are raised while its triples are read: `DataError` with the line, in RDF also the column.
     """
     path = Path(path)
     names: dict[str, str] = {}

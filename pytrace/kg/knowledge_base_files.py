@@ -149,14 +149,7 @@ class BaseFiles:
 
 
 def is_knowledge_base(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a directory holds a knowledge base, be it of any encoder or damaged.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> is_knowledge_base(tempfile.mkdtemp())
-    False
-    """
+    """Tell whether a directory holds a knowledge base, be it of any encoder or damaged."""
     return (Path(path) / MANIFEST).exists()
 
 

@@ -59,18 +59,7 @@ class MentionIndex(msgspec.Struct, frozen=True, eq=False):
         return cls(hashes[order], order.astype(np.int32), beginnings, longest)
 
     def find(self, texts: Sequence[str]) -> list[list[Mention]]:
-        """Find the names in texts.
-
-        Parameters
-        ----------
-        texts
-            Any texts; their places are counted in their normal forms.
-
-        Returns
-        -------
-        list of list of Mention
-            For each text its mentions by start, without those that lie within a longer one.
-        """
+        """Find the names in each text, by start in its normal form, without those that lie within a longer one."""
         words = [tokens(text) for text in texts]
         values, starts = _hashed(words)
         found: list[list[Mention]] = [[] for _ in texts]

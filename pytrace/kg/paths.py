@@ -53,40 +53,9 @@ def find_paths(
 
     No path comes to an entity twice, and none is empty, also where a source is a target. Two triples between the same
     entities make two paths. Only what lies within `max_hops` of both ends is looked at, so that an entity with very many
-    triples does no harm.
-
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    sources, targets
-        Numbers of entities: see `KnowledgeBase.entity`.
-    max_hops
-        The most triples of a path.
-    limit
-        The most paths.
-
-    Returns
-    -------
-    FoundPaths
-        By length, then by the triples' numbers: always the same, and with a smaller limit the first of them.
-
-    Raises
-    ------
-    InputError
-        `max_hops` or `limit` is below 1, or there is no entity with one of the numbers.
-
-    References
-    ----------
-    Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024), appendix A.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> base = KnowledgeBase.in_memory([Triple("Ghana", "capital", "Accra"), Triple("Ada", "in", "Ghana")], HashEncoder())
-    >>> found = find_paths(base, [base.entity("Ada")], [base.entity("Accra")])
-    >>> [[triple.text for triple in path] for path in found.paths], found.complete
-    ([['<Ada; in; Ghana>', '<Ghana; capital; Accra>']], True)
+    triples does no harm. Paths come by length, then by the triples' numbers: with a smaller limit the first of them.
+    Source: Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
+    appendix A.
     """
     _positive(max_hops=max_hops, limit=limit)
     starts, ends = _entities(base, sources), _entities(base, targets)
@@ -108,36 +77,10 @@ def find_paths(
 def neighbourhood(
     base: KnowledgeBase, entities: Iterable[int], *, hops: int = 1, limit: int = 200
 ) -> tuple[tuple[int, ...], bool]:
-    """Find the triples around some entities.
+    """Return the numbers of the triples around some entities, nearest first, and whether they are all.
 
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    entities
-        Numbers of entities.
-    hops
-        1 for the triples that touch them, 2 also for those that touch an entity of these, and so on.
-    limit
-        The most triples. At each hop every entity gives one triple in turn, so that one with very many leaves room for
-        the others.
-
-    Returns
-    -------
-    numbers, complete
-        The triples' numbers, nearest first, and whether they are all.
-
-    Raises
-    ------
-    InputError
-        `hops` or `limit` is below 1, or there is no entity with one of the numbers.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> base = KnowledgeBase.in_memory([Triple("Ghana", "capital", "Accra"), Triple("Ada", "in", "Ghana")], HashEncoder())
-    >>> neighbourhood(base, [base.entity("Accra")]), neighbourhood(base, [base.entity("Accra")], hops=2)
-    (((0,), True), ((0, 1), True))
+    One hop gives the triples that touch them, two also those that touch an entity of these, and so on. At each hop every
+    entity gives one triple in turn, so that one with very many leaves room for the others.
     """
     _positive(hops=hops, limit=limit)
     frontier = _entities(base, entities).tolist()
