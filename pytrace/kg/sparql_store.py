@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import pyoxigraph as ox
@@ -15,24 +14,12 @@ import pyoxigraph as ox
 from pytrace.errors import DataError, InputError
 from pytrace.kg.graph_sources import read_source, unreadable
 from pytrace.kg.names import entity_name
-from pytrace.kg.sparql import GraphQuery, rewrite, written_out
+from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.terms import LABELS, key_of, node_of
 from pytrace.records import Triple
 from pytrace.triples.graph.exchange import input_errors
 
-_Item = TypeVar("_Item")
-
 _FORMATS = {".nt": ox.RdfFormat.N_TRIPLES, ".ttl": ox.RdfFormat.TURTLE}
-
-
-class Rows(msgspec.Struct, frozen=True):
-    """Solutions of a query: for each its variables' values as keys, unbound ones left out.
-
-    `stopped` says which limit ended it early; empty where these are all.
-    """
-
-    rows: tuple[dict[str, str], ...]
-    stopped: str
 
 
 class Solution(msgspec.Struct, frozen=True):
@@ -46,13 +33,6 @@ class Solutions(msgspec.Struct, frozen=True):
     """Solutions in the order of the query; `stopped` says which limit ended it early, empty where these are all."""
 
     solutions: tuple[Solution, ...]
-    stopped: str
-
-
-class Statements(msgspec.Struct, frozen=True):
-    """Triples that a query returned, each once; `stopped` says which limit ended it early, empty where these are all."""
-
-    triples: tuple[Triple, ...]
     stopped: str
 
 
@@ -126,49 +106,33 @@ class KnowledgeStore:
         labels = [key_of(quad.object) for label in LABELS for quad in self._store.quads_for_pattern(node, label, None)]
         return (*sorted(labels), entity_name(key))
 
-    def select(self, query: str, *, limit: int = 100_000, seconds: float = 10.0) -> Rows:
-        """Run a SELECT query."""
-        found = self._run(written_out(query))
-        if not isinstance(found, ox.QuerySolutions):
-            raise InputError("the SPARQL query returns no table of solutions; begin it with SELECT")
-        names = [variable.value for variable in found.variables]
-        rows, stopped = _taken(found, limit, seconds)
-        return Rows(
-            tuple(
-                {name: key_of(value) for name, value in zip(names, row, strict=True) if value is not None}
-                for row in rows
-            ),
-            stopped,
-        )
-
-    def construct(self, query: str | GraphQuery, *, limit: int = 100_000, seconds: float = 10.0) -> Statements:
-        """Return the triples that the answers of a SELECT or ASK query follow from."""
-        # Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
-        # appendix A.
-        rewritten = rewrite(query) if isinstance(query, str) else query
-        found = self._run(rewritten.construct)
-        assert isinstance(found, ox.QueryTriples)
-        taken, stopped = _taken(found, limit, seconds)
-        triples = (self._fact(each.subject, each.predicate, each.object) for each in taken)
-        return Statements(tuple(dict.fromkeys(filter(None, triples))), stopped)
-
     def solutions(self, query: GraphQuery, *, limit: int = 100_000, seconds: float = 10.0) -> Solutions:
         """Return the triples that the answers of a query follow from, solution by solution."""
-        solutions, stopped = _taken(self.each_solution(query), limit, seconds)
+        if limit < 1 or not seconds > 0:
+            raise InputError(f"limit is {limit} and seconds {seconds}; both must be above 0")
+        deadline = time.monotonic() + seconds
+        solutions: list[Solution] = []
+        stopped = ""
+        for solution in self.each_solution(query):
+            if len(solutions) == limit:
+                stopped = f"more than {limit} solutions"
+                break
+            solutions.append(solution)
+            if time.monotonic() > deadline:
+                stopped = f"more than {seconds:g} seconds"
+                break
         return Solutions(tuple(solutions), stopped)
 
     def each_solution(self, query: GraphQuery) -> Iterator[Solution]:
         """Iterate over what `solutions` returns, without limits."""
-        found = self._run(query.rows)
-        assert isinstance(found, ox.QuerySolutions)
-        places = {variable.value: place for place, variable in enumerate(found.variables)}
-        patterns = [(places[subject], places[relation], places[target]) for subject, relation, target in query.patterns]
         with _query_errors():
-            for row in found:
-                triples = (
-                    self._fact(row[subject], row[relation], row[target]) for subject, relation, target in patterns
-                )
-                values = {name: key_of(row[place]) for name, place in places.items() if row[place] is not None}
+            rows = self._store.query(query.rows)
+            assert isinstance(rows, ox.QuerySolutions)
+            columns = {variable.value: column for column, variable in enumerate(rows.variables)}
+            patterns = [[columns[name] for name in pattern] for pattern in query.patterns]
+            for row in rows:
+                triples = (self._fact(*(row[column] for column in pattern)) for pattern in patterns)
+                values = {name: key_of(value) for name, value in zip(columns, row, strict=True) if value is not None}
                 yield Solution(tuple(dict.fromkeys(filter(None, triples))), values)
 
     def _fact(self, subject: object, relation: object, target: object) -> Triple | None:
@@ -181,10 +145,6 @@ class KnowledgeStore:
             return None
         return Triple(key_of(subject), key_of(relation), key_of(target))
 
-    def _run(self, query: str) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
-        with _query_errors():
-            return self._store.query(query)
-
 
 @contextmanager
 def _query_errors() -> Iterator[None]:
@@ -195,19 +155,3 @@ def _query_errors() -> Iterator[None]:
         raise
     except (SyntaxError, ValueError, OSError) as error:
         raise InputError(f"the SPARQL query cannot be run ({str(error)[:120]}); correct it") from error
-
-
-def _taken(found: Iterable[_Item], limit: int, seconds: float) -> tuple[list[_Item], str]:
-    """Take what comes until a limit, and say which."""
-    if limit < 1 or not seconds > 0:
-        raise InputError(f"limit is {limit} and seconds {seconds}; both must be above 0")
-    deadline = time.monotonic() + seconds
-    taken: list[_Item] = []
-    with _query_errors():
-        for item in found:
-            if len(taken) == limit:
-                return taken, f"more than {limit} solutions"
-            taken.append(item)
-            if time.monotonic() > deadline:
-                return taken, f"more than {seconds:g} seconds"
-    return taken, ""

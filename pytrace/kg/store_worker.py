@@ -9,11 +9,12 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
+import selectors
 import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -73,34 +74,36 @@ def _run(caller: Connection, store: KnowledgeStore, queries: Sequence[GraphQuery
     """Run queries in as many forks as there are processors, and send each outcome with the query's number."""
     waiting = deque(enumerate(queries))
     at_once = len(os.sched_getaffinity(0))
-    running: dict[object, QueryFork] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                share = -(-len(waiting) // (at_once - len(running)))
-                taken = [waiting.popleft() for _ in range(share)]
-                try:
-                    fork = QueryFork(store, taken, limits, not_shared=caller)
-                except OSError as error:
-                    for number, _ in taken:
-                        caller.send((False, (number, crashed(f"none could be started: {error.strerror}"))))
-                    continue
-                running[fork.output] = fork
-            for ready in wait([caller, *(fork.output for fork in running.values())]):
-                if ready is caller:  # it sends nothing while it waits, so it is gone
-                    raise EOFError
-                fork = running[ready]
-                try:
-                    outcome = fork.receive()
-                except EOFError:
-                    del running[ready]
-                    outcome = fork.end()
-                    waiting.extendleft(reversed(fork.left))
-                if outcome is not None:
-                    caller.send((False, outcome))
-    finally:
-        for fork in running.values():
-            fork.kill()
+    with selectors.DefaultSelector() as running:  # multiprocessing's `wait` makes one anew for each message
+        running.register(caller, selectors.EVENT_READ)
+        try:
+            while waiting or len(running.get_map()) > 1:
+                while waiting and len(running.get_map()) <= at_once:
+                    share = -(-len(waiting) // (at_once + 1 - len(running.get_map())))
+                    taken = [waiting.popleft() for _ in range(share)]
+                    try:
+                        fork = QueryFork(store, taken, limits, not_shared=caller)
+                    except OSError as error:
+                        for number, _ in taken:
+                            caller.send((False, (number, crashed(f"none could be started: {error.strerror}"))))
+                        continue
+                    running.register(fork.output, selectors.EVENT_READ, fork)
+                for key, _ in running.select():
+                    if key.fileobj is caller:  # it sends nothing while it waits, so it is gone
+                        raise EOFError
+                    fork = key.data
+                    try:
+                        outcome = fork.receive()
+                    except EOFError:
+                        running.unregister(key.fileobj)
+                        outcome = fork.end()
+                        waiting.extendleft(reversed(fork.left))
+                    if outcome is not None:
+                        caller.send((False, outcome))
+        finally:
+            for key in running.get_map().values():
+                if key.fileobj is not caller:
+                    key.data.kill()
 
 
 def load_store(path: Path, *, format: str | None = None) -> tuple[KnowledgeStore, str]:
