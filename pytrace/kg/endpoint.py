@@ -101,14 +101,14 @@ class SparqlEndpoint(Closing):
     def _asked_relations(self) -> tuple[Relation, ...]:
         rows: list[Row] = []
         for query in (endpoint_queries.COUNTED_RELATIONS, endpoint_queries.RELATIONS):
-            [found] = self._client.rows([query], self._timeout)
-            if not isinstance(found, Exception) and any(_of_us(row) for row in found):
-                [found] = self._client.rows([endpoint_queries.without_provenance(query)], self._timeout)
-            if not isinstance(found, Exception):
-                rows = found
+            [answer] = self._client.rows([query], self._timeout)
+            if not isinstance(answer, Exception) and any(_of_us(row) for row in answer):
+                [answer] = self._client.rows([endpoint_queries.without_provenance(query)], self._timeout)
+            if not isinstance(answer, Exception):
+                rows = answer
                 break
-            if not isinstance(found, TimeoutError) and getattr(found, "status", None) not in (500, 502, 503, 504):
-                raise found
+            if not isinstance(answer, TimeoutError) and getattr(answer, "status", None) not in (500, 502, 503, 504):
+                raise answer
         else:
             raise ServerError(
                 f"{self.name} neither counts nor lists its relations within {self._timeout:g} s; write those to use into a "
@@ -153,7 +153,7 @@ class SparqlEndpoint(Closing):
             key: endpoint_queries.around(self.iri(key), limit, spaces) for key in keys if not key.startswith("_:")
         }
         answers = dict(zip(queries, self._client.rows(list(queries.values()), self._timeout), strict=True))
-        found = []
+        around = []
         for key in keys:
             triples = []
             for row in self._checked(answers.get(key, [])):
@@ -166,8 +166,8 @@ class SparqlEndpoint(Closing):
                     triples.append(triple)
             # Servers may begin with either half.
             heads = [triple for triple in triples if triple.head == key]
-            found.append(tuple(dict.fromkeys(heads + triples))[:limit])
-        return found
+            around.append(tuple(dict.fromkeys(heads + triples))[:limit])
+        return around
 
     def iri(self, key: str, *, relation: bool = False) -> str:
         """Return the IRI, in angle brackets, that stands for a key in queries."""
@@ -209,27 +209,27 @@ class SparqlEndpoint(Closing):
         check_limits(limits)
         outcomes: dict[int, Solutions | Exception] = {}
         texts: dict[int, str] = {}
-        for place, query in enumerate(queries):
+        for number, query in enumerate(queries):
             try:
-                texts[place] = endpoint_queries.limited(written_out(query.rows), limits.rows + 1)
+                texts[number] = endpoint_queries.limited(written_out(query.rows), limits.rows + 1)
             except InputError as error:
-                outcomes[place] = error
+                outcomes[number] = error
         tables: dict[int, list[Row]] = {}
         late = Solutions((), f"more than {limits.seconds:g} seconds")
-        for place, found in zip(texts, self._client.rows(list(texts.values()), limits.seconds), strict=True):
-            if isinstance(found, TimeoutError):
-                outcomes[place] = late
-            elif isinstance(found, Exception):
-                outcomes[place] = found
+        for number, answer in zip(texts, self._client.rows(list(texts.values()), limits.seconds), strict=True):
+            if isinstance(answer, TimeoutError):
+                outcomes[number] = late
+            elif isinstance(answer, Exception):
+                outcomes[number] = answer
             else:
-                tables[place] = found
+                tables[number] = answer
         # In a solution of one branch the values need not make a fact of what another branch says.
-        doubtful = [place for place in tables if endpoint_queries.states_alternatives(queries[place].rows)]
+        doubtful = [number for number in tables if endpoint_queries.states_alternatives(queries[number].rows)]
         stated = {
             written
-            for place in doubtful
-            for row in tables[place][: limits.rows]
-            for _, written in statements(row, queries[place])
+            for number in doubtful
+            for row in tables[number][: limits.rows]
+            for _, written in statements(row, queries[number])
             if written is not None
         }
         facts: set[Written] = set()
@@ -239,21 +239,21 @@ class SparqlEndpoint(Closing):
             outcomes |= dict.fromkeys(doubtful, late)
         except ServerError as error:
             outcomes |= dict.fromkeys(doubtful, error)
-        for place in tables.keys() - outcomes.keys():
-            known = facts if place in doubtful else None
-            outcomes[place] = solutions_of(tables[place], queries[place], limits.rows, known)
-        return [outcomes[place] for place in range(len(queries))]
+        for number in tables.keys() - outcomes.keys():
+            known = facts if number in doubtful else None
+            outcomes[number] = solutions_of(tables[number], queries[number], limits.rows, known)
+        return [outcomes[number] for number in range(len(queries))]
 
     def _facts(self, triples: Sequence[Written], seconds: float) -> set[Written]:
         """Return those of some triples that the server has; raise what went wrong."""
         parts = list(_parts(triples, _TRIPLES))
         answers = self._client.rows([endpoint_queries.which_are_facts(part) for part in parts], seconds)
         facts: set[Written] = set()
-        for part, found in zip(parts, answers, strict=True):
-            if isinstance(found, Exception):
-                raise found
-            places = {key_at(row, "place") for row in found}
-            facts.update(triple for place, triple in enumerate(part) if str(place) in places)
+        for part, answer in zip(parts, answers, strict=True):
+            if isinstance(answer, Exception):
+                raise answer
+            known = {key_at(row, "place") for row in answer}
+            facts.update(triple for number, triple in enumerate(part) if str(number) in known)
         return facts
 
     def close(self) -> None:
@@ -261,18 +261,18 @@ class SparqlEndpoint(Closing):
         self._client.close()
 
     def _all_rows(self, queries: Sequence[str]) -> Iterator[Row]:
-        for found in self._client.rows(queries, self._timeout):
-            yield from self._checked(found)
+        for answer in self._client.rows(queries, self._timeout):
+            yield from self._checked(answer)
 
-    def _checked(self, found: list[Row] | Exception) -> list[Row]:
+    def _checked(self, answer: list[Row] | Exception) -> list[Row]:
         """Return an answer to what the store itself asked, or raise what went wrong."""
-        if isinstance(found, TimeoutError):
+        if isinstance(answer, TimeoutError):
             raise ServerError(
                 f"{self.name}: no answer within {self._timeout:g} s; raise timeout, or ask a server that is less busy"
-            ) from found
-        if isinstance(found, Exception):
-            raise found
-        return found
+            ) from answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
@@ -282,8 +282,8 @@ def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
 
 def _namespaces(keys: Iterable[str]) -> list[str]:
     """Return what the IRIs of relations begin with, up to their last part; nothing if that is much or cannot be told."""
-    found = {_LAST_PART.sub("", node_of(key, relation=True).value) for key in keys}
-    return sorted(found) if len(found) <= _MOST_NAMESPACES else []
+    namespaces = {_LAST_PART.sub("", node_of(key, relation=True).value) for key in keys}
+    return sorted(namespaces) if len(namespaces) <= _MOST_NAMESPACES else []
 
 
 def _of_us(row: Row) -> bool:

@@ -317,8 +317,8 @@ class KnowledgeBase:
         if head is None or relation is None or tail is None:
             return None
         rows = self.with_head(head)
-        found = rows[(self.columns.triples[rows, 1:] == (relation, tail)).all(axis=1)]
-        return int(found[0]) if len(found) else None
+        same = rows[(self.columns.triples[rows, 1:] == (relation, tail)).all(axis=1)]
+        return int(same[0]) if len(same) else None
 
 
 def _row(order: NDArray[np.int32], ends: NDArray[np.int64], entity: int) -> NDArray[np.int32]:

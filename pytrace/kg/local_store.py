@@ -96,12 +96,12 @@ class LocalStore(Closing):
         """Return the relations but for those to names, or those that were chosen, the most frequent first."""
         with self._lock:
             if self._relations is None:
-                found = tuple(Relation(*each) for each in self._process.ask("relations"))
+                relations = tuple(Relation(*each) for each in self._process.ask("relations"))
                 if self._predicates is not None:
-                    counts = {relation.key: relation.count for relation in found}
+                    counts = {relation.key: relation.count for relation in relations}
                     chosen = (Relation(key, name, counts.get(key, 0)) for key, name in self._predicates.items())
-                    found = tuple(sorted(chosen, key=lambda relation: -relation.count))
-                self._relations = found
+                    relations = tuple(sorted(chosen, key=lambda relation: -relation.count))
+                self._relations = relations
             return self._relations
 
     def find_entities(
@@ -132,8 +132,8 @@ class LocalStore(Closing):
     def around(self, keys: Sequence[str], *, limit: int = 10) -> list[tuple[Triple, ...]]:
         """Return for each entity some triples that it stands in: those that it is the head of, then others."""
         check_search(limit=limit)
-        found = self._process.ask("around", list(keys), limit)
-        return [tuple(Triple(*triple) for triple in triples) for triples in found]
+        rows = self._process.ask("around", list(keys), limit)
+        return [tuple(Triple(*triple) for triple in triples) for triples in rows]
 
     def names(self, keys: Sequence[str]) -> list[str]:
         """Return what entities are called: their first label, or their key in words; any other value as it is."""

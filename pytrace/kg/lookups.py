@@ -24,10 +24,10 @@ class Lookups:
         query = "SELECT ?p (COUNT(*) AS ?n) { ?s ?p ?o %s } GROUP BY ?p"
         of_us = next(self._store.quads_for_pattern(None, _TYPE, _DOCUMENT), None) is not None
         left_out = " && ".join(f'!STRSTARTS(STR(?s), "{prefix}")' for prefix in PROVENANCE)
-        found = self._store.query(query % (f"FILTER({left_out})" if of_us else ""))
-        assert isinstance(found, ox.QuerySolutions)
+        rows = self._store.query(query % (f"FILTER({left_out})" if of_us else ""))
+        assert isinstance(rows, ox.QuerySolutions)
         relations = []
-        for row in found:
+        for row in rows:
             node, count = row[0], row[1]
             if isinstance(node, ox.NamedNode) and node not in NAMING and (key := key_of(node)).strip():
                 name = self._label(node) or self._label(ox.NamedNode(named_by(node.value))) or relation_name(key)

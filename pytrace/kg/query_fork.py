@@ -64,7 +64,7 @@ class QueryFork:
     ) -> None:
         self.left = deque(queries)
         self._limits = limits
-        self._found: list[bytes] = []
+        self._solutions: list[bytes] = []
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the fork
         self.output, inner = Pipe(duplex=False)
         try:
@@ -84,14 +84,14 @@ class QueryFork:
         try:
             solution = self.output.recv_bytes()
             if solution:
-                self._found.append(solution)
+                self._solutions.append(solution)
                 return None
             ended = self.output.recv()
         except OSError as error:  # the fork was ended within a message
             raise EOFError from error
         number, _ = self.left.popleft()
-        found, self._found = self._found, []
-        return number, ended if isinstance(ended, InputError) else Packed(found, ended)
+        solutions, self._solutions = self._solutions, []
+        return number, ended if isinstance(ended, InputError) else Packed(solutions, ended)
 
     def kill(self) -> None:
         """End the fork now."""
@@ -110,9 +110,9 @@ class QueryFork:
         number, _ = self.left.popleft()
         signal_ = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         if signal_ == signal.SIGALRM:
-            return number, Packed(self._found, f"more than {self._limits.seconds:g} seconds")
+            return number, Packed(self._solutions, f"more than {self._limits.seconds:g} seconds")
         if signal_ == signal.SIGABRT and _NO_MEMORY in said:
-            return number, Packed(self._found, _out_of_memory(self._limits))
+            return number, Packed(self._solutions, _out_of_memory(self._limits))
         lines = said.decode("utf-8", "replace").strip().splitlines()
         how = f"signal {signal_} ({signal.strsignal(signal_)})" if signal_ else f"exit status {status >> 8}"
         return number, crashed(f"{how}{': ' + lines[-1][:200] if lines else ''}")

@@ -59,10 +59,10 @@ def rewrite(query: str) -> GraphQuery:
     # Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
     # appendix A.
     parser = _Parser(tokens_of(query))
-    found = parser.query()
-    check_syntax(found.construct)
-    check_syntax(found.rows)
-    return found
+    rewritten = parser.query()
+    check_syntax(rewritten.construct)
+    check_syntax(rewritten.rows)
+    return rewritten
 
 
 def written_out(query: str) -> str:
@@ -130,7 +130,7 @@ class _Parser(TokenReader):
             prefix, _, local = token.text.partition(":")
             if f"{prefix}:" not in self._prefixes:
                 self.refuse(token, f"the prefix {prefix}: is not declared")
-            local = _ESCAPED.sub(lambda found: found[1], local)
+            local = _ESCAPED.sub(lambda match: match[1], local)
             return f"<{self._prefixes[prefix + ':']}{local}>"
         if token.kind != "blank":
             return token.text

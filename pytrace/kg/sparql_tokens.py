@@ -38,7 +38,7 @@ class Token(NamedTuple):
 
     kind: str
     text: str
-    place: int
+    offset: int
 
     @property
     def word(self) -> str:
@@ -96,7 +96,7 @@ class TokenReader:
         if token.kind == "end":
             raise InputError(f"the SPARQL query ends too early: {reason}; complete it")
         raise InputError(
-            f"the SPARQL query has {token.text[:40]!a} at character {token.place + 1}, where {reason}; correct the query"
+            f"the SPARQL query has {token.text[:40]!a} at character {token.offset + 1}, where {reason}; correct the query"
         )
 
 
@@ -155,7 +155,7 @@ def read_prefixes(tokens: Sequence[Token]) -> tuple[dict[str, str], str]:
         name, iri = (next(words, END), next(words, END)) if token.word == "PREFIX" else (None, next(words, END))
         if iri.kind != "iri" or (name is not None and (name.kind != "prefixed" or not name.text.endswith(":"))):
             raise InputError(
-                f"the SPARQL query has a {token.word} at character {token.place + 1} without name or IRI; correct it"
+                f"the SPARQL query has a {token.word} at character {token.offset + 1} without name or IRI; correct it"
             )
         if name is None:
             base = f"BASE {iri.text} "

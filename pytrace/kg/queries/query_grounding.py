@@ -94,13 +94,13 @@ class Grounder:
         return grounded
 
     def _ground(self, query: Query, entities: dict[str, list[Link]], relations: Sequence[str]) -> list[GroundedQuery]:
-        for mention, found in entities.items():
-            if not found:
+        for mention, matches in entities.items():
+            if not matches:
                 raise InputError(
                     f"no entity of the knowledge base is called like {mention[:80]!a}; name one as the knowledge base does"
                 )
         choices: list[list[tuple[str, float]]] = [
-            [(link.key, link.score) for link in found] for found in entities.values()
+            [(link.key, link.score) for link in matches] for matches in entities.values()
         ]
         # What is asked for in the place of a relation is a variable already, and no name.
         choices += [self._called(name) for name in relations]
@@ -109,7 +109,7 @@ class Grounder:
         if self._either_direction and isinstance(query, TripletQuery) and self._alternatives > 1:
             swapped = TripletQuery(query.tail, query.relation, query.head)
         combinations = best_combinations(choices, self._alternatives - (swapped is not None))
-        forms = [(query, *one) for one in combinations]
+        forms = [(query, *combination) for combination in combinations]
         if swapped is not None:
             forms.append((swapped, *combinations[0]))
         results: list[GroundedQuery] = []
@@ -121,14 +121,14 @@ class Grounder:
     def _called(self, name: str) -> list[tuple[str, float]]:
         """Return the relations that a name means; "type" is also RDF's, which a list of chosen relations may lack."""
         try:
-            found = self._relations.find(name)
+            relations = self._relations.find(name)
         except InputError:
             if normal_form(name) != "type":
                 raise
             return [(_TYPE, 1.0)]
-        if normal_form(name) == "type" and found[0][1] < 1.0:
-            return [*found, (_TYPE, found[-1][1])]
-        return found
+        if normal_form(name) == "type" and relations[0][1] < 1.0:
+            return [*relations, (_TYPE, relations[-1][1])]
+        return relations
 
     def _written(
         self,
@@ -152,19 +152,19 @@ def best_combinations(
 ) -> list[tuple[tuple[tuple[str, float], ...], float]]:
     """Return the combinations of one choice each with the highest sums, without forming all of them."""
 
-    def total(places: tuple[int, ...]) -> float:
-        return sum((row[place][1] for row, place in zip(choices, places, strict=True)), start=0.0)
+    def total(ranks: tuple[int, ...]) -> float:
+        return sum((row[rank][1] for row, rank in zip(choices, ranks, strict=True)), start=0.0)
 
     start = (0,) * len(choices)
     waiting = [(-total(start), start)]
     seen = {start}
-    found: list[tuple[tuple[tuple[str, float], ...], float]] = []
-    while waiting and len(found) < most:
-        negative, places = heapq.heappop(waiting)
-        found.append((tuple(row[place] for row, place in zip(choices, places, strict=True)), -negative))
-        for at, place in enumerate(places):
-            following = (*places[:at], place + 1, *places[at + 1 :])
-            if place + 1 < len(choices[at]) and following not in seen:
+    best: list[tuple[tuple[tuple[str, float], ...], float]] = []
+    while waiting and len(best) < most:
+        negative, ranks = heapq.heappop(waiting)
+        best.append((tuple(row[rank] for row, rank in zip(choices, ranks, strict=True)), -negative))
+        for at, rank in enumerate(ranks):
+            following = (*ranks[:at], rank + 1, *ranks[at + 1 :])
+            if rank + 1 < len(choices[at]) and following not in seen:
                 seen.add(following)
                 heapq.heappush(waiting, (-total(following), following))
-    return found
+    return best

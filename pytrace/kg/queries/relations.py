@@ -57,7 +57,7 @@ class NearestRelations:
             if self._kept is None:
                 self._kept = DeviceVectors(self._encoder.encode(self.names), device_of(self._encoder))
             _, order = self._kept.top_k(self._encoder.encode(questions, kind="query"), self._most)
-        return [tuple(self.names[place] for place in row) for row in order.tolist()]
+        return [tuple(self.names[index] for index in row) for row in order.tolist()]
 
 
 class RelationNames:
@@ -72,15 +72,15 @@ class RelationNames:
         self._forms = list(self._keys)
         self._encoder = encoder
         self._vectors: Vectors | None = None
-        self._found: dict[str, list[tuple[str, float]]] = {}
+        self._known: dict[str, list[tuple[str, float]]] = {}
 
     def find(self, name: str) -> list[tuple[str, float]]:
         """Return the relations that a name means, best first, each with how well it fits, from 0 to 1."""
         # Those of the very name fit by 1, and then no other is looked for.
         form = normal_form(name)
-        if form not in self._found:
-            self._found[form] = self._look_for(form, name)
-        return self._found[form]
+        if form not in self._known:
+            self._known[form] = self._look_for(form, name)
+        return self._known[form]
 
     def _look_for(self, form: str, name: str) -> list[tuple[str, float]]:
         if form in self._keys:
@@ -99,11 +99,11 @@ class RelationNames:
             scores = np.maximum(scores, cosines)
         order = np.argsort(-scores, kind="stable")
         if not alike.any():
-            nearest = ", ".join(repr(self._forms[place]) for place in order[:_NAMED].tolist())
+            nearest = ", ".join(repr(self._forms[index]) for index in order[:_NAMED].tolist())
             raise InputError(f"no relation of the knowledge base is called {name[:80]!a}; the nearest are {nearest}")
         return [
-            (key, round(float(scores[place]), 3))
-            for place in order.tolist()
-            if alike[place]
-            for key in self._keys[self._forms[place]]
+            (key, round(float(scores[index]), 3))
+            for index in order.tolist()
+            if alike[index]
+            for key in self._keys[self._forms[index]]
         ]
