@@ -137,7 +137,7 @@ class LocalStore(Closing):
 
     def names(self, keys: Sequence[str]) -> list[str]:
         """Return what entities are called: their first label, or their key in words; any other value as it is."""
-        names: list[str] = self._process.ask("names", list(keys))
+        names: list[str] = self._process.ask("first_names", list(keys))
         return names
 
     def iri(self, key: str, *, relation: bool = False) -> str:

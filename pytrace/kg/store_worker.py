@@ -24,7 +24,6 @@ from pytrace.errors import InputError, PytraceError
 from pytrace.kg.columns import Columns
 from pytrace.kg.fact_store import QueryLimits
 from pytrace.kg.knowledge_base_files import COLUMNS, BaseFiles, is_knowledge_base
-from pytrace.kg.lookups import Lookups
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.query_fork import QueryFork, crashed
 from pytrace.kg.sparql import GraphQuery
@@ -51,23 +50,22 @@ def serve(descriptor: int) -> None:
         gc.collect()
         gc.freeze()
         caller.send((True, (fingerprint, len(store))))
-        lookups = Lookups(store.store)
         while True:
             verb, *arguments = caller.recv()
-            caller.send((True, _answer(caller, store, lookups, verb, arguments)))
+            caller.send((True, _answer(caller, store, verb, arguments)))
     except (EOFError, OSError):  # the caller is gone
         return
 
 
-def _answer(caller: Connection, store: KnowledgeStore, lookups: Lookups, verb: str, arguments: list[Any]) -> Any:
+def _answer(caller: Connection, store: KnowledgeStore, verb: str, arguments: list[Any]) -> Any:
     if verb == "run":
         return _run(caller, store, *arguments)
     if verb == "labels":
-        labels = lookups.labels()
+        labels = store.labels()
         while piece := list(islice(labels, _AT_ONCE)):
             caller.send((False, piece))
         return None
-    return getattr(lookups, verb)(*arguments)
+    return getattr(store, verb)(*arguments)
 
 
 def _run(caller: Connection, store: KnowledgeStore, queries: Sequence[GraphQuery], limits: QueryLimits) -> None:

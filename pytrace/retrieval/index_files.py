@@ -27,28 +27,47 @@ import numpy as np
 from pytrace.errors import StoreError
 from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Sentence
-from pytrace.retrieval.index_manifest import (
-    FORMAT,
-    MANIFEST,
-    OFFSETS,
-    REMEDY,
-    SENTENCES,
-    VECTORS,
-    GraphEntry,
-    Manifest,
-    check_file,
-    read_manifest,
-)
 from pytrace.retrieval.neighbour_graph import NeighbourGraph
-from pytrace.storage.files import checksum, flush
+from pytrace.storage.files import check_file, checksum, flush
 from pytrace.storage.locks import take_lock
-from pytrace.storage.mapped_arrays import MappedFile, save_manifest
+from pytrace.storage.mapped_arrays import MappedFile, VectorsManifest, load_manifest, save_manifest
 from pytrace.storage.text import storable
 
+FORMAT = 1
+MANIFEST = "index.json"
+VECTORS, SENTENCES, OFFSETS = "index.vectors", "index.sentences.jsonl", "index.offsets"
+REMEDY = "build the index anew"
 _LOCK = "index.lock"
 _OPENINGS = 5
 
 Batch = tuple[list[Sentence], Vectors]
+
+
+class GraphEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the manifest says of the graph: its two files with sizes and checksums, and how it is to be searched."""
+
+    file: str
+    bytes: int
+    checksum: int
+    twins: str
+    twin_rows: int
+    twins_checksum: int
+    rows: int
+    width: int
+    recall: float
+
+
+class Manifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
+    """What counts: `checksums` are CRC-32 of each file's first `count` rows."""
+
+    count: int
+    text_bytes: int
+    checksums: dict[str, int]
+    graph: GraphEntry | None = None
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes of each file count."""
+        return {VECTORS: 4 * self.dimension * self.count, SENTENCES: self.text_bytes, OFFSETS: 8 * self.count}
 
 
 class IndexFiles:
@@ -258,7 +277,11 @@ class IndexFiles:
             (entry.file, entry.bytes, entry.checksum),
             (entry.twins, twins_bytes, entry.twins_checksum),
         ):
-            check_file(self.directory, name, size, due)
+            if Path(name).name != name:
+                raise StoreError(
+                    f"{self.directory / MANIFEST} names a file {name!r} outside of its directory; {REMEDY}"
+                )
+            check_file(self.directory / name, size, due, remedy=REMEDY)
         twins = np.frombuffer((self.directory / entry.twins).read_bytes()[:twins_bytes], dtype="<i8")
         path = self.directory / entry.file
         try:
@@ -315,6 +338,27 @@ class IndexFiles:
 
     def _held(self) -> int:
         return self.manifest.count if hasattr(self, "manifest") else 0
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read the manifest of an index."""
+    path = directory / MANIFEST
+    missing = f"there is no sentence index at {directory}; check the path, or build one there"
+    manifest = load_manifest(path, Manifest, missing=missing, remedy=REMEDY)
+    graph = manifest.graph
+    if (
+        manifest.format != FORMAT
+        or min(manifest.count, manifest.text_bytes) < 0
+        or manifest.dimension < 1
+        or set(manifest.checksums) != set(manifest.sizes())
+        or (graph is not None and not (0 <= graph.twin_rows < graph.rows <= manifest.count and graph.width > 0))
+    ):
+        raise StoreError(
+            f"{path} has format {manifest.format}, count {manifest.count}, dimension {manifest.dimension}, text of "
+            f"{manifest.text_bytes} bytes and a graph of {0 if graph is None else graph.rows} rows, which no index of "
+            f"format {FORMAT} can have; build it anew"
+        )
+    return manifest
 
 
 def _line(sentence: Sentence) -> bytes:
