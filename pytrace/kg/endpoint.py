@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pytrace.errors import InputError, ServerError
 from pytrace.kg import endpoint_queries
 from pytrace.kg.endpoint_answers import Row, Written, forms_of, key_at, matches_of, solutions_of, statements
-from pytrace.kg.fact_store import EntityMatch, QueryLimits, Relation, check_limits, check_search, read_pairs
+from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, check_search, read_pairs
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.sparql import GraphQuery, written_out
 from pytrace.kg.sparql_client import SparqlClient
 from pytrace.kg.sparql_store import Solutions
-from pytrace.kg.terms import NAMING, named_by, node_of
+from pytrace.kg.terms import NAMING, VOCABULARY, named_by, node_of
 from pytrace.records import Triple
-from pytrace.storage.closing import Closing
-
-if TYPE_CHECKING:
-    from pytrace.kg.labels import LabelIndex
 
 _T = TypeVar("_T")
 
@@ -33,7 +28,7 @@ _PROPERTY = "http://www.wikidata.org/entity/P"
 _KEYS, _MENTIONS, _TRIPLES = 100, 20, 100
 
 
-class SparqlEndpoint(Closing):
+class SparqlEndpoint(NamedStore):
     r"""A `FactStore` whose triples are on a server.
 
     Only this server is ever asked: redirections are not followed. Busy servers (429, 502, 503, 504) are asked again after a
@@ -58,6 +53,7 @@ class SparqlEndpoint(Closing):
             raise InputError(
                 f"concurrency is {concurrency} and timeout {timeout}; give at least 1, and seconds above 0"
             )
+        super().__init__()
         self._timeout = timeout
         self._labels = None if labels is None else list(read_pairs(labels, what="entity"))
         self._predicates: dict[str, str] | None = None
@@ -68,9 +64,6 @@ class SparqlEndpoint(Closing):
         self._client = SparqlClient(
             url, user_agent=user_agent, cache_directory=cache_directory, concurrency=concurrency
         )
-        self._lock = threading.Lock()
-        self._relations: tuple[Relation, ...] | None = None
-        self._index: LabelIndex | None = None
 
     @property
     def name(self) -> str:
@@ -87,22 +80,15 @@ class SparqlEndpoint(Closing):
         """How often the server was asked."""
         return self._client.requests
 
-    def relations(self) -> tuple[Relation, ...]:
-        """Return the relations but for those to names, the most frequent first; those of the file, if one was given."""
+    def _read_relations(self) -> tuple[Relation, ...]:
         # A relation is called by its English label; on Wikidata, by that of its property.
-        with self._lock:
-            if self._relations is None:
-                if self._predicates is not None:
-                    self._relations = tuple(Relation(key, name) for key, name in self._predicates.items())
-                else:
-                    self._relations = self._asked_relations()
-            return self._relations
-
-    def _asked_relations(self) -> tuple[Relation, ...]:
+        if self._predicates is not None:
+            return tuple(Relation(key, name) for key, name in self._predicates.items())
         rows: list[Row] = []
         for query in (endpoint_queries.COUNTED_RELATIONS, endpoint_queries.RELATIONS):
             [answer] = self._client.rows([query], self._timeout)
-            if not isinstance(answer, Exception) and any(_of_us(row) for row in answer):
+            if not isinstance(answer, Exception) and any(key_at(row, "p").startswith(VOCABULARY) for row in answer):
+                # A graph that pytrace wrote, with where its triples are from.
                 [answer] = self._client.rows([endpoint_queries.without_provenance(query)], self._timeout)
             if not isinstance(answer, Exception):
                 rows = answer
@@ -169,10 +155,6 @@ class SparqlEndpoint(Closing):
             around.append(tuple(dict.fromkeys(heads + triples))[:limit])
         return around
 
-    def iri(self, key: str, *, relation: bool = False) -> str:
-        """Return the IRI, in angle brackets, that stands for a key in queries."""
-        return f"<{node_of(key, relation=relation).value}>"
-
     def find_entities(
         self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
     ) -> list[list[EntityMatch]]:
@@ -181,8 +163,8 @@ class SparqlEndpoint(Closing):
         # throughout. Of entities with the same score, those with the label come before those with the alias, then those
         # with the shorter key, which on Wikidata came earlier and are better known.
         check_search(limit=limit, cutoff=cutoff)
-        if self._labels is not None:
-            index = self._label_index(self._labels)
+        if (labels := self._labels) is not None:
+            index = self._label_index(lambda: labels)
             return [index.find(mention, limit=limit, cutoff=cutoff) for mention in mentions]
         forms = {mention: forms_of(mention) for mention in mentions}
         parts = _parts([each for each in forms.values() if each], _MENTIONS)
@@ -195,14 +177,6 @@ class SparqlEndpoint(Closing):
                 keys = by_label.setdefault(label, {})
                 keys[key] = keys.get(key, True) and key_at(row, "alias") == "1"
         return [matches_of(mention, forms[mention], by_label, cutoff)[:limit] for mention in mentions]
-
-    def _label_index(self, labels: list[tuple[str, str]]) -> LabelIndex:
-        from pytrace.kg.labels import LabelIndex
-
-        with self._lock:
-            if self._index is None:
-                self._index = LabelIndex.of(labels)
-            return self._index
 
     def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
         """Run queries, `concurrency` at once."""
@@ -284,8 +258,3 @@ def _namespaces(keys: Iterable[str]) -> list[str]:
     """Return what the IRIs of relations begin with, up to their last part; nothing if that is much or cannot be told."""
     namespaces = {_LAST_PART.sub("", node_of(key, relation=True).value) for key in keys}
     return sorted(namespaces) if len(namespaces) <= _MOST_NAMESPACES else []
-
-
-def _of_us(row: Row) -> bool:
-    """Whether a relation is one by which pytrace says where the triples of a graph are from."""
-    return key_at(row, "p").startswith("urn:pytrace:vocabulary:")

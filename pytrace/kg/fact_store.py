@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from pytrace.errors import DataError, InputError
 from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.sparql_store import Solutions
+from pytrace.kg.terms import node_of
 from pytrace.records import Triple
+from pytrace.storage.closing import Closing
 from pytrace.triples.graph.exchange import input_errors, read_lines
+
+if TYPE_CHECKING:
+    from pytrace.kg.labels import LabelIndex
 
 # A year: more is a slip, and would not fit the system's timers.
 _LONGEST = 31_536_000.0
@@ -97,6 +104,37 @@ class FactStore(EntitySource, Protocol):
     def close(self) -> None:
         """End what runs for the store; any later call fails."""
         ...
+
+
+class NamedStore(Closing):
+    """A `FactStore` that reads its relations once and indexes its labels once, for all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._relations: tuple[Relation, ...] | None = None
+        self._index: LabelIndex | None = None
+
+    def relations(self) -> tuple[Relation, ...]:
+        """Return the relations but for those to names, or those that were chosen, the most frequent first."""
+        with self._lock:
+            if self._relations is None:
+                self._relations = self._read_relations()
+            return self._relations
+
+    @abstractmethod
+    def _read_relations(self) -> tuple[Relation, ...]: ...
+
+    def _label_index(self, pairs: Callable[[], Iterable[tuple[str, str]]]) -> LabelIndex:
+        from pytrace.kg.labels import LabelIndex
+
+        with self._lock:
+            if self._index is None:
+                self._index = LabelIndex.of(pairs())
+            return self._index
+
+    def iri(self, key: str, *, relation: bool = False) -> str:
+        """Return the IRI, in angle brackets, that stands for a key in queries."""
+        return f"<{node_of(key, relation=relation).value}>"
 
 
 def check_limits(limits: QueryLimits) -> None:

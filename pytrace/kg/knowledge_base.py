@@ -176,12 +176,12 @@ class KnowledgeBase:
             columns = compile_triples(read.triples, names=read.names)
             total = len(columns.triples)
             done = building.begin(columns)
-            tell = progress or _nothing
-            tell(done, total)
+            report = progress or (lambda *_: None)
+            report(done, total)
             for vectors in _encoded(columns, encoder, done):
                 building.append(vectors)
                 done += len(vectors)
-                tell(done, total)
+                report(done, total)
             building.finish()
         return cls.open(directory, encoder)
 
@@ -323,10 +323,6 @@ class KnowledgeBase:
 
 def _row(order: NDArray[np.int32], ends: NDArray[np.int64], entity: int) -> NDArray[np.int32]:
     return order[int(ends[entity - 1]) if entity else 0 : int(ends[entity])]
-
-
-def _nothing(*_: object) -> None:
-    pass
 
 
 def _text(columns: Columns, number: int) -> str:

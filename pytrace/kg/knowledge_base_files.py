@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -113,10 +114,9 @@ class BaseFiles:
     @property
     def read_vectors(self) -> Callable[[Rows], Vectors] | None:
         """What copies rows of the vectors from their file; None where they are so few that they may stay in memory."""
-        return self._copied_vectors if self._vectors.nbytes > _KEPT_BYTES else None
-
-    def _copied_vectors(self, rows: Rows) -> Vectors:
-        return self._mapped[VECTORS].read_rows(rows, self.manifest.dimension)
+        if self._vectors.nbytes <= _KEPT_BYTES:
+            return None
+        return partial(self._mapped[VECTORS].read_rows, length=self.manifest.dimension)
 
     def verify(self) -> None:
         """Read all files and compare their checksums."""

@@ -14,20 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from pytrace.errors import InputError, PytraceError, StoreError
-from pytrace.kg.fact_store import EntityMatch, QueryLimits, Relation, check_limits, check_search, read_pairs
+from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, check_search, read_pairs
 from pytrace.kg.query_fork import Packed
 from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.sparql_store import Solutions
 from pytrace.kg.sparql_tokens import tokens_of
-from pytrace.kg.terms import node_of
 from pytrace.records import Triple
-from pytrace.storage.closing import Closing
-
-if TYPE_CHECKING:
-    from pytrace.kg.labels import LabelIndex
 
 # Started by hand: multiprocessing would run the caller's main module again, which need not be guarded against that.
 _START = "import sys; sys.path[:] = sys.argv[2:]; from pytrace.kg.store_worker import serve; serve(int(sys.argv[1]))"
@@ -37,7 +32,7 @@ _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_TH
 _PATIENCE = 2.0
 
 
-class LocalStore(Closing):
+class LocalStore(NamedStore):
     """A `FactStore` whose triples are in the memory of a process of its own.
 
     Each query runs in a fork of that process, which ends when it takes too much time or memory; what the query had found by
@@ -53,13 +48,11 @@ class LocalStore(Closing):
         labels: Path | None = None,
         predicates: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         self._process = process
         self._name = name
         self._labels = labels
         self._predicates = predicates
-        self._lock = threading.Lock()
-        self._relations: tuple[Relation, ...] | None = None
-        self._index: LabelIndex | None = None
 
     @classmethod
     def open(
@@ -92,17 +85,13 @@ class LocalStore(Closing):
         """A hash of the file, or of a directory's triples."""
         return self._process.fingerprint
 
-    def relations(self) -> tuple[Relation, ...]:
-        """Return the relations but for those to names, or those that were chosen, the most frequent first."""
-        with self._lock:
-            if self._relations is None:
-                relations = tuple(Relation(*each) for each in self._process.ask("relations"))
-                if self._predicates is not None:
-                    counts = {relation.key: relation.count for relation in relations}
-                    chosen = (Relation(key, name, counts.get(key, 0)) for key, name in self._predicates.items())
-                    relations = tuple(sorted(chosen, key=lambda relation: -relation.count))
-                self._relations = relations
-            return self._relations
+    def _read_relations(self) -> tuple[Relation, ...]:
+        relations = tuple(Relation(*each) for each in self._process.ask("relations"))
+        if self._predicates is None:
+            return relations
+        counts = {relation.key: relation.count for relation in relations}
+        chosen = (Relation(key, name, counts.get(key, 0)) for key, name in self._predicates.items())
+        return tuple(sorted(chosen, key=lambda relation: -relation.count))
 
     def find_entities(
         self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
@@ -110,20 +99,12 @@ class LocalStore(Closing):
         """Return for each mention the entities with a label, an alias or a key like it."""
         # The first call reads all labels: see `pytrace.kg.labels.LabelIndex`.
         check_search(limit=limit, cutoff=cutoff)
-        index = self._label_index()
+        index = self._label_index(self._read_labels)
         return [index.find(mention, limit=limit, cutoff=cutoff) for mention in mentions]
 
-    def _label_index(self) -> LabelIndex:
-        from pytrace.kg.labels import LabelIndex
-
-        with self._lock:
-            if self._index is None:
-                pairs: list[tuple[str, str]] = []
-                self._process.ask("labels", on_piece=pairs.extend)
-                self._index = LabelIndex.of(self._with_aliases(pairs))
-            return self._index
-
-    def _with_aliases(self, pairs: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    def _read_labels(self) -> Iterator[tuple[str, str]]:
+        pairs: list[tuple[str, str]] = []
+        self._process.ask("labels", on_piece=pairs.extend)
         yield from pairs
         if self._labels is not None:
             known = {key for key, _ in pairs}
@@ -139,10 +120,6 @@ class LocalStore(Closing):
         """Return what entities are called: their first label, or their key in words; any other value as it is."""
         names: list[str] = self._process.ask("first_names", list(keys))
         return names
-
-    def iri(self, key: str, *, relation: bool = False) -> str:
-        """Return the IRI, in angle brackets, that stands for a key in queries."""
-        return f"<{node_of(key, relation=relation).value}>"
 
     def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
         """Run queries, as many at once as there are processors."""

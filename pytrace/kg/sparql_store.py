@@ -15,12 +15,12 @@ from pytrace.errors import DataError, InputError
 from pytrace.kg.graph_sources import read_source, unreadable
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.sparql import GraphQuery
-from pytrace.kg.terms import ALIASES, LABELS, NAMING, PROVENANCE, is_foreign, key_of, named_by, node_of
+from pytrace.kg.terms import ALIASES, LABELS, NAMING, PROVENANCE, VOCABULARY, is_foreign, key_of, named_by, node_of
 from pytrace.records import Triple
 from pytrace.triples.graph.exchange import input_errors
 
 _TYPE = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
-_DOCUMENT = ox.NamedNode("urn:pytrace:vocabulary:Document")
+_DOCUMENT = ox.NamedNode(f"{VOCABULARY}Document")
 _FORMATS = {".nt": ox.RdfFormat.N_TRIPLES, ".ttl": ox.RdfFormat.TURTLE}
 
 

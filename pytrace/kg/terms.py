@@ -14,6 +14,7 @@ import pyoxigraph as ox
 # The vocabulary of `pytrace.triples.graph.rdf`: facts have these subjects and relations, and what it says of documents,
 # sentences and reified statements, which is no knowledge, has the others as subjects.
 ENTITY, RELATION = "urn:pytrace:entity:", "urn:pytrace:relation:"
+VOCABULARY = "urn:pytrace:vocabulary:"
 PROVENANCE = ("urn:pytrace:document:", "urn:pytrace:sentence:", "urn:pytrace:statement:")
 # Wikidata states facts with one IRI and names them by another.
 _DIRECT, _PROPERTY = "http://www.wikidata.org/prop/direct/", "http://www.wikidata.org/entity/"

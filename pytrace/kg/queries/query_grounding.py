@@ -105,18 +105,16 @@ class Grounder:
         # What is asked for in the place of a relation is a variable already, and no name.
         choices += [self._called(name) for name in relations]
         names = [*(("entity", name) for name in entities), *(("relation", name) for name in relations)]
-        swapped = None
+        forms: list[Query] = [query]
         if self._either_direction and isinstance(query, TripletQuery) and self._alternatives > 1:
-            swapped = TripletQuery(query.tail, query.relation, query.head)
-        combinations = best_combinations(choices, self._alternatives - (swapped is not None))
-        forms = [(query, *combination) for combination in combinations]
-        if swapped is not None:
-            forms.append((swapped, *combinations[0]))
-        results: list[GroundedQuery] = []
-        for form, combination, total in forms:
-            chosen = {name: key for name, (key, _) in zip(names, combination, strict=True)}
-            results.append(self._written(form, chosen, combination, list(entities), total))
-        return results
+            forms.append(TripletQuery(query.tail, query.relation, query.head))
+        combinations = best_combinations(choices, self._alternatives + 1 - len(forms))
+        readings = [(query, *combination) for combination in combinations]
+        readings += [(turned, *combinations[0]) for turned in forms[1:]]
+        return [
+            self._written(form, dict(zip(names, combination, strict=True)), total)
+            for form, combination, total in readings
+        ]
 
     def _called(self, name: str) -> list[tuple[str, float]]:
         """Return the relations that a name means; "type" is also RDF's, which a list of chosen relations may lack."""
@@ -130,20 +128,14 @@ class Grounder:
             return [*relations, (_TYPE, relations[-1][1])]
         return relations
 
-    def _written(
-        self,
-        query: Query,
-        chosen: dict[tuple[str, str], str],
-        combination: Sequence[tuple[str, float]],
-        mentions: Sequence[str],
-        score: float,
-    ) -> GroundedQuery:
+    def _written(self, query: Query, chosen: dict[tuple[str, str], tuple[str, float]], score: float) -> GroundedQuery:
+        """Write a query with the keys that were chosen for its names, given by kind and name."""
         sparql = replace_names(
             query,
-            entity=lambda name: self._store.iri(chosen["entity", name]),
-            relation=lambda name: self._store.iri(chosen["relation", name], relation=True),
+            entity=lambda name: self._store.iri(chosen["entity", name][0]),
+            relation=lambda name: self._store.iri(chosen["relation", name][0], relation=True),
         )
-        links = tuple((mention, key, fit) for mention, (key, fit) in zip(mentions, combination, strict=False))
+        links = tuple((name, *match) for (kind, name), match in chosen.items() if kind == "entity")
         return GroundedQuery(sparql, rewrite(sparql), links, score)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -159,30 +159,26 @@ class QueryRunner:
                 raise result
             else:
                 answered.append((attempt, reading, result))
-        kept = [self._kept(reading, result.solutions) for _, reading, result in answered]
-        # Names are asked for once a round, and only of what is kept: on a server each costs time.
-        keys = list(dict.fromkeys(key for answers, triples in kept for key in self._entities(answers, triples)))
-        names = dict(zip(keys, self._store.names(keys), strict=True)) if keys else {}
-        for (attempt, reading, result), (answers, triples) in zip(answered, kept, strict=True):
-            attempt.first = attempt.first or reading
-            facts = tuple(Fact(triple, self._worded(triple, names)) for triple in triples)
-            values = tuple(
-                dict.fromkeys(
-                    self._grounder.relation_name(key) if relation else names[key] for key, relation in answers
-                )
+        kept = []
+        for _, reading, result in answered:
+            answers = _answers(reading.grounded.graph, result.solutions) if reading.aim.kind == "values" else ()
+            triples = (triple for solution in result.solutions for triple in solution.triples)
+            kept.append(
+                (list(islice(dict.fromkeys(answers), self._values)), list(islice(dict.fromkeys(triples), self._facts)))
             )
-            attempt.done = self._read(attempt, reading, result, values, facts)
-
-    def _kept(self, reading: _Reading, solutions: Sequence[Solution]) -> tuple[list[tuple[str, bool]], list[Triple]]:
-        """Return the first keys that a query asked for, each with whether it is a relation's, and the first triples."""
-        triples = dict.fromkeys(triple for solution in solutions for triple in solution.triples)
-        answers = _answers(reading.grounded.graph, solutions) if reading.aim.kind == "values" else ()
-        return list(islice(dict.fromkeys(answers), self._values)), list(islice(triples, self._facts))
-
-    @staticmethod
-    def _entities(answers: Iterable[tuple[str, bool]], triples: Iterable[Triple]) -> list[str]:
-        entities = [key for key, relation in answers if not relation]
-        return entities + [key for triple in triples for key in (triple.head, triple.tail)]
+        # Names are asked for once a round, and only of what is kept: on a server each costs time.
+        keys: dict[str, None] = {}
+        for answer_keys, facts in kept:
+            keys |= dict.fromkeys(key for key, relation in answer_keys if not relation)
+            keys |= dict.fromkeys(key for triple in facts for key in (triple.head, triple.tail))
+        names = dict(zip(keys, self._store.names(list(keys)), strict=True)) if keys else {}
+        for (attempt, reading, result), (answer_keys, facts) in zip(answered, kept, strict=True):
+            attempt.first = attempt.first or reading
+            values = dict.fromkeys(
+                self._grounder.relation_name(key) if relation else names[key] for key, relation in answer_keys
+            )
+            worded = tuple(Fact(triple, self._worded(triple, names)) for triple in facts)
+            attempt.done = self._read(attempt, reading, result, tuple(values), worded)
 
     def _read(
         self,
