@@ -36,6 +36,7 @@ class Term(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str | None:
         """Its text, if it is a term that we can use."""
+        # "typed-literal" is a word of the format's note of 2007, which older servers still send.
         known = self.type in ("uri", "bnode", "literal", "typed-literal")
         return self.value if known and isinstance(self.value, str) else None
 

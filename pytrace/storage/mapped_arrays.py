@@ -87,10 +87,12 @@ class MappedFile:
         self._grows = grows
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Arrays keep the map alive, which needs no descriptor; this one is for checks and for what is copied.
             self.close = weakref.finalize(self, os.close, self._descriptor)
             status = os.fstat(self._descriptor)
             self._check(status.st_size)
             self.inode = status.st_ino
+            # Nothing is no map: the system refuses to map an empty file.
             self._map = mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ) if size else b""
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
@@ -108,7 +110,7 @@ class MappedFile:
     def array(self, dtype: Any, shape: tuple[int, ...], *, offset: int = 0) -> NDArray[Any]:
         """Return a read-only array at an offset; ValueError if it does not fit in."""
         kind = np.dtype(dtype)
-        count = int(np.prod(shape, dtype=np.float64))
+        count = int(np.prod(shape, dtype=np.float64))  # a damaged manifest may give more than integers hold
         if min((offset, *shape)) < 0 or offset + count * kind.itemsize > self._size:
             raise ValueError(
                 f"an array of shape {list(shape)} at byte {offset:,} where {self._path} has {self._size:,}"

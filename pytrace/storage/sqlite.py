@@ -49,7 +49,7 @@ def translated(name: str, kind: str, remedy: str) -> Iterator[None]:
 
 
 def _explain(error: sqlite3.Error, name: str, kind: str, remedy: str) -> str:
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the bits of SQLite's extended codes
     if primary == sqlite3.SQLITE_FULL:
         return f"no space left to write {name}; what was stored before is kept: free some space and resume"
     if primary == sqlite3.SQLITE_NOTADB:
