@@ -342,6 +342,21 @@ def test_a_process_that_was_killed_costs_one_query_and_is_started_anew(turtle: P
     assert wait_for(lambda: set(children(os.getpid())) <= before)
 
 
+def test_a_query_whose_own_process_is_killed_is_told_in_one_sentence_and_costs_no_other(circle: LocalStore) -> None:
+    before = set(children(os.getpid()))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(circle.solutions, asked(PATH_WITHOUT_END, NEXT), QueryLimits(seconds=60))
+        assert wait_for(lambda: len(set(children(os.getpid())) - before) == 1, 30)
+        # The short one may have ended by now: what is left is the one without end.
+        time.sleep(0.5)
+        [fork] = set(children(os.getpid())) - before
+        os.kill(fork, signal.SIGKILL)
+        ended, after = running.result(30)
+    assert isinstance(ended, StoreError)
+    assert str(ended) == "the SPARQL query's process ended (signal 9 (Killed)); make the query simpler"
+    assert values(after) == ["e2"]
+
+
 def test_a_source_that_changed_is_told_when_the_process_has_to_start_anew(tmp_path: Path) -> None:
     path = tmp_path / "towns.tsv"
     path.write_text("Ghana\tcapital\tAccra\n", encoding="utf-8")

@@ -79,7 +79,7 @@ def test_a_manifest_is_read_as_written_and_knows_its_encoder(tmp_path: Path) -> 
     with pytest.raises(
         StoreError, match=r"encoder 'tiny' \(fingerprint abc, dimension 3\), not with 'large'.*another index"
     ):
-        manifest.check_encoder(tmp_path, "large", "abd", 3, what="index")
+        manifest.check_encoder(tmp_path, "large", "xyz", 3, what="index")
     path.write_bytes(b"[")
     with pytest.raises(StoreError, match=r"is damaged or of another version .*; build anew"):
         load_manifest(path, VectorsManifest, missing="", remedy="build anew")
