@@ -31,7 +31,6 @@ from pytrace.kg.knowledge_base_files import (
     SKETCH,
     VECTORS,
     ArrayEntry,
-    FileEntry,
     Manifest,
     SketchEntry,
     leaves,
@@ -40,6 +39,7 @@ from pytrace.kg.triple_search import make_sketch
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.storage.files import checksum, flush, replace_file
 from pytrace.storage.locks import take_lock
+from pytrace.storage.mapped_arrays import FileEntry, save_manifest, write_pieces
 from pytrace.storage.text import storable
 
 _RECORD = "building.json"
@@ -64,7 +64,7 @@ class Building:
 
     def __init__(self, directory: str | os.PathLike[str], encoder: Encoder) -> None:
         self.directory = Path(os.path.abspath(directory))  # noqa: PTH100 - resolve() would follow the last link
-        self.place = self.directory.parent / f".{self.directory.name[:200]}.building"
+        self.unfinished = self.directory.parent / f".{self.directory.name[:200]}.building"
         self._encoder = encoder
         self._arrays: dict[str, ArrayEntry] = {}
         self._numbers: dict[str, int] = {}
@@ -80,20 +80,20 @@ class Building:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Let others build here; without vectors to keep, nothing is left lying there."""
-        if not (self.place / _RECORD).exists():
+        if not (self.unfinished / _RECORD).exists():
             with suppress(OSError):  # it does not count anyway
                 for name in (COLUMNS, VECTORS, SKETCH, _LOCK):
-                    (self.place / name).unlink(missing_ok=True)
-                self.place.rmdir()
+                    (self.unfinished / name).unlink(missing_ok=True)
+                self.unfinished.rmdir()
         self._lock.close()
 
     def begin(self, columns: Columns) -> int:
         """Write the columns, and return how many vectors of them are there from a build that did not come to its end."""
         with self._writing():
-            self._progress = self._found(self._write_columns(columns))
+            self._progress = self._resumable(self._write_columns(columns))
             if not self._progress.rows:
-                (self.place / _RECORD).unlink(missing_ok=True)
-            path = self.place / VECTORS
+                (self.unfinished / _RECORD).unlink(missing_ok=True)
+            path = self.unfinished / VECTORS
             path.touch()
             os.truncate(path, 4 * self._encoder.dimension * self._progress.rows)
         return self._progress.rows
@@ -102,7 +102,7 @@ class Building:
         """Add the vectors of the next triples, float32 [n, dimension]; they count once this returns."""
         content = np.ascontiguousarray(vectors, dtype="<f4").tobytes()
         with self._writing():
-            with (self.place / VECTORS).open("ab") as stream:
+            with (self.unfinished / VECTORS).open("ab") as stream:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -111,13 +111,13 @@ class Building:
                 rows=self._progress.rows + len(vectors),
                 checksum=zlib.crc32(content, self._progress.checksum),
             )
-            replace_file(self.place / _RECORD, msgspec.json.encode(progress))
+            replace_file(self.unfinished / _RECORD, msgspec.json.encode(progress))
         self._progress = progress
 
     def finish(self) -> None:
         """Sketch the vectors, write the manifest, and let the directory take its name."""
         with self._writing():
-            self._files[VECTORS] = FileEntry((self.place / VECTORS).stat().st_size, self._progress.checksum)
+            self._files[VECTORS] = FileEntry((self.unfinished / VECTORS).stat().st_size, self._progress.checksum)
             sketch = self._write_sketch()
             manifest = Manifest(
                 FORMAT,
@@ -130,8 +130,8 @@ class Building:
                 self._files,
                 sketch,
             )
-            replace_file(self.place / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-            self.place.rename(self.directory)  # takes the place of an empty directory, and of nothing else
+            save_manifest(self.unfinished / MANIFEST, manifest)
+            self.unfinished.rename(self.directory)  # takes the place of an empty directory, and of nothing else
             flush(self.directory.parent)
         with suppress(OSError):  # what is left lying there harms nobody
             (self.directory / _RECORD).unlink(missing_ok=True)
@@ -153,19 +153,22 @@ class Building:
 
     def _take_lock(self) -> IO[bytes]:
         try:
-            self.place.mkdir(parents=True, exist_ok=True)
+            self.unfinished.mkdir(parents=True, exist_ok=True)
             return take_lock(
-                self.place / _LOCK,
+                self.unfinished / _LOCK,
                 f"{self.directory} is being built by another process; wait for it, or name another directory",
             )
         except OSError as error:
-            raise StoreError(f"{self.place} cannot be written ({error.strerror}); name another directory") from None
+            raise StoreError(
+                f"{self.unfinished} cannot be written ({error.strerror}); name another directory"
+            ) from None
 
     def _write_columns(self, columns: Columns) -> str:
         """Write the columns, remember what is where, and return their hash."""
-        digest, crc, offset = hashlib.blake2b(digest_size=16), 0, 0
-        path = self.place / COLUMNS
-        with path.open("wb") as stream:
+        digest = hashlib.blake2b(digest_size=16)
+
+        def pieces() -> Iterator[bytes]:
+            offset = 0
             for name, value in leaves(columns):
                 if isinstance(value, int):
                     self._numbers[name] = value
@@ -173,44 +176,39 @@ class Building:
                 content = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
                 content += b"\0" * (-len(content) % _ALIGNMENT)
                 self._arrays[name] = ArrayEntry(offset, value.dtype.newbyteorder("<").str, value.shape)
-                stream.write(content)
                 digest.update(content)
-                crc, offset = zlib.crc32(content, crc), offset + len(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        self._files[COLUMNS] = FileEntry(offset, crc)
+                offset += len(content)
+                yield content
+
+        self._files[COLUMNS] = write_pieces(self.unfinished / COLUMNS, pieces())
         digest.update(msgspec.json.encode((self._arrays, self._numbers)))
         return digest.hexdigest()
 
-    def _found(self, digest: str) -> _Progress:
+    def _resumable(self, digest: str) -> _Progress:
         """Return how far an earlier build came, if it was of the same columns and encoder and its vectors are whole."""
         fresh = _Progress(FORMAT, storable(self._encoder.fingerprint), self._encoder.dimension, digest, 0, 0)
         try:
-            found = msgspec.json.decode((self.place / _RECORD).read_bytes(), type=_Progress)
+            record = msgspec.json.decode((self.unfinished / _RECORD).read_bytes(), type=_Progress)
         except (OSError, ValueError, RecursionError):
             return fresh
-        if msgspec.structs.replace(found, rows=0, checksum=0) != fresh or found.rows < 0:
+        if msgspec.structs.replace(record, rows=0, checksum=0) != fresh or record.rows < 0:
             return fresh
-        size = 4 * found.dimension * found.rows
-        whole = (self.place / VECTORS).exists() and checksum(self.place / VECTORS, size) == (found.checksum, size)
-        return found if whole else fresh
+        size = 4 * record.dimension * record.rows
+        whole = (self.unfinished / VECTORS).exists() and checksum(self.unfinished / VECTORS, size) == (
+            record.checksum,
+            size,
+        )
+        return record if whole else fresh
 
     def _write_sketch(self) -> SketchEntry | None:
         shape = (self._progress.rows, self._encoder.dimension)
-        sketch = make_sketch(np.asarray(np.memmap(self.place / VECTORS, dtype="<f4", mode="r", shape=shape)))
-        path = self.place / SKETCH
+        sketch = make_sketch(np.asarray(np.memmap(self.unfinished / VECTORS, dtype="<f4", mode="r", shape=shape)))
+        path = self.unfinished / SKETCH
         if sketch is None:
             path.unlink(missing_ok=True)
             return None
-        with path.open("wb") as stream:
-            crc = 0
-            for array in (sketch.rows.astype("<f2", copy=False), sketch.directions.astype("<f4", copy=False)):
-                content = np.ascontiguousarray(array).data.cast("B")
-                stream.write(content)
-                crc = zlib.crc32(content, crc)
-            stream.flush()
-            os.fsync(stream.fileno())
-        self._files[SKETCH] = FileEntry(sketch.rows.nbytes + sketch.directions.nbytes, crc)
+        arrays = (sketch.rows.astype("<f2", copy=False), sketch.directions.astype("<f4", copy=False))
+        self._files[SKETCH] = write_pieces(path, (np.ascontiguousarray(array).data.cast("B") for array in arrays))
         return SketchEntry(sketch.directions.shape[1], sketch.rounding, sketch.longest)
 
     @contextmanager
@@ -219,6 +217,6 @@ class Building:
             yield
         except OSError as error:
             raise StoreError(
-                f"{self.directory} cannot be built ({error.strerror or error}); nothing is there yet, and {self.place} keeps "
+                f"{self.directory} cannot be built ({error.strerror or error}); nothing is there yet, and {self.unfinished} keeps "
                 "what was encoded: free some room or correct the permissions, and build again"
             ) from None

@@ -43,18 +43,8 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
 def compile_triples(triples: Iterable[Triple], *, names: Mapping[str, str] | None = None) -> Columns:
     """Give entities and relations numbers in the order they come in, and drop triples that come again.
 
-    Parameters
-    ----------
-    triples
-        Their heads, relations and tails are keys; where they came from is not kept.
-    names
-        How to word the keys of entities and relations, for instance an ontology's labels; others are worded by
-        `entity_name` and `relation_name`. It is looked at after the last triple, and may be filled while they come.
-
-    Raises
-    ------
-    InputError
-        There is no triple, or a part of one is empty.
+    `names` words keys, for instance by an ontology's labels; others are worded by `entity_name` and `relation_name`. It is
+    looked at after the last triple, and may be filled while they come.
     """
     names = {} if names is None else names  # one that is empty now may fill while the triples come
     entities: dict[str, int] = {}

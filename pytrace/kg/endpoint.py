@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pytrace.errors import InputError, ServerError
 from pytrace.kg import endpoint_queries
-from pytrace.kg.endpoint_answers import Written, forms_of, matches_of, solutions_of, statements
-from pytrace.kg.endpoint_queries import key_at
-from pytrace.kg.fact_store import EntityMatch, QueryLimits, Relation
-from pytrace.kg.lookups import NAMING, named_by
+from pytrace.kg.endpoint_answers import Row, Written, forms_of, key_at, matches_of, solutions_of, statements
+from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, check_search, read_pairs
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.sparql import GraphQuery, written_out
 from pytrace.kg.sparql_client import SparqlClient
-from pytrace.kg.sparql_results import Row
 from pytrace.kg.sparql_store import Solutions
-from pytrace.kg.store_inputs import check_limits, check_search, read_pairs
-from pytrace.kg.terms import node_of
+from pytrace.kg.terms import NAMING, VOCABULARY, named_by, node_of
 from pytrace.records import Triple
-from pytrace.storage.closing import Closing
-
-if TYPE_CHECKING:
-    from pytrace.kg.labels import LabelIndex
 
 _T = TypeVar("_T")
 
@@ -37,7 +28,7 @@ _PROPERTY = "http://www.wikidata.org/entity/P"
 _KEYS, _MENTIONS, _TRIPLES = 100, 20, 100
 
 
-class SparqlEndpoint(Closing):
+class SparqlEndpoint(NamedStore):
     r"""A `FactStore` whose triples are on a server.
 
     Only this server is ever asked: redirections are not followed. Busy servers (429, 502, 503, 504) are asked again after a
@@ -62,6 +53,7 @@ class SparqlEndpoint(Closing):
             raise InputError(
                 f"concurrency is {concurrency} and timeout {timeout}; give at least 1, and seconds above 0"
             )
+        super().__init__()
         self._timeout = timeout
         self._labels = None if labels is None else list(read_pairs(labels, what="entity"))
         self._predicates: dict[str, str] | None = None
@@ -72,9 +64,6 @@ class SparqlEndpoint(Closing):
         self._client = SparqlClient(
             url, user_agent=user_agent, cache_directory=cache_directory, concurrency=concurrency
         )
-        self._lock = threading.Lock()
-        self._relations: tuple[Relation, ...] | None = None
-        self._index: LabelIndex | None = None
 
     @property
     def name(self) -> str:
@@ -91,30 +80,21 @@ class SparqlEndpoint(Closing):
         """How often the server was asked."""
         return self._client.requests
 
-    # ----------------------------------------------------------------------------------------------- what it holds
-
-    def relations(self) -> tuple[Relation, ...]:
-        """Return the relations but for those to names, the most frequent first; those of the file, if one was given."""
+    def _read_relations(self) -> tuple[Relation, ...]:
         # A relation is called by its English label; on Wikidata, by that of its property.
-        with self._lock:
-            if self._relations is None:
-                if self._predicates is not None:
-                    self._relations = tuple(Relation(key, name) for key, name in self._predicates.items())
-                else:
-                    self._relations = self._asked_relations()
-            return self._relations
-
-    def _asked_relations(self) -> tuple[Relation, ...]:
+        if self._predicates is not None:
+            return tuple(Relation(key, name) for key, name in self._predicates.items())
         rows: list[Row] = []
         for query in (endpoint_queries.COUNTED_RELATIONS, endpoint_queries.RELATIONS):
-            [found] = self._client.rows([query], self._timeout)
-            if not isinstance(found, Exception) and any(_of_us(row) for row in found):
-                [found] = self._client.rows([endpoint_queries.without_provenance(query)], self._timeout)
-            if not isinstance(found, Exception):
-                rows = found
+            [answer] = self._client.rows([query], self._timeout)
+            if not isinstance(answer, Exception) and any(key_at(row, "p").startswith(VOCABULARY) for row in answer):
+                # A graph that pytrace wrote, with where its triples are from.
+                [answer] = self._client.rows([endpoint_queries.without_provenance(query)], self._timeout)
+            if not isinstance(answer, Exception):
+                rows = answer
                 break
-            if not isinstance(found, TimeoutError) and getattr(found, "status", None) not in (500, 502, 503, 504):
-                raise found
+            if not isinstance(answer, TimeoutError) and getattr(answer, "status", None) not in (500, 502, 503, 504):
+                raise answer
         else:
             raise ServerError(
                 f"{self.name} neither counts nor lists its relations within {self._timeout:g} s; write those to use into a "
@@ -159,7 +139,7 @@ class SparqlEndpoint(Closing):
             key: endpoint_queries.around(self.iri(key), limit, spaces) for key in keys if not key.startswith("_:")
         }
         answers = dict(zip(queries, self._client.rows(list(queries.values()), self._timeout), strict=True))
-        found = []
+        around = []
         for key in keys:
             triples = []
             for row in self._checked(answers.get(key, [])):
@@ -172,14 +152,8 @@ class SparqlEndpoint(Closing):
                     triples.append(triple)
             # Servers may begin with either half.
             heads = [triple for triple in triples if triple.head == key]
-            found.append(tuple(dict.fromkeys(heads + triples))[:limit])
-        return found
-
-    def iri(self, key: str, *, relation: bool = False) -> str:
-        """Return the IRI, in angle brackets, that stands for a key in queries."""
-        return f"<{node_of(key, relation=relation).value}>"
-
-    # ------------------------------------------------------------------------------------------------ entities
+            around.append(tuple(dict.fromkeys(heads + triples))[:limit])
+        return around
 
     def find_entities(
         self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
@@ -189,8 +163,8 @@ class SparqlEndpoint(Closing):
         # throughout. Of entities with the same score, those with the label come before those with the alias, then those
         # with the shorter key, which on Wikidata came earlier and are better known.
         check_search(limit=limit, cutoff=cutoff)
-        if self._labels is not None:
-            index = self._label_index(self._labels)
+        if (labels := self._labels) is not None:
+            index = self._label_index(lambda: labels)
             return [index.find(mention, limit=limit, cutoff=cutoff) for mention in mentions]
         forms = {mention: forms_of(mention) for mention in mentions}
         parts = _parts([each for each in forms.values() if each], _MENTIONS)
@@ -204,42 +178,32 @@ class SparqlEndpoint(Closing):
                 keys[key] = keys.get(key, True) and key_at(row, "alias") == "1"
         return [matches_of(mention, forms[mention], by_label, cutoff)[:limit] for mention in mentions]
 
-    def _label_index(self, labels: list[tuple[str, str]]) -> LabelIndex:
-        from pytrace.kg.labels import LabelIndex
-
-        with self._lock:
-            if self._index is None:
-                self._index = LabelIndex.of(labels)
-            return self._index
-
-    # ------------------------------------------------------------------------------------------------ queries
-
     def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
         """Run queries, `concurrency` at once."""
         check_limits(limits)
         outcomes: dict[int, Solutions | Exception] = {}
         texts: dict[int, str] = {}
-        for place, query in enumerate(queries):
+        for number, query in enumerate(queries):
             try:
-                texts[place] = endpoint_queries.limited(written_out(query.rows), limits.rows + 1)
+                texts[number] = endpoint_queries.limited(written_out(query.rows), limits.rows + 1)
             except InputError as error:
-                outcomes[place] = error
+                outcomes[number] = error
         tables: dict[int, list[Row]] = {}
         late = Solutions((), f"more than {limits.seconds:g} seconds")
-        for place, found in zip(texts, self._client.rows(list(texts.values()), limits.seconds), strict=True):
-            if isinstance(found, TimeoutError):
-                outcomes[place] = late
-            elif isinstance(found, Exception):
-                outcomes[place] = found
+        for number, answer in zip(texts, self._client.rows(list(texts.values()), limits.seconds), strict=True):
+            if isinstance(answer, TimeoutError):
+                outcomes[number] = late
+            elif isinstance(answer, Exception):
+                outcomes[number] = answer
             else:
-                tables[place] = found
+                tables[number] = answer
         # In a solution of one branch the values need not make a fact of what another branch says.
-        doubtful = [place for place in tables if endpoint_queries.states_alternatives(queries[place].rows)]
+        doubtful = [number for number in tables if endpoint_queries.states_alternatives(queries[number].rows)]
         stated = {
             written
-            for place in doubtful
-            for row in tables[place][: limits.rows]
-            for _, written in statements(row, queries[place])
+            for number in doubtful
+            for row in tables[number][: limits.rows]
+            for _, written in statements(row, queries[number])
             if written is not None
         }
         facts: set[Written] = set()
@@ -249,42 +213,40 @@ class SparqlEndpoint(Closing):
             outcomes |= dict.fromkeys(doubtful, late)
         except ServerError as error:
             outcomes |= dict.fromkeys(doubtful, error)
-        for place in tables.keys() - outcomes.keys():
-            known = facts if place in doubtful else None
-            outcomes[place] = solutions_of(tables[place], queries[place], limits.rows, known)
-        return [outcomes[place] for place in range(len(queries))]
+        for number in tables.keys() - outcomes.keys():
+            known = facts if number in doubtful else None
+            outcomes[number] = solutions_of(tables[number], queries[number], limits.rows, known)
+        return [outcomes[number] for number in range(len(queries))]
 
     def _facts(self, triples: Sequence[Written], seconds: float) -> set[Written]:
         """Return those of some triples that the server has; raise what went wrong."""
         parts = list(_parts(triples, _TRIPLES))
         answers = self._client.rows([endpoint_queries.which_are_facts(part) for part in parts], seconds)
         facts: set[Written] = set()
-        for part, found in zip(parts, answers, strict=True):
-            if isinstance(found, Exception):
-                raise found
-            places = {key_at(row, "place") for row in found}
-            facts.update(triple for place, triple in enumerate(part) if str(place) in places)
+        for part, answer in zip(parts, answers, strict=True):
+            if isinstance(answer, Exception):
+                raise answer
+            known = {key_at(row, "place") for row in answer}
+            facts.update(triple for number, triple in enumerate(part) if str(number) in known)
         return facts
-
-    # ------------------------------------------------------------------------------------------------ requests
 
     def close(self) -> None:
         """Close the connections and the cache; any later call fails."""
         self._client.close()
 
     def _all_rows(self, queries: Sequence[str]) -> Iterator[Row]:
-        for found in self._client.rows(queries, self._timeout):
-            yield from self._checked(found)
+        for answer in self._client.rows(queries, self._timeout):
+            yield from self._checked(answer)
 
-    def _checked(self, found: list[Row] | Exception) -> list[Row]:
+    def _checked(self, answer: list[Row] | Exception) -> list[Row]:
         """Return an answer to what the store itself asked, or raise what went wrong."""
-        if isinstance(found, TimeoutError):
+        if isinstance(answer, TimeoutError):
             raise ServerError(
                 f"{self.name}: no answer within {self._timeout:g} s; raise timeout, or ask a server that is less busy"
-            ) from found
-        if isinstance(found, Exception):
-            raise found
-        return found
+            ) from answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
@@ -294,10 +256,5 @@ def _parts(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
 
 def _namespaces(keys: Iterable[str]) -> list[str]:
     """Return what the IRIs of relations begin with, up to their last part; nothing if that is much or cannot be told."""
-    found = {_LAST_PART.sub("", node_of(key, relation=True).value) for key in keys}
-    return sorted(found) if len(found) <= _MOST_NAMESPACES else []
-
-
-def _of_us(row: Row) -> bool:
-    """Whether a relation is one by which pytrace says where the triples of a graph are from."""
-    return key_at(row, "p").startswith("urn:pytrace:vocabulary:")
+    namespaces = {_LAST_PART.sub("", node_of(key, relation=True).value) for key in keys}
+    return sorted(namespaces) if len(namespaces) <= _MOST_NAMESPACES else []

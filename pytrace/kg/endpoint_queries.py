@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import pyoxigraph as ox
 
-from pytrace.kg.sparql_results import Row
 from pytrace.kg.sparql_tokens import OPENING, tokens_of
-from pytrace.kg.terms import ALIASES, LABELS
+from pytrace.kg.terms import ALIASES, LABELS, PROVENANCE
 
 _LABELS, _ALIAS = tuple(map(str, LABELS)), str(ALIASES[0])
 # Of more relations than this the rest is so rare that no model would ask for them.
@@ -27,11 +26,7 @@ COUNTED_RELATIONS = (
 
 RELATIONS = f"SELECT DISTINCT ?p WHERE {{ ?s ?p ?o }} LIMIT {_MOST_RELATIONS}"
 """The relations alone, for servers that cannot count them in time: ``?p``."""
-
-
-# What `pytrace.triples.graph.rdf` says of documents, sentences and reified statements is no knowledge.
-_PROVENANCE = ("urn:pytrace:document:", "urn:pytrace:sentence:", "urn:pytrace:statement:")
-_NO_PROVENANCE = f"FILTER({' && '.join(f'!STRSTARTS(STR(?s), {ox.Literal(each)})' for each in _PROVENANCE)})"
+_NO_PROVENANCE = f"FILTER({' && '.join(f'!STRSTARTS(STR(?s), {ox.Literal(each)})' for each in PROVENANCE)})"
 
 
 def without_provenance(query: str) -> str:
@@ -46,7 +41,7 @@ def limited(query: str, rows: int) -> str:
         depth += (token.text in OPENING) - (token.text in OPENING.values())
         if not depth and token.word:
             last = token.word
-            start = token.place if start < 0 and last == "SELECT" else start
+            start = token.offset if start < 0 and last == "SELECT" else start
     if last != "VALUES":
         return f"{query} LIMIT {rows}"
     # LIMIT may not stand behind VALUES.
@@ -97,20 +92,14 @@ def around(node: str, limit: int, namespaces: Sequence[str] = ()) -> str:
     useful = 'FILTER(!isLiteral(?o) || LANG(?o) = "")'
     meant = " || ".join(f"STRSTARTS(STR(?p), {ox.Literal(each)})" for each in namespaces)
     meant = f" FILTER({meant})" if meant else ""
-    told = f" {_NO_PROVENANCE}" if node.startswith("<urn:pytrace:") else ""
+    facts_only = f" {_NO_PROVENANCE}" if node.startswith("<urn:pytrace:") else ""
     return (
         f"SELECT ?s ?p ?o WHERE {{ {{ SELECT ?s ?p ?o WHERE {{ VALUES ?s {{ {node} }} ?s ?p ?o {useful}{meant} }} LIMIT {limit} }} "
-        f"UNION {{ SELECT ?s ?p ?o WHERE {{ VALUES ?o {{ {node} }} ?s ?p ?o{meant}{told} }} LIMIT {limit} }} }}"
+        f"UNION {{ SELECT ?s ?p ?o WHERE {{ VALUES ?o {{ {node} }} ?s ?p ?o{meant}{facts_only} }} LIMIT {limit} }} }}"
     )
 
 
 def which_are_facts(triples: Sequence[tuple[str, str, str]]) -> str:
     """Return a query for the places, ``?place``, of the triples that the server has, their terms as queries write them."""
-    values = " ".join(f"({place} {' '.join(triple)})" for place, triple in enumerate(triples))
+    values = " ".join(f"({number} {' '.join(triple)})" for number, triple in enumerate(triples))
     return f"SELECT DISTINCT ?place WHERE {{ VALUES (?place ?s ?p ?o) {{ {values} }} ?s ?p ?o }}"
-
-
-def key_at(row: Row, name: str) -> str:
-    """Return the key of a variable's value; empty if it has none that we can use."""
-    term = row.get(name)
-    return (term.key or "") if term is not None else ""

@@ -49,24 +49,18 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> EntityIndex:
-        """Index names; entity i has the i-th.
-
-        Parameters
-        ----------
-        names
-            Any texts, such as `Columns.entity_names`.
-        """
+        """Index names; entity i has the i-th."""
         forms = [normal_form(name) for name in names]
         hashes = np.fromiter(map(text_hash, forms), dtype=np.uint64, count=len(forms))
         order = np.argsort(hashes, kind="stable")
         bits = min(max((_BUCKETS_A_NAME * len(forms)).bit_length(), _LEAST_BITS), _MOST_BITS)
         buckets, owners = _features(forms, bits)
         # One integer a place sorts several times as fast as two arrays.
-        places = (buckets.astype(np.uint64) << np.uint64(32)) | owners.astype(np.uint64)
-        places.sort()
-        places = places[np.diff(places, prepend=~places[:1]) != 0]
-        members = (places & np.uint64(0xFFFFFFFF)).astype(np.int32)
-        buckets = (places >> np.uint64(32)).astype(np.int64)
+        pairs = (buckets.astype(np.uint64) << np.uint64(32)) | owners.astype(np.uint64)
+        pairs.sort()
+        pairs = pairs[np.diff(pairs, prepend=~pairs[:1]) != 0]
+        members = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int32)
+        buckets = (pairs >> np.uint64(32)).astype(np.int64)
         return cls(
             forms=TextTable.of(forms),
             hashes=hashes[order],
@@ -77,36 +71,10 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
         )
 
     def find(self, name: str, *, limit: int = 5, cutoff: float = 60.0) -> list[tuple[int, float]]:
-        """Find the entities that a name most likely means.
+        """Find the entities that a name most likely means, each with a score of at least `cutoff`, from 0 to 100, best first.
 
         Those with the same normal form come first and score 100. Of the others, the ones that share the most and rarest
-        words and trigrams are scored by `score`, which bears typos, missing words and another order.
-
-        Parameters
-        ----------
-        name
-            What an entity may be called.
-        limit
-            How many to return at most.
-        cutoff
-            The least score, 0 to 100.
-
-        Returns
-        -------
-        list of (int, float)
-            The entities' numbers and scores, best first, equal ones by number; empty if the name has no character that
-            counts or nothing is like it.
-
-        Raises
-        ------
-        InputError
-            `limit` is below 1, or `cutoff` is not from 0 to 100.
-
-        Examples
-        --------
-        >>> index = EntityIndex.of(["Ernest Augustus I of Hanover", "Ernest of Bavaria", "Hanover"])
-        >>> [(entity, round(score)) for entity, score in index.find("ernst augustus of hanovr", cutoff=70)]
-        [(0, 92)]
+        words and trigrams are scored by `score`, which bears typos, missing words and another order. Equal ones come by number.
         """
         if limit < 1:
             raise InputError(f"limit is {limit}; ask for at least 1 entity")
@@ -115,10 +83,10 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
         form = normal_form(name)
         if not form or not len(self.hashes):
             return []
-        found = [(entity, 100.0) for entity in self._same(form, limit)]
-        if len(found) < limit:
-            found += self._alike(form, limit - len(found), cutoff)
-        return found
+        matches = [(entity, 100.0) for entity in self._same(form, limit)]
+        if len(matches) < limit:
+            matches += self._alike(form, limit - len(matches), cutoff)
+        return matches
 
     def _same(self, form: str, limit: int) -> list[int]:
         wanted = np.uint64(text_hash(form))
@@ -135,9 +103,9 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
         scores = score(form, forms)
         order = np.lexsort((near, -scores))
         return [
-            (int(near[place]), float(scores[place]))
-            for place in order.tolist()
-            if scores[place] >= cutoff and forms[place] != form
+            (int(near[row]), float(scores[row]))
+            for row in order.tolist()
+            if scores[row] >= cutoff and forms[row] != form
         ][:limit]
 
     def _candidates(self, form: str) -> NDArray[np.int64]:
@@ -152,7 +120,7 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
         fits = int(np.searchsorted(np.cumsum(sizes[known]), _READ_PLACES, side="right"))
         known = known[: max(fits, 1)]
         weights = np.log1p(len(self.sizes) / sizes[known])
-        read = [self.entities[starts[place] : starts[place] + sizes[place]] for place in known.tolist()]
+        read = [self.entities[starts[bucket] : starts[bucket] + sizes[bucket]] for bucket in known.tolist()]
         shared = np.bincount(np.concatenate(read), weights=np.repeat(weights, sizes[known]))
         some = np.flatnonzero(shared >= shared.max() / 4)
         # Of names that share as much, the one with less of its own is closer.

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import math
+import os
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from pytrace.errors import DataError, InputError
 from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.sparql_store import Solutions
+from pytrace.kg.terms import node_of
 from pytrace.records import Triple
+from pytrace.storage.closing import Closing
+from pytrace.triples.graph.exchange import input_errors, read_lines
+
+if TYPE_CHECKING:
+    from pytrace.kg.labels import LabelIndex
+
+# A year: more is a slip, and would not fit the system's timers.
+_LONGEST = 31_536_000.0
 
 
 class EntityMatch(msgspec.Struct, frozen=True):
@@ -89,3 +104,67 @@ class FactStore(EntitySource, Protocol):
     def close(self) -> None:
         """End what runs for the store; any later call fails."""
         ...
+
+
+class NamedStore(Closing):
+    """A `FactStore` that reads its relations once and indexes its labels once, for all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._relations: tuple[Relation, ...] | None = None
+        self._index: LabelIndex | None = None
+
+    def relations(self) -> tuple[Relation, ...]:
+        """Return the relations but for those to names, or those that were chosen, the most frequent first."""
+        with self._lock:
+            if self._relations is None:
+                self._relations = self._read_relations()
+            return self._relations
+
+    @abstractmethod
+    def _read_relations(self) -> tuple[Relation, ...]: ...
+
+    def _label_index(self, pairs: Callable[[], Iterable[tuple[str, str]]]) -> LabelIndex:
+        from pytrace.kg.labels import LabelIndex
+
+        with self._lock:
+            if self._index is None:
+                self._index = LabelIndex.of(pairs())
+            return self._index
+
+    def iri(self, key: str, *, relation: bool = False) -> str:
+        """Return the IRI, in angle brackets, that stands for a key in queries."""
+        return f"<{node_of(key, relation=relation).value}>"
+
+
+def check_limits(limits: QueryLimits) -> None:
+    """Refuse limits that would let nothing through, or that limit nothing."""
+    fits = limits.rows >= 1 and limits.megabytes >= 1 and math.isfinite(limits.seconds)
+    if not fits or not 0 < limits.seconds <= _LONGEST:
+        raise InputError(
+            f"a query's limits are {limits.rows} rows, {limits.seconds:g} seconds and {limits.megabytes} megabytes; give at "
+            f"least 1 row and 1 megabyte, and seconds above 0 and up to {_LONGEST:.0f}"
+        )
+
+
+def check_search(*, limit: int, cutoff: float = 0.0) -> None:
+    """Refuse to look for nothing."""
+    if limit < 1:
+        raise InputError(f"limit is {limit}; ask for at least 1")
+    if not 0 <= cutoff <= 100:
+        raise InputError(f"cutoff is {cutoff}; give a score from 0 to 100")
+
+
+def read_pairs(path: str | os.PathLike[str], *, what: str) -> Iterator[tuple[str, str]]:
+    """Read a file of keys and names: a key, a tab and a name a line; a key may come again."""
+    path = Path(path)
+    with input_errors(path):
+        for number, line in read_lines(path):
+            parts = line.split("\t")
+            if len(parts) != 2 or not all(part.strip() for part in parts):
+                raise DataError(
+                    f"{len(parts)} columns ({line[:100]!a}); write the {what}'s key, a tab and its name",
+                    path=path,
+                    line=number,
+                )
+            yield parts[0].strip(), " ".join(parts[1].split())

@@ -20,6 +20,7 @@ import pyoxigraph as ox
 
 from pytrace.errors import DataError, InputError
 from pytrace.kg.names import entity_name
+from pytrace.kg.terms import ENTITY, LABELS, PROVENANCE, RELATION, is_foreign
 from pytrace.records import Triple
 from pytrace.storage.text import canonical
 from pytrace.triples.graph import TripleStore
@@ -27,11 +28,6 @@ from pytrace.triples.graph.exchange import graph_format, input_errors, read_line
 
 _STORE = "graph.db"
 _RDF = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
-_LABELS = ("http://www.w3.org/2000/01/rdf-schema#label", "http://www.w3.org/2004/02/skos/core#prefLabel")
-# The vocabulary of pytrace.triples.graph.rdf: facts have these subjects and predicates, and what it says of documents, sentences
-# and reified statements has the others.
-_ENTITY, _RELATION = "urn:pytrace:entity:", "urn:pytrace:relation:"
-_PROVENANCE = ("urn:pytrace:document:", "urn:pytrace:sentence:", "urn:pytrace:statement:")
 _PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
 
 
@@ -45,39 +41,19 @@ class Source(msgspec.Struct, frozen=True):
     names: dict[str, str]
 
 
+def unreadable(error: SyntaxError, path: Path) -> DataError:
+    """Say where an RDF file cannot be parsed."""
+    return DataError(
+        f"column {error.offset}: {_PLACE.sub('', error.msg)}; repair the line", path=path, line=error.lineno
+    )
+
+
 def read_source(path: str | os.PathLike[str], *, format: str | None = None) -> Source:
-    """Read the triples of a file, or of a graph that `pytrace kg build` made.
+    """Read the triples of a file, or of the directory of a `pytrace.triples.graph.TripleStore`.
 
-    Parameters
-    ----------
-    path
-        A file, or the directory of a `pytrace.triples.graph.TripleStore`.
-    format
-        Of a file: ``"tsv"`` (head, relation, tail), ``"jsonl"`` (an object with `head`, `relation` and `tail` a line, or
-        what `pytrace kg export` writes), ``"ntriples"`` or ``"turtle"``; by default its suffix tells.
-
-    Returns
-    -------
-    Source
-        Errors in the file are raised while its triples are read: `DataError` with the line, in RDF also the column.
-
-    Raises
-    ------
-    InputError
-        Nothing tells the format, it is none of these, or the directory holds no graph.
-    StoreError
-        The directory's graph cannot be read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "towns.ttl"
-    >>> label = "<http://www.w3.org/2000/01/rdf-schema#label>"
-    >>> path.write_text(f'<urn:x:1> <urn:x:in> <urn:x:2> . <urn:x:2> {label} "Ghana" .') > 0
-    True
-    >>> source = read_source(path)
-    >>> [triple.text for triple in source.triples], source.names
-    (['<urn:x:1; urn:x:in; urn:x:2>'], {'urn:x:2': 'Ghana'})
+    The format of a file is ``"tsv"`` (head, relation, tail), ``"jsonl"`` (an object with `head`, `relation` and `tail` a
+    line, or what `pytrace kg export` writes), ``"ntriples"`` or ``"turtle"``; by default its suffix tells. Errors in the
+    file are raised while its triples are read: `DataError` with the line, in RDF also the column.
     """
     path = Path(path)
     names: dict[str, str] = {}
@@ -196,20 +172,17 @@ class _RdfReader:
                     if triple is not None:
                         yield triple
             except SyntaxError as error:
-                reason = _PLACE.sub("", error.msg)
-                raise DataError(
-                    f"column {error.offset}: {reason}; repair the line", path=self._path, line=error.lineno
-                ) from error
+                raise unreadable(error, self._path) from error
 
     def _triple(self, quad: ox.Quad) -> Triple | None:
         """Return a statement as a triple, or None where it is none of the graph's facts."""
-        subject, predicate, target = quad.subject, quad.predicate.value, quad.object
+        subject, target = quad.subject, quad.object
         if isinstance(subject, ox.Triple) or isinstance(target, ox.Triple):
             raise DataError(f"a triple within a triple cannot be read ({quad.triple}); state it alone", path=self._path)
-        if subject.value.startswith(_PROVENANCE):
+        if subject.value.startswith(PROVENANCE):
             return None
         if isinstance(target, ox.Literal):
-            if predicate in _LABELS:
+            if quad.predicate in LABELS:
                 self._name(self._key(subject), target)
                 return None
             tail = target.value
@@ -228,7 +201,7 @@ class _RdfReader:
         text = " ".join(label.value.split())
         if not text or label.value == key:  # the latter in what pytrace wrote, where keys are names
             return
-        foreign = label.language is not None and label.language.partition("-")[0] != "en"
+        foreign = is_foreign(label)
         if key not in self._names or (key in self._foreign and not foreign):
             self._names[key] = text
             (self._foreign.add if foreign else self._foreign.discard)(key)
@@ -237,7 +210,7 @@ class _RdfReader:
         if isinstance(term, ox.BlankNode):
             return f"_:{term.value}"
         iri = term.value
-        prefix = _ENTITY if iri.startswith(_ENTITY) else _RELATION if iri.startswith(_RELATION) else None
+        prefix = ENTITY if iri.startswith(ENTITY) else RELATION if iri.startswith(RELATION) else None
         if prefix is None:
             return iri
         try:

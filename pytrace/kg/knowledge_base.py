@@ -176,12 +176,12 @@ class KnowledgeBase:
             columns = compile_triples(read.triples, names=read.names)
             total = len(columns.triples)
             done = building.begin(columns)
-            tell = progress or _nothing
-            tell(done, total)
+            report = progress or (lambda *_: None)
+            report(done, total)
             for vectors in _encoded(columns, encoder, done):
                 building.append(vectors)
                 done += len(vectors)
-                tell(done, total)
+                report(done, total)
             building.finish()
         return cls.open(directory, encoder)
 
@@ -317,16 +317,12 @@ class KnowledgeBase:
         if head is None or relation is None or tail is None:
             return None
         rows = self.with_head(head)
-        found = rows[(self.columns.triples[rows, 1:] == (relation, tail)).all(axis=1)]
-        return int(found[0]) if len(found) else None
+        same = rows[(self.columns.triples[rows, 1:] == (relation, tail)).all(axis=1)]
+        return int(same[0]) if len(same) else None
 
 
 def _row(order: NDArray[np.int32], ends: NDArray[np.int64], entity: int) -> NDArray[np.int32]:
     return order[int(ends[entity - 1]) if entity else 0 : int(ends[entity])]
-
-
-def _nothing(*_: object) -> None:
-    pass
 
 
 def _text(columns: Columns, number: int) -> str:

@@ -8,10 +8,9 @@ and ``base.json``, the manifest: format, encoder, what is where, sizes and CRC-3
 
 from __future__ import annotations
 
-import mmap
 import os
-import weakref
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -23,8 +22,7 @@ from pytrace.errors import StoreError
 from pytrace.kg.columns import Columns
 from pytrace.kg.triple_search import Sketch
 from pytrace.models.encoders.encoder import Encoder
-from pytrace.storage.files import check_file
-from pytrace.storage.text import storable
+from pytrace.storage.mapped_arrays import FileEntry, MappedFile, VectorsManifest, load_manifest
 
 FORMAT = 1
 MANIFEST = "base.json"
@@ -49,13 +47,6 @@ class ArrayEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: tuple[int, ...]
 
 
-class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The size and CRC-32 of a file."""
-
-    bytes: int
-    checksum: int
-
-
 class SketchEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What ``base.sketch`` holds: see `pytrace.kg.triple_search.Sketch`."""
 
@@ -64,13 +55,9 @@ class SketchEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     longest: float
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Manifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
     """What a knowledge base's files are; `arrays` and `numbers` are the fields of `Columns` by their dotted names."""
 
-    format: int
-    encoder: str
-    fingerprint: str
-    dimension: int
     triples: int
     arrays: dict[str, ArrayEntry]
     numbers: dict[str, int]
@@ -89,12 +76,16 @@ class BaseFiles:
         self.directory = Path(directory)
         self.manifest = read_manifest(self.directory)
         if encoder is not None:
-            _check_encoder(self.directory, self.manifest, encoder)
-        entries = self.manifest.files
-        self._mapped = {name: _MappedFile(self.directory / name, entries[name].bytes) for name in entries}
+            self.manifest.check_encoder(
+                self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="knowledge base"
+            )
+        self._mapped = {
+            name: MappedFile(self.directory / name, entry.bytes, what="the knowledge base", remedy=_REMEDY)
+            for name, entry in self.manifest.files.items()
+        }
         try:
             self._columns = self._map_columns()
-            self._vectors = self._mapped[VECTORS].array(0, np.float32, (self.manifest.triples, self.manifest.dimension))
+            self._vectors = self._mapped[VECTORS].array(np.float32, (self.manifest.triples, self.manifest.dimension))
             self._sketch = self._map_sketch()
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise StoreError(
@@ -123,21 +114,20 @@ class BaseFiles:
     @property
     def read_vectors(self) -> Callable[[Rows], Vectors] | None:
         """What copies rows of the vectors from their file; None where they are so few that they may stay in memory."""
-        return self._copied_vectors if self._vectors.nbytes > _KEPT_BYTES else None
-
-    def _copied_vectors(self, rows: Rows) -> Vectors:
-        return self._mapped[VECTORS].rows(rows, self.manifest.dimension)
+        if self._vectors.nbytes <= _KEPT_BYTES:
+            return None
+        return partial(self._mapped[VECTORS].read_rows, length=self.manifest.dimension)
 
     def verify(self) -> None:
         """Read all files and compare their checksums."""
         for name, entry in self.manifest.files.items():
-            self._mapped[name].check()
-            check_file(self.directory / name, entry.bytes, entry.checksum, remedy=_REMEDY)
+            self._mapped[name].verify(entry.checksum)
 
     def _map_columns(self) -> Columns:
         mapped = self._mapped[COLUMNS]
         arrays = {
-            name: mapped.array(entry.offset, entry.dtype, entry.shape) for name, entry in self.manifest.arrays.items()
+            name: mapped.array(entry.dtype, entry.shape, offset=entry.offset)
+            for name, entry in self.manifest.arrays.items()
         }
         columns = restored(Columns, arrays, self.manifest.numbers)
         if columns.triples.shape != (self.manifest.triples, 3):
@@ -151,94 +141,27 @@ class BaseFiles:
         rows = (self.manifest.triples, entry.directions + 1)
         mapped = self._mapped[SKETCH]
         return Sketch(
-            mapped.array(0, np.float16, rows),
-            mapped.array(2 * rows[0] * rows[1], np.float32, (self.manifest.dimension, entry.directions)),
+            mapped.array(np.float16, rows),
+            mapped.array(np.float32, (self.manifest.dimension, entry.directions), offset=2 * rows[0] * rows[1]),
             entry.rounding,
             entry.longest,
         )
 
 
-class _MappedFile:
-    """A file mapped for reading, which must stay as long as it is."""
-
-    def __init__(self, path: Path, size: int) -> None:
-        self._path = path
-        self._size = size
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            weakref.finalize(self, os.close, self._descriptor)
-            there = os.fstat(self._descriptor).st_size
-            if there != size:
-                raise self._wrong(there)
-            self._map = mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise StoreError(
-                f"{path} cannot be mapped ({reason}), and the knowledge base needs it; {_REMEDY}"
-            ) from None
-
-    def check(self) -> None:
-        """Raise StoreError if the file has another length now."""
-        there = self._map.size()  # of the file, not of the map
-        if there != self._size:
-            raise self._wrong(there)
-
-    def array(self, offset: int, dtype: Any, shape: tuple[int, ...]) -> Array:
-        """Return a read-only array at a place of the file; ValueError if it does not fit in."""
-        kind = np.dtype(dtype)
-        count = int(np.prod(shape, dtype=np.float64))
-        if min((offset, *shape)) < 0 or offset + count * kind.itemsize > self._size:
-            raise ValueError(
-                f"an array of shape {list(shape)} at byte {offset:,} where {self._path} has {self._size:,}"
-            )
-        if not count:
-            return np.empty(shape, dtype=kind)
-        return np.frombuffer(self._map, dtype=kind, count=count, offset=offset).reshape(shape)
-
-    def rows(self, numbers: Rows, length: int) -> Vectors:
-        """Copy float32 rows of so many numbers each, without mapping them; rows that follow each other are read as one."""
-        made = np.empty((len(numbers), length), dtype=np.float32)
-        content = made.reshape(-1).view(np.uint8).data
-        size = 4 * length
-        firsts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
-        places = (firsts * size).tolist()
-        for start, end, row in zip(places, [*places[1:], made.nbytes], numbers[firsts].tolist(), strict=True):
-            if os.preadv(self._descriptor, [content[start:end]], row * size) != end - start:
-                raise self._wrong(os.fstat(self._descriptor).st_size)
-        return made
-
-    def _wrong(self, there: int) -> StoreError:
-        reason = "the file was cut off" if there < self._size else "something was added to the file"
-        return StoreError(f"{self._path} has {there:,} bytes where {self._size:,} are due; {reason}: {_REMEDY}")
-
-
 def is_knowledge_base(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a directory holds a knowledge base, be it of any encoder or damaged.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> is_knowledge_base(tempfile.mkdtemp())
-    False
-    """
+    """Tell whether a directory holds a knowledge base, be it of any encoder or damaged."""
     return (Path(path) / MANIFEST).exists()
 
 
 def read_manifest(directory: Path) -> Manifest:
     """Read the manifest of a knowledge base."""
     path = directory / MANIFEST
-    try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except (FileNotFoundError, NotADirectoryError):
-        what = "a file" if directory.is_file() else "no knowledge base"
-        raise StoreError(
-            f"{directory} is {what}, where the directory of a knowledge base is due; "
-            "make one with `pytrace kg index SOURCE --out DIR`"
-        ) from None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read ({error.strerror}); correct the path or its permissions") from None
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is damaged or of another version ({error}); {_REMEDY}") from None
+    what = "a file" if directory.is_file() else "no knowledge base"
+    missing = (
+        f"{directory} is {what}, where the directory of a knowledge base is due; "
+        "make one with `pytrace kg index SOURCE --out DIR`"
+    )
+    manifest = load_manifest(path, Manifest, missing=missing, remedy=_REMEDY)
     wanted = {COLUMNS, VECTORS} if manifest.sketch is None else {COLUMNS, VECTORS, SKETCH}
     if (
         manifest.format != FORMAT
@@ -251,16 +174,6 @@ def read_manifest(directory: Path) -> Manifest:
             f"{', '.join(sorted(manifest.files))[:200]}, which no knowledge base of format {FORMAT} has; {_REMEDY}"
         )
     return manifest
-
-
-def _check_encoder(directory: Path, manifest: Manifest, encoder: Encoder) -> None:
-    mine = (storable(encoder.fingerprint), encoder.dimension)
-    if (manifest.fingerprint, manifest.dimension) != mine:
-        raise StoreError(
-            f"{directory} was made with encoder {manifest.encoder!r} (fingerprint {manifest.fingerprint[:16]}, dimension "
-            f"{manifest.dimension}), not with {encoder.name!r} (fingerprint {mine[0][:16]}, dimension {mine[1]}); open it "
-            "with that encoder, or build another knowledge base"
-        )
 
 
 def leaves(record: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, Array | int]]:

@@ -60,16 +60,16 @@ class LabelIndex(msgspec.Struct, frozen=True, eq=False):
         """Find the entities that a mention may mean."""
         asked = max(limit, _LABELS) if limit > 0 else limit  # the index refuses what is below 1
         while True:
-            found = self.index.find(mention, limit=asked, cutoff=cutoff)
-            matches = self._matches(mention, found, limit)
-            if len(matches) == limit or len(found) < asked:
+            labels = self.index.find(mention, limit=asked, cutoff=cutoff)
+            matches = self._matches(mention, labels, limit)
+            if len(matches) == limit or len(labels) < asked:
                 return matches
             asked *= 8
 
-    def _matches(self, mention: str, found: list[tuple[int, float]], limit: int) -> list[EntityMatch]:
+    def _matches(self, mention: str, labels: list[tuple[int, float]], limit: int) -> list[EntityMatch]:
         """Return the keys of found labels, each once."""
-        same = {label for label, score in found if score == 100.0 and self.labels[label] == mention}
-        ranked = sorted(found, key=lambda each: (-each[1], each[0] not in same))  # else as the index has them
+        same = {label for label, score in labels if score == 100.0 and self.labels[label] == mention}
+        ranked = sorted(labels, key=lambda each: (-each[1], each[0] not in same))  # else as the index has them
         matches: dict[int, EntityMatch] = {}
         for label, score in ranked:
             start = int(self.ends[label - 1]) if label else 0

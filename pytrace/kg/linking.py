@@ -110,8 +110,8 @@ class EntityLinker:
         if not asked:
             return candidates
         most = self._limit * (_TOLD_APART if self._encoder is not None else 1)
-        found = self._store.find_entities(asked, limit=most, cutoff=self._cutoff)
-        for mention, matches in zip(asked, found, strict=True):
+        rows = self._store.find_entities(asked, limit=most, cutoff=self._cutoff)
+        for mention, matches in zip(asked, rows, strict=True):
             once: dict[str, EntityMatch] = {}
             for match in matches:
                 if match.score >= self._cutoff:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, Any
 
-from pytrace.errors import InputError, StoreError
-from pytrace.kg.fact_store import EntityMatch, QueryLimits, Relation
-from pytrace.kg.query_fork import Ended, unpack
+from pytrace.errors import InputError, PytraceError, StoreError
+from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, check_search, read_pairs
+from pytrace.kg.query_fork import Packed
 from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.sparql_store import Solutions
 from pytrace.kg.sparql_tokens import tokens_of
-from pytrace.kg.store_inputs import check_limits, check_search, read_pairs
-from pytrace.kg.store_process import ProcessEndedError, StoreProcess
-from pytrace.kg.terms import node_of
 from pytrace.records import Triple
-from pytrace.storage.closing import Closing
 
-if TYPE_CHECKING:
-    from pytrace.kg.labels import LabelIndex
+# Started by hand: multiprocessing would run the caller's main module again, which need not be guarded against that.
+_START = "import sys; sys.path[:] = sys.argv[2:]; from pytrace.kg.store_worker import serve; serve(int(sys.argv[1]))"
+# NumPy's linear algebra would start threads, and a process with threads must not fork.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+# A process that was told to end does so at once; one that does not is ended.
+_PATIENCE = 2.0
 
 
-class LocalStore(Closing):
+class LocalStore(NamedStore):
     """A `FactStore` whose triples are in the memory of a process of its own.
 
     Each query runs in a fork of that process, which ends when it takes too much time or memory; what the query had found by
@@ -40,13 +48,11 @@ class LocalStore(Closing):
         labels: Path | None = None,
         predicates: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         self._process = process
         self._name = name
         self._labels = labels
         self._predicates = predicates
-        self._lock = threading.Lock()
-        self._relations: tuple[Relation, ...] | None = None
-        self._index: LabelIndex | None = None
 
     @classmethod
     def open(
@@ -79,17 +85,13 @@ class LocalStore(Closing):
         """A hash of the file, or of a directory's triples."""
         return self._process.fingerprint
 
-    def relations(self) -> tuple[Relation, ...]:
-        """Return the relations but for those to names, or those that were chosen, the most frequent first."""
-        with self._lock:
-            if self._relations is None:
-                found = tuple(Relation(*each) for each in self._process.ask("relations"))
-                if self._predicates is not None:
-                    counts = {relation.key: relation.count for relation in found}
-                    chosen = (Relation(key, name, counts.get(key, 0)) for key, name in self._predicates.items())
-                    found = tuple(sorted(chosen, key=lambda relation: -relation.count))
-                self._relations = found
-            return self._relations
+    def _read_relations(self) -> tuple[Relation, ...]:
+        relations = tuple(Relation(*each) for each in self._process.ask("relations"))
+        if self._predicates is None:
+            return relations
+        counts = {relation.key: relation.count for relation in relations}
+        chosen = (Relation(key, name, counts.get(key, 0)) for key, name in self._predicates.items())
+        return tuple(sorted(chosen, key=lambda relation: -relation.count))
 
     def find_entities(
         self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
@@ -97,20 +99,12 @@ class LocalStore(Closing):
         """Return for each mention the entities with a label, an alias or a key like it."""
         # The first call reads all labels: see `pytrace.kg.labels.LabelIndex`.
         check_search(limit=limit, cutoff=cutoff)
-        index = self._label_index()
+        index = self._label_index(self._read_labels)
         return [index.find(mention, limit=limit, cutoff=cutoff) for mention in mentions]
 
-    def _label_index(self) -> LabelIndex:
-        from pytrace.kg.labels import LabelIndex
-
-        with self._lock:
-            if self._index is None:
-                pairs: list[tuple[str, str]] = []
-                self._process.ask("labels", on_piece=pairs.extend)
-                self._index = LabelIndex.of(self._with_aliases(pairs))
-            return self._index
-
-    def _with_aliases(self, pairs: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    def _read_labels(self) -> Iterator[tuple[str, str]]:
+        pairs: list[tuple[str, str]] = []
+        self._process.ask("labels", on_piece=pairs.extend)
         yield from pairs
         if self._labels is not None:
             known = {key for key, _ in pairs}
@@ -119,61 +113,136 @@ class LocalStore(Closing):
     def around(self, keys: Sequence[str], *, limit: int = 10) -> list[tuple[Triple, ...]]:
         """Return for each entity some triples that it stands in: those that it is the head of, then others."""
         check_search(limit=limit)
-        found = self._process.ask("around", list(keys), limit)
-        return [tuple(Triple(*triple) for triple in triples) for triples in found]
+        rows = self._process.ask("around", list(keys), limit)
+        return [tuple(Triple(*triple) for triple in triples) for triples in rows]
 
     def names(self, keys: Sequence[str]) -> list[str]:
         """Return what entities are called: their first label, or their key in words; any other value as it is."""
-        names: list[str] = self._process.ask("names", list(keys))
+        names: list[str] = self._process.ask("first_names", list(keys))
         return names
-
-    def iri(self, key: str, *, relation: bool = False) -> str:
-        """Return the IRI, in angle brackets, that stands for a key in queries."""
-        return f"<{node_of(key, relation=relation).value}>"
 
     def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
         """Run queries, as many at once as there are processors."""
         check_limits(limits)
-        outcomes: list[Solutions | Exception | None] = [_refused(query) for query in queries]
-
-        def take(piece: tuple[int, tuple[Any, ...]]) -> None:
-            outcomes[left[piece[0]]] = _outcome(Ended(*piece[1]))
-
-        while left := [place for place, outcome in enumerate(outcomes) if outcome is None]:
-            asked = [(queries[place].rows, queries[place].patterns) for place in left]
+        outcomes: dict[int, Solutions | Exception] = {}
+        for number, query in enumerate(queries):
             try:
-                self._process.ask("run", asked, (limits.rows, limits.seconds, limits.megabytes), on_piece=take)
+                # It might be none of `rewrite`'s. Only its words are looked at: the parser below us begins to evaluate what
+                # it parses, so it runs in a fork alone.
+                tokens_of(query.rows)
+            except InputError as error:
+                outcomes[number] = error
+
+        def take(piece: tuple[int, Packed | Exception]) -> None:
+            number, outcome = piece
+            outcomes[left[number]] = outcome.unpacked() if isinstance(outcome, Packed) else outcome
+
+        while left := [number for number in range(len(queries)) if number not in outcomes]:
+            try:
+                self._process.ask("run", [queries[number] for number in left], limits, on_piece=take)
             except ProcessEndedError as error:
                 # It may have been ended for what it ran, so that is not tried again; the rest is.
-                outcomes[next(place for place in left if outcomes[place] is None)] = error
-        return [outcome for outcome in outcomes if outcome is not None]
+                outcomes[next(number for number in left if number not in outcomes)] = error
+        return [outcomes[number] for number in range(len(queries))]
 
     def close(self) -> None:
         """End the store's process; any later call fails."""
         self._process.close()
 
 
-def _refused(query: GraphQuery) -> InputError | None:
-    """Return why a query must not be run: it might be none of `rewrite`'s."""
-    # Only its words are looked at. The parser below us begins to evaluate what it parses, so it runs in a fork alone.
+class ProcessEndedError(StoreError):
+    """The process that holds a store ended while it was asked; the next call starts another."""
+
+
+class StoreProcess:
+    """The caller's end of the process that holds a store: starts it, asks it, and starts it anew when it was ended."""
+
+    def __init__(self, path: str | os.PathLike[str], *, format: str | None = None) -> None:
+        self._path = Path(path)
+        self._format = format
+        self._lock = threading.Lock()
+        self._closed = False
+        self._link: Connection | None = None
+        # Ends what runs, with this object or with this process at the latest, and says how it ended.
+        self._end: Callable[[], str | None]
+        with self._lock:
+            self.fingerprint, self.triples = self._start()
+
+    def close(self) -> None:
+        """End the process; any later call fails."""
+        self._closed = True
+        self._stop()
+
+    def ask(self, verb: str, *arguments: Any, on_piece: Callable[[Any], object] = lambda _: None) -> Any:
+        """Send a request and return its result; one caller at a time."""
+        with self._lock:
+            if self._closed:
+                raise StoreError(f"the knowledge base {self._path} is closed; open it anew")
+            if self._link is None and self._start()[0] != self.fingerprint:
+                self._stop()
+                raise StoreError(f"{self._path} was changed while it was open; open it anew")
+            return self._exchange((verb, *arguments), on_piece)
+
+    def _start(self) -> tuple[str, int]:
+        ours, theirs = Pipe()
+        said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        command = [sys.executable, "-c", _START, str(theirs.fileno()), *sys.path]
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, pass_fds=[theirs.fileno()],
+                env={**os.environ, **_ENVIRONMENT}, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            ours.close()
+            said.close()
+            raise StoreError(
+                f"no process for the knowledge base {self._path} can be started ({error.strerror}); free some memory"
+            ) from error
+        finally:
+            theirs.close()
+        self._link, self._end = ours, weakref.finalize(self, _end, process, ours, said)
+        fingerprint, triples = self._exchange((str(self._path), self._format), lambda _: None)
+        return fingerprint, triples
+
+    def _exchange(self, request: tuple[Any, ...], on_piece: Callable[[Any], object]) -> Any:
+        assert self._link is not None
+        last = False
+        try:
+            self._link.send(request)
+            while not last:
+                last, content = self._link.recv()
+                if not last:
+                    on_piece(content)
+        except (EOFError, OSError) as error:
+            self._link = None
+            raise ProcessEndedError(
+                f"the process that holds {self._path} ended ({self._end()}); see whether the memory suffices"
+            ) from error
+        except BaseException:
+            # Whoever waited is interrupted: what the process still sends would be taken for the next answer.
+            self._stop()
+            raise
+        if isinstance(content, PytraceError):  # there is no store, and so no process
+            self._stop()
+            raise content
+        return content
+
+    def _stop(self) -> None:
+        self._link = None
+        self._end()
+
+
+def _end(process: subprocess.Popen[bytes], link: Connection, said: IO[bytes]) -> str:
+    """End a process and return how it ended, in words."""
+    link.close()
     try:
-        # That parser wants no space between words: trueSERVICE and SERVICESILENT are two words each to it.
-        glued = next((token for token in tokens_of(query.rows) if "SERVICE" in token.word), None)
-    except InputError as error:
-        return error
-    if glued is None:
-        return None
-    message = (
-        f"the SPARQL query has {glued.text[:40]!a} at character {glued.place + 1}, which calls another server, and none is "
-        "asked; leave that part out"
-    )
-    return InputError(message)
-
-
-def _outcome(ended: Ended) -> Solutions | Exception:
-    if ended.fault == "input":
-        return InputError(ended.reason)
-    if ended.fault:
-        message = f"the SPARQL query's process ended ({ended.reason}); make the query simpler"
-        return StoreError(message)
-    return Solutions(tuple(map(unpack, ended.packed)), ended.stopped)
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    with contextlib.closing(said):
+        said.seek(0)
+        lines = said.read()[-2_000:].decode("utf-8", "replace").strip().splitlines()
+    if process.returncode < 0:
+        return f"signal {-process.returncode}, {signal.strsignal(-process.returncode)}"
+    return lines[-1] if lines else f"exit status {process.returncode}"

@@ -59,37 +59,26 @@ class MentionIndex(msgspec.Struct, frozen=True, eq=False):
         return cls(hashes[order], order.astype(np.int32), beginnings, longest)
 
     def find(self, texts: Sequence[str]) -> list[list[Mention]]:
-        """Find the names in texts.
-
-        Parameters
-        ----------
-        texts
-            Any texts; their places are counted in their normal forms.
-
-        Returns
-        -------
-        list of list of Mention
-            For each text its mentions by start, without those that lie within a longer one.
-        """
+        """Find the names in each text, by start in its normal form, without those that lie within a longer one."""
         words = [tokens(text) for text in texts]
         values, starts = _hashed(words)
-        found: list[list[Mention]] = [[] for _ in texts]
+        mentions: list[list[Mention]] = [[] for _ in texts]
         if not len(values) or not len(self.hashes):
-            return found
+            return mentions
         counts = np.diff(np.append(starts, len(values)))
         last = np.repeat(starts + counts, counts)  # of each word's text
         rolling = np.zeros(len(values), dtype=np.uint64)
         covered = np.zeros(len(values), dtype=np.int64)
         hits: list[tuple[NDArray[np.int64], int, NDArray[np.int64]]] = []
-        places = np.arange(len(values))
+        starts_at = np.arange(len(values))
         for size in range(1, self.longest + 1):
-            places = places[places + size <= last[places]]
-            rolling[places] = (rolling[places] ^ values[places + size - 1]) * _MIX
-            rows, there = _look_up(self.hashes, rolling[places])
+            starts_at = starts_at[starts_at + size <= last[starts_at]]
+            rolling[starts_at] = (rolling[starts_at] ^ values[starts_at + size - 1]) * _MIX
+            rows, there = _look_up(self.hashes, rolling[starts_at])
             if there.any():
-                hits.append((places[there], size, rows[there]))
-                covered[places[there]] = size
-            places = places[_look_up(self.beginnings, rolling[places])[1]]
+                hits.append((starts_at[there], size, rows[there]))
+                covered[starts_at[there]] = size
+            starts_at = starts_at[_look_up(self.beginnings, rolling[starts_at])[1]]
         # A mention lies within another if one that starts no later ends no earlier. What reaches farthest before a word may
         # be of another text, but then it ends before this one begins.
         reach = np.concatenate([[0], np.maximum.accumulate(np.arange(len(values)) + covered)[:-1]])
@@ -99,27 +88,27 @@ class MentionIndex(msgspec.Struct, frozen=True, eq=False):
         shared: dict[int, tuple[int, ...]] = {}  # the entities of a name that many have, by its first row
         for at, size, rows in hits:
             kept = (covered[at] == size) & (reach[at] < at + size)
-            places, lower = at[kept], rows[kept]
+            starts_at, lower = at[kept], rows[kept]
             upper = np.searchsorted(self.hashes, self.hashes[lower], side="right")
-            final = places + size - 1
-            told = (
-                texts_of[places],
-                offsets[places],
+            final = starts_at + size - 1
+            columns = (
+                texts_of[starts_at],
+                offsets[starts_at],
                 offsets[final] + lengths[final],
                 lower,
                 upper,
                 self.entities[lower],
             )
-            for text, start, end, first, after, entity in zip(*(column.tolist() for column in told), strict=True):
+            for text, start, end, first, after, entity in zip(*(column.tolist() for column in columns), strict=True):
                 entities: tuple[int, ...] = (entity,)
                 if after > first + 1:
                     if first not in shared:
                         shared[first] = tuple(self.entities[first:after].tolist())
                     entities = shared[first]
-                found[text].append(Mention(start, end, entities))
-        for row_of in found:
+                mentions[text].append(Mention(start, end, entities))
+        for row_of in mentions:
             row_of.sort()
-        return found
+        return mentions
 
 
 def _look_up(table: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

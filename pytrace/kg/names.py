@@ -17,24 +17,12 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def entity_name(key: str) -> str:
-    """Word an entity's key: the last part of an IRI, with spaces for underscores.
-
-    Examples
-    --------
-    >>> entity_name("ernest_augustus_i_of_hanover"), entity_name("http://dbpedia.org/resource/Ada_Foah")
-    ('ernest augustus i of hanover', 'Ada Foah')
-    """
+    """Word an entity's key: the last part of an IRI, with spaces for underscores."""
     return " ".join(_local(key).replace("_", " ").split()) or key
 
 
 def relation_name(key: str) -> str:
-    """Word a relation's key: the last part of an IRI or of a dotted name, its words apart and in lower case.
-
-    Examples
-    --------
-    >>> relation_name("location.country.languages_spoken"), relation_name("http://dbpedia.org/ontology/birthPlace")
-    ('languages spoken', 'birth place')
-    """
+    """Word a relation's key: the last part of an IRI or of a dotted name, its words apart and in lower case."""
     local = _local(key)
     if _DOTTED.fullmatch(local):
         local = local.rpartition(".")[2]
@@ -43,13 +31,7 @@ def relation_name(key: str) -> str:
 
 
 def verbalise(head: str, relation: str, tail: str) -> str:
-    """Put a triple's names into one sentence, as section 3.2.1 of the paper on evaluating chain-of-thought does.
-
-    Examples
-    --------
-    >>> verbalise("Ada Foah", "located in", "Ghana")
-    'Ada Foah located in Ghana.'
-    """
+    """Put a triple's names into one sentence, as section 3.2.1 of the paper on evaluating chain-of-thought does."""
     return f"{head} {relation} {tail}."
 
 
@@ -61,13 +43,7 @@ def tokens(text: str) -> list[str]:
 
 
 def normal_form(text: str) -> str:
-    """Return the words of a text with single spaces: what names and steps are compared by.
-
-    Examples
-    --------
-    >>> normal_form("Frederica of Mecklenburg-Strelitz's husband")
-    'frederica of mecklenburg strelitz s husband'
-    """
+    """Return the words of a text with single spaces: what names and steps are compared by."""
     return " ".join(tokens(text))
 
 

@@ -53,40 +53,9 @@ def find_paths(
 
     No path comes to an entity twice, and none is empty, also where a source is a target. Two triples between the same
     entities make two paths. Only what lies within `max_hops` of both ends is looked at, so that an entity with very many
-    triples does no harm.
-
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    sources, targets
-        Numbers of entities: see `KnowledgeBase.entity`.
-    max_hops
-        The most triples of a path.
-    limit
-        The most paths.
-
-    Returns
-    -------
-    FoundPaths
-        By length, then by the triples' numbers: always the same, and with a smaller limit the first of them.
-
-    Raises
-    ------
-    InputError
-        `max_hops` or `limit` is below 1, or there is no entity with one of the numbers.
-
-    References
-    ----------
-    Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024), appendix A.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> base = KnowledgeBase.in_memory([Triple("Ghana", "capital", "Accra"), Triple("Ada", "in", "Ghana")], HashEncoder())
-    >>> found = find_paths(base, [base.entity("Ada")], [base.entity("Accra")])
-    >>> [[triple.text for triple in path] for path in found.paths], found.complete
-    ([['<Ada; in; Ghana>', '<Ghana; capital; Accra>']], True)
+    triples does no harm. Paths come by length, then by the triples' numbers: with a smaller limit the first of them.
+    Source: Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
+    appendix A.
     """
     _positive(max_hops=max_hops, limit=limit)
     starts, ends = _entities(base, sources), _entities(base, targets)
@@ -108,57 +77,31 @@ def find_paths(
 def neighbourhood(
     base: KnowledgeBase, entities: Iterable[int], *, hops: int = 1, limit: int = 200
 ) -> tuple[tuple[int, ...], bool]:
-    """Find the triples around some entities.
+    """Return the numbers of the triples around some entities, nearest first, and whether they are all.
 
-    Parameters
-    ----------
-    base
-        The knowledge base.
-    entities
-        Numbers of entities.
-    hops
-        1 for the triples that touch them, 2 also for those that touch an entity of these, and so on.
-    limit
-        The most triples. At each hop every entity gives one triple in turn, so that one with very many leaves room for
-        the others.
-
-    Returns
-    -------
-    numbers, complete
-        The triples' numbers, nearest first, and whether they are all.
-
-    Raises
-    ------
-    InputError
-        `hops` or `limit` is below 1, or there is no entity with one of the numbers.
-
-    Examples
-    --------
-    >>> from pytrace.models.scripted import HashEncoder
-    >>> base = KnowledgeBase.in_memory([Triple("Ghana", "capital", "Accra"), Triple("Ada", "in", "Ghana")], HashEncoder())
-    >>> neighbourhood(base, [base.entity("Accra")]), neighbourhood(base, [base.entity("Accra")], hops=2)
-    (((0,), True), ((0, 1), True))
+    One hop gives the triples that touch them, two also those that touch an entity of these, and so on. At each hop every
+    entity gives one triple in turn, so that one with very many leaves room for the others.
     """
     _positive(hops=hops, limit=limit)
     frontier = _entities(base, entities).tolist()
     seen = set(frontier)
-    found: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     for _ in range(hops):
         around: set[int] = set()
         # One triple more than there is room for tells that some are left out.
-        rows = [_touching(base, entity, limit + 1 + len(found)) for entity in frontier]
+        rows = [_touching(base, entity, limit + 1 + len(numbers)) for entity in frontier]
         for round_ in itertools.zip_longest(*rows):
             for number in round_:
-                if number is None or number in found:
+                if number is None or number in numbers:
                     continue
-                if len(found) == limit:
-                    return tuple(found), False
-                found[number] = None
+                if len(numbers) == limit:
+                    return tuple(numbers), False
+                numbers[number] = None
                 head, _, tail = base.columns.triples[number].tolist()
                 around.update((head, tail))
         frontier = sorted(around - seen)
         seen |= around
-    return tuple(found), True
+    return tuple(numbers), True
 
 
 def list_paths(
@@ -166,23 +109,23 @@ def list_paths(
 ) -> list[tuple[int, ...]]:
     """List all simple paths through a few edges, whichever way they point."""
     between: dict[tuple[int, int], list[int]] = {}
-    places: dict[int, int] = {}
-    for number, one, other in edges:
-        if one != other:
-            key = (places.setdefault(one, len(places)), places.setdefault(other, len(places)))
+    nodes_of: dict[int, int] = {}
+    for number, head, tail in edges:
+        if head != tail:
+            key = (nodes_of.setdefault(head, len(nodes_of)), nodes_of.setdefault(tail, len(nodes_of)))
             between.setdefault((min(key), max(key)), []).append(number)
     graph: rx.PyGraph[int, None] = rx.PyGraph()
-    graph.add_nodes_from(list(places))
+    graph.add_nodes_from(list(nodes_of))
     graph.add_edges_from_no_data(list(between))
-    wanted = [places[target] for target in dict.fromkeys(targets) if target in places]
-    found: set[tuple[int, ...]] = set()
+    wanted = [nodes_of[target] for target in dict.fromkeys(targets) if target in nodes_of]
+    paths: set[tuple[int, ...]] = set()
     for source in dict.fromkeys(sources):
-        if source not in places or not wanted:
+        if source not in nodes_of or not wanted:
             continue
-        for nodes in rx.all_simple_paths(graph, places[source], wanted, cutoff=max_hops):
+        for nodes in rx.all_simple_paths(graph, nodes_of[source], wanted, cutoff=max_hops):
             steps = (between[min(pair), max(pair)] for pair in itertools.pairwise(nodes))
-            found.update(itertools.product(*steps))
-    return sorted(found, key=lambda path: (len(path), path))
+            paths.update(itertools.product(*steps))
+    return sorted(paths, key=lambda path: (len(path), path))
 
 
 def _positive(**numbers: int) -> None:
@@ -193,11 +136,11 @@ def _positive(**numbers: int) -> None:
 
 def _entities(base: KnowledgeBase, numbers: Iterable[int]) -> _Numbers:
     count = len(base.columns.entity_keys)
-    found = sorted(set(numbers))
-    for number in found:
+    entities = sorted(set(numbers))
+    for number in entities:
         if not 0 <= number < count:
             raise InputError(f"there is no entity {number}; the knowledge base has {count}, counted from 0")
-    return np.array(found, dtype=np.int64)
+    return np.array(entities, dtype=np.int64)
 
 
 def _touching(base: KnowledgeBase, entity: int, limit: int) -> list[int]:
@@ -261,8 +204,8 @@ def _around(base: KnowledgeBase, entities: _Numbers, *, by_head: bool) -> _Numbe
     upper = np.asarray(ends[entities], dtype=np.int64)
     lower = np.where(entities > 0, ends[np.maximum(entities - 1, 0)], 0)
     sizes = upper - lower
-    places = np.repeat(upper - np.cumsum(sizes), sizes) + np.arange(int(sizes.sum()))
-    return np.asarray(order[places], dtype=np.int64)
+    positions = np.repeat(upper - np.cumsum(sizes), sizes) + np.arange(int(sizes.sum()))
+    return np.asarray(order[positions], dtype=np.int64)
 
 
 def _walks(rows: NDArray[np.int32], starts: _Numbers, entities: int, max_hops: int) -> float:
@@ -286,7 +229,7 @@ def _first_paths(
     """Find the first paths in the order of `list_paths`, and tell whether they are all."""
     ways = _Ways(base, left)
     wanted = set(targets.tolist())
-    found: dict[tuple[int, ...], None] = {}
+    paths: dict[tuple[int, ...], None] = {}
     try:
         for hops in range(1, max_hops + 1):
             first = sorted({edge for source in sources.tolist() for edge in ways.onward(source, hops)})
@@ -294,12 +237,12 @@ def _first_paths(
                 # A triple between two sources begins paths in either direction.
                 begun = [_paths_after(edge, hops, ways, wanted) for edge in same]
                 for path in heapq.merge(*begun):
-                    found[path] = None
-                    if len(found) > limit:
-                        return list(found), False
+                    paths[path] = None
+                    if len(paths) > limit:
+                        return list(paths), False
     except _TooManyStepsError:
-        return list(found), False
-    return list(found), True
+        return list(paths), False
+    return list(paths), True
 
 
 class _TooManyStepsError(Exception):

@@ -16,14 +16,14 @@ forbid filters, so the triples are stated twice: as the template, and where they
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from pytrace.errors import InputError
 from pytrace.kg.sparql_syntax import check_syntax
-from pytrace.kg.sparql_tokens import END, OPENING, Token, read_prefixes, tokens_of, without_prologue
+from pytrace.kg.sparql_tokens import OPENING, Token, TokenReader, read_prefixes, tokens_of, without_prologue
 
 # The time to plan a query grows with the cube of its patterns.
 _MOST_PATTERNS = 200
@@ -59,10 +59,10 @@ def rewrite(query: str) -> GraphQuery:
     # Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
     # appendix A.
     parser = _Parser(tokens_of(query))
-    found = parser.query()
-    check_syntax(found.construct)
-    check_syntax(found.rows)
-    return found
+    rewritten = parser.query()
+    check_syntax(rewritten.construct)
+    check_syntax(rewritten.rows)
+    return rewritten
 
 
 def written_out(query: str) -> str:
@@ -94,43 +94,16 @@ class _Select(NamedTuple):
 _Pattern = tuple[str, str, str]
 
 
-class _Parser:
+class _Parser(TokenReader):
     """Reads a query by recursive descent and writes it anew, with flat triples and without blank nodes."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         start = len(tokens) - len(without_prologue(tokens))
-        self._prefixes, self.base = read_prefixes(tokens[:start])
-        self._tokens = tokens[start:]
-        self._at = 0
+        super().__init__(tokens[start:])
+        self._prefixes, self._base = read_prefixes(tokens[:start])
         self._used = {token.text[1:] for token in tokens if token.kind == "variable"}
         self._blank: dict[str, str] = {}
         self._left_out: list[str] = []
-
-    # ------------------------------------------------------------------------------------------------- tokens
-
-    def _peek(self) -> Token:
-        return self._tokens[self._at] if self._at < len(self._tokens) else END
-
-    def _next(self) -> Token:
-        token = self._peek()
-        if token.kind == "end":
-            raise InputError("the SPARQL query ends too early; complete it")
-        self._at += 1
-        return token
-
-    def _expect(self, text: str) -> Token:
-        token = self._next()
-        if token.text != text:
-            self._refuse(token, f"{text!r} is due")
-        return token
-
-    @staticmethod
-    def _refuse(token: Token, reason: str) -> NoReturn:
-        if token.kind == "end":
-            raise InputError(f"the SPARQL query ends too early: {reason}; complete it")
-        raise InputError(
-            f"the SPARQL query has {token.text[:40]!a} at character {token.place + 1}, where {reason}; correct the query"
-        )
 
     def _fresh(self) -> str:
         number = len(self._used)
@@ -138,16 +111,6 @@ class _Parser:
             number += 1
         self._used.add(f"node{number}")
         return f"?node{number}"
-
-    def _balanced(self) -> list[Token]:
-        """Take all from an opening bracket to its end."""
-        taken = [self._next()]
-        depth = 1
-        while depth:
-            token = self._next()
-            depth += (token.text in OPENING) - (token.text in OPENING.values())
-            taken.append(token)
-        return taken
 
     def _written(self, tokens: Sequence[Token], *, labels: bool = False) -> str:
         """Write tokens as they are, but for prefixed names and the labels of blank nodes."""
@@ -166,8 +129,8 @@ class _Parser:
             # Written out, because the parser below us does not take names of three parts, such as Freebase's.
             prefix, _, local = token.text.partition(":")
             if f"{prefix}:" not in self._prefixes:
-                self._refuse(token, f"the prefix {prefix}: is not declared")
-            local = _ESCAPED.sub(lambda found: found[1], local)
+                self.refuse(token, f"the prefix {prefix}: is not declared")
+            local = _ESCAPED.sub(lambda match: match[1], local)
             return f"<{self._prefixes[prefix + ':']}{local}>"
         if token.kind != "blank":
             return token.text
@@ -175,28 +138,25 @@ class _Parser:
             self._blank[token.text] = self._fresh()
         return self._blank[token.text]
 
-    # ------------------------------------------------------------------------------------------------- the query
-
     def all(self) -> str:
         """Write all of it as it is."""
-        return self.base + self._written(self._tokens, labels=True)
+        return self._base + self._written(self.tokens, labels=True)
 
     def query(self) -> GraphQuery:
         """Read all of it."""
-        form = self._peek()
+        form = self.peek()
         patterns: list[_Pattern] = []
         if form.word == "SELECT":
             select = self._select(patterns)
         elif form.word == "ASK":
-            self._next()
-            self._skip_dataset()
+            self.next()
             where = self._where(patterns)
             self._modifiers()
             select = _Select("", (), where, "", "", narrowed=False)
         else:
-            self._refuse(form, "SELECT or ASK is due")
-        if self._peek().kind != "end":
-            self._refuse(self._peek(), "the query should end")
+            self.refuse(form, "SELECT or ASK is due")
+        if self.peek().kind != "end":
+            self.refuse(self.peek(), "the query should end")
         patterns = list(dict.fromkeys(patterns))
         if not patterns:
             raise InputError("the SPARQL query states no triples that could be returned; give it a pattern of triples")
@@ -207,17 +167,20 @@ class _Parser:
         values = f" {select.values}" if select.values else ""
         template = " ".join(f"{' '.join(pattern)} ." for pattern in patterns)
         columns, names = self._columns(patterns)
+        # What stands behind rdf:type is a class, and no entity.
+        parts = (term for s, p, o in patterns for term in ((s,) if p == _TYPE else (s, o)))
+        constants = dict.fromkeys(term for term in parts if term[0] == "<")
         return GraphQuery(
-            construct=f"{self.base}CONSTRUCT {{ {template} }} WHERE {where}{values}",
-            rows=f"{self.base}SELECT {columns} WHERE {where}{values}",
-            patterns=names,
-            constants=tuple(dict.fromkeys(self._constants(patterns, names))),
+            construct=f"{self._base}CONSTRUCT {{ {template} }} WHERE {where}{values}",
+            rows=f"{self._base}SELECT {columns} WHERE {where}{values}",
+            patterns=tuple((names[s], names[p], names[o]) for s, p, o in patterns),
+            constants=tuple(names[term] for term in constants),
             answers=self._variables_of(patterns) if select.variables is None else select.variables,
             left_out=tuple(dict.fromkeys(self._left_out)),
         )
 
-    def _columns(self, patterns: list[_Pattern]) -> tuple[str, tuple[_Pattern, ...]]:
-        """Return what to select for the terms of patterns, and its names."""
+    def _columns(self, patterns: list[_Pattern]) -> tuple[str, dict[str, str]]:
+        """Return what to select for the terms of patterns, and the name that each has there."""
         names: dict[str, str] = {}
         selected: list[str] = []
         for term in dict.fromkeys(term for pattern in patterns for term in pattern):
@@ -228,28 +191,20 @@ class _Parser:
                 variable = self._fresh()
                 names[term] = variable[1:]
                 selected.append(f"({term} AS {variable})")
-        return " ".join(dict.fromkeys(selected)), tuple((names[s], names[p], names[o]) for s, p, o in patterns)
-
-    @staticmethod
-    def _constants(patterns: list[_Pattern], names: tuple[_Pattern, ...]) -> Iterator[str]:
-        for (subject, predicate, target), (subject_name, _, target_name) in zip(patterns, names, strict=True):
-            if subject[0] == "<":
-                yield subject_name
-            if target[0] == "<" and predicate != _TYPE:
-                yield target_name
+        return " ".join(dict.fromkeys(selected)), names
 
     @staticmethod
     def _variables_of(patterns: list[_Pattern]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(term[1:] for pattern in patterns for term in pattern if term[0] in "?$"))
 
     def _select(self, patterns: list[_Pattern]) -> _Select:
-        start = self._at
-        self._next()
+        start = self.at
+        self.next()
         star, single = False, False
         variables: list[str] = []
-        while (token := self._peek()).text != "{" and token.word not in ("WHERE", "FROM"):
+        while (token := self.peek()).text != "{" and token.word not in ("WHERE", "FROM"):
             if token.text == "(":
-                inner = self._balanced()
+                inner = self.balanced()
                 single = single or any(each.word in _AGGREGATES for each in inner)
                 if len(inner) > 2 and inner[-3].word == "AS":
                     variables.append(inner[-2].text[1:])
@@ -258,101 +213,87 @@ class _Parser:
             star = star or token.text == "*"
             if token.kind == "variable":
                 variables.append(token.text[1:])
-            self._next()
-        clause = self._written(self._tokens[start : self._at])
-        self._skip_dataset()
+            self.next()
+        clause = self._written(self.tokens[start : self.at])
         where = self._where(patterns)
         modifiers, words = self._modifiers()
-        values = ""
-        if self._peek().word == "VALUES":
-            values = self._values()
+        values = self._values() if self.peek().word == "VALUES" else ""
         # An aggregate over all solutions is one row: there is nothing that could be left out.
         narrowed = bool(words & _NARROWING) and not (single and "GROUP" not in words)
         return _Select(clause, None if star else tuple(variables), where, modifiers, values, narrowed)
 
-    def _skip_dataset(self) -> None:
-        while self._peek().word == "FROM":
-            self._next()
-            if self._peek().word == "NAMED":
-                self._next()
-            self._next()
-
     def _where(self, patterns: list[_Pattern]) -> str:
-        if self._peek().word == "WHERE":
-            self._next()
+        while self.accept("FROM"):
+            self.accept("NAMED")
+            self.next()
+        self.accept("WHERE")
         return self._group(patterns)
 
     def _modifiers(self) -> tuple[str, set[str]]:
-        start = self._at
+        start = self.at
         words: set[str] = set()
-        while (token := self._peek()).kind != "end" and token.text != "}" and token.word != "VALUES":
+        while (token := self.peek()).kind != "end" and token.text != "}" and token.word != "VALUES":
             if token.text == "(":
-                self._balanced()
+                self.balanced()
                 continue
             begun = bool(words & _MODIFIERS)
-            words.add(self._next().word)
+            words.add(self.next().word)
             strange = token.text in (*OPENING, ";", ".") or token.word in ("SELECT", "ASK", "WHERE", "CONSTRUCT")
             if strange or not (begun or token.word in _MODIFIERS):
-                self._refuse(token, "the query should end")
-        return self._written(self._tokens[start : self._at]), words
-
-    # ------------------------------------------------------------------------------------------------- groups
+                self.refuse(token, "the query should end")
+        return self._written(self.tokens[start : self.at]), words
 
     def _group(self, patterns: list[_Pattern]) -> str:
         """Read a group and return it written anew; its triples go to `patterns`."""
-        self._expect("{")
+        self.expect("{")
         parts: list[str] = []
-        if self._peek().word == "SELECT":
+        if self.peek().word == "SELECT":
             inner: list[_Pattern] = []
             select = self._select(inner)
             seen = set(self._variables_of(inner) if select.variables is None else select.variables)
             patterns += [pattern for pattern in inner if seen.issuperset(self._variables_of([pattern]))]
             parts += [select.clause, "WHERE", select.where, select.modifiers, select.values]
         else:
-            while self._peek().text != "}":
+            while self.peek().text != "}":
                 parts.append(self._part(patterns))
-        self._expect("}")
+        self.expect("}")
         return " ".join(filter(None, ("{", *parts, "}")))
 
     def _part(self, patterns: list[_Pattern]) -> str:
-        token = self._peek()
-        if token.text == ".":
-            self._next()
+        token = self.peek()
+        if self.accept("."):
             return ""
         if token.text == "{":
             branches = [self._group(patterns)]
-            while self._peek().word == "UNION":
-                self._next()
+            while self.accept("UNION"):
                 branches.append(self._group(patterns))
             return " UNION ".join(branches)
         if token.word in ("OPTIONAL", "MINUS"):
-            self._next()
+            self.next()
             return f"{token.word} {self._group(patterns if token.word == 'OPTIONAL' else [])}"
         if token.word == "GRAPH":
-            return f"{self._written([self._next(), self._next()])} {self._group(patterns)}"
+            return f"{self._written([self.next(), self.next()])} {self._group(patterns)}"
         if token.word == "VALUES":
             return self._values()
         if token.word in ("FILTER", "BIND"):
-            taken = [self._next()]
-            while self._peek().text not in ("(", "{"):
-                taken.append(self._next())
-            return self._written(taken + self._balanced())
+            taken = [self.next()]
+            while self.peek().text not in ("(", "{"):
+                taken.append(self.next())
+            return self._written(taken + self.balanced())
         return self._triples(patterns)
 
     def _values(self) -> str:
-        taken = [self._next()]
-        taken += self._balanced() if self._peek().text == "(" else [self._next()]
-        if self._peek().text != "{":
-            self._refuse(self._peek(), "'{' is due")
-        return self._written(taken + self._balanced())
-
-    # ------------------------------------------------------------------------------------------------- triples
+        taken = [self.next()]
+        taken += self.balanced() if self.peek().text == "(" else [self.next()]
+        if self.peek().text != "{":
+            self.refuse(self.peek(), "'{' is due")
+        return self._written(taken + self.balanced())
 
     def _triples(self, patterns: list[_Pattern]) -> str:
         lines: list[str] = []
-        own = self._peek().text == "["
+        bracketed = self.peek().text == "["  # then it may have no properties behind it
         subject = self._node(patterns, lines)
-        if not own or self._peek().text not in (".", "}"):
+        if not bracketed or self.peek().text not in (".", "}"):
             self._properties(subject, patterns, lines)
         if len(patterns) > _MOST_PATTERNS:
             raise InputError(f"the SPARQL query states more than {_MOST_PATTERNS} triples; make it shorter")
@@ -360,55 +301,50 @@ class _Parser:
 
     def _properties(self, subject: str, patterns: list[_Pattern], lines: list[str]) -> None:
         while True:
-            token = self._peek()
-            path = _Path("iri", self._next().text) if token.kind == "variable" else self._path()
-            while True:
+            path = _Path("iri", self.next().text) if self.peek().kind == "variable" else self._path()
+            self._state(subject, path, self._node(patterns, lines), patterns, lines)
+            while self.accept(","):
                 self._state(subject, path, self._node(patterns, lines), patterns, lines)
-                if self._peek().text != ",":
-                    break
-                self._next()
-            if self._peek().text != ";":
+            if not self.accept(";"):
                 return
-            while self._peek().text == ";":
-                self._next()
-            if self._peek().text in (".", "}", "]"):
+            while self.accept(";"):
+                pass
+            if self.peek().text in (".", "}", "]"):
                 return
 
     def _node(self, patterns: list[_Pattern], lines: list[str]) -> str:
-        token = self._next()
+        token = self.next()
         if token.kind in ("variable", "iri", "prefixed", "number", "blank"):
             return self._plain(token)
         if token.kind == "string":
             taken = [token]
-            if self._peek().kind == "language":
-                taken.append(self._next())
-            elif self._peek().text == "^^":
-                taken += [self._next(), self._next()]
+            if self.peek().kind == "language":
+                taken.append(self.next())
+            elif self.peek().text == "^^":
+                taken += [self.next(), self.next()]
             return self._written(taken)
         if token.word in ("TRUE", "FALSE"):
             return token.text
         if token.text == "[":
             node = self._fresh()
-            if self._peek().text != "]":
+            if self.peek().text != "]":
                 self._properties(node, patterns, lines)
-            self._expect("]")
+            self.expect("]")
             return node
         if token.text != "(":
-            self._refuse(token, "an entity, a variable or a value is due")
+            self.refuse(token, "an entity, a variable or a value is due")
         return self._list(patterns, lines)
 
     def _list(self, patterns: list[_Pattern], lines: list[str]) -> str:
-        if self._peek().text == ")":
-            self._next()
+        if self.accept(")"):
             return _LIST % "nil"
         first = node = self._fresh()
         while True:
             self._state(node, _Path("iri", _LIST % "first"), self._node(patterns, lines), patterns, lines)
-            last = self._peek().text == ")"
+            last = self.accept(")")
             rest = _LIST % "nil" if last else self._fresh()
             self._state(node, _Path("iri", _LIST % "rest"), rest, patterns, lines)
             if last:
-                self._next()
                 return first
             node = rest
 
@@ -431,37 +367,34 @@ class _Parser:
             self._left_out.append(path.text)
             lines.append(f"{subject} {path.text} {target} .")
 
-    # ------------------------------------------------------------------------------------------------- paths
-
     def _path(self) -> _Path:
         return self._joined("alternative", "|", lambda: self._joined("sequence", "/", self._step))
 
     def _joined(self, kind: str, mark: str, part: Callable[[], _Path]) -> _Path:
         parts = [part()]
-        while self._peek().text == mark:
-            self._next()
+        while self.accept(mark):
             parts.append(part())
         if len(parts) == 1:
             return parts[0]
         return _Path(kind, f"({mark.join(each.text for each in parts)})", tuple(parts))
 
     def _step(self) -> _Path:
-        token = self._next()
+        token = self.next()
         if token.text == "^":
             inner = self._step()
             return _Path("inverse", f"(^{inner.text})", (inner,))
         if token.text == "!":
-            negated = self._balanced() if self._peek().text == "(" else [self._next()]
+            negated = self.balanced() if self.peek().text == "(" else [self.next()]
             return _Path("other", f"!{self._written(negated)}")
         if token.text == "(":
             path = self._path()
-            self._expect(")")
+            self.expect(")")
         elif token.text == "a":
             path = _Path("iri", _TYPE)
         elif token.kind in ("iri", "prefixed"):
             path = _Path("iri", self._plain(token))
         else:
-            self._refuse(token, "a relation is due")
-        if self._peek().text in ("*", "+", "?"):
-            path = _Path("other", f"({path.text}){self._next().text}")
+            self.refuse(token, "a relation is due")
+        if self.peek().text in ("*", "+", "?"):
+            path = _Path("other", f"({path.text}){self.next().text}")
         return path

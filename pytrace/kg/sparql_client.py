@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pytrace import __version__
 from pytrace.errors import InputError, ServerError, StoreError
 from pytrace.kg.answer_cache import AnswerCache
-from pytrace.kg.sparql_results import MEDIA_TYPE, Row, read_rows
+from pytrace.kg.endpoint_answers import MEDIA_TYPE, Row, read_rows
 from pytrace.models.servers.http_client import HttpClient
 
 # An answer of 1,000 solutions with 20 IRIs each takes 2 MB.
@@ -37,7 +37,7 @@ class SparqlClient:
             url,
             concurrency=concurrency,
             read_timeout=_LONGEST_WAIT,
-            user_agent=_told(user_agent),
+            user_agent=_user_agent(user_agent),
             kind="SPARQL endpoint",
             largest_answer=_LARGEST_ANSWER,
         )
@@ -66,33 +66,33 @@ class SparqlClient:
 
     def rows(self, queries: Sequence[str], seconds: float) -> list[list[Row] | Exception]:
         """Return the solutions of SELECT queries."""
-        found: dict[str, list[Row] | Exception] = {}
+        answers: dict[str, list[Row] | Exception] = {}
         missing = []
         for query in dict.fromkeys(queries):
             data = self._known(query)
             if data is None:
                 missing.append(query)
             else:
-                found[query] = read_rows(data, self.name)
+                answers[query] = read_rows(data, self.name)
 
-        async def fetch(place: int) -> bytes | Exception:
+        async def fetch(index: int) -> bytes | Exception:
             try:
-                return await self._http.post_form({"query": missing[place]}, accept=MEDIA_TYPE, seconds=seconds)
+                return await self._http.post_form({"query": missing[index]}, accept=MEDIA_TYPE, seconds=seconds)
             except (ServerError, TimeoutError) as error:
                 return error
 
-        for place, answer in self._http.each(fetch, len(missing)):
-            query = missing[place]
+        for index, answer in self._http.each(fetch, len(missing)):
+            query = missing[index]
             if isinstance(answer, Exception):
-                found[query] = answer
+                answers[query] = answer
                 continue
             try:
-                found[query] = read_rows(answer, self.name)
+                answers[query] = read_rows(answer, self.name)
             except ServerError as error:
-                found[query] = error
+                answers[query] = error
                 continue
             self._keep(query, answer)
-        return [found[query] for query in queries]
+        return [answers[query] for query in queries]
 
     def _known(self, query: str) -> bytes | None:
         with self._lock:
@@ -111,7 +111,7 @@ class SparqlClient:
                 self._remembered_bytes -= len(self._remembered.pop(next(iter(self._remembered))))
 
 
-def _told(user: str | None) -> str:
+def _user_agent(user: str | None) -> str:
     """Return what a server is told of who asks."""
     if user is None:
         return f"pytrace/{__version__}"

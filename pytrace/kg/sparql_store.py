@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import pyoxigraph as ox
 
 from pytrace.errors import DataError, InputError
-from pytrace.kg.graph_sources import read_source
-from pytrace.kg.names import entity_name
-from pytrace.kg.sparql import GraphQuery, rewrite, written_out
-from pytrace.kg.terms import LABELS, key_of, node_of
+from pytrace.kg.graph_sources import read_source, unreadable
+from pytrace.kg.names import entity_name, relation_name
+from pytrace.kg.sparql import GraphQuery
+from pytrace.kg.terms import ALIASES, LABELS, NAMING, PROVENANCE, VOCABULARY, is_foreign, key_of, named_by, node_of
 from pytrace.records import Triple
 from pytrace.triples.graph.exchange import input_errors
 
-_Item = TypeVar("_Item")
-
+_TYPE = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
+_DOCUMENT = ox.NamedNode(f"{VOCABULARY}Document")
 _FORMATS = {".nt": ox.RdfFormat.N_TRIPLES, ".ttl": ox.RdfFormat.TURTLE}
-_PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
-
-
-class Rows(msgspec.Struct, frozen=True):
-    """Solutions of a query: for each its variables' values as keys, unbound ones left out.
-
-    `stopped` says which limit ended it early; empty where these are all.
-    """
-
-    rows: tuple[dict[str, str], ...]
-    stopped: str
 
 
 class Solution(msgspec.Struct, frozen=True):
@@ -48,13 +35,6 @@ class Solutions(msgspec.Struct, frozen=True):
     """Solutions in the order of the query; `stopped` says which limit ended it early, empty where these are all."""
 
     solutions: tuple[Solution, ...]
-    stopped: str
-
-
-class Statements(msgspec.Struct, frozen=True):
-    """Triples that a query returned, each once; `stopped` says which limit ended it early, empty where these are all."""
-
-    triples: tuple[Triple, ...]
     stopped: str
 
 
@@ -88,9 +68,7 @@ class KnowledgeStore:
             try:
                 store.bulk_load(path=str(path), format=_FORMATS[suffix])
             except SyntaxError as error:
-                raise DataError(
-                    f"column {error.offset}: {_PLACE.sub('', error.msg)}; repair the line", path=path, line=error.lineno
-                ) from error
+                raise unreadable(error, path) from error
         return cls._filled(store, path)
 
     @classmethod
@@ -130,49 +108,108 @@ class KnowledgeStore:
         labels = [key_of(quad.object) for label in LABELS for quad in self._store.quads_for_pattern(node, label, None)]
         return (*sorted(labels), entity_name(key))
 
-    def select(self, query: str, *, limit: int = 100_000, seconds: float = 10.0) -> Rows:
-        """Run a SELECT query."""
-        found = self._run(written_out(query))
-        if not isinstance(found, ox.QuerySolutions):
-            raise InputError("the SPARQL query returns no table of solutions; begin it with SELECT")
-        names = [variable.value for variable in found.variables]
-        rows, stopped = _taken(found, limit, seconds)
-        return Rows(
-            tuple(
-                {name: key_of(value) for name, value in zip(names, row, strict=True) if value is not None}
-                for row in rows
-            ),
-            stopped,
-        )
+    def relations(self) -> list[tuple[str, str, int]]:
+        """Return key, name and number of triples of every relation but those to names, the most frequent first."""
+        query = "SELECT ?p (COUNT(*) AS ?n) { ?s ?p ?o %s } GROUP BY ?p"
+        of_us = next(self._store.quads_for_pattern(None, _TYPE, _DOCUMENT), None) is not None
+        left_out = " && ".join(f'!STRSTARTS(STR(?s), "{prefix}")' for prefix in PROVENANCE)
+        rows = self._store.query(query % (f"FILTER({left_out})" if of_us else ""))
+        assert isinstance(rows, ox.QuerySolutions)
+        relations = []
+        for row in rows:
+            node, count = row[0], row[1]
+            if isinstance(node, ox.NamedNode) and node not in NAMING and (key := key_of(node)).strip():
+                name = self._label(node) or self._label(ox.NamedNode(named_by(node.value))) or relation_name(key)
+                relations.append((key, name, int(key_of(count))))
+        return sorted(relations, key=lambda relation: (-relation[2], relation[0]))
 
-    def construct(self, query: str | GraphQuery, *, limit: int = 100_000, seconds: float = 10.0) -> Statements:
-        """Return the triples that the answers of a SELECT or ASK query follow from."""
-        # Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
-        # appendix A.
-        rewritten = rewrite(query) if isinstance(query, str) else query
-        found = self._run(rewritten.construct)
-        assert isinstance(found, ox.QueryTriples)
-        taken, stopped = _taken(found, limit, seconds)
-        triples = (self._fact(each.subject, each.predicate, each.object) for each in taken)
-        return Statements(tuple(dict.fromkeys(filter(None, triples))), stopped)
+    def first_names(self, keys: list[str]) -> list[str]:
+        """Return the first label of each, else the key in words if the store has such an entity, else the key."""
+        return [self._name(key) for key in keys]
+
+    def _name(self, key: str) -> str:
+        node = _node(key)
+        label = self._label(node)
+        if label:
+            return label
+        known = any(
+            next(self._store.quads_for_pattern(*pattern), None) for pattern in ((node, None, None), (None, None, node))
+        )
+        return entity_name(key) if known else key
+
+    def _label(self, node: ox.NamedNode | ox.BlankNode) -> str:
+        """Return a label without a language or in English before any other, the first by the alphabet."""
+        labels = [
+            (is_foreign(quad.object), text)
+            for relation in LABELS
+            for quad in self._store.quads_for_pattern(node, relation, None)
+            if isinstance(quad.object, ox.Literal) and (text := " ".join(quad.object.value.split()))
+        ]
+        return min(labels, default=(False, ""))[1]
+
+    def around(self, keys: list[str], limit: int) -> list[list[tuple[str, str, str]]]:
+        """Return for each key the first triples that it is the head of, then those that it is the tail of."""
+        return [[triple for triple, _ in zip(self._about(key), range(limit), strict=False)] for key in keys]
+
+    def _about(self, key: str) -> Iterator[tuple[str, str, str]]:
+        node = _node(key)
+        for pattern in ((node, None, None), (None, None, node)):
+            for quad in self._store.quads_for_pattern(*pattern):
+                if quad.predicate in NAMING or _is_provenance(quad.subject):
+                    continue
+                if quad.subject == quad.object and pattern[2] is not None:  # it came as the head already
+                    continue
+                triple = (key_of(quad.subject), key_of(quad.predicate), key_of(quad.object))
+                if all(part.strip() for part in triple):
+                    yield triple
+
+    def labels(self) -> Iterator[tuple[str, str]]:
+        """Iterate over the entities' keys with the keys in words, then with their labels in all languages and aliases."""
+        seen: set[object] = set()
+        for quad in self._store:
+            named = quad.predicate in NAMING and isinstance(quad.object, ox.Literal)
+            # What only has a label, such as a relation, is no entity that a query could say anything of.
+            if named or _is_provenance(quad.subject):
+                continue
+            for node in (quad.subject, quad.object):
+                if isinstance(node, ox.NamedNode) and node not in seen:
+                    seen.add(node)
+                    if (key := key_of(node)).strip():
+                        yield key, entity_name(key)
+        for relation in (*LABELS, *ALIASES):
+            for quad in self._store.quads_for_pattern(None, relation, None):
+                if isinstance(quad.object, ox.Literal) and quad.subject in seen:
+                    text = " ".join(quad.object.value.split())
+                    if text:
+                        yield key_of(quad.subject), text
 
     def solutions(self, query: GraphQuery, *, limit: int = 100_000, seconds: float = 10.0) -> Solutions:
         """Return the triples that the answers of a query follow from, solution by solution."""
-        solutions, stopped = _taken(self.each_solution(query), limit, seconds)
+        if limit < 1 or not seconds > 0:
+            raise InputError(f"limit is {limit} and seconds {seconds}; both must be above 0")
+        deadline = time.monotonic() + seconds
+        solutions: list[Solution] = []
+        stopped = ""
+        for solution in self.each_solution(query):
+            if len(solutions) == limit:
+                stopped = f"more than {limit} solutions"
+                break
+            solutions.append(solution)
+            if time.monotonic() > deadline:
+                stopped = f"more than {seconds:g} seconds"
+                break
         return Solutions(tuple(solutions), stopped)
 
     def each_solution(self, query: GraphQuery) -> Iterator[Solution]:
         """Iterate over what `solutions` returns, without limits."""
-        found = self._run(query.rows)
-        assert isinstance(found, ox.QuerySolutions)
-        places = {variable.value: place for place, variable in enumerate(found.variables)}
-        patterns = [(places[subject], places[relation], places[target]) for subject, relation, target in query.patterns]
         with _query_errors():
-            for row in found:
-                triples = (
-                    self._fact(row[subject], row[relation], row[target]) for subject, relation, target in patterns
-                )
-                values = {name: key_of(row[place]) for name, place in places.items() if row[place] is not None}
+            rows = self._store.query(query.rows)
+            assert isinstance(rows, ox.QuerySolutions)
+            columns = {variable.value: column for column, variable in enumerate(rows.variables)}
+            patterns = [[columns[name] for name in pattern] for pattern in query.patterns]
+            for row in rows:
+                triples = (self._fact(*(row[column] for column in pattern)) for pattern in patterns)
+                values = {name: key_of(value) for name, value in zip(columns, row, strict=True) if value is not None}
                 yield Solution(tuple(dict.fromkeys(filter(None, triples))), values)
 
     def _fact(self, subject: object, relation: object, target: object) -> Triple | None:
@@ -184,10 +221,6 @@ class KnowledgeStore:
         if ox.Quad(subject, relation, target) not in self._store:
             return None
         return Triple(key_of(subject), key_of(relation), key_of(target))
-
-    def _run(self, query: str) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
-        with _query_errors():
-            return self._store.query(query)
 
 
 @contextmanager
@@ -201,17 +234,14 @@ def _query_errors() -> Iterator[None]:
         raise InputError(f"the SPARQL query cannot be run ({str(error)[:120]}); correct it") from error
 
 
-def _taken(found: Iterable[_Item], limit: int, seconds: float) -> tuple[list[_Item], str]:
-    """Take what comes until a limit, and say which."""
-    if limit < 1 or not seconds > 0:
-        raise InputError(f"limit is {limit} and seconds {seconds}; both must be above 0")
-    deadline = time.monotonic() + seconds
-    taken: list[_Item] = []
-    with _query_errors():
-        for item in found:
-            if len(taken) == limit:
-                return taken, f"more than {limit} solutions"
-            taken.append(item)
-            if time.monotonic() > deadline:
-                return taken, f"more than {seconds:g} seconds"
-    return taken, ""
+def _node(key: str) -> ox.NamedNode | ox.BlankNode:
+    if key.startswith("_:"):
+        try:
+            return ox.BlankNode(key.removeprefix("_:"))
+        except ValueError:  # it only looks like one
+            pass
+    return node_of(key)
+
+
+def _is_provenance(node: object) -> bool:
+    return isinstance(node, ox.NamedNode) and node.value.startswith(PROVENANCE)

@@ -36,10 +36,10 @@ def check_syntax(query: str) -> None:
 def _unevaluated(query: str, tokens: Sequence[Token]) -> Iterator[str]:
     """Yield queries that are valid if a query is, and that are evaluated at once."""
     # What stands in a FILTER EXISTS is looked at only for a solution of what is filtered, and an empty store has none.
-    prologue, form, rest = query[: tokens[0].place], tokens[0].word, tokens[1:]
+    prologue, form, rest = query[: tokens[0].offset], tokens[0].word, tokens[1:]
     if form == "CONSTRUCT" and rest and rest[0].text == "{":
         end = _closing(rest)
-        yield f"{prologue}CONSTRUCT {query[rest[0].place : rest[end].place + 1]} WHERE {{}}"
+        yield f"{prologue}CONSTRUCT {query[rest[0].offset : rest[end].offset + 1]} WHERE {{}}"
         rest = rest[end + 1 :]
     select = "SELECT" if form == "SELECT" else "SELECT (1 AS ?pytrace)"
     yield f"{prologue}ASK {{ ?s ?p ?o FILTER EXISTS {{ {{ {select} {_without_dataset(query, rest)}\n}} }} }}"
@@ -53,17 +53,17 @@ def _without_dataset(query: str, tokens: Sequence[Token]) -> str:
         if tokens[at].word == "FROM":
             at += 3 if tokens[at + 1 : at + 2] and tokens[at + 1].word == "NAMED" else 2
             continue
-        following = tokens[at + 1].place if at + 1 < len(tokens) else len(query)
-        text += query[tokens[at].place : following]
+        following = tokens[at + 1].offset if at + 1 < len(tokens) else len(query)
+        text += query[tokens[at].offset : following]
         at += 1
-    return text + (query[tokens[at].place :] if at < len(tokens) else "")
+    return text + (query[tokens[at].offset :] if at < len(tokens) else "")
 
 
 def _closing(tokens: Sequence[Token]) -> int:
-    """Return the place of the bracket that closes the first token."""
+    """Return the index of the bracket that closes the first token."""
     depth = 0
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         depth += (token.text == "{") - (token.text == "}")
         if not depth:
-            return place
+            return index
     return len(tokens) - 1

@@ -38,7 +38,7 @@ class Token(NamedTuple):
 
     kind: str
     text: str
-    place: int
+    offset: int
 
     @property
     def word(self) -> str:
@@ -48,6 +48,56 @@ class Token(NamedTuple):
 
 END = Token("end", "", -1)
 """What stands behind the last token."""
+
+
+class TokenReader:
+    """Goes through the tokens of a query, and says where one does not fit."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
+        self.at = 0
+
+    def peek(self) -> Token:
+        """Return the next token and stay before it."""
+        return self.tokens[self.at] if self.at < len(self.tokens) else END
+
+    def next(self) -> Token:
+        """Take the next token."""
+        token = self.peek()
+        if token.kind == "end":
+            raise InputError("the SPARQL query ends too early; complete it")
+        self.at += 1
+        return token
+
+    def accept(self, text: str) -> bool:
+        """Take the next token if it is this sign, or this keyword in upper case, and tell whether it was."""
+        accepted = text in (self.peek().text, self.peek().word)
+        self.at += accepted
+        return accepted
+
+    def expect(self, text: str) -> None:
+        """Take the next token, which must be this sign."""
+        token = self.next()
+        if token.text != text:
+            self.refuse(token, f"{text!r} is due")
+
+    def balanced(self) -> list[Token]:
+        """Take all from an opening bracket to its end."""
+        taken = [self.next()]
+        depth = 1
+        while depth:
+            taken.append(self.next())
+            depth += (taken[-1].text in OPENING) - (taken[-1].text in OPENING.values())
+        return taken
+
+    @staticmethod
+    def refuse(token: Token, reason: str) -> NoReturn:
+        """Say what is due where a token stands."""
+        if token.kind == "end":
+            raise InputError(f"the SPARQL query ends too early: {reason}; complete it")
+        raise InputError(
+            f"the SPARQL query has {token.text[:40]!a} at character {token.offset + 1}, where {reason}; correct the query"
+        )
 
 
 def tokens_of(query: str) -> list[Token]:
@@ -105,7 +155,7 @@ def read_prefixes(tokens: Sequence[Token]) -> tuple[dict[str, str], str]:
         name, iri = (next(words, END), next(words, END)) if token.word == "PREFIX" else (None, next(words, END))
         if iri.kind != "iri" or (name is not None and (name.kind != "prefixed" or not name.text.endswith(":"))):
             raise InputError(
-                f"the SPARQL query has a {token.word} at character {token.place + 1} without name or IRI; correct it"
+                f"the SPARQL query has a {token.word} at character {token.offset + 1} without name or IRI; correct it"
             )
         if name is None:
             base = f"BASE {iri.text} "

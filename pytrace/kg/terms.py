@@ -11,7 +11,13 @@ from urllib.parse import quote, unquote_to_bytes
 
 import pyoxigraph as ox
 
-_ENTITY, _RELATION = "urn:pytrace:entity:", "urn:pytrace:relation:"
+# The vocabulary of `pytrace.triples.graph.rdf`: facts have these subjects and relations, and what it says of documents,
+# sentences and reified statements, which is no knowledge, has the others as subjects.
+ENTITY, RELATION = "urn:pytrace:entity:", "urn:pytrace:relation:"
+VOCABULARY = "urn:pytrace:vocabulary:"
+PROVENANCE = ("urn:pytrace:document:", "urn:pytrace:sentence:", "urn:pytrace:statement:")
+# Wikidata states facts with one IRI and names them by another.
+_DIRECT, _PROPERTY = "http://www.wikidata.org/prop/direct/", "http://www.wikidata.org/entity/"
 _IRI = re.compile(r"(?:https?|urn):[^\x00-\x20<>\"{}|^`\\\ud800-\udfff]+")
 _RDFS, _SKOS = "http://www.w3.org/2000/01/rdf-schema#", "http://www.w3.org/2004/02/skos/core#"
 
@@ -23,6 +29,19 @@ ALIASES = tuple(
 )
 """The relations of an entity to what it is also called."""
 
+NAMING = frozenset((*LABELS, *ALIASES))
+"""The relations of entities to their names."""
+
+
+def named_by(key: str) -> str:
+    """Return the key that has a relation's label: of a Wikidata relation its property, else the relation itself."""
+    return _PROPERTY + key.removeprefix(_DIRECT) if key.startswith(_DIRECT) else key
+
+
+def is_foreign(label: ox.Literal) -> bool:
+    """Whether a label is in a language other than English."""
+    return label.language is not None and label.language.partition("-")[0] != "en"
+
 
 def node_of(key: str, *, relation: bool = False) -> ox.NamedNode:
     """Return the IRI that stands for an entity's or a relation's key."""
@@ -32,7 +51,7 @@ def node_of(key: str, *, relation: bool = False) -> ox.NamedNode:
             return ox.NamedNode(key)
         except ValueError:  # it only looks like one
             pass
-    prefix = _RELATION if relation else _ENTITY
+    prefix = RELATION if relation else ENTITY
     return ox.NamedNode(prefix + quote(key.encode("utf-8", "surrogatepass"), safe=""))
 
 
@@ -47,7 +66,7 @@ def key_of(term: object) -> str:
 
 def key_of_iri(iri: str) -> str:
     """Return the key that stands for an IRI."""
-    for prefix in (_ENTITY, _RELATION):
+    for prefix in (ENTITY, RELATION):
         if iri.startswith(prefix):
             try:
                 return unquote_to_bytes(iri.removeprefix(prefix)).decode("utf-8", "surrogatepass")

@@ -68,4 +68,5 @@ class KeyIndex(msgspec.Struct, frozen=True, eq=False):
 
 def text_hash(text: str) -> int:
     """Return 64 bits that are the same for the same text in every process and on every machine."""
+    # Python's own hash differs from process to process, and these are kept in files.
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

@@ -152,10 +152,10 @@ def _rescored(
         some = slice(start, min(start + step, len(queries)))
         # Ascending, so that ties fall as they do among all.
         rows = np.sort(candidates[some], axis=1).ravel()
-        found = vectors[rows] if read is None else read(rows)
+        candidate_vectors = vectors[rows] if read is None else read(rows)
         offsets = np.arange(0, len(rows) + 1, width)
-        scores[some], places = top_k(queries[some], found, k, offsets=offsets)
-        numbers[some] = rows[places]
+        scores[some], columns = top_k(queries[some], candidate_vectors, k, offsets=offsets)
+        numbers[some] = rows[columns]
     return scores, numbers
 
 

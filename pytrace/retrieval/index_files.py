@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 import numpy as np
@@ -27,27 +27,47 @@ import numpy as np
 from pytrace.errors import StoreError
 from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Sentence
-from pytrace.retrieval.index_manifest import (
-    FORMAT,
-    MANIFEST,
-    OFFSETS,
-    SENTENCES,
-    VECTORS,
-    GraphEntry,
-    Manifest,
-    check_file,
-    read_manifest,
-    write_manifest,
-)
 from pytrace.retrieval.neighbour_graph import NeighbourGraph
-from pytrace.storage.files import checksum, flush
+from pytrace.storage.files import check_file, checksum, flush
 from pytrace.storage.locks import take_lock
+from pytrace.storage.mapped_arrays import MappedFile, VectorsManifest, load_manifest, save_manifest
 from pytrace.storage.text import storable
 
+FORMAT = 1
+MANIFEST = "index.json"
+VECTORS, SENTENCES, OFFSETS = "index.vectors", "index.sentences.jsonl", "index.offsets"
+REMEDY = "build the index anew"
 _LOCK = "index.lock"
 _OPENINGS = 5
 
 Batch = tuple[list[Sentence], Vectors]
+
+
+class GraphEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the manifest says of the graph: its two files with sizes and checksums, and how it is to be searched."""
+
+    file: str
+    bytes: int
+    checksum: int
+    twins: str
+    twin_rows: int
+    twins_checksum: int
+    rows: int
+    width: int
+    recall: float
+
+
+class Manifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
+    """What counts: `checksums` are CRC-32 of each file's first `count` rows."""
+
+    count: int
+    text_bytes: int
+    checksums: dict[str, int]
+    graph: GraphEntry | None = None
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes of each file count."""
+        return {VECTORS: 4 * self.dimension * self.count, SENTENCES: self.text_bytes, OFFSETS: 8 * self.count}
 
 
 class IndexFiles:
@@ -59,7 +79,7 @@ class IndexFiles:
         self.directory = Path(directory)
         self._encoder = encoder
         self._lock: IO[bytes] | None = None
-        self._text: IO[bytes] | None = None
+        self._mapped: dict[str, MappedFile] = {}
         self.writable = writable
         self._pending: Manifest | None = None
         try:
@@ -69,8 +89,7 @@ class IndexFiles:
                 self._take_lock()
             if create:
                 self._begin()
-            self.manifest = self._read_manifest()
-            self._map()
+            self._open(self._read_manifest())
         except BaseException:
             self.close()
             raise
@@ -83,19 +102,19 @@ class IndexFiles:
     @property
     def vectors(self) -> Vectors:
         """The vectors, mapped read-only; `StoreError` where the file has become shorter, which would kill the process."""
-        self._check_sizes(self.manifest)
-        return self._mapped_vectors
+        for file in self._mapped.values():
+            file.check()
+        return self._vectors
 
     def sentence(self, row: int) -> Sentence:
         """Read one sentence."""
-        assert self._text is not None
         start = int(self._ends[row - 1]) if row else 0
         end = int(self._ends[row])
         path = self.directory / SENTENCES
         try:
             # A damaged offset must not make it read gigabytes.
             size = end - start if 0 <= start < end <= self.manifest.text_bytes else 0
-            line = os.pread(self._text.fileno(), size, start)
+            line = self._mapped[SENTENCES].read(start, size)
             return msgspec.convert(json.loads(line), Sentence)
         except (ValueError, RecursionError, OSError) as error:
             raise StoreError(
@@ -111,12 +130,10 @@ class IndexFiles:
                 return None if entry is None else self._load_graph(entry)
             except FileNotFoundError as error:
                 # A writer may have put another in its place since the manifest was read.
-                self.manifest, before = self._read_manifest(), self.manifest
-                if self.manifest == before or attempt == _OPENINGS - 1:
-                    raise StoreError(
-                        f"{error.filename} is missing, and {MANIFEST} names it; build the index anew"
-                    ) from None
-                self._map()
+                manifest = self._read_manifest()
+                if manifest == self.manifest or attempt == _OPENINGS - 1:
+                    raise StoreError(f"{error.filename} is missing, and {MANIFEST} names it; {REMEDY}") from None
+                self._open(manifest)
         raise AssertionError
 
     def write(self, batches: Iterable[Batch]) -> Iterator[int]:
@@ -144,8 +161,7 @@ class IndexFiles:
     def written_vectors(self) -> Vectors:
         """Return all vectors, mapped, those included that do not count yet."""
         pending = self._pending or self.manifest
-        vectors: Vectors = self._mapped(VECTORS, (pending.count, pending.dimension), "<f4")
-        return vectors
+        return self._map(VECTORS, pending).array("<f4", (pending.count, pending.dimension))
 
     def commit(self, graph: NeighbourGraph | None) -> None:
         """Let what was written count, with a graph that has grown, if it has."""
@@ -155,9 +171,9 @@ class IndexFiles:
                 flush(self.directory / name)
             if graph is not None:
                 manifest = msgspec.structs.replace(manifest, graph=self._save_graph(graph))
-            write_manifest(self.directory, manifest)
-        self.manifest, self._pending = manifest, None
-        self._map()
+            save_manifest(self.directory / MANIFEST, manifest)
+        self._pending = None
+        self._open(manifest)
         with suppress(OSError):  # what is left lying there harms nobody
             self._remove_graphs()
 
@@ -171,16 +187,16 @@ class IndexFiles:
 
     def verify(self) -> None:
         """Read vectors, sentences and offsets and compare their checksums; a graph's are compared when it is loaded."""
-        self._check_sizes(self.manifest)
-        for name, size in self.manifest.sizes().items():
-            check_file(self.directory, name, size, self.manifest.checksums[name])
+        for name, file in self._mapped.items():
+            file.verify(self.manifest.checksums[name])
 
     def close(self) -> None:
         """Close the files and let others write."""
-        for stream in (self._text, self._lock):
-            if stream is not None:
-                stream.close()
-        self._text = self._lock = None
+        for file in self._mapped.values():
+            file.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def _make_directory(self) -> None:
         try:
@@ -216,8 +232,8 @@ class IndexFiles:
                 if (self.directory / name).exists():
                     raise StoreError(f"{self.directory / name} is there, but no {MANIFEST}; name another directory")
         with self._writing():
-            write_manifest(
-                self.directory,
+            save_manifest(
+                self.directory / MANIFEST,
                 Manifest(
                     FORMAT,
                     storable(self._encoder.name),
@@ -232,59 +248,28 @@ class IndexFiles:
                 (self.directory / name).touch()
 
     def _read_manifest(self) -> Manifest:
-        manifest = read_manifest(self.directory)
-        mine = (storable(self._encoder.fingerprint), self._encoder.dimension)
-        if (manifest.fingerprint, manifest.dimension) != mine:
-            raise StoreError(
-                f"{self.directory} was made with encoder {manifest.encoder!r} (fingerprint {manifest.fingerprint[:16]}, "
-                f"dimension {manifest.dimension}), not with {self._encoder.name!r} (fingerprint {mine[0][:16]}, dimension "
-                f"{mine[1]}); open it with that encoder, or build another index"
-            )
-        self._check_sizes(manifest)
+        manifest, encoder = read_manifest(self.directory), self._encoder
+        manifest.check_encoder(self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="index")
         return manifest
 
-    def _check_sizes(self, manifest: Manifest) -> None:
-        for name, size in manifest.sizes().items():
-            path = self.directory / name
-            try:
-                there = path.stat().st_size
-            except OSError as error:
-                if not size:
-                    continue
+    def _open(self, manifest: Manifest) -> None:
+        """Map what counts by a manifest."""
+        self._mapped = {name: self._map(name, manifest) for name in manifest.sizes()} if manifest.count else {}
+        self.manifest = manifest
+        self._vectors: Vectors = np.empty((0, manifest.dimension), dtype=np.float32)
+        if manifest.count:
+            self._vectors = self._mapped[VECTORS].array("<f4", (manifest.count, manifest.dimension))
+            self._ends = self._mapped[OFFSETS].array("<i8", (manifest.count,))
+            if int(self._ends[-1]) != manifest.text_bytes:
                 raise StoreError(
-                    f"{path} cannot be read ({error.strerror}), and the index needs it; build it anew"
-                ) from None
-            if there < size:
-                raise StoreError(
-                    f"{path} has {there:,} bytes where {manifest.count:,} sentences take {size:,}; the file was cut off: "
-                    "build the index anew"
+                    f"{self.directory / OFFSETS} ends with {int(self._ends[-1])} where {manifest.text_bytes} is due; the "
+                    f"file is damaged: {REMEDY}"
                 )
 
-    def _map(self) -> None:
-        manifest = self.manifest
-        self._mapped_vectors: Vectors = self._mapped(VECTORS, (manifest.count, manifest.dimension), "<f4")
-        self._ends = self._mapped(OFFSETS, (manifest.count,), "<i8")
-        if manifest.count and int(self._ends[-1]) != manifest.text_bytes:
-            raise StoreError(
-                f"{self.directory / OFFSETS} ends with {int(self._ends[-1])} where {manifest.text_bytes} is due; the file "
-                "is damaged: build the index anew"
-            )
-        if self._text is None and manifest.count:
-            try:
-                self._text = (self.directory / SENTENCES).open("rb")
-            except OSError as error:
-                raise StoreError(
-                    f"{self.directory / SENTENCES} cannot be read ({error.strerror}); correct its permissions"
-                ) from None
-
-    def _mapped(self, name: str, shape: tuple[int, ...], kind: str) -> Any:
-        if not shape[0]:
-            return np.empty(shape, dtype=kind)
-        path = self.directory / name
-        try:
-            return np.asarray(np.memmap(path, dtype=kind, mode="r", shape=shape))
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{path} cannot be mapped ({error}); build the index anew") from None
+    def _map(self, name: str, manifest: Manifest) -> MappedFile:
+        size = manifest.sizes()[name]
+        due = f"{manifest.count:,} sentences take {size:,}"
+        return MappedFile(self.directory / name, size, what="the index", remedy=REMEDY, due=due, grows=True)
 
     def _load_graph(self, entry: GraphEntry) -> NeighbourGraph:
         twins_bytes = 16 * entry.twin_rows
@@ -292,7 +277,11 @@ class IndexFiles:
             (entry.file, entry.bytes, entry.checksum),
             (entry.twins, twins_bytes, entry.twins_checksum),
         ):
-            check_file(self.directory, name, size, due)
+            if Path(name).name != name:
+                raise StoreError(
+                    f"{self.directory / MANIFEST} names a file {name!r} outside of its directory; {REMEDY}"
+                )
+            check_file(self.directory / name, size, due, remedy=REMEDY)
         twins = np.frombuffer((self.directory / entry.twins).read_bytes()[:twins_bytes], dtype="<i8")
         path = self.directory / entry.file
         try:
@@ -305,9 +294,7 @@ class IndexFiles:
                 twins=twins.astype(np.int64).reshape(-1, 2),
             )
         except RuntimeError as error:
-            raise StoreError(
-                f"{path} holds no graph of {entry.rows:,} vectors ({error}); build the index anew"
-            ) from None
+            raise StoreError(f"{path} holds no graph of {entry.rows:,} vectors ({error}); {REMEDY}") from None
 
     def _save_graph(self, graph: NeighbourGraph) -> GraphEntry:
         # More rows than the last one has: never the name of a file that counts.
@@ -351,6 +338,27 @@ class IndexFiles:
 
     def _held(self) -> int:
         return self.manifest.count if hasattr(self, "manifest") else 0
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read the manifest of an index."""
+    path = directory / MANIFEST
+    missing = f"there is no sentence index at {directory}; check the path, or build one there"
+    manifest = load_manifest(path, Manifest, missing=missing, remedy=REMEDY)
+    graph = manifest.graph
+    if (
+        manifest.format != FORMAT
+        or min(manifest.count, manifest.text_bytes) < 0
+        or manifest.dimension < 1
+        or set(manifest.checksums) != set(manifest.sizes())
+        or (graph is not None and not (0 <= graph.twin_rows < graph.rows <= manifest.count and graph.width > 0))
+    ):
+        raise StoreError(
+            f"{path} has format {manifest.format}, count {manifest.count}, dimension {manifest.dimension}, text of "
+            f"{manifest.text_bytes} bytes and a graph of {0 if graph is None else graph.rows} rows, which no index of "
+            f"format {FORMAT} can have; build it anew"
+        )
+    return manifest
 
 
 def _line(sentence: Sentence) -> bytes:

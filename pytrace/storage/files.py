@@ -38,24 +38,24 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def checksum(path: Path, most: int) -> tuple[int, int]:
     """Return the CRC-32 of a file's first `most` bytes, and how many of them there are."""
-    found, left = 0, most
+    crc, left = 0, most
     with path.open("rb") as stream:
         while left and (data := stream.read(min(_CHUNK, left))):
-            found, left = zlib.crc32(data, found), left - len(data)
-    return found, most - left
+            crc, left = zlib.crc32(data, crc), left - len(data)
+    return crc, most - left
 
 
 def check_file(path: Path, size: int, due: int, *, remedy: str) -> None:
     """Compare the first `size` bytes of a file with the checksum that they should have."""
     try:
-        found, there = checksum(path, size)
+        crc, there = checksum(path, size)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise StoreError(f"{path} cannot be read ({error.strerror}); correct its permissions") from None
-    if there < size or found != due:
+    if there < size or crc != due:
         raise StoreError(
-            f"{path} is damaged: {there:,} of {size:,} bytes are there, with checksum {found:08x} where {due:08x} is due; "
+            f"{path} is damaged: {there:,} of {size:,} bytes are there, with checksum {crc:08x} where {due:08x} is due; "
             f"{remedy}"
         )
 

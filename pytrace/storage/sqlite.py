@@ -20,10 +20,10 @@ def prepare(
     make: bool = True,
 ) -> None:
     """Make the tables of a new file, or add those that a readable older version lacks; `foreign` refuses any other file."""
-    [found] = connection.execute("PRAGMA user_version").fetchone()
-    if found not in (0, version, *readable) or (found == 0 and has_tables(connection)):
+    [current] = connection.execute("PRAGMA user_version").fetchone()
+    if current not in (0, version, *readable) or (current == 0 and has_tables(connection)):
         raise StoreError(foreign)
-    if found < version and make:
+    if current < version and make:
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
         connection.executescript(f"BEGIN; {schema.rstrip().rstrip(';')}; PRAGMA user_version = {version}; COMMIT;")
 
@@ -40,26 +40,26 @@ def pending_log(file: Path) -> bool:
 
 
 @contextmanager
-def translated(place: str, kind: str, remedy: str) -> Iterator[None]:
+def translated(name: str, kind: str, remedy: str) -> Iterator[None]:
     """Turn SQLite's errors into one sentence: what is wrong with which file of what kind, and what to do."""
     try:
         yield
     except sqlite3.Error as error:
-        raise StoreError(_explain(error, place, kind, remedy)) from error
+        raise StoreError(_explain(error, name, kind, remedy)) from error
 
 
-def _explain(error: sqlite3.Error, place: str, kind: str, remedy: str) -> str:
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+def _explain(error: sqlite3.Error, name: str, kind: str, remedy: str) -> str:
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the bits of SQLite's extended codes
     if primary == sqlite3.SQLITE_FULL:
-        return f"no space left to write {place}; what was stored before is kept: free some space and resume"
+        return f"no space left to write {name}; what was stored before is kept: free some space and resume"
     if primary == sqlite3.SQLITE_NOTADB:
-        return f"{place} is not a {kind} (no SQLite file); name another place, or delete it"
+        return f"{name} is not a {kind} (no SQLite file); name another place, or delete it"
     if primary == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):
-        return f"{place} is damaged ({error}); {remedy}"
+        return f"{name} is damaged ({error}); {remedy}"
     if primary == sqlite3.SQLITE_IOERR:
-        return f"{place} could not be read or written ({error}); what was stored before is kept: check the disk, then resume"
+        return f"{name} could not be read or written ({error}); what was stored before is kept: check the disk, then resume"
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return f"{place} stayed locked for 30 seconds by another program; end that program, then resume"
+        return f"{name} stayed locked for 30 seconds by another program; end that program, then resume"
     if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
-        return f"{place} cannot be opened for this ({error}); check its permissions"
-    return f"{place} cannot be used as a {kind} ({error}); check the disk, or {remedy}"
+        return f"{name} cannot be opened for this ({error}); check its permissions"
+    return f"{name} cannot be used as a {kind} ({error}); check the disk, or {remedy}"

@@ -241,7 +241,7 @@ def test_a_file_that_is_shorter_is_an_error_and_never_kills(sketched: KnowledgeB
     with pytest.raises(StoreError, match="was cut off"):
         sketched.verify()
     path.unlink()
-    with pytest.raises(StoreError, match=rf"{name} cannot be mapped \(No such file"):
+    with pytest.raises(StoreError, match=rf"{name} cannot be read \(No such file"):
         KnowledgeBase.open(tmp_path / "base", HashEncoder(dimension=40))
 
 

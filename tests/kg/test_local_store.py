@@ -268,10 +268,11 @@ def test_a_fork_cannot_open_a_connection_even_where_a_query_got_through(tmp_path
         server.settimeout(0.2)
         query = f"SELECT * {{ ?s ?p ?o SERVICE <http://127.0.0.1:{server.getsockname()[1]}/> {{ ?a ?b ?c }} }}"
         ended = []
-        store._process.ask("run", [(query, ())], (10, 5.0, 100), on_piece=ended.append)
-        [(_, (packed, _, fault, reason))] = ended
-        assert (packed, fault) == ([], "input")
-        assert "cannot be run" in reason
+        allowed = QueryLimits(rows=10, seconds=5.0, megabytes=100)
+        store._process.ask("run", [GraphQuery("", query, (), (), (), ())], allowed, on_piece=ended.append)
+        [(_, error)] = ended
+        assert isinstance(error, InputError)
+        assert "cannot be run" in str(error)
         with pytest.raises(TimeoutError):
             server.accept()
 
@@ -341,6 +342,21 @@ def test_a_process_that_was_killed_costs_one_query_and_is_started_anew(turtle: P
     assert wait_for(lambda: set(children(os.getpid())) <= before)
 
 
+def test_a_query_whose_own_process_is_killed_is_told_in_one_sentence_and_costs_no_other(circle: LocalStore) -> None:
+    before = set(children(os.getpid()))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(circle.solutions, asked(PATH_WITHOUT_END, NEXT), QueryLimits(seconds=60))
+        assert wait_for(lambda: len(set(children(os.getpid())) - before) == 1, 30)
+        # The short one may have ended by now: what is left is the one without end.
+        time.sleep(0.5)
+        [fork] = set(children(os.getpid())) - before
+        os.kill(fork, signal.SIGKILL)
+        ended, after = running.result(30)
+    assert isinstance(ended, StoreError)
+    assert str(ended) == "the SPARQL query's process ended (signal 9 (Killed)); make the query simpler"
+    assert values(after) == ["e2"]
+
+
 def test_a_source_that_changed_is_told_when_the_process_has_to_start_anew(tmp_path: Path) -> None:
     path = tmp_path / "towns.tsv"
     path.write_text("Ghana\tcapital\tAccra\n", encoding="utf-8")
@@ -382,9 +398,8 @@ def test_an_interruption_in_the_middle_of_an_answer_does_not_mix_it_with_the_nex
         raise KeyboardInterrupt
 
     with LocalStore.open(turtle) as store:
-        asked_for = [(query.rows, query.patterns) for query in asked(CAPITAL, CAPITAL)]
         with pytest.raises(KeyboardInterrupt):
-            store._process.ask("run", asked_for, (10, 5.0, 100), on_piece=interrupt)
+            store._process.ask("run", asked(CAPITAL, CAPITAL), QueryLimits(), on_piece=interrupt)
         assert store.names(["http://towns/accra"]) == ["Accra"]
 
 

@@ -22,7 +22,7 @@ from pytrace.kg.queries import (
 )
 from pytrace.kg.queries.notation import write_name
 from pytrace.kg.queries.query_grounding import Grounder, best_combinations
-from pytrace.kg.queries.relation_names import RelationNames
+from pytrace.kg.queries.relations import RelationNames
 from pytrace.kg.queries.running import Asked, QueryRunner
 from pytrace.kg.sparql_store import Solutions
 from pytrace.models.scripted import HashEncoder

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.errors import DataError, InputError, PytraceError
-from pytrace.kg.sparql import rewrite, written_out
+from pytrace.kg.sparql import GraphQuery, rewrite, written_out
 from pytrace.kg.sparql_store import KnowledgeStore
 from pytrace.kg.sparql_syntax import check_syntax
+from pytrace.kg.terms import key_of
 from pytrace.records import Triple
 
 TURTLE = """
@@ -40,10 +41,20 @@ def short(key: str) -> str:
     return key.removeprefix("http://towns/").removeprefix("http://www.w3.org/1999/02/22-rdf-syntax-ns#")
 
 
+def constructed(store: KnowledgeStore, rewritten: GraphQuery) -> set[Triple]:
+    """The triples that the CONSTRUCT form of a query returns, those that the graph has."""
+    quads = [ox.Quad(each.subject, each.predicate, each.object) for each in store.store.query(rewritten.construct)]
+    return {
+        Triple(key_of(quad.subject), key_of(quad.predicate), key_of(quad.object))
+        for quad in quads
+        if quad in store.store
+    }
+
+
 def graph_of(store: KnowledgeStore, query: str) -> set[tuple[str, str, str]]:
     """The triples behind a query; both forms of it must agree."""
     rewritten = rewrite(PREFIX + query)
-    triples = {(short(one.head), short(one.relation), short(one.tail)) for one in store.construct(rewritten).triples}
+    triples = {(short(one.head), short(one.relation), short(one.tail)) for one in constructed(store, rewritten)}
     by_row = {
         (short(one.head), short(one.relation), short(one.tail))
         for solution in store.solutions(rewritten).solutions
@@ -130,7 +141,7 @@ def test_paths_whose_steps_cannot_be_told_only_filter(store: KnowledgeStore) -> 
     query = PREFIX + "SELECT ?x { ?c :capital ?x ; (:near|^:near)+ :togo . ?c !:mayor ?y }"
     rewritten = rewrite(query)
     assert len(rewritten.left_out) == 2
-    found = {triple.tail for triple in store.construct(rewritten).triples}
+    found = {triple.tail for triple in constructed(store, rewritten)}
     assert found == {"http://towns/accra", "http://towns/lome"}
 
 
@@ -294,22 +305,21 @@ def test_triples_of_any_keys_are_asked_for_and_come_back() -> None:
     store = KnowledgeStore.of_triples(triples)
     assert len(store) == 4
     assert set(store.triples()) == set(triples)
-    assert set(store.construct("SELECT * { ?s ?p ?o }").triples) == set(triples)
+    assert constructed(store, rewrite("SELECT * { ?s ?p ?o }")) == set(triples)
 
 
 def test_limits_of_rows_and_time_are_told(store: KnowledgeStore) -> None:
-    query = "SELECT ?a { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n ?o . ?p ?q ?r . ?s ?t ?u }"
-    cut = store.select(query, limit=3)
-    assert (len(cut.rows), cut.stopped) == (3, "more than 3 solutions")
+    query = rewrite("SELECT ?a { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n ?o . ?p ?q ?r . ?s ?t ?u }")
+    cut = store.solutions(query, limit=3)
+    assert (len(cut.solutions), cut.stopped) == (3, "more than 3 solutions")
     start = time.perf_counter()
-    assert store.select(query, seconds=0.2, limit=10**9).stopped == "more than 0.2 seconds"
+    assert store.solutions(query, seconds=0.2, limit=10**9).stopped == "more than 0.2 seconds"
     assert time.perf_counter() - start < 5
-    assert store.select("SELECT ?a { ?a ?b ?c } LIMIT 3", limit=3).stopped == ""
-    assert len(store.construct(f"{PREFIX} SELECT ?c {{ ?c :in :africa }}", limit=1).triples) == 1
+    assert store.solutions(rewrite("SELECT * { ?a ?b ?c } LIMIT 3"), limit=3).stopped == ""
     with pytest.raises(InputError, match="limit is 0"):
-        store.select(query, limit=0)
+        store.solutions(query, limit=0)
     with pytest.raises(InputError, match="seconds nan"):
-        store.select(query, seconds=float("nan"))
+        store.solutions(query, seconds=float("nan"))
 
 
 @pytest.mark.parametrize(
@@ -318,13 +328,8 @@ def test_limits_of_rows_and_time_are_told(store: KnowledgeStore) -> None:
 def test_a_store_is_neither_changed_nor_asks_others(store: KnowledgeStore, query: str) -> None:
     before = len(store)
     with pytest.raises(InputError):
-        store.select(query)
+        store.solutions(rewrite(query))
     assert len(store) == before
-
-
-def test_what_is_no_select_has_no_rows(store: KnowledgeStore) -> None:
-    with pytest.raises(InputError, match="begin it with SELECT"):
-        store.select("ASK { ?s ?p ?o }")
 
 
 @pytest.mark.parametrize(
@@ -380,7 +385,8 @@ def test_a_store_answers_as_its_engine_does() -> None:
     query = "SELECT ?a ?b { ?a <urn:r0> ?m . ?m <urn:r1> ?b }"
     wanted = sorted((row["a"].value, row["b"].value) for row in plain.query(query))
     assert wanted
-    assert sorted((row["a"], row["b"]) for row in store.select(query).rows) == wanted
+    rows = [solution.values for solution in store.solutions(rewrite(query)).solutions]
+    assert sorted((row["a"], row["b"]) for row in rows) == wanted
 
 
 @pytest.mark.parametrize("expression", ["concat(?x, 'a')", "COALESCE(?x, 'a')", "STR(?x)"])

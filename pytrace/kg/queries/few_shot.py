@@ -11,11 +11,10 @@ import msgspec
 
 from pytrace.errors import InputError
 from pytrace.kg.fact_store import Relation
-from pytrace.kg.queries.grammar import query_grammar
 from pytrace.kg.queries.notation import parse_query
-from pytrace.kg.queries.query_records import GeneratedQuery, Grammar, QueryForm
+from pytrace.kg.queries.query_records import Grammar, QueryForm
 from pytrace.kg.queries.relations import NearestRelations
-from pytrace.kg.queries.sampling import check_sampling, sample_queries
+from pytrace.kg.queries.sampling import SamplingGenerator
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.prompts.query_demonstrations import QueryDemonstration, query_demonstrations
@@ -37,7 +36,7 @@ _FREEDOM: dict[Grammar, str] = {"words": "", "relations": ", any name", "none": 
 _STOP = ("\n\n", "Question:", "Relations:")
 
 
-class FewShotGenerator:
+class FewShotGenerator(SamplingGenerator):
     """Lets a language model write queries after a few labelled ones, all questions in one batch."""
 
     # Chain of Knowledge, section 4.1 for triplets and 4.2 for SPARQL.
@@ -61,73 +60,36 @@ class FewShotGenerator:
             raise InputError(
                 f"demonstrations are {demonstrations} and max_tokens {max_tokens}; give at least 0 and at least 1 token"
             )
-        check_sampling(temperature, 1)
+        super().__init__(
+            model,
+            name=f"few-shot {form}{_FREEDOM[grammar]}",
+            form=form,
+            relations=NearestRelations(relations, form=form, most=shown_relations, encoder=encoder),
+            grammar=grammar,
+            stop=_STOP if grammar == "none" else ("\n",),
+            temperature=temperature,
+            seed=seed,
+        )
         rows = query_demonstrations(form) if labelled is None else tuple(labelled)
         for row in rows:
             parse_query(row.query)
-        self._model = model
-        self._form: QueryForm = form
-        self._relations = NearestRelations(relations, form=form, most=shown_relations, encoder=encoder)
         self._shown = tuple(
-            (_input(one.question, one.relations), one.query) for one in rows[max(len(rows) - demonstrations, 0) :]
+            (_input(row.question, row.relations), row.query) for row in rows[max(len(rows) - demonstrations, 0) :]
         )
-        self._grammar = grammar
-        self._temperature = temperature
-        self._seed = seed
         self._max_tokens = max_tokens or _MOST_TOKENS[form]
 
-    @property
-    def name(self) -> str:
-        """A short name for reports."""
-        return f"few-shot {self._form}{_FREEDOM[self._grammar]}"
-
-    @property
-    def model(self) -> LanguageModel:
-        """The language model that writes, whose usage counts."""
-        return self._model
-
-    def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:
-        """Write queries for every question, all questions in one batch."""
-        check_sampling(self._temperature, candidates)
-        found: list[list[GeneratedQuery]] = [[] for _ in questions]
-        chosen = self._relations.find(questions)
-        places, prompts, grammars = [], [], []
-        for place, (question, relations) in enumerate(zip(questions, chosen, strict=True)):
-            prompt = self._prompt(question, relations)
-            if prompt is None:
-                fault = (
-                    f"the question has {len(question):,} characters, more than fit the {self._model.context_tokens:,} tokens of "
-                    f"{self._model.name} with its query; shorten it"
-                )
-                found[place] = [GeneratedQuery("", None, 0.0, fault)]
-                continue
-            places.append(place)
-            prompts.append(prompt)
-            if self._grammar != "none":
-                grammars.append(query_grammar(question, relations, form=self._form, spans=self._grammar == "words"))
-        written = sample_queries(
-            self._model,
-            prompts,
-            candidates=candidates,
-            max_tokens=[self._max_tokens] * len(prompts),
-            stop=_STOP if self._grammar == "none" else ("\n",),
-            temperature=self._temperature,
-            seed=self._seed,
-            grammars=grammars or None,
-        )
-        for place, queries in zip(places, written, strict=True):
-            found[place] = queries
-        return found
-
-    def _prompt(self, question: str, relations: Sequence[str]) -> Prompt | None:
-        """Return the prompt, which tells as many relations as fit; none if the question alone does not fit."""
-        told = list(relations)
-        while told:
-            prompt = Prompt(INSTRUCTIONS[self._form], self._shown, _input(question, told))
+    def _request(self, question: str, relations: Sequence[str]) -> tuple[Prompt, int] | str:
+        """Show as many relations as fit; where the question alone does not fit, say so."""
+        shown = list(relations)
+        while shown:
+            prompt = Prompt(INSTRUCTIONS[self._form], self._shown, _input(question, shown))
             if self._fits(msgspec.structs.replace(prompt, demonstrations=()).plain()):
-                return prompt
-            told = told[: len(told) // 2]
-        return None
+                return prompt, self._max_tokens
+            shown = shown[: len(shown) // 2]
+        return (
+            f"the question has {len(question):,} characters, more than fit the {self._model.context_tokens:,} tokens of "
+            f"{self._model.name} with its query; shorten it"
+        )
 
     def _fits(self, text: str) -> bool:
         room = self._model.context_tokens - self._max_tokens - _TEMPLATE_TOKENS

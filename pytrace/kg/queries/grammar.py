@@ -102,7 +102,7 @@ def _span_rules(question: str, form: QueryForm) -> list[str]:
     if _UNSPACED.search(text):
         return []
     words = list(_WORD.finditer(text))[:_MOST_WORDS]
-    betweens = [text[one.end() : two.start()] for one, two in itertools.pairwise(words)]
+    betweens = [text[left_word.end() : right_word.start()] for left_word, right_word in itertools.pairwise(words)]
     usable = [len(word.group()) <= _MOST_WORD_LETTERS for word in words]
     joined = [
         usable[at] and usable[at + 1] and between.isprintable() and bool(_WITHIN_NAME.fullmatch(between))

@@ -31,30 +31,7 @@ def write_name(kind: str, name: str) -> str:
 
 
 def parse_query(text: str) -> Query:
-    """Read a query of either form.
-
-    Parameters
-    ----------
-    text
-        What a model or a person wrote.
-
-    Returns
-    -------
-    Query
-        A SPARQL query is not parsed here, but each name in it is.
-
-    Raises
-    ------
-    InputError
-        It is neither, too long, or a name in it is blank.
-
-    Examples
-    --------
-    >>> parse_query("<?; capital; Accra>")
-    TripletQuery(head='?', relation='capital', tail='Accra')
-    >>> parse_query("select ?x where { entity:/Ghana/ relation:/capital/ ?x }")
-    SparqlQuery(text='select ?x where { entity:/Ghana/ relation:/capital/ ?x }')
-    """
+    """Read a query of either form; a SPARQL query is not parsed, but each name in it is."""
     text = text.strip()
     if len(text) > _LONGEST:
         raise InputError(f"the query has {len(text):,} characters, more than {_LONGEST:,}; make it shorter")
@@ -70,18 +47,7 @@ def parse_query(text: str) -> Query:
 
 
 def parse_triplet(text: str) -> TripletQuery:
-    """Read a triplet query.
-
-    Raises
-    ------
-    InputError
-        It is no triplet, a part is blank, or not exactly one is asked for.
-
-    Examples
-    --------
-    >>> parse_triplet("<Ghana; ?; Accra>").text
-    '<Ghana; ?; Accra>'
-    """
+    """Read a triplet query; exactly one of its parts is asked for."""
     text = text.strip()
     parts = [part.strip() for part in text.removeprefix("<").removesuffix(">").split(";")]
     if not (text.startswith("<") and text.endswith(">")) or len(parts) != 3:
@@ -105,18 +71,7 @@ def write_query(query: Query) -> str:
 
 
 def sparql_form(query: Query) -> SparqlQuery:
-    """Return a query as SPARQL; what a triplet asks for is ``?x``.
-
-    Raises
-    ------
-    InputError
-        A name of the triplet cannot stand in a query.
-
-    Examples
-    --------
-    >>> sparql_form(TripletQuery("?", "capital", "Accra")).text
-    'select distinct ?x where { ?x relation:/capital/ entity:/Accra/ }'
-    """
+    """Return a query as SPARQL; what a triplet asks for is ``?x``."""
     if isinstance(query, SparqlQuery):
         return query
     kinds = ("entity", "relation", "entity")
@@ -128,18 +83,7 @@ def sparql_form(query: Query) -> SparqlQuery:
 
 
 def query_names(query: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the entities and the relations that a query names, each once, in order.
-
-    Raises
-    ------
-    InputError
-        A name is blank.
-
-    Examples
-    --------
-    >>> query_names(SparqlQuery("ask { entity:/Ghana/ relation:/capital/ entity:/Accra/ }"))
-    (('Ghana', 'Accra'), ('capital',))
-    """
+    """Return the entities and the relations that a query names, each once, in order."""
     names: dict[str, dict[str, None]] = {"entity": {}, "relation": {}}
 
     def keep(kind: str) -> Callable[[str], str]:
@@ -150,25 +94,7 @@ def query_names(query: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def replace_names(query: Query, *, entity: Callable[[str], str], relation: Callable[[str], str]) -> str:
-    """Return the SPARQL of a query with something else in the place of its names.
-
-    Parameters
-    ----------
-    query
-        Of either form.
-    entity, relation
-        Given a name, return what stands for it, such as an IRI in angle brackets.
-
-    Raises
-    ------
-    InputError
-        A name is blank.
-
-    Examples
-    --------
-    >>> replace_names(TripletQuery("Ghana", "capital", "?"), entity=lambda name: f"<urn:{name}>", relation=lambda _: "?r")
-    'select distinct ?x where { <urn:Ghana> ?r ?x }'
-    """
+    """Return the SPARQL of a query with what the functions give for its names, such as IRIs in angle brackets, in their place."""
     text = sparql_form(query).text
 
     def replaced(match: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ from pytrace.kg.linking import EntityLinker, Link
 from pytrace.kg.names import normal_form, relation_name
 from pytrace.kg.queries.notation import query_names, replace_names
 from pytrace.kg.queries.query_records import Query, TripletQuery
-from pytrace.kg.queries.relation_names import RelationNames
+from pytrace.kg.queries.relations import RelationNames
 from pytrace.kg.sparql import GraphQuery, rewrite
 from pytrace.models.encoders.encoder import Encoder
 
@@ -94,56 +94,48 @@ class Grounder:
         return grounded
 
     def _ground(self, query: Query, entities: dict[str, list[Link]], relations: Sequence[str]) -> list[GroundedQuery]:
-        for mention, found in entities.items():
-            if not found:
+        for mention, matches in entities.items():
+            if not matches:
                 raise InputError(
                     f"no entity of the knowledge base is called like {mention[:80]!a}; name one as the knowledge base does"
                 )
         choices: list[list[tuple[str, float]]] = [
-            [(link.key, link.score) for link in found] for found in entities.values()
+            [(link.key, link.score) for link in matches] for matches in entities.values()
         ]
         # What is asked for in the place of a relation is a variable already, and no name.
         choices += [self._called(name) for name in relations]
         names = [*(("entity", name) for name in entities), *(("relation", name) for name in relations)]
-        swapped = None
+        forms: list[Query] = [query]
         if self._either_direction and isinstance(query, TripletQuery) and self._alternatives > 1:
-            swapped = TripletQuery(query.tail, query.relation, query.head)
-        combinations = best_combinations(choices, self._alternatives - (swapped is not None))
-        forms = [(query, *one) for one in combinations]
-        if swapped is not None:
-            forms.append((swapped, *combinations[0]))
-        results: list[GroundedQuery] = []
-        for form, combination, total in forms:
-            chosen = {name: key for name, (key, _) in zip(names, combination, strict=True)}
-            results.append(self._written(form, chosen, combination, list(entities), total))
-        return results
+            forms.append(TripletQuery(query.tail, query.relation, query.head))
+        combinations = best_combinations(choices, self._alternatives + 1 - len(forms))
+        readings = [(query, *combination) for combination in combinations]
+        readings += [(turned, *combinations[0]) for turned in forms[1:]]
+        return [
+            self._written(form, dict(zip(names, combination, strict=True)), total)
+            for form, combination, total in readings
+        ]
 
     def _called(self, name: str) -> list[tuple[str, float]]:
         """Return the relations that a name means; "type" is also RDF's, which a list of chosen relations may lack."""
         try:
-            found = self._relations.find(name)
+            relations = self._relations.find(name)
         except InputError:
             if normal_form(name) != "type":
                 raise
             return [(_TYPE, 1.0)]
-        if normal_form(name) == "type" and found[0][1] < 1.0:
-            return [*found, (_TYPE, found[-1][1])]
-        return found
+        if normal_form(name) == "type" and relations[0][1] < 1.0:
+            return [*relations, (_TYPE, relations[-1][1])]
+        return relations
 
-    def _written(
-        self,
-        query: Query,
-        chosen: dict[tuple[str, str], str],
-        combination: Sequence[tuple[str, float]],
-        mentions: Sequence[str],
-        score: float,
-    ) -> GroundedQuery:
+    def _written(self, query: Query, chosen: dict[tuple[str, str], tuple[str, float]], score: float) -> GroundedQuery:
+        """Write a query with the keys that were chosen for its names, given by kind and name."""
         sparql = replace_names(
             query,
-            entity=lambda name: self._store.iri(chosen["entity", name]),
-            relation=lambda name: self._store.iri(chosen["relation", name], relation=True),
+            entity=lambda name: self._store.iri(chosen["entity", name][0]),
+            relation=lambda name: self._store.iri(chosen["relation", name][0], relation=True),
         )
-        links = tuple((mention, key, fit) for mention, (key, fit) in zip(mentions, combination, strict=False))
+        links = tuple((name, *match) for (kind, name), match in chosen.items() if kind == "entity")
         return GroundedQuery(sparql, rewrite(sparql), links, score)
 
 
@@ -152,19 +144,19 @@ def best_combinations(
 ) -> list[tuple[tuple[tuple[str, float], ...], float]]:
     """Return the combinations of one choice each with the highest sums, without forming all of them."""
 
-    def total(places: tuple[int, ...]) -> float:
-        return sum((row[place][1] for row, place in zip(choices, places, strict=True)), start=0.0)
+    def total(ranks: tuple[int, ...]) -> float:
+        return sum((row[rank][1] for row, rank in zip(choices, ranks, strict=True)), start=0.0)
 
     start = (0,) * len(choices)
     waiting = [(-total(start), start)]
     seen = {start}
-    found: list[tuple[tuple[tuple[str, float], ...], float]] = []
-    while waiting and len(found) < most:
-        negative, places = heapq.heappop(waiting)
-        found.append((tuple(row[place] for row, place in zip(choices, places, strict=True)), -negative))
-        for at, place in enumerate(places):
-            following = (*places[:at], place + 1, *places[at + 1 :])
-            if place + 1 < len(choices[at]) and following not in seen:
+    best: list[tuple[tuple[tuple[str, float], ...], float]] = []
+    while waiting and len(best) < most:
+        negative, ranks = heapq.heappop(waiting)
+        best.append((tuple(row[rank] for row, rank in zip(choices, ranks, strict=True)), -negative))
+        for at, rank in enumerate(ranks):
+            following = (*ranks[:at], rank + 1, *ranks[at + 1 :])
+            if rank + 1 < len(choices[at]) and following not in seen:
                 seen.add(following)
                 heapq.heappush(waiting, (-total(following), following))
-    return found
+    return best

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -117,7 +117,7 @@ class QueryRunner:
         # A query that is none, names what the store does not have, or is not allowed is refused, and the next one
         # tried; so is the next way to read a query, and then the next query, where one gives nothing. Each round takes
         # the next query of every question that has no answer yet, so that a server is asked few times.
-        attempts = [_Attempt(one) for one in asked]
+        attempts = [_Attempt(question) for question in asked]
         while True:
             self._prepare(attempts)
             waiting = [attempt for attempt in attempts if attempt.done is None and attempt.readings]
@@ -129,7 +129,9 @@ class QueryRunner:
     def _prepare(self, attempts: Sequence[_Attempt]) -> None:
         """See to it that each question without an answer has a query to run, as long as candidates last."""
         while True:
-            chosen = [one for one in attempts if one.done is None and not one.readings and one.candidates]
+            chosen = [
+                attempt for attempt in attempts if attempt.done is None and not attempt.readings and attempt.candidates
+            ]
             if not chosen:
                 return
             valid: list[tuple[_Attempt, GeneratedQuery]] = []
@@ -140,8 +142,8 @@ class QueryRunner:
                 else:
                     valid.append((attempt, candidate))
             queries = [candidate.query for _, candidate in valid if candidate.query is not None]
-            found = self._grounder.ground(queries, [attempt.asked.question for attempt, _ in valid])
-            for (attempt, candidate), readings in zip(valid, found, strict=True):
+            grounded = self._grounder.ground(queries, [attempt.asked.question for attempt, _ in valid])
+            for (attempt, candidate), readings in zip(valid, grounded, strict=True):
                 if isinstance(readings, InputError):
                     attempt.refuse(candidate.written, str(readings))
                 else:
@@ -149,38 +151,34 @@ class QueryRunner:
 
     def _round(self, runs: Sequence[tuple[_Attempt, _Reading]]) -> None:
         results = self._store.solutions([reading.grounded.graph for _, reading in runs], self._limits)
-        found: list[tuple[_Attempt, _Reading, Solutions]] = []
+        answered: list[tuple[_Attempt, _Reading, Solutions]] = []
         for (attempt, reading), result in zip(runs, results, strict=True):
             if isinstance(result, PytraceError):
                 attempt.refuse(reading.written, str(result))
             elif isinstance(result, Exception):
                 raise result
             else:
-                found.append((attempt, reading, result))
-        kept = [self._kept(reading, result.solutions) for _, reading, result in found]
-        # Names are asked for once a round, and only of what is kept: on a server each costs time.
-        keys = list(dict.fromkeys(key for answers, triples in kept for key in self._entities(answers, triples)))
-        names = dict(zip(keys, self._store.names(keys), strict=True)) if keys else {}
-        for (attempt, reading, result), (answers, triples) in zip(found, kept, strict=True):
-            attempt.first = attempt.first or reading
-            facts = tuple(Fact(triple, self._worded(triple, names)) for triple in triples)
-            values = tuple(
-                dict.fromkeys(
-                    self._grounder.relation_name(key) if relation else names[key] for key, relation in answers
-                )
+                answered.append((attempt, reading, result))
+        kept = []
+        for _, reading, result in answered:
+            answers = _answers(reading.grounded.graph, result.solutions) if reading.aim.kind == "values" else ()
+            triples = (triple for solution in result.solutions for triple in solution.triples)
+            kept.append(
+                (list(islice(dict.fromkeys(answers), self._values)), list(islice(dict.fromkeys(triples), self._facts)))
             )
-            attempt.done = self._read(attempt, reading, result, values, facts)
-
-    def _kept(self, reading: _Reading, solutions: Sequence[Solution]) -> tuple[list[tuple[str, bool]], list[Triple]]:
-        """Return the first keys that a query asked for, each with whether it is a relation's, and the first triples."""
-        triples = dict.fromkeys(triple for solution in solutions for triple in solution.triples)
-        answers = _answers(reading.grounded.graph, solutions) if reading.aim.kind == "values" else ()
-        return list(islice(dict.fromkeys(answers), self._values)), list(islice(triples, self._facts))
-
-    @staticmethod
-    def _entities(answers: Iterable[tuple[str, bool]], triples: Iterable[Triple]) -> list[str]:
-        own = [key for key, relation in answers if not relation]
-        return own + [key for triple in triples for key in (triple.head, triple.tail)]
+        # Names are asked for once a round, and only of what is kept: on a server each costs time.
+        keys: dict[str, None] = {}
+        for answer_keys, facts in kept:
+            keys |= dict.fromkeys(key for key, relation in answer_keys if not relation)
+            keys |= dict.fromkeys(key for triple in facts for key in (triple.head, triple.tail))
+        names = dict(zip(keys, self._store.names(list(keys)), strict=True)) if keys else {}
+        for (attempt, reading, result), (answer_keys, facts) in zip(answered, kept, strict=True):
+            attempt.first = attempt.first or reading
+            values = dict.fromkeys(
+                self._grounder.relation_name(key) if relation else names[key] for key, relation in answer_keys
+            )
+            worded = tuple(Fact(triple, self._worded(triple, names)) for triple in facts)
+            attempt.done = self._read(attempt, reading, result, tuple(values), worded)
 
     def _read(
         self,
@@ -201,7 +199,7 @@ class QueryRunner:
         elif reading.aim.kind == "count":  # some of them are no count
             values = () if stopped else (str(_counted(reading.aim, result.solutions)),)
         outcome: Literal["stopped", "answered"] = "stopped" if stopped else "answered"
-        return self._told(attempt, reading, values=values, facts=facts, outcome=outcome, reason=stopped)
+        return self._record(attempt, reading, values=values, facts=facts, outcome=outcome, reason=stopped)
 
     def _worded(self, triple: Triple, names: dict[str, str]) -> str:
         relation = self._grounder.relation_name(triple.relation)
@@ -210,17 +208,17 @@ class QueryRunner:
     def _nothing(self, attempt: _Attempt) -> KnowledgeQuery:
         """Return what is told of a question for which no query gave anything."""
         if attempt.stopped is not None:
-            return self._told(attempt, attempt.stopped[0], outcome="stopped", reason=attempt.stopped[1])
+            return self._record(attempt, attempt.stopped[0], outcome="stopped", reason=attempt.stopped[1])
         if attempt.first is None:
             reason = next((reason for _, reason in reversed(attempt.refused)), "there was no query for it")
-            return self._told(attempt, None, outcome="refused", reason=reason)
+            return self._record(attempt, None, outcome="refused", reason=reason)
         kind = attempt.first.aim.kind
         if kind == "values":
-            return self._told(attempt, attempt.first, outcome="empty")
+            return self._record(attempt, attempt.first, outcome="empty")
         # That something is not so, or that there are none, is an answer too.
-        return self._told(attempt, attempt.first, values=("false" if kind == "ask" else "0",), outcome="answered")
+        return self._record(attempt, attempt.first, values=("false" if kind == "ask" else "0",), outcome="answered")
 
-    def _told(
+    def _record(
         self,
         attempt: _Attempt,
         reading: _Reading | None,
@@ -250,7 +248,7 @@ def _aim(grounded: GroundedQuery) -> _Aim | None:
     tokens = without_prologue(tokens_of(grounded.sparql))
     if tokens[0].word == "ASK":
         return _Aim("ask")
-    body = next(place for place, token in enumerate(tokens) if token.text == "{")
+    body = next(index for index, token in enumerate(tokens) if token.text == "{")
     clause = tokens[:body]
     if not any(token.word in _AGGREGATES for token in clause):
         return _Aim("values")
@@ -269,8 +267,8 @@ def _aim(grounded: GroundedQuery) -> _Aim | None:
 def _counted(aim: _Aim, solutions: Sequence[Solution]) -> int:
     if not aim.counted:
         return len(solutions)
-    found = [solution.values[aim.counted] for solution in solutions if aim.counted in solution.values]
-    return len(set(found) if aim.once else found)
+    values = [solution.values[aim.counted] for solution in solutions if aim.counted in solution.values]
+    return len(set(values) if aim.once else values)
 
 
 def _answers(graph: GraphQuery, solutions: Sequence[Solution]) -> Iterator[tuple[str, bool]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from pytrace.errors import InputError
+from pytrace.kg.queries.grammar import query_grammar
 from pytrace.kg.queries.notation import parse_query
-from pytrace.kg.queries.query_records import GeneratedQuery, Query, SparqlQuery
+from pytrace.kg.queries.query_records import GeneratedQuery, Grammar, Query, QueryForm, SparqlQuery
+from pytrace.kg.queries.relations import NearestRelations
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
 
 # Samples are often alike, so more are drawn than are wanted.
@@ -16,6 +19,76 @@ _SAMPLES_A_CANDIDATE = 2
 _KEYWORD = r"\b(?:select|ask)\b"
 _BEGINNING = re.compile(rf"(?i){_KEYWORD}(?:(?!{_KEYWORD})[^{{]){{0,200}}\{{")
 _NAMES_AND_BRACES = re.compile(r"(?:entity|relation):/(?:\\.|[^/\\])*/|[{}]")
+
+
+class SamplingGenerator(ABC):
+    """A `QueryGenerator` that lets a language model write, all questions in one batch; how it is asked, subclasses say."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        name: str,
+        form: QueryForm,
+        relations: NearestRelations | None,
+        grammar: Grammar,
+        stop: Sequence[str],
+        temperature: float,
+        seed: int,
+    ) -> None:
+        check_sampling(temperature, 1)
+        self._model = model
+        self._name = name
+        self._form = form
+        self._relations = relations
+        self._grammar = grammar
+        self._stop = stop
+        self._temperature = temperature
+        self._seed = seed
+
+    @property
+    def name(self) -> str:
+        """A short name for reports."""
+        return self._name
+
+    @property
+    def model(self) -> LanguageModel:
+        """The language model that writes, whose usage counts."""
+        return self._model
+
+    def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:
+        """Write queries for every question, all questions in one batch."""
+        check_sampling(self._temperature, candidates)
+        near = [()] * len(questions) if self._relations is None else self._relations.find(questions)
+        rows: list[list[GeneratedQuery] | None] = []
+        prompts, most_tokens, grammars = [], [], []
+        for question, relations in zip(questions, near, strict=True):
+            request = self._request(question, relations)
+            if isinstance(request, str):
+                rows.append([GeneratedQuery("", None, 0.0, request)])
+                continue
+            rows.append(None)
+            prompts.append(request[0])
+            most_tokens.append(request[1])
+            if self._grammar != "none":
+                grammars.append(query_grammar(question, relations, form=self._form, spans=self._grammar == "words"))
+        written = iter(
+            sample_queries(
+                self._model,
+                prompts,
+                candidates=candidates,
+                max_tokens=most_tokens,
+                stop=self._stop,
+                temperature=self._temperature,
+                seed=self._seed,
+                grammars=grammars or None,
+            )
+        )
+        return [next(written) if row is None else row for row in rows]
+
+    @abstractmethod
+    def _request(self, question: str, relations: Sequence[str]) -> tuple[Prompt | str, int] | str:
+        """Return the prompt of a question and how many tokens its query may have, or why it can have none."""
 
 
 def check_sampling(temperature: float, candidates: int) -> None:
@@ -105,12 +178,13 @@ def repaired(text: str) -> str:
     return f"{head};{relation}; {tail}>"
 
 
-def _best(found: Sequence[GeneratedQuery], most: int) -> list[GeneratedQuery]:
+def _best(candidates: Sequence[GeneratedQuery], most: int) -> list[GeneratedQuery]:
+    """Keep the likeliest of equal candidates, and of all rather those that are queries, the likeliest first."""
     kept: dict[Query | str, GeneratedQuery] = {}
-    for one in found:
-        key = one.query or one.written
-        if key not in kept or kept[key].log_probability < one.log_probability:
-            kept[key] = one
-    by_probability = sorted(kept.values(), key=lambda one: -one.log_probability)
-    chosen = sorted(by_probability, key=lambda one: one.query is None)[:most]
-    return [one for one in by_probability if one in chosen]
+    for candidate in candidates:
+        key = candidate.query or candidate.written
+        if key not in kept or kept[key].log_probability < candidate.log_probability:
+            kept[key] = candidate
+    by_probability = sorted(kept.values(), key=lambda candidate: -candidate.log_probability)
+    chosen = sorted(by_probability, key=lambda candidate: candidate.query is None)[:most]
+    return [candidate for candidate in by_probability if candidate in chosen]

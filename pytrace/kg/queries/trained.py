@@ -14,10 +14,9 @@ import msgspec
 
 from pytrace.errors import ModelFileError
 from pytrace.kg.fact_store import Relation
-from pytrace.kg.queries.grammar import query_grammar
-from pytrace.kg.queries.query_records import GeneratedQuery, Grammar, QueryForm
+from pytrace.kg.queries.query_records import Grammar, QueryForm
 from pytrace.kg.queries.relations import NearestRelations
-from pytrace.kg.queries.sampling import check_sampling, sample_queries
+from pytrace.kg.queries.sampling import SamplingGenerator
 from pytrace.kg.queries.template import METADATA_KEY, TEMPLATE_VERSION, question_prompt
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
@@ -37,7 +36,7 @@ class _Recipe(msgspec.Struct, frozen=True):
     grammar: Grammar = "none"
 
 
-class TrainedGenerator:
+class TrainedGenerator(SamplingGenerator):
     """Lets a model write queries that was trained to do nothing else, all questions in one batch."""
 
     # Chain of Knowledge, section 4.
@@ -55,16 +54,19 @@ class TrainedGenerator:
         temperature: float = 0.7,
         seed: int = 0,
     ) -> None:
-        check_sampling(temperature, 1)
-        self._model = model
-        self._name = name or model.name
-        self._form: QueryForm = form
-        self._relations = None
+        near = None
         if grammar != "none":
-            self._relations = NearestRelations(relations, form=form, most=allowed_relations, encoder=encoder)
-        self._spans = grammar == "words"
-        self._temperature = temperature
-        self._seed = seed
+            near = NearestRelations(relations, form=form, most=allowed_relations, encoder=encoder)
+        super().__init__(
+            model,
+            name=name or model.name,
+            form=form,
+            relations=near,
+            grammar=grammar,
+            stop=("\n",),
+            temperature=temperature,
+            seed=seed,
+        )
         self._loaded: LlamaCppModel | None = None
 
     @classmethod
@@ -109,59 +111,20 @@ class TrainedGenerator:
             self._loaded.close()
 
     @property
-    def name(self) -> str:
-        """A short name for reports."""
-        return self._name
-
-    @property
-    def model(self) -> LanguageModel:
-        """The language model that writes, whose usage counts."""
-        return self._model
-
-    @property
     def form(self) -> QueryForm:
         """The form of query that it writes."""
         return self._form
 
-    def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:
-        """Write queries for every question, all questions in one batch."""
-        check_sampling(self._temperature, candidates)
-        prompts = [question_prompt(question) for question in questions]
-        # One more token may begin the sequence.
-        rooms = [self._model.context_tokens - self._model.count_tokens(prompt) - 1 for prompt in prompts]
-        places = [place for place, room in enumerate(rooms) if room >= _LEAST_TOKENS]
-        grammars = None
-        if self._relations is not None:
-            asked = [questions[place] for place in places]
-            grammars = [
-                query_grammar(question, relations, form=self._form, spans=self._spans)
-                for question, relations in zip(asked, self._relations.find(asked), strict=True)
-            ]
-        written = sample_queries(
-            self._model,
-            [prompts[place] for place in places],
-            candidates=candidates,
-            max_tokens=[min(rooms[place], _MOST_TOKENS) for place in places],
-            stop=("\n",),
-            temperature=self._temperature,
-            seed=self._seed,
-            grammars=grammars,
+    def _request(self, question: str, relations: Sequence[str]) -> tuple[str, int] | str:  # noqa: ARG002
+        prompt = question_prompt(question)
+        tokens = self._model.count_tokens(prompt)
+        room = self._model.context_tokens - tokens - 1  # one more token may begin the sequence
+        if room >= _LEAST_TOKENS:
+            return prompt, min(room, _MOST_TOKENS)
+        return (
+            f"the question has {tokens:,} tokens and leaves no room for a query in the {self._model.context_tokens:,} of "
+            f"{self._name}; shorten it"
         )
-        found = [
-            [
-                GeneratedQuery(
-                    "",
-                    None,
-                    0.0,
-                    f"the question has {self._model.context_tokens - room - 1:,} tokens and leaves no room for a query in the "
-                    f"{self._model.context_tokens:,} of {self._name}; shorten it",
-                )
-            ]
-            for room in rooms
-        ]
-        for place, queries in zip(places, written, strict=True):
-            found[place] = queries
-        return found
 
 
 def _recipe(model: LlamaCppModel, path: Path) -> _Recipe:

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import mmap
 import os
 import threading
 import warnings
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from pytrace.errors import StoreError
 from pytrace.storage.locks import locked
+from pytrace.storage.mapped_arrays import MappedFile
 
 KEY_BYTES = 16
 _MAGIC = b"pytrace vectors 1\n"
@@ -70,7 +71,7 @@ class VectorCache:
         name = self.directory / identity.hex()[:32]
         self._keys_path, self._vectors_path, self._lock_path = map(name.with_suffix, (".keys", ".vectors", ".lock"))
         self._lock = threading.Lock()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._forget()
         self.writable = self._prepare()
         """Whether this process may write: the directory lets it, and no write has failed."""
@@ -86,11 +87,11 @@ class VectorCache:
     def get(self, keys: Sequence[bytes]) -> tuple[NDArray[np.bool_], Vectors]:
         """Look keys up."""
         with self._lock:
-            found, vectors = self._read(keys)
+            known, vectors = self._read(keys)
             # A row that does not match may be that of a file which replaced the one known here.
-            if not found.all() and self._refresh():
-                found, vectors = self._read(keys)
-            return found, vectors
+            if not known.all() and self._refresh():
+                known, vectors = self._read(keys)
+            return known, vectors
 
     def put(self, keys: Sequence[bytes], vectors: Vectors) -> bool:
         """Append rows for keys that are not there yet."""
@@ -108,7 +109,7 @@ class VectorCache:
                     return free and self._append(keys, vectors)
             except OSError as error:
                 self.writable = False
-                self._tell(
+                self._warn(
                     f"the vector cache {self.directory} cannot be written ({error.strerror}); vectors are no longer kept "
                     "there; free some room or correct its permissions"
                 )
@@ -127,7 +128,7 @@ class VectorCache:
                     f"the vector cache {self.directory} cannot be cleared ({error.strerror}); correct its permissions"
                 ) from error
             self._forget()
-            self._told.clear()
+            self._warned.clear()
 
     def _prepare(self) -> bool:
         try:
@@ -196,8 +197,8 @@ class VectorCache:
     def _add(self, entries: NDArray[Any], numbers: NDArray[np.int64]) -> None:
         if len(entries) + len(self._recent) <= max(_RECENT, len(self._sorted) // 4):
             keys = np.ascontiguousarray(entries["key"]).tobytes()
-            for place, (number, crc) in enumerate(zip(numbers.tolist(), entries["crc"].tolist(), strict=True)):
-                self._recent[keys[place * KEY_BYTES : (place + 1) * KEY_BYTES]] = (number, crc)
+            for index, (number, crc) in enumerate(zip(numbers.tolist(), entries["crc"].tolist(), strict=True)):
+                self._recent[keys[index * KEY_BYTES : (index + 1) * KEY_BYTES]] = (number, crc)
             return
         fresh = np.empty(len(self._recent) + len(entries), dtype=self._sorted.dtype)
         recent = len(self._recent)
@@ -217,24 +218,24 @@ class VectorCache:
         rows = np.full(len(keys), -1, dtype=np.int64)
         sums = np.zeros(len(keys), dtype=np.uint64)
         if len(self._sorted):
-            places = np.searchsorted(self._first_words, words[:, 0], side="right") - 1
-            there = (self._sorted["key"][places] == words).all(axis=1)
-            rows[there], sums[there] = self._sorted["row"][places[there]], self._sorted["crc"][places[there]]
+            positions = np.searchsorted(self._first_words, words[:, 0], side="right") - 1
+            there = (self._sorted["key"][positions] == words).all(axis=1)
+            rows[there], sums[there] = self._sorted["row"][positions[there]], self._sorted["crc"][positions[there]]
         if self._recent:
-            for place, key in enumerate(keys):
+            for index, key in enumerate(keys):
                 if (entry := self._recent.get(key)) is not None:
-                    rows[place], sums[place] = entry
+                    rows[index], sums[index] = entry
         return rows, sums
 
     def _read(self, keys: Sequence[bytes]) -> tuple[NDArray[np.bool_], Vectors]:
         rows, sums = self._find(keys)
         mapped = self._mapped(int(rows.max(initial=-1)) + 1)
-        found = (rows >= 0) & (rows < len(mapped))
-        vectors = mapped[rows[found]]
+        known = (rows >= 0) & (rows < len(mapped))
+        vectors = mapped[rows[known]]
         # About a microsecond for a row of 384.
-        good = np.array([zlib.crc32(row) for row in vectors], dtype=np.uint64) == sums[found]
-        found[found] = good
-        return found, vectors[good]
+        good = np.array([zlib.crc32(row) for row in vectors], dtype=np.uint64) == sums[known]
+        known[known] = good
+        return known, vectors[good]
 
     def _mapped(self, rows: int) -> Vectors:
         """Return the rows on disk, mapped; fewer than asked for where the file is shorter."""
@@ -245,32 +246,28 @@ class VectorCache:
         # A map of another file is as good as none, and touching one beyond its file's end would kill the process.
         if status.st_ino != self._map_file or status.st_size < self._map.nbytes or rows > len(self._map):
             self._map, self._map_file = self._map[:0], None
-            try:
-                with self._vectors_path.open("rb") as stream:
-                    status = os.fstat(stream.fileno())
-                    count = status.st_size // self._row_bytes
-                    if count:
-                        content = mmap.mmap(stream.fileno(), count * self._row_bytes, access=mmap.ACCESS_READ)
-                        flat = np.frombuffer(content, dtype="<f4")
-                        self._map, self._map_file = flat.reshape(count, self._dimension), status.st_ino
-            except OSError:
-                pass
+            count = status.st_size // self._row_bytes
+            with suppress(StoreError):  # deleted, or shorter by now
+                file = MappedFile(
+                    self._vectors_path, count * self._row_bytes, what="the vector cache", remedy="clear it", grows=True
+                )
+                self._map, self._map_file = file.array("<f4", (count, self._dimension)), file.inode
         return self._map
 
     def _append(self, keys: Sequence[bytes], vectors: Vectors) -> bool:
         self._refresh()
-        place = {key: index for index, key in enumerate(keys)}
-        rows, sums = self._find(list(place))
+        index_of = {key: index for index, key in enumerate(keys)}
+        rows, sums = self._find(list(index_of))
         mapped = self._mapped(int(rows.max(initial=-1)) + 1)
         chosen = [
             index
-            for index, row, crc in zip(place.values(), rows.tolist(), sums.tolist(), strict=True)
+            for index, row, crc in zip(index_of.values(), rows.tolist(), sums.tolist(), strict=True)
             # Also where the row there went bad: the later one counts.
             if not 0 <= row < len(mapped) or zlib.crc32(mapped[row]) != crc
         ]
         room = self._max_bytes // self._row_bytes - self._rows
         if len(chosen) > room:
-            self._tell(
+            self._warn(
                 f"the vector cache {self.directory} is full ({self._rows:,} vectors of {self._row_bytes:,} bytes, limit "
                 f"{self._max_bytes:,} bytes); new ones are not kept; delete its files to start anew"
             )
@@ -315,17 +312,17 @@ class VectorCache:
     def _checks(self, entries: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
         key = entries["key"] * _MIX[:2]
         mixed = self._salt ^ key[:, 0] ^ key[:, 1] ^ (entries["crc"] * _MIX[2])
-        found: NDArray[np.uint64] = mixed ^ ((numbers.astype(np.uint64) + np.uint64(1)) * _MIX[3])
-        return found
+        checks: NDArray[np.uint64] = mixed ^ ((numbers.astype(np.uint64) + np.uint64(1)) * _MIX[3])
+        return checks
 
     @staticmethod
     def _end(rows: int) -> int:
         return _HEADER_BYTES + rows * _ENTRY.itemsize
 
-    def _tell(self, message: str) -> None:
+    def _warn(self, message: str) -> None:
         kind = message.partition(" (")[0]
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._warned:
+            self._warned.add(kind)
             warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
