@@ -11,26 +11,25 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Literal, Protocol, Self
+from typing import Literal, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from pytrace.errors import InputError, StoreError
+from pytrace.errors import StoreError
 from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoders.checked_vectors import encode
 from pytrace.models.encoders.encoder import Encoder, Vectors, device_of
 from pytrace.records import Document, Sentence
 from pytrace.retrieval.index_files import Batch, IndexFiles
-from pytrace.retrieval.neighbour_graph import NeighbourGraph, Rows, library
-from pytrace.retrieval.retriever import check_count, check_queries
+from pytrace.retrieval.neighbour_graph import NeighbourGraph, library
+from pytrace.retrieval.retriever import check_count
+from pytrace.retrieval.sentence_rows import AT_ONCE, MemoryRows, Rows, batches, checked_sentence, query_vectors
 from pytrace.storage.closing import Closing
 
 EXACT_BELOW = 50_000
-
-# Sentences that are encoded and written together: as many as the encoder sorts by length at once.
-_AT_ONCE = 8192
 
 
 class SentenceHit(msgspec.Struct, frozen=True):
@@ -89,7 +88,7 @@ class SentenceIndex(Closing):
         check_count("exact_below", exact_below)
         self._encoder = encoder
         self._exact_below = exact_below
-        self._rows: _Rows | None = _MemoryRows(encoder.dimension)
+        self._rows: Rows | None = MemoryRows(encoder.dimension)
         self._graph: NeighbourGraph | None = None
         self._on_card = device_of(encoder) != "cpu"
         self._kept: DeviceVectors | None = None
@@ -192,13 +191,7 @@ class SentenceIndex(Closing):
         return 1.0 if self._graph is None or self._on_card else self._graph.recall
 
     def document_ids(self) -> set[str]:
-        """Return the ids of the documents that the sentences are of; reads all of them.
-
-        Raises
-        ------
-        StoreError
-            The index is closed, or a line is damaged.
-        """
+        """Return the ids of the documents that the sentences are of; reads all of them."""
         rows = self._open_rows()
         return {rows.sentence(row).document_id for row in range(rows.count)}
 
@@ -294,17 +287,11 @@ class SentenceIndex(Closing):
         return rows.count - before
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write a copy of the index to another directory, which must not hold one.
-
-        Raises
-        ------
-        StoreError
-            The directory holds an index, is being written, or cannot be.
-        """
+        """Write a copy of the index to another directory; `StoreError` if it holds one or cannot be written."""
         rows = self._open_rows()
         files = IndexFiles(directory, self._encoder, writable=True, create=True)
         try:
-            for _ in files.write(_batches(rows)):
+            for _ in files.write(batches(rows)):
                 pass
             files.commit(self._graph)
         except BaseException:
@@ -343,7 +330,7 @@ class SentenceIndex(Closing):
         """
         rows = self._open_rows()
         check_count("k", k)
-        vectors = self._query_vectors(queries)
+        vectors = query_vectors(queries, self._encoder)
         if not len(vectors) or not rows.count:
             return [[] for _ in vectors]
         try:
@@ -361,13 +348,7 @@ class SentenceIndex(Closing):
         ]
 
     def verify(self) -> None:
-        """Read everything that is on the disk and compare it with its checksums; opening looks at sizes only.
-
-        Raises
-        ------
-        StoreError
-            A byte has changed since it was written, or the index is closed.
-        """
+        """Compare all that is on the disk with its checksums (opening looks at sizes only); `StoreError` if a byte changed."""
         rows = self._open_rows()
         if isinstance(rows, IndexFiles):
             rows.verify()
@@ -381,7 +362,7 @@ class SentenceIndex(Closing):
             raise
         self._rows, self._place = files, str(files.directory)
 
-    def _open_rows(self) -> _Rows:
+    def _open_rows(self) -> Rows:
         if self._rows is None:
             raise StoreError(f"{self._place} is closed; open it again")
         return self._rows
@@ -389,26 +370,12 @@ class SentenceIndex(Closing):
     def _encoded(self, sentences: Iterable[Sentence]) -> Iterator[Batch]:
         given: Iterator[object] = iter(sentences)
         number = 0
-        while batch := list(islice(given, _AT_ONCE)):
-            checked = [_checked(one, number + place) for place, one in enumerate(batch)]
+        while batch := list(islice(given, AT_ONCE)):
+            checked = [checked_sentence(one, number + place) for place, one in enumerate(batch)]
             number += len(batch)
             yield checked, encode(self._encoder, [one.text for one in checked], "passage")
 
-    def _query_vectors(self, queries: Sequence[str] | Vectors) -> Vectors:
-        if not isinstance(queries, np.ndarray):
-            check_queries(queries, 1)
-            return encode(self._encoder, queries, "query")
-        if queries.ndim != 2 or queries.shape[1] != self._encoder.dimension or queries.dtype.kind not in "fiu":
-            raise InputError(
-                f"query vectors must be numbers [n, {self._encoder.dimension}], not {queries.dtype} "
-                f"{list(queries.shape)}; encode the queries with {self._encoder.name!r}"
-            )
-        vectors = np.ascontiguousarray(queries, dtype=np.float32)
-        if broken := int((~np.isfinite(vectors)).any(axis=1).sum()):
-            raise InputError(f"{broken} of {len(vectors)} query vectors hold NaN or infinity; encode the queries anew")
-        return vectors
-
-    def _nearest(self, queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, Rows]:
+    def _nearest(self, queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
         if self._on_card:
             return self._kept_now(vectors).top_k(queries, k, metric="l2")
         graph = self._graph
@@ -431,91 +398,3 @@ class SentenceIndex(Closing):
                 self._kept = None  # the card's memory is free before it is asked for more
                 self._kept = DeviceVectors(vectors, device_of(self._encoder))
             return self._kept
-
-
-class _Rows(Protocol):
-    """Sentences and their vectors, to which rows are added in two steps: written, then committed or discarded."""
-
-    writable: bool
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def vectors(self) -> Vectors: ...
-
-    def sentence(self, row: int) -> Sentence: ...
-
-    def write(self, batches: Iterable[Batch]) -> Iterator[int]: ...
-
-    def written_vectors(self) -> Vectors: ...
-
-    def commit(self, graph: NeighbourGraph | None) -> None: ...
-
-    def discard(self) -> None: ...
-
-    def graph(self) -> NeighbourGraph | None: ...
-
-
-class _MemoryRows:
-    """Rows in memory, in an array that doubles when it is full."""
-
-    writable = True
-
-    def __init__(self, dimension: int) -> None:
-        self._array = np.empty((0, dimension), dtype=np.float32)
-        self._sentences: list[Sentence] = []
-        self.count = 0
-
-    @property
-    def vectors(self) -> Vectors:
-        return self._array[: self.count]
-
-    def sentence(self, row: int) -> Sentence:
-        return self._sentences[row]
-
-    def write(self, batches: Iterable[Batch]) -> Iterator[int]:
-        for sentences, vectors in batches:
-            start, end = len(self._sentences), len(self._sentences) + len(sentences)
-            if end > len(self._array):
-                grown = np.empty((max(end, 2 * len(self._array)), self._array.shape[1]), dtype=np.float32)
-                grown[:start] = self._array[:start]
-                self._array = grown
-            self._array[start:end] = vectors
-            self._sentences += sentences
-            yield end
-
-    def written_vectors(self) -> Vectors:
-        return self._array[: len(self._sentences)]
-
-    def commit(self, graph: NeighbourGraph | None) -> None:
-        del graph
-        self.count = len(self._sentences)
-
-    def discard(self) -> None:
-        del self._sentences[self.count :]
-
-    def graph(self) -> NeighbourGraph | None:
-        return None
-
-
-def _batches(rows: _Rows) -> Iterator[Batch]:
-    vectors = rows.vectors
-    for start in range(0, rows.count, _AT_ONCE):
-        end = min(start + _AT_ONCE, rows.count)
-        yield [rows.sentence(row) for row in range(start, end)], vectors[start:end]
-
-
-def _checked(value: object, number: int) -> Sentence:
-    """Refuse what could be written and not be read again."""
-    if not isinstance(value, Sentence):
-        raise InputError(
-            f"item {number} is of type {type(value).__name__}, not a pytrace.records.Sentence; make it one"
-        )
-    kinds = (type(value.document_id), type(value.index), type(value.text), type(value.title))
-    if kinds != (str, int, str, str):
-        names = ", ".join(kind.__name__ for kind in kinds)
-        raise InputError(
-            f"sentence {number} has document_id, index, text and title of types {names}, not str, int, str, str; correct them"
-        )
-    return value

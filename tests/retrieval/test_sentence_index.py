@@ -282,7 +282,7 @@ def test_rows_are_plain_files(tmp_path: Path) -> None:
 
 
 def test_an_iterator_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytrace.retrieval.sentence_index._AT_ONCE", 4)
+    monkeypatch.setattr("pytrace.retrieval.sentence_index.AT_ONCE", 4)
     sizes = []
 
     class Watched(Points):
@@ -324,7 +324,7 @@ def test_another_encoder_is_refused_and_both_are_named(tmp_path: Path) -> None:
 
 
 def test_vectors_that_are_nan_store_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytrace.retrieval.sentence_index._AT_ONCE", 2)
+    monkeypatch.setattr("pytrace.retrieval.sentence_index.AT_ONCE", 2)
     memory, disk = SentenceIndex(Points()), SentenceIndex.build(tmp_path, sentences(range(3)), Points())
     memory.extend(sentences(range(3)))
     broken = [*sentences(range(3, 8)), Sentence("d", 0, "no number")]
@@ -383,7 +383,7 @@ def test_the_missing_package_is_named_before_the_work_is_done(
     encoder = Table(large["vectors"])
     SentenceIndex.build(tmp_path / "graph", large["sentences"][:60], encoder, exact_below=50).close()
     monkeypatch.setitem(sys.modules, "hnswlib", None)
-    monkeypatch.setattr("pytrace.retrieval.sentence_index._AT_ONCE", 10)
+    monkeypatch.setattr("pytrace.retrieval.sentence_index.AT_ONCE", 10)
     taken = []
     with (
         SentenceIndex.build(tmp_path / "new", large["sentences"][:49], encoder, exact_below=50) as index,

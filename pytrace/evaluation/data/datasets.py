@@ -122,7 +122,8 @@ def read_questions(
     elif pool is not None:
         raise InputError(f"a pool of {pool} documents is of a corpus, and {place} is no BEIR folder; leave it out")
     else:
-        rows = _read(place, format, language, told)
+        by_columns = format == "pathquestion" or (format == "auto" and looks_like_path_questions(place))
+        rows = _read_columns(place) if by_columns else _read_json(place, format, language, told)
     return itertools.islice(_distinct(rows, place, told), limit)
 
 
@@ -132,11 +133,6 @@ def data_settings(path: str | os.PathLike[str], *, pool: int | None = None) -> d
     if is_beir(place) or place.is_dir():
         return {**beir_settings(place), "pool": pool or POOL}
     return file_settings(place)
-
-
-def _read(path: Path, format: DataFormat, language: str, report: QuestionReport) -> Iterator[tuple[Place, Question]]:
-    by_columns = format == "pathquestion" or (format == "auto" and looks_like_path_questions(path))
-    return _read_columns(path) if by_columns else _read_json(path, format, language, report)
 
 
 def _distinct(rows: Iterable[tuple[Place, Question]], path: Path, report: QuestionReport) -> Iterator[Question]:
