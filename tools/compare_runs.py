@@ -5,21 +5,26 @@ python tools/compare_runs.py runs/before runs/after
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import sys
 from pathlib import Path
-from typing import Any
+
+from pytrace.evaluation.run.run_store import RunStore
+from pytrace.records import Evidence
 
 
-def answers(run: str) -> dict[tuple[str, str], Any]:
-    """Return text and evidence of every answer of a run, by method and question."""
+def answers(run: str) -> dict[tuple[str, str], tuple[str, Evidence | None]]:
+    """Return text and evidence of every answer of a run, by method and question; runs of older versions are read as new ones."""
     path = Path(run) / "run.sqlite"
     if not path.is_file():
         raise SystemExit(f"{path} is not there; give a directory that 'pytrace eval --out' wrote")
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
-        rows = [json.loads(record) for (record,) in database.execute("SELECT record FROM result")]
-    return {(one["method"], one["question_id"]): (one["answer"]["text"], one["answer"]["evidence"]) for one in rows}
+    with RunStore(path) as store:
+        rows = [row for method in store.methods() for row in store.rows(method)]
+    return {
+        (row.method, row.question_id): (row.error, None)
+        if row.answer is None
+        else (row.answer.text, row.answer.evidence)
+        for row in rows
+    }
 
 
 def main() -> int:

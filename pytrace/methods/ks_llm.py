@@ -151,10 +151,7 @@ class KnowledgeSelection(Method):
         elif self.variant in _WITH_DOCUMENT:
             evidence = [self._whole(own, told) for own, told in zip(documents, notes, strict=True)]
         elif self.variant == "ks-t":
-            evidence = [
-                Evidence("triples", _texts(one.triples), (), derivation=WrittenTriples(one.triples))
-                for one in constructed
-            ]
+            evidence = [Evidence("triples", _texts(one.triples), (), derivation=_written(one)) for one in constructed]
         else:
             evidence = [NO_CONTEXT] * len(questions)
         return [Selected(one, tuple(own)) for one, own in zip(evidence, notes, strict=True)]
@@ -207,7 +204,7 @@ class KnowledgeSelection(Method):
                     kind="mixed" if self.variant == "ks-llm" else "sentences",
                     context=(*_texts(shown), *_texts(chosen)),
                     document_ids=tuple(dict.fromkeys(unit.document_id for unit in chosen)),
-                    derivation=WrittenTriples(found.triples),
+                    derivation=_written(found),
                 )
             )
         return evidence
@@ -319,6 +316,10 @@ def _triple_notes(found: QuestionTriples, *, selects: bool) -> list[str]:
         query = "; the question itself was the query" if selects else ""
         notes.append(f"the model wrote no sound triple about the question{query}")
     return notes
+
+
+def _written(constructed: QuestionTriples) -> WrittenTriples | None:
+    return WrittenTriples(constructed.triples) if constructed.triples else None
 
 
 def _texts(units: Sequence[Triple]) -> tuple[str, ...]:
