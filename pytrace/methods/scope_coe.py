@@ -119,7 +119,7 @@ class ScopeCoe(Method):
             chosen = self._cover(inquiries, judged)
         evidence = [self._evidence(*one) for one in zip(inquiries, judged, chosen, pools, strict=True)]
         return [
-            Selected(one, _notes(found, bool(taken), one.derivation))
+            Selected(one, _notes(found, bool(taken), one))
             for one, found, taken in zip(evidence, extractions, chosen, strict=True)
         ]
 
@@ -207,9 +207,10 @@ def _sentences(documents: Sequence[Document]) -> list[Document]:
     ]
 
 
-def _notes(found: Extraction, covered: bool, cover: object) -> tuple[str, ...]:
+def _notes(found: Extraction, covered: bool, evidence: Evidence) -> tuple[str, ...]:
     """Say what a reader of the answer should know of its features."""
-    assert isinstance(cover, FeatureCover)
+    cover = evidence.derivation
+    assert isinstance(cover, FeatureCover)  # `_evidence` has put it there
     notes = []
     if found.malformed:
         notes.append("the model's features were no whole JSON and were read by their parts")

@@ -23,7 +23,7 @@ from pytrace.storage.text import storable
 
 _SCHEMA_VERSION = 3
 # Version 1 lacks the questions; its files get the tables when a run of them goes on. Versions 1 and 2 have evidence in one
-# flat record, which `_upgraded` mends row by row as it is read: nothing is rewritten.
+# flat record, which `_upgraded` converts row by row as it is read: nothing is rewritten.
 _READABLE_VERSIONS = (1, 2, _SCHEMA_VERSION)
 # A document stands once, under the hash of its record, however many questions have it.
 _SCHEMA = """
@@ -325,18 +325,15 @@ def _upgraded(result: dict[str, Any]) -> dict[str, Any]:
     evidence = (result.get("answer") or {}).get("evidence")
     if evidence is None or "derivation" in evidence:
         return result
+    # The fields of all methods stood side by side; no method filled those of two. The first runs lack the later fields.
     derivations = {
-        "chains": {"chains": evidence.get("chains"), "graph": evidence.get("graph")},
-        "features": {"coverage": evidence.get("coverage"), "pool": evidence.get("pool")},
-        "triples": {"triples": evidence.get("triples")},
-        "reasoning": {"rationale": evidence.get("rationale") or (), "queries": evidence.get("queries") or ()},
+        "chains": {"chains": evidence.get("chains", ()), "graph": evidence.get("graph")},
+        "features": {"coverage": evidence.get("coverage", ()), "pool": evidence.get("pool", ())},
+        "triples": {"triples": evidence.get("triples", ())},
+        "reasoning": {"rationale": evidence.get("rationale", ()), "queries": evidence.get("queries", ())},
     }
-    for tag, fields in derivations.items():
-        if any(fields.values()):
-            # A search that found nothing was stored like no search at all; its lists are empty, never null.
-            filled = {name: () if value is None and name != "graph" else value for name, value in fields.items()}
-            evidence["derivation"] = {"type": tag, **filled}
-            break
+    filled = ({"type": tag, **fields} for tag, fields in derivations.items() if any(fields.values()))
+    evidence["derivation"] = next(filled, None)
     return result
 
 

@@ -100,8 +100,7 @@ class LlamaCppModel(BaseModel, Closing):
                 template, {key: self._runtime.token_text(token) for key, token in texts.items()}
             )
         self._token_cache: dict[str, Tokens] = {}
-        first = [self._runtime.bos] if self._runtime.adds_bos else []
-        self._beginning: Tokens = np.array(first, dtype=np.int32)
+        self._bos: Tokens = np.array([self._runtime.bos] if self._runtime.adds_bos else [], dtype=np.int32)
         self.demonstrations_dropped = 0
 
     @cached_property
@@ -140,7 +139,7 @@ class LlamaCppModel(BaseModel, Closing):
         # Only the template's own words may be control tokens: a document that contains `<|im_end|>` stays plain text.
         if isinstance(prompt, str) or self.style == "plain":
             text = prompt if isinstance(prompt, str) else prompt.plain()
-            return np.concatenate([self._beginning, self._tokenize(text)])
+            return np.concatenate([self._bos, self._tokenize(text)])
         messages = prompt.messages()
         contents = [message["content"] for message in messages]
         assert self._template is not None
@@ -158,7 +157,7 @@ class LlamaCppModel(BaseModel, Closing):
             elif part:
                 tokens.append(np.array(self._runtime.tokenize(part, special=True), dtype=np.int32))
         if not len(tokens[0]) or tokens[0][0] != self._runtime.bos:
-            tokens.insert(0, self._beginning)
+            tokens.insert(0, self._bos)
         return np.concatenate(tokens)
 
     def _fit(self, prompt: Prompt | str, reserve: int) -> Tokens:
