@@ -8,6 +8,9 @@ PYTRACE_CUDA ?= auto
 # The installed library must be the checkout's, whatever the caller's environment says.
 unexport PYTHONPATH PYTHONHOME
 
+# A process of tests a core (tests/conftest.py pins them), a file's tests in one of them, since they share what is slow to make.
+PARALLEL := -n auto --maxprocesses 8 --dist loadfile
+
 # The core under AddressSanitizer and UBSan, in an environment of its own that takes all else from .venv.
 SANITIZED := .venv-sanitize
 KERNEL_TESTS := $(addprefix tests/kernels/test_,similarity.py fuzzy.py alignment.py set_cover.py beam.py parallel.py hostile_calls.py)
@@ -27,7 +30,7 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-test emulation
 	@$(BIN)/pytrace models pull tiny
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
@@ -50,7 +53,7 @@ sanitize: $(SANITIZED)/.ready build/emulation-sanitize/.ready
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTRACE_HOSTILE_CALLS=10000 PYTRACE_EMULATION=build/emulation-sanitize \
-	$(SANITIZED)/bin/python -m pytest -p no:cacheprovider -m 'not gpu' $(KERNEL_TESTS) $(CUDA_TESTS)
+	$(SANITIZED)/bin/python -m pytest $(PARALLEL) -p no:cacheprovider -m 'not gpu' $(KERNEL_TESTS) $(CUDA_TESTS)
 
 # The CUDA module for the emulated card of the tests: the kernels' own sources, compiled for the host.
 emulation: build/emulation/.ready

@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    # A core for each of xdist's workers. Threads that wait in a loop for each other, as llama.cpp's and the kernels' do, would
+    # stall where two processes share all cores; whoever asks how many cores there are is told one, and starts no more threads.
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
 from pytrace import _core
 from pytrace.errors import DeviceUnavailableError, ModelFileError
 from pytrace.kernels import devices
