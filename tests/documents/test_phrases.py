@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytrace.documents import content_phrases
@@ -36,6 +36,7 @@ def test_phrases_are_what_stands_between_function_words(sentence: str, expected:
 
 
 @given(st.text(alphabet=st.sampled_from('aA bB1,;:."“”()[]of in is '), max_size=200) | st.text(max_size=200))
+@example('" 11"')
 def test_every_phrase_is_a_span_and_they_stand_in_their_order(sentence: str) -> None:
     found = content_phrases(sentence)
     assert all(phrase.text and phrase.text in sentence and phrase.before in sentence for phrase in found)

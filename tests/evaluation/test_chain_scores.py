@@ -20,7 +20,7 @@ from pytrace.evaluation.scores.chain_scores import (
 from pytrace.evaluation.scores.metrics import Mean
 from pytrace.methods.trace.trace import Trace, TraceSettings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.records import Answer, Chain, ChainSearch, Document, Evidence, GraphCounts, Question, Triple
+from pytrace.records import Answer, Chain, ChainSearch, Document, Evidence, GraphCounts, Question, TextUnit, Triple
 from pytrace.triples.extraction import sentence_units
 
 FORT = Document("fort", "Fort Kongenstein", ("It lies in Ada Foah.", "It was built in 1783."))
@@ -104,7 +104,7 @@ class TestSentences:
     def test_chains_rest_on_the_sentences_of_their_triples(self) -> None:
         one = chain(Triple("a", "r", "b", "fort", 0), Triple("a", "r", "c", "fort", 1))
         assert chain_sentence_recall([one], self.gold) == 0.5
-        assert chain_sentence_recall([one, chain(Triple("a", "", "c", "ada"))], self.gold) == 1.0, "a whole document"
+        assert chain_sentence_recall([one, chain(TextUnit("a", "c", "ada"))], self.gold) == 1.0, "a whole document"
         assert chain_sentence_recall([chain(Triple("a", "r", "c", "ada"))], self.gold) == 0.0, "it is not known which"
         assert chain_sentence_recall([], self.gold) == 0.0
 
