@@ -20,8 +20,20 @@ from pytrace.evaluation.scores.chain_scores import (
 from pytrace.evaluation.scores.metrics import Mean
 from pytrace.methods.trace.trace import Trace, TraceSettings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.records import Answer, Chain, ChainSearch, Document, Evidence, GraphCounts, Question, TextUnit, Triple
+from pytrace.records import (
+    Answer,
+    Chain,
+    ChainSearch,
+    Document,
+    Evidence,
+    GraphCounts,
+    Question,
+    TextUnit,
+    Triple,
+    Unit,
+)
 from pytrace.triples.extraction import sentence_units
+from pytrace.triples.graph.graph_records import unit_of
 
 FORT = Document("fort", "Fort Kongenstein", ("It lies in Ada Foah.", "It was built in 1783."))
 ADA = Document("ada", "Ada Foah", ("It is a town of Ghana.", "It is old."))
@@ -37,12 +49,12 @@ QUESTION = Question(
 )
 
 
-def chain(*triples: Triple) -> Chain:
-    return Chain(triples, (-0.5,) * len(triples), -0.5 * len(triples), False)
+def chain(*units: Unit) -> Chain:
+    return Chain(units, (-0.5,) * len(units), -0.5 * len(units), False)
 
 
 def found(*triples: tuple[str, str, str], gold: Sequence[tuple[str, str]] = (("Ada Foah", "Ghana"),)) -> float | None:
-    return triple_recall([chain(*(Triple(*one) for one in triples))], [Triple(head, "r", tail) for head, tail in gold])
+    return triple_recall([chain(*(unit_of(*one) for one in triples))], [Triple(head, "r", tail) for head, tail in gold])
 
 
 class TestTriples:

@@ -209,7 +209,7 @@ def test_the_ranker_offers_the_nearest_to_question_and_chain_without_what_was_ch
     index = TripleIndex([triples], encoder)
     question = "Who was the founder of Orrin Head?"
     first, second = Ranker(encoder, candidates=3).rank(index, [question], [0, 0], [[], [2]])
-    assert first[0].triple == triples[2]
+    assert first[0].unit == triples[2]
     assert [candidate.index for candidate in second] == [1, 0, 3]
     query = encoder.encode([f"{question} {triples[2].text}"], kind="query")[0]
     for candidate in second:
