@@ -104,7 +104,7 @@ def search(
     selector = LetterSelector(model, Demonstrations(3, encoder=None if fixed else encoder), layout=layout)
     settings = SearchSettings(length=4, beams=5, chains=5, adaptive=adaptive)
     found = build_chains([q.question for q in questions], index, Ranker(encoder, candidates=20), selector, settings)
-    return [tuple(chain.triples for chain in chains) for chains in found]
+    return [tuple(chain.units for chain in chains) for chains in found]
 
 
 def alike(ours: object, theirs: object) -> float:

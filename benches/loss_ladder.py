@@ -70,7 +70,7 @@ class GoldChoice:
         scores = [row.copy() for row in self._selector.select(steps)]
         for step, row in zip(steps, scores, strict=True):
             wanted = self._gold[step.question] - {triple.document_id for triple in step.chain}
-            right = [candidate.triple.document_id in wanted for candidate in step.candidates]
+            right = [candidate.unit.document_id in wanted for candidate in step.candidates]
             row[1:][np.array(right, dtype=bool)] += SURE / 2
         return scores
 

@@ -21,7 +21,7 @@ def show(answer: pytrace.Answer, corpus: pytrace.Corpus) -> None:
     print(f"Answer: {answer.text}")
     for number, chain in enumerate(answer.evidence.chains, 1):
         print(f"\nChain {number} (probability {math.exp(chain.score):.3f})")
-        for step, triple in enumerate(chain.triples, 1):
+        for step, triple in enumerate(chain.units, 1):
             document = by_id[triple.document_id]
             print(f'  {step}. {document.title}: "{document.sentences[triple.sentence]}"')
 

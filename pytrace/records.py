@@ -7,7 +7,7 @@ keeps where it came from, so that an answer can be followed back to a sentence o
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -46,7 +46,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Triple(msgspec.Struct, frozen=True):
-    """One unit of knowledge: a triple, or a sentence or a document in the shape of one (`relation` empty).
+    """A fact: a head, a relation and a tail.
 
     `sentence` is the index of the sentence that supports it in document `document_id` (-1: the whole document), and
     `support` how well that sentence matches the tail (partial ratio, 0 to 100).
@@ -61,25 +61,45 @@ class Triple(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """`<head; relation; tail>`, or `[head] tail` for a sentence or document unit."""
-        return f"<{self.head}; {self.relation}; {self.tail}>" if self.relation else f"[{self.head}] {self.tail}"
+        """`<head; relation; tail>`, as prompts show it."""
+        return f"<{self.head}; {self.relation}; {self.tail}>"
+
+
+# A tuple, because JSON then tells it from a `Triple` without a tag in each.
+class TextUnit(NamedTuple):
+    """A sentence of a document, or all of it (`sentence` is -1), where evidence is made of text in place of triples."""
+
+    title: str
+    body: str
+    document_id: str = ""
+    sentence: int = -1
+
+    @property
+    def text(self) -> str:
+        """`[title] body`, as prompts show it."""
+        return f"[{self.title}] {self.body}"
+
+
+Unit = Triple | TextUnit
+"""What chains are made of."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A triple that the ranker offers for the next step: its index among the question's triples and its score."""
+    """A unit that the ranker offers for the next step: its index among the question's units and its score."""
 
-    triple: Triple
+    unit: Unit
     index: int
     score: float
 
 
 class Chain(msgspec.Struct, frozen=True):
-    """A reasoning chain: its triples in order, the log-probability of each step, and their sum.
+    """A reasoning chain: its units in order, the log-probability of each step, and their sum.
 
-    `finished` is true if the selector chose to end it; then `steps` has one entry more than `triples`.
+    `finished` is true if the selector chose to end it; then `steps` has one entry more than `units`.
     """
 
-    triples: tuple[Triple, ...]
+    # Stored runs have called them so since before sentences and documents had a type of their own.
+    units: tuple[Unit, ...] = msgspec.field(name="triples")
     steps: tuple[float, ...]
     score: float
     finished: bool

@@ -18,6 +18,7 @@ from pytrace.records import (
     KnowledgeQuery,
     Question,
     Reasoning,
+    TextUnit,
     Triple,
     Usage,
 )
@@ -44,8 +45,8 @@ TRIPLES = (
     Triple("Hanover", "near", "hanover", "d3", 0, 99.0),
 )
 UNITS = (
-    Triple("Frederica", "", "Frederica was a German princess.", "d1", 0),
-    Triple("George III", "", "He was born in London.", "d2", 1),
+    TextUnit("Frederica", "Frederica was a German princess.", "d1", 0),
+    TextUnit("George III", "He was born in London.", "d2", 1),
 )
 CHAINS = (
     Chain(TRIPLES[:3], (-0.1, -0.2, -0.3, -0.05), -0.65, finished=True),

@@ -11,7 +11,7 @@ from pytrace.certify.response_parsing import ParsedResponse
 from pytrace.errors import InputError
 from pytrace.kg import KnowledgeBase, verbalise
 from pytrace.models.encoders.encoder import Encoder
-from pytrace.records import Answer, Triple
+from pytrace.records import Answer, TextUnit, Unit
 
 
 def certify_answer(
@@ -27,7 +27,7 @@ def certify_answer(
     # so that its "it" and "the company" are named.
     evidence = answer.evidence
     if evidence.chains:
-        paths = [tuple(map(_step, chain.triples)) for chain in evidence.chains]
+        paths = [tuple(map(_step, chain.units)) for chain in evidence.chains]
         names = [f"chain {number}" for number in range(1, len(paths) + 1)]
     elif evidence.reasoning.rationale:
         paths, names = [evidence.reasoning.rationale], ["thoughts"]
@@ -44,5 +44,7 @@ def certify_answer(
     return Certifier(base, encoder, settings).certify_parsed(responses, parsed)
 
 
-def _step(triple: Triple) -> str:
-    return verbalise(triple.head, triple.relation, triple.tail) if triple.relation else f"{triple.head}: {triple.tail}"
+def _step(unit: Unit) -> str:
+    if isinstance(unit, TextUnit):
+        return f"{unit.title}: {unit.body}"
+    return verbalise(unit.head, unit.relation, unit.tail)

@@ -18,7 +18,9 @@ from pytrace.records import (
     Evidence,
     FeatureCover,
     KnowledgeQuery,
+    TextUnit,
     Triple,
+    Unit,
     WrittenTriples,
 )
 
@@ -135,17 +137,17 @@ def _print_chain(number: int, chain: Chain, by_id: dict[str, Document], *, expla
     ending = "ended by the selector" if chain.finished else "full length"
     detail = f", {ending}" if explain else ""
     common.print_styled(f"\nChain {number} (probability {math.exp(chain.score):.3f}{detail})", "bold")
-    for position, triple in enumerate(chain.triples):
+    for position, triple in enumerate(chain.units):
         probability = f"  p={math.exp(chain.steps[position]):.3f}" if explain else ""
         document = by_id.get(triple.document_id)
         said = _shorten(supporting_sentence(triple, by_id))
-        if document is not None and not triple.relation:
+        if document is not None and isinstance(triple, TextUnit):
             # A sentence is its own support; saying it twice would help nobody.
             common.print_text(f'  {position + 1}. {document.title}: "{said}"{probability}')
         else:
             common.print_text(f"  {position + 1}. {triple.text}{probability}")
         if document is not None:
-            if triple.relation:
+            if isinstance(triple, Triple):
                 common.print_styled(f'     {document.title}: "{said}"', "dim")
             if explain and document.source:
                 common.print_styled(f"     from {document.source}", "dim")
@@ -186,7 +188,7 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
     """Return what ``--json`` prints: the answer, its chains with sentences, votes and costs."""
     by_id = {document.id: document for document in documents}
     used = set(answer.evidence.document_ids) | set(answer.evidence.votes)
-    used |= {triple.document_id for chain in answer.evidence.chains for triple in chain.triples}
+    used |= {triple.document_id for chain in answer.evidence.chains for triple in chain.units}
     result: dict[str, Any] = {
         "question": answer.question,
         "answer": answer.text,
@@ -248,12 +250,15 @@ def _feature(one: Coverage, cover: FeatureCover, by_id: dict[str, Document], *, 
 
 
 def _chain(chain: Chain, by_id: dict[str, Document]) -> dict[str, Any]:
-    def told(triple: Triple, step: float) -> dict[str, Any]:
+    def told(triple: Unit, step: float) -> dict[str, Any]:
         document = by_id.get(triple.document_id)
+        from pytrace.triples.graph.graph_records import row_of
+
+        head, relation, tail, _, _ = row_of(triple)
         return {
-            "head": triple.head,
-            "relation": triple.relation,
-            "tail": triple.tail,
+            "head": head,
+            "relation": relation,
+            "tail": tail,
             "probability": math.exp(step),
             "document": document.title if document is not None else None,
             "sentence_index": triple.sentence,
@@ -264,5 +269,5 @@ def _chain(chain: Chain, by_id: dict[str, Document]) -> dict[str, Any]:
         "probability": math.exp(chain.score),
         "log_probability": chain.score,
         "ended": chain.finished,
-        "triples": [told(triple, step) for triple, step in zip(chain.triples, chain.steps, strict=False)],
+        "triples": [told(triple, step) for triple, step in zip(chain.units, chain.steps, strict=False)],
     }

@@ -15,9 +15,10 @@ from pytrace.cli import common
 from pytrace.cli.kg_build import build
 from pytrace.cli.kg_index import index
 from pytrace.errors import DataError, InputError
-from pytrace.records import Document, Triple
+from pytrace.records import Document, Triple, Unit
 from pytrace.triples.graph import GraphReader, TripleStore
 from pytrace.triples.graph.exchange import FORMATS, read_triples
+from pytrace.triples.graph.graph_records import row_of
 
 _FAILURES_SHOWN = 5
 _T = TypeVar("_T")
@@ -38,7 +39,7 @@ kg.add_command(index)
 class _Source(msgspec.Struct):
     """A triple with the words that it came from."""
 
-    triple: Triple
+    unit: Unit
     title: str
     text: str | None
 
@@ -86,7 +87,15 @@ def show(
                 "failures": [{"document_id": name, "reason": reason} for name, reason in failures],
                 "document": document,
                 "triples": [
-                    {**msgspec.structs.asdict(item.triple), "title": item.title, "text": item.text} for item in found
+                    {
+                        **dict(
+                            zip(("head", "relation", "tail", "sentence", "support"), row_of(item.unit), strict=True)
+                        ),
+                        "document_id": item.unit.document_id,
+                        "title": item.title,
+                        "text": item.text,
+                    }
+                    for item in found
                 ],
             }
         )
@@ -131,7 +140,7 @@ def _show_failures(directory: Path, *, as_json: bool) -> None:
         common.print_text("no document failed or was cut off")
 
 
-def _chosen(graph: GraphReader, document_id: str | None, entity: str | None, limit: int) -> list[Triple]:
+def _chosen(graph: GraphReader, document_id: str | None, entity: str | None, limit: int) -> list[Unit]:
     if entity is not None:
         about = graph.triples_about(entity, limit=limit if document_id is None else None)
         return [triple for triple in about if document_id in (None, triple.document_id)][:limit]
@@ -146,7 +155,7 @@ def _first(items: Iterable[_T], limit: int) -> list[_T]:
     return list(islice(items, limit))
 
 
-def _sources(graph: GraphReader, triples: list[Triple]) -> Iterator[_Source]:
+def _sources(graph: GraphReader, triples: list[Unit]) -> Iterator[_Source]:
     document: Document | None = None
     for triple in triples:
         if document is None or document.id != triple.document_id:
@@ -164,12 +173,13 @@ def _print_statistics(place: str, statistics: dict[str, object], recipe: dict[st
 
 
 def _print_triple(item: _Source) -> None:
-    triple = item.triple
+    triple = item.unit
     common.print_text(common.printable(triple.text))
     if item.text is None:
         common.print_text(common.printable(f"    document {triple.document_id}"))
         return
-    support = f", support {triple.support:.0f}" if triple.support else ""
+    _, _, _, _, support_ratio = row_of(triple)
+    support = f", support {support_ratio:.0f}" if support_ratio else ""
     common.print_text(
         common.printable(
             f"    {item.text} [{item.title}; document {triple.document_id}, sentence {triple.sentence}{support}]"
@@ -272,15 +282,15 @@ def edit(*, directory: Path, document_id: str, file: Path, as_json: bool) -> Non
         common.print_text(common.printable(f"so have the documents with the same words: {', '.join(others)}"))
 
 
-def _grounded(graph: GraphReader, document: Document, triples: list[Triple]) -> list[Triple]:
+def _grounded(graph: GraphReader, document: Document, triples: list[Unit]) -> list[Unit]:
     """Give triples without a sentence the one they had before, or the best match."""
     known = {}
     if graph.extraction(document.id) is not None:
-        known = {(old.head, old.relation, old.tail): old for old in graph.iterate_triples([document.id])}
+        known = {row_of(old)[:3]: old for old in graph.iterate_triples([document.id])}
     result = []
     for triple in triples:
-        old = known.get((triple.head, triple.relation, triple.tail))
-        if triple.sentence >= 0 or not triple.relation:
+        old = known.get(row_of(triple)[:3])
+        if triple.sentence >= 0 or not isinstance(triple, Triple):
             result.append(triple)
         elif old is not None:
             result.append(old)

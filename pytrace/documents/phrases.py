@@ -143,10 +143,9 @@ def _spans(text: str, offset: int) -> list[tuple[int, int]]:
             spans += _spans(word[1:-1], offset + start + 1)
         elif word[0] in '"“':
             close()
-            inner = word.strip('"“”')
-            first = start + len(word) - len(word.lstrip('"“'))
-            if inner.strip():
-                spans.append((offset + first, offset + first + len(inner)))
+            if inner := word.strip('"“”').strip():
+                first = offset + start + word.index(inner)
+                spans.append((first, first + len(inner)))
         elif word in ";:" or (word == "," and not (open_words and _goes_on(words[open_words[-1]][0], following))):
             close()
         elif lower == "of" and open_words and following and following.lower() not in _PRONOUNS:

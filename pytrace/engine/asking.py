@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytrace.errors import InputError
+from pytrace.records import Triple
 
 if TYPE_CHECKING:
     from pytrace.certify.certificate_records import Certificate
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pytrace.engine.knowledge import KnowledgeOptions
     from pytrace.engine.loading import Engine
     from pytrace.methods.catalog import MethodName
-    from pytrace.records import Answer, Document, Triple
+    from pytrace.records import Answer, Document
     from pytrace.retrieval import SentenceIndex
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[[], object]]]
@@ -48,7 +49,9 @@ def certify_chains(
     if facts is not None:
         return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer)
     graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace | TopTriples) else ()
-    triples = [triple for triple in graph if triple.relation] or extract_triples(answer, documents, models, progress)
+    triples = [unit for unit in graph if isinstance(unit, Triple)] or extract_triples(
+        answer, documents, models, progress
+    )
     if not triples:
         raise InputError(
             f"there is no triple to certify the answer of {answer.method} by, neither its own nor in its "
@@ -77,7 +80,7 @@ def extract_triples(
         TripleStore(recipe=extractor.recipe) as graph,
     ):
         build_graph(graph, extractor, used, done=lambda _: advance())
-        return [triple for triple in graph.iterate_triples() if triple.relation]
+        return [unit for unit in graph.iterate_triples() if isinstance(unit, Triple)]
 
 
 def read_corpus(

@@ -159,12 +159,15 @@ def asker(method: Method, *, gold: bool = False) -> Callable[[Sequence[Question]
 
 def graph_settings(graph: TripleStore) -> dict[str, Any]:
     """Describe a graph by its content: how it was made, how much it holds, and SHA-256 over its triples in order."""
+    from pytrace.triples.graph.graph_records import row_of
+
     digest = hashlib.sha256()
     triples = 0
     with graph.snapshot() as held:
         for one in held.iterate_triples():
             # Lengths, so that no two lists of texts look alike.
-            texts = (one.head, one.relation, one.tail, one.document_id, str(one.sentence), repr(one.support))
+            *parts, sentence, support = row_of(one)
+            texts = (*parts, one.document_id, str(sentence), repr(support))
             for text in texts:
                 data = text.encode("utf-8", "surrogatepass")
                 digest.update(len(data).to_bytes(4, "little"))

@@ -21,7 +21,7 @@ import pyoxigraph as ox
 from pytrace.errors import DataError, InputError
 from pytrace.kg.names import entity_name
 from pytrace.kg.terms import ENTITY, LABELS, PROVENANCE, RELATION, is_foreign
-from pytrace.records import Triple
+from pytrace.records import Triple, Unit
 from pytrace.storage.text import canonical
 from pytrace.triples.graph import TripleStore
 from pytrace.triples.graph.exchange import graph_format, input_errors, read_lines, read_tsv
@@ -78,7 +78,7 @@ def _read_store(path: Path, name: str | None) -> Iterator[Triple]:
     def facts() -> Iterator[Triple]:
         with TripleStore.open(path, mode="read") as graph:
             for triple in graph.iterate_triples():
-                if triple.relation.strip():
+                if isinstance(triple, Triple) and triple.relation.strip():
                     yield triple
 
     return facts()
@@ -90,10 +90,10 @@ def _read_tsv(path: Path) -> Iterator[Triple]:
             yield from _facts([triple], path, line)
 
 
-def _facts(triples: Iterable[Triple], path: Path, line: int) -> Iterator[Triple]:
+def _facts(triples: Iterable[Unit], path: Path, line: int) -> Iterator[Triple]:
     """Leave sentences out, and refuse triples without a head or a tail."""
     for triple in triples:
-        if not triple.relation.strip():
+        if not isinstance(triple, Triple) or not triple.relation.strip():
             continue
         if not (triple.head.strip() and triple.tail.strip()):
             raise DataError(

@@ -34,7 +34,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import Reader, Reading
 from pytrace.reader.evidence import document_text
-from pytrace.records import Document, Evidence, Reasoning, Triple, WrittenTriples
+from pytrace.records import Document, Evidence, Reasoning, TextUnit, Unit, WrittenTriples
 from pytrace.retrieval import SentenceIndex
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.extraction import sentence_units
@@ -209,24 +209,24 @@ class KnowledgeSelection(Method):
             )
         return evidence
 
-    def _from_documents(self, queries: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[list[Triple]]:
+    def _from_documents(self, queries: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[list[TextUnit]]:
         """Return the sentences of each question's own documents nearest to its query, in document order."""
         units = [[unit for document in own for unit in sentence_units(document)] for own in documents]
         places = nearest_sentences(
             queries,
-            [[unit.text if self.settings.titles else unit.tail for unit in own] for own in units],
+            [[unit.text if self.settings.titles else unit.body for unit in own] for own in units],
             self._encoder,
             self.settings.sentences,
         )
         return [[own[at] for at in row] for own, row in zip(units, places, strict=True)]
 
-    def _from_index(self, queries: Sequence[str]) -> list[list[Triple]]:
+    def _from_index(self, queries: Sequence[str]) -> list[list[TextUnit]]:
         """Return the sentences of the index nearest to each query, in the order in which they were added."""
         assert self._index is not None
         found = self._index.search(queries, self.settings.sentences)
         return [
             [
-                Triple(one.title, "", one.text, one.document_id, one.index)
+                TextUnit(one.title, one.text, one.document_id, one.index)
                 for one in (hit.sentence for hit in sorted(hits, key=lambda hit: hit.index))
             ]
             for hits in found
@@ -322,7 +322,7 @@ def _written(constructed: QuestionTriples) -> WrittenTriples | None:
     return WrittenTriples(constructed.triples) if constructed.triples else None
 
 
-def _texts(units: Sequence[Triple]) -> tuple[str, ...]:
+def _texts(units: Sequence[Unit]) -> tuple[str, ...]:
     return tuple(unit.text for unit in units)
 
 

@@ -9,22 +9,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pytrace.records import Chain, ChainSearch, Document, Evidence, Triple
+from pytrace.records import Chain, ChainSearch, Document, Evidence, TextUnit, Unit
 
 
 def triple_evidence(chains: Sequence[Chain]) -> Evidence:
-    """Return the chains' triples in the order of their first appearance, none twice (TRACE-Triple)."""
-    triples = list(dict.fromkeys(triple for chain in chains for triple in chain.triples))
+    """Return the chains' units in the order of their first appearance, none twice (TRACE-Triple)."""
+    units = list(dict.fromkeys(unit for chain in chains for unit in chain.units))
     votes = count_votes(chains)
-    # Sentences and documents in the shape of triples are read as what they are.
-    whole = bool(triples) and not any(triple.relation for triple in triples)
     kind: Literal["triples", "sentences", "documents"] = "triples"
-    if whole:
-        kind = "documents" if all(triple.sentence < 0 for triple in triples) else "sentences"
+    if units and all(isinstance(unit, TextUnit) for unit in units):
+        kind = "documents" if all(unit.sentence < 0 for unit in units) else "sentences"
     return Evidence(
         kind=kind,
-        context=tuple(dict.fromkeys(triple.text for triple in triples)),
-        document_ids=tuple(dict.fromkeys(triple.document_id for triple in triples)),
+        context=tuple(dict.fromkeys(unit.text for unit in units)),
+        document_ids=tuple(dict.fromkeys(unit.document_id for unit in units)),
         votes=votes,
         derivation=ChainSearch(tuple(chains)),
     )
@@ -33,7 +31,7 @@ def triple_evidence(chains: Sequence[Chain]) -> Evidence:
 def document_evidence(
     chains: Sequence[Chain], documents: Mapping[str, Document], *, most: int | None = None
 ) -> Evidence:
-    """Return the documents that the chains' triples come from, by votes; those without a vote are left out (TRACE-Doc)."""
+    """Return the documents that the chains' units come from, by votes; those without a vote are left out (TRACE-Doc)."""
     votes = count_votes(chains)
     ranked = sorted(votes, key=lambda document_id: -votes[document_id])[:most]
     return Evidence(
@@ -55,8 +53,8 @@ def all_documents(documents: Sequence[Document]) -> Evidence:
 
 
 def count_votes(chains: Sequence[Chain]) -> dict[str, int]:
-    """Count one vote for a document for every triple of every chain, in the order of first appearance."""
-    return dict(Counter(triple.document_id for chain in chains for triple in chain.triples))
+    """Count one vote for a document for every unit of every chain, in the order of first appearance."""
+    return dict(Counter(unit.document_id for chain in chains for unit in chain.units))
 
 
 def document_text(document: Document) -> str:
@@ -64,9 +62,9 @@ def document_text(document: Document) -> str:
     return f"[{document.title}] {document.text}"
 
 
-def supporting_sentence(triple: Triple, documents: Mapping[str, Document]) -> str:
-    """Return the sentence that supports a triple; the document's text if it supports it as a whole, "" if unknown."""
-    document = documents.get(triple.document_id)
+def supporting_sentence(unit: Unit, documents: Mapping[str, Document]) -> str:
+    """Return the sentence that supports a unit; the document's text if it supports it as a whole, "" if unknown."""
+    document = documents.get(unit.document_id)
     if document is None:
         return ""
-    return document.sentences[triple.sentence] if 0 <= triple.sentence < len(document.sentences) else document.text
+    return document.sentences[unit.sentence] if 0 <= unit.sentence < len(document.sentences) else document.text

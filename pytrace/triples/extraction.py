@@ -22,7 +22,7 @@ from pytrace.kernels.similarity import top_k
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
 from pytrace.reader.prompts import TripleDemonstration, triple_demonstrations
-from pytrace.records import Document, Triple
+from pytrace.records import Document, TextUnit, Triple, Unit
 from pytrace.triples.graph import ExtractionStatistics, Recipe, TripleStore
 from pytrace.triples.parsing import locate, parse_triples, span_grammar
 
@@ -43,10 +43,10 @@ _PARTS_NAMED = 3
 
 
 class Extraction(msgspec.Struct, frozen=True):
-    """A document's triples, and what was dropped on the way."""
+    """A document's units, and what was dropped on the way."""
 
     document: Document
-    triples: tuple[Triple, ...]
+    units: tuple[Unit, ...]
     statistics: ExtractionStatistics
 
 
@@ -102,7 +102,7 @@ class DocumentExtractor(_RuleExtractor):
         return Recipe("document")
 
     def _extract(self, document: Document) -> Extraction:
-        unit = Triple(document.title, "", document.text, document.id, -1, 100.0)
+        unit = TextUnit(document.title, document.text, document.id)
         return Extraction(document, (unit,) if document.text.strip() else (), ExtractionStatistics())
 
 
@@ -136,11 +136,11 @@ class PhraseExtractor(_RuleExtractor):
         return Extraction(document, tuple(triples.values()), ExtractionStatistics(lines=count, parsed=count))
 
 
-def sentence_units(document: Document, indices: Iterable[int] | None = None) -> tuple[Triple, ...]:
-    """Return a document's sentences, or those of some indices, as units: the title as head, no relation, the sentence as tail."""
+def sentence_units(document: Document, indices: Iterable[int] | None = None) -> tuple[TextUnit, ...]:
+    """Return a document's sentences, or those of some indices, as units."""
     chosen = range(len(document.sentences)) if indices is None else indices
     return tuple(
-        Triple(document.title, "", document.sentences[index], document.id, index, 100.0)
+        TextUnit(document.title, document.sentences[index], document.id, index)
         for index in chosen
         if document.sentences[index].strip()
     )
@@ -311,7 +311,7 @@ class LanguageModelExtractor(Extractor):
     def _finish(self, reading: _Reading) -> Extraction:
         """Read what the model wrote about a document."""
         document = reading.document
-        kept: list[Triple] = []
+        kept: list[Unit] = []
         failed: list[tuple[int, str]] = []
         lines = sound = dropped = repeated = 0
         seen: dict[tuple[str, str, str], bool] = {}  # whether what was said is sound
@@ -347,9 +347,7 @@ class LanguageModelExtractor(Extractor):
         statistics = ExtractionStatistics(lines, sound, dropped, repeated, cut_off, failure)
         return Extraction(document, tuple(kept), statistics)
 
-    def _stand_in(
-        self, reading: _Reading, kept: list[Triple], failed: list[tuple[int, str]]
-    ) -> tuple[list[Triple], str]:
+    def _stand_in(self, reading: _Reading, kept: list[Unit], failed: list[tuple[int, str]]) -> tuple[list[Unit], str]:
         """Put the sentences of failed parts in their place, and say why."""
         document = reading.document
         if not kept:
@@ -359,7 +357,7 @@ class LanguageModelExtractor(Extractor):
             return list(sentence_units(document)), f"{reason}; the document's sentences stand in"
         units = sentence_units(document, sorted({i for number, _ in failed for i in reading.parts[number].indices}))
         reason = f"{_named_parts(failed, len(reading.parts))}; their sentences stand in"
-        return sorted([*kept, *units], key=lambda triple: triple.sentence), reason
+        return sorted([*kept, *units], key=lambda unit: unit.sentence), reason
 
 
 def _cut_off(completion: Completion) -> bool:
@@ -389,7 +387,7 @@ def build_graph(
 
     def keep(extraction: Extraction) -> None:
         nonlocal count
-        graph.add(extraction.document, extraction.triples, extraction.statistics)
+        graph.add(extraction.document, extraction.units, extraction.statistics)
         count += 1
         if done is not None:
             done(extraction)

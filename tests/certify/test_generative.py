@@ -13,7 +13,7 @@ from pytrace.errors import DataError, InputError
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.prompts.step_demonstrations import step_demonstrations
-from pytrace.records import Answer, Chain, ChainSearch, Evidence, Reasoning, Triple
+from pytrace.records import Answer, Chain, ChainSearch, Evidence, Reasoning, TextUnit, Triple
 
 PATH = (Triple("Corfu", "part of", "Greece"), Triple("Greece", "speaks", "Greek"))
 FACTS = [*PATH, Triple("Rome", "part of", "Italy"), Triple("Italy", "speaks", "Italian")]
@@ -163,7 +163,7 @@ def test_chains_are_certified_one_by_one():
 
 
 def test_sentences_of_a_chain_are_steps_with_their_title_and_thoughts_as_they_are():
-    chain = (Triple("Corfu", "", "It is part of Greece."), Triple("Greece", "", "The country speaks Greek."))
+    chain = (TextUnit("Corfu", "It is part of Greece."), TextUnit("Greece", "The country speaks Greek."))
     [found] = certify_answer(BASE, ENCODER, answer(chain))
     assert (found.kind, found.steps[0].text) == ("faithful", "Corfu: It is part of Greece.")
     thoughts = answer(rationale=("Corfu is part of Greece.", "Greece speaks Greek."))

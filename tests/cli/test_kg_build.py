@@ -264,7 +264,8 @@ print(len(counts))
 
 def test_others_read_while_a_build_writes_and_a_second_build_is_refused(tmp_path: Path) -> None:
     building = Building(tmp_path, 120)
-    process = building.start(pause=0.01)
+    # Long enough for two more processes to start while it goes on.
+    process = building.start(pause=0.05)
     building.wait(process, 2)
     reader = subprocess.Popen(
         [sys.executable, "-c", LOOK_ON, str(building.graph), "120"], stdout=subprocess.PIPE, text=True

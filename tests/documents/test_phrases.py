@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytrace.documents import content_phrases
@@ -36,6 +36,7 @@ def test_phrases_are_what_stands_between_function_words(sentence: str, expected:
 
 
 @given(st.text(alphabet=st.sampled_from('aA bB1,;:."“”()[]of in is '), max_size=200) | st.text(max_size=200))
+@example('" 11"')
 def test_every_phrase_is_a_span_and_they_stand_in_their_order(sentence: str) -> None:
     found = content_phrases(sentence)
     assert all(phrase.text and phrase.text in sentence and phrase.before in sentence for phrase in found)
@@ -56,25 +57,25 @@ def test_triples_have_the_title_as_head_and_point_to_their_sentence() -> None:
         ("Ada Foah or Ada is a coastal town in Ghana.", "The town lies on the Volta.", "In Ghana it rains."),
     )
     (extraction,) = PhraseExtractor().extract([document])
-    assert [(one.head, one.relation, one.tail, one.sentence) for one in extraction.triples] == [
+    assert [(one.head, one.relation, one.tail, one.sentence) for one in extraction.units] == [
         ("Ada Foah", "is a", "coastal town", 0),
         ("Ada Foah", "in", "Ghana", 0),
         ("Ada Foah", "The town lies on the", "Volta", 1),
     ]
     assert extraction.statistics.failure == ""
-    assert all(one.support == 100 and one.document_id == "d" for one in extraction.triples)
+    assert all(one.support == 100 and one.document_id == "d" for one in extraction.units)
 
 
 def test_a_phrase_that_no_word_stands_before_has_a_relation_of_its_own() -> None:
     (extraction,) = PhraseExtractor().extract([Document("d", "Fort", ("Early settler John Ray arrived.",))])
-    assert [one.relation for one in extraction.triples] == [NO_RELATION]
+    assert [one.relation for one in extraction.units] == [NO_RELATION]
 
 
 def test_sentences_stand_in_where_there_is_no_phrase() -> None:
     few, empty = PhraseExtractor().extract([Document("d", "T", ("he went there with them.",)), Document("e", "T", ())])
-    assert [one.text for one in few.triples] == ["[T] he went there with them."]
+    assert [one.text for one in few.units] == ["[T] he went there with them."]
     assert "sentences stand in" in few.statistics.failure
-    assert empty.triples == ()
+    assert empty.units == ()
     assert empty.statistics.failure == ""
 
 

@@ -20,8 +20,20 @@ from pytrace.evaluation.scores.chain_scores import (
 from pytrace.evaluation.scores.metrics import Mean
 from pytrace.methods.trace.trace import Trace, TraceSettings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.records import Answer, Chain, ChainSearch, Document, Evidence, GraphCounts, Question, Triple
+from pytrace.records import (
+    Answer,
+    Chain,
+    ChainSearch,
+    Document,
+    Evidence,
+    GraphCounts,
+    Question,
+    TextUnit,
+    Triple,
+    Unit,
+)
 from pytrace.triples.extraction import sentence_units
+from pytrace.triples.graph.graph_records import unit_of
 
 FORT = Document("fort", "Fort Kongenstein", ("It lies in Ada Foah.", "It was built in 1783."))
 ADA = Document("ada", "Ada Foah", ("It is a town of Ghana.", "It is old."))
@@ -37,12 +49,12 @@ QUESTION = Question(
 )
 
 
-def chain(*triples: Triple) -> Chain:
-    return Chain(triples, (-0.5,) * len(triples), -0.5 * len(triples), False)
+def chain(*units: Unit) -> Chain:
+    return Chain(units, (-0.5,) * len(units), -0.5 * len(units), False)
 
 
 def found(*triples: tuple[str, str, str], gold: Sequence[tuple[str, str]] = (("Ada Foah", "Ghana"),)) -> float | None:
-    return triple_recall([chain(*(Triple(*one) for one in triples))], [Triple(head, "r", tail) for head, tail in gold])
+    return triple_recall([chain(*(unit_of(*one) for one in triples))], [Triple(head, "r", tail) for head, tail in gold])
 
 
 class TestTriples:
@@ -104,7 +116,7 @@ class TestSentences:
     def test_chains_rest_on_the_sentences_of_their_triples(self) -> None:
         one = chain(Triple("a", "r", "b", "fort", 0), Triple("a", "r", "c", "fort", 1))
         assert chain_sentence_recall([one], self.gold) == 0.5
-        assert chain_sentence_recall([one, chain(Triple("a", "", "c", "ada"))], self.gold) == 1.0, "a whole document"
+        assert chain_sentence_recall([one, chain(TextUnit("a", "c", "ada"))], self.gold) == 1.0, "a whole document"
         assert chain_sentence_recall([chain(Triple("a", "r", "c", "ada"))], self.gold) == 0.0, "it is not known which"
         assert chain_sentence_recall([], self.gold) == 0.0
 

@@ -32,6 +32,7 @@ from pytrace.records import (
     KnowledgeQuery,
     Question,
     Reasoning,
+    TextUnit,
     Triple,
     Usage,
     WrittenTriples,
@@ -224,6 +225,28 @@ class TestStore:
         with sqlite3.connect(tmp_path / "run.sqlite") as connection:
             connection.execute("UPDATE result SET record = ?", (json.dumps(record),))
             connection.execute("PRAGMA user_version = 2")
+        connection.close()
+        with RunStore(tmp_path / "run.sqlite") as store:
+            assert list(store.rows("m")) == [result]
+
+    def test_sentences_and_documents_of_version_3_are_read(self, tmp_path: Path) -> None:
+        units = (Triple("a", "r", "b", "d", 1, 90.0), TextUnit("A", "One.", "d", 0), TextUnit("A", "One. Two.", "d"))
+        chain = Chain(units, (-0.1, -0.2, -0.3), -0.6, False)
+        evidence = Evidence("triples", ("a text",), ("d",), {"d": 3}, ChainSearch((chain,)))
+        result = Result("m", "q", "?", ("x",), answer=Answer("?", "Ghana", "m", evidence))
+        record = msgspec.to_builtins(result)
+        record["answer"]["evidence"]["derivation"]["chains"][0]["triples"] = [
+            {"head": "a", "relation": "r", "tail": "b", "document_id": "d", "sentence": 1, "support": 90.0},
+            {"head": "A", "relation": "", "tail": "One.", "document_id": "d", "sentence": 0, "support": 100.0},
+            {"head": "A", "relation": "", "tail": "One. Two.", "document_id": "d", "sentence": -1, "support": 100.0},
+        ]
+        with RunStore(tmp_path / "run.sqlite") as store:
+            store.open_run({"a": 1})
+            store.save("m", "q", result)
+            assert list(store.rows("m")) == [result]
+        with sqlite3.connect(tmp_path / "run.sqlite") as connection:
+            connection.execute("UPDATE result SET record = ?", (json.dumps(record),))
+            connection.execute("PRAGMA user_version = 3")
         connection.close()
         with RunStore(tmp_path / "run.sqlite") as store:
             assert list(store.rows("m")) == [result]

@@ -126,7 +126,7 @@ def test_trace_answers_with_the_same_chains(uploads: list[int]) -> None:
         (answer,) = Trace(ScriptedModel(["Quillhaven"]), encoder, settings).answer(
             ["In which town was the founder of Orrin Head born?"], [documents]
         )
-        return answer.text, [chain.triples for chain in answer.evidence.chains]
+        return answer.text, [chain.units for chain in answer.evidence.chains]
 
     there, here = on_both(find)
     assert there == here

@@ -25,7 +25,7 @@ from pytrace.kg import knowledge_base as base_module
 from pytrace.kg import triple_search as sketches
 from pytrace.kg.knowledge_base_files import BaseFiles, leaves
 from pytrace.models.scripted import HashEncoder
-from pytrace.records import Document, Triple
+from pytrace.records import Document, TextUnit, Triple
 from pytrace.triples.graph import Recipe, TripleStore
 
 Run = Callable[..., tuple[int, str, str]]
@@ -63,7 +63,7 @@ def store(tmp_path: Path) -> Path:
     with TripleStore.open(path, recipe=Recipe("letters")) as graph:
         documents = [Document("d1", "Towns", ("Ada Foah lies in Ghana.",)), Document("d2", "Later", ("Not read yet.",))]
         graph.sync([*documents, Document("d3", "More", ("Accra is the capital.",))])
-        graph.add(documents[0], [TOWNS[0], Triple("Towns", "", "Ada Foah lies in Ghana."), TOWNS[2]])
+        graph.add(documents[0], [TOWNS[0], TextUnit("Towns", "Ada Foah lies in Ghana."), TOWNS[2]])
         graph.add(Document("d3", "More", ("Accra is the capital.",)), [TOWNS[1], TOWNS[0]])
     return path
 

@@ -69,7 +69,7 @@ def options(prompt: Prompt) -> list[str]:
 
 
 def lengths(answer: Answer) -> list[int]:
-    return [len(chain.triples) for chain in answer.evidence.chains]
+    return [len(chain.units) for chain in answer.evidence.chains]
 
 
 # The generator of triples
@@ -241,7 +241,7 @@ def test_without_the_selector_the_ranker_s_best_b_make_chains_of_full_length(met
     everything = [text for text in encoder.texts["passage"] if text.startswith("<")]
     similarities = encoder.encode(everything) @ encoder.encode([QUESTION])[0]
     nearest = {everything[place] for place in np.argsort(-similarities, kind="stable")[:2]}
-    assert {chain.triples[0].text for chain in answer.evidence.chains} == nearest
+    assert {chain.units[0].text for chain in answer.evidence.chains} == nearest
 
 
 def test_one_triple_a_step_makes_one_chain() -> None:

@@ -17,7 +17,7 @@ from pytrace.methods.trace.beam_search import SearchSettings, build_chains
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
 from pytrace.methods.trace.selector import RankerSelector, Step
 from pytrace.models.scripted import HashEncoder
-from pytrace.records import Chain, Triple
+from pytrace.records import Chain, TextUnit, Triple
 from tests import oracles
 
 
@@ -58,7 +58,7 @@ class RandomSelector:
     def select(self, steps: Sequence[Step]) -> list[NDArray[np.float64]]:
         self.calls.append(list(steps))
         return [
-            np.array(self.logits(step.question, step.chain, [candidate.triple for candidate in step.candidates]))
+            np.array(self.logits(step.question, step.chain, [candidate.unit for candidate in step.candidates]))
             for step in steps
         ]
 
@@ -126,7 +126,7 @@ def test_the_search_is_algorithm_1(
             adaptive=adaptive,
             minimum=minimum,
         )
-        assert [chain.triples for chain in chains_found] == [tuple(own[i] for i in one[0]) for one in expected]
+        assert [chain.units for chain in chains_found] == [tuple(own[i] for i in one[0]) for one in expected]
         assert [chain.finished for chain in chains_found] == [one[2] for one in expected]
         for chain, (_, steps, _) in zip(chains_found, expected, strict=True):
             assert np.exp(chain.steps) == pytest.approx(steps)
@@ -154,7 +154,7 @@ def search(selector: RandomSelector, counts: Sequence[int] = (6, 6), **options: 
 def test_fixed_length_chains_never_end_early() -> None:
     selector = RandomSelector(ending=50.0)
     for group in search(selector, length=3, adaptive=False):
-        assert [(len(chain.triples), len(chain.steps), chain.finished) for chain in group] == [(3, 3, False)] * 5
+        assert [(len(chain.units), len(chain.steps), chain.finished) for chain in group] == [(3, 3, False)] * 5
     assert len(selector.calls) == 3
 
 
@@ -164,15 +164,15 @@ def test_the_search_ends_when_every_chain_has() -> None:
     # The first step may not end a chain, and the second ends all of them.
     assert [len(call) for call in selector.calls] == [2, 10]
     for group in groups:
-        assert [(len(chain.triples), len(chain.steps), chain.finished) for chain in group] == [(1, 2, True)] * 5
+        assert [(len(chain.units), len(chain.steps), chain.finished) for chain in group] == [(1, 2, True)] * 5
 
 
 def test_a_chain_ends_where_its_question_has_no_triples_left() -> None:
     selector = RandomSelector()
     one, none, two = search(selector, counts=(1, 0, 2), length=4, adaptive=False)
-    assert [len(chain.triples) for chain in one] == [1]
+    assert [len(chain.units) for chain in one] == [1]
     assert none == []
-    assert sorted(len(chain.triples) for chain in two) == [2, 2]
+    assert sorted(len(chain.units) for chain in two) == [2, 2]
     assert not any(chain.finished for chain in (*one, *two))
 
 
@@ -187,9 +187,9 @@ def test_a_chain_holds_no_triple_twice_and_its_score_is_the_sum_of_its_steps() -
     for group in search(RandomSelector(), length=4):
         assert [chain.score for chain in group] == sorted((chain.score for chain in group), reverse=True)
         for chain in group:
-            assert len(set(chain.triples)) == len(chain.triples)
+            assert len(set(chain.units)) == len(chain.units)
             assert chain.score == pytest.approx(sum(chain.steps))
-            assert len(chain.steps) == len(chain.triples) + chain.finished
+            assert len(chain.steps) == len(chain.units) + chain.finished
 
 
 @pytest.mark.parametrize("name", ["length", "beams", "chains"])
@@ -209,12 +209,12 @@ def test_the_ranker_offers_the_nearest_to_question_and_chain_without_what_was_ch
     index = TripleIndex([triples], encoder)
     question = "Who was the founder of Orrin Head?"
     first, second = Ranker(encoder, candidates=3).rank(index, [question], [0, 0], [[], [2]])
-    assert first[0].triple == triples[2]
+    assert first[0].unit == triples[2]
     assert [candidate.index for candidate in second] == [1, 0, 3]
     query = encoder.encode([f"{question} {triples[2].text}"], kind="query")[0]
     for candidate in second:
-        assert candidate.triple == triples[candidate.index]
-        assert candidate.score == pytest.approx(float(query @ encoder.encode([candidate.triple.text])[0]), abs=1e-6)
+        assert candidate.unit == triples[candidate.index]
+        assert candidate.score == pytest.approx(float(query @ encoder.encode([candidate.unit.text])[0]), abs=1e-6)
 
 
 def test_many_questions_in_one_call_are_ranked_as_one_by_one() -> None:
@@ -271,7 +271,7 @@ def test_a_wider_search_keeps_chains_that_are_not_yet_the_best() -> None:
 def linked(heads: Sequence[str], question: str, chain: Sequence[int] = (), **options: float) -> dict[int, float]:
     """Return each candidate's score beyond its similarity, by its place."""
     encoder = HashEncoder()
-    triples = [Triple(head, "", f"text {number}", f"d{number}", 0) for number, head in enumerate(heads)]
+    triples = [TextUnit(head, f"text {number}", f"d{number}", 0) for number, head in enumerate(heads)]
     index = TripleIndex([triples], encoder)
     offered = Ranker(encoder, **options).rank(index, [question], [0], [chain])[0]  # type: ignore[arg-type]
     plain = Ranker(encoder).rank(index, [question], [0], [chain])[0]
@@ -294,7 +294,7 @@ def test_a_head_that_the_question_or_the_chain_names_counts_for_more() -> None:
     assert linked(["Accra"], "What are accrals?", link_weight=1)[0] == 0
     assert linked(["ACCRA"], "Is accra large?", link_weight=1)[0] == pytest.approx(1, abs=1e-6)
     # What the chain says names heads, too.
-    triples = [Triple("Fort", "", "It lies in Ada Foah.", "a", 0), Triple("Ada Foah", "", "A town.", "b", 0)]
+    triples = [TextUnit("Fort", "It lies in Ada Foah.", "a", 0), TextUnit("Ada Foah", "A town.", "b", 0)]
     index = TripleIndex([triples], HashEncoder())
     ranker, plain = Ranker(HashEncoder(), link_weight=2), Ranker(HashEncoder())
     (named,), (unnamed,) = (one.rank(index, ["Where?"], [0], [[0]])[0] for one in (ranker, plain))
@@ -323,10 +323,10 @@ def test_a_chain_may_be_led_to_other_documents_only(link_weight: float) -> None:
     index = TripleIndex([triples], encoder)
     first, second, third = ranker.rank(index, ["question 0?"], [0, 0, 0], [[], [3], [0, 1]])
     assert {one.index for one in first} == set(range(7))
-    assert {one.triple.document_id for one in second} == {"d1", "d2"}
-    assert {one.triple.document_id for one in third} == {"d2"}
+    assert {one.unit.document_id for one in second} == {"d1", "d2"}
+    assert {one.unit.document_id for one in third} == {"d2"}
     chains = build_chains(["question 0?"], index, ranker, RandomSelector(), SearchSettings(5, adaptive=False))
-    assert all(len({one.document_id for one in chain.triples}) == len(chain.triples) == 3 for chain in chains[0])
+    assert all(len({one.document_id for one in chain.units}) == len(chain.units) == 3 for chain in chains[0])
 
 
 def test_a_negative_link_weight_is_refused() -> None:

@@ -44,7 +44,7 @@ def test_the_reader_sees_the_t_triples_nearest_to_the_question_nearest_first() -
     shares = np.exp([chain.score for chain in answer.evidence.chains])
     expected = np.exp(similarities[order])
     np.testing.assert_allclose(shares, expected / expected.sum(), rtol=1e-5)
-    assert all(len(chain.triples) == 1 and not chain.finished for chain in answer.evidence.chains)
+    assert all(len(chain.units) == 1 and not chain.finished for chain in answer.evidence.chains)
     assert answer.evidence.derivation.graph is not None
     assert answer.evidence.derivation.graph.triples == 6
     assert (answer.method, answer.evidence.kind) == ("top-triples", "triples")
@@ -62,7 +62,7 @@ def test_it_is_trace_with_chains_of_one_triple_by_the_ranker_alone(unit: str, re
     assert mine.evidence.context == other.evidence.context
     assert mine.evidence.votes == other.evidence.votes
     assert (mine.text, mine.notes, mine.context_tokens) == (other.text, other.notes, other.context_tokens)
-    assert [chain.triples for chain in mine.evidence.chains] == [chain.triples for chain in other.evidence.chains]
+    assert [chain.units for chain in mine.evidence.chains] == [chain.units for chain in other.evidence.chains]
     assert [chain.score for chain in mine.evidence.chains] == pytest.approx(
         [chain.score for chain in other.evidence.chains], abs=1e-6
     )

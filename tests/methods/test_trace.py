@@ -17,7 +17,7 @@ from pytrace.methods.trace.selector import BlackBoxSelector, LetterSelector, Ran
 from pytrace.methods.trace.trace import SMALL, Trace, TraceSettings, make_selector
 from pytrace.methods.trace.triple_method import make_extractor
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.records import Answer, Document, Triple, Usage
+from pytrace.records import Answer, Document, TextUnit, Triple, Usage
 from pytrace.triples.graph import Recipe, TripleStore
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -68,17 +68,21 @@ def test_every_unit_scoring_and_reader_answers_with_chains_that_lead_to_sentence
     assert 1 <= len(answer.evidence.chains) <= (1 if scoring == "black-box" else 2)
     by_id = {document.id: document for document in DOCUMENTS}
     for chain in answer.evidence.chains:
-        assert 1 <= len(chain.triples) <= 2
-        for triple in chain.triples:
+        assert 1 <= len(chain.units) <= 2
+        for triple in chain.units:
             document = by_id[triple.document_id]
-            assert triple.head == document.title
-            if unit == "document":
-                assert (triple.relation, triple.tail, triple.sentence) == ("", document.text, -1)
-            elif unit == "sentence":
-                assert triple.tail == document.sentences[triple.sentence]
-            else:
+            if unit == "triple":
+                assert isinstance(triple, Triple)
+                assert triple.head == document.title
                 assert triple.relation
                 assert triple.tail in document.sentences[triple.sentence]
+                continue
+            assert isinstance(triple, TextUnit)
+            assert triple.title == document.title
+            if unit == "document":
+                assert (triple.body, triple.sentence) == (document.text, -1)
+            else:
+                assert triple.body == document.sentences[triple.sentence]
     assert answer.evidence.kind == ("documents" if reader == "document" else f"{unit}s")
     assert answer.evidence.context
     assert set(answer.evidence.votes) == set(answer.evidence.document_ids)
@@ -88,7 +92,7 @@ def test_every_unit_scoring_and_reader_answers_with_chains_that_lead_to_sentence
 
 def test_the_chain_goes_from_the_question_over_the_bridge_to_the_answer() -> None:
     (answer,) = trace(unit="triple", scoring="pmi", ranker_weight=1.0).answer([QUESTION], [DOCUMENTS])
-    found = {triple.text for chain in answer.evidence.chains for triple in chain.triples}
+    found = {triple.text for chain in answer.evidence.chains for triple in chain.units}
     assert "<Orrin Head; founded by; Isaura Venn>" in found
     assert "<Isaura Venn; born in; Quillhaven>" in found
     assert answer.text == "Quillhaven"
@@ -104,7 +108,7 @@ def test_several_questions_at_once_are_answered_as_one_by_one(unit: str, scoring
         (alone,) = trace(unit=unit, scoring=scoring).answer([question], [own])
         assert (alone.text, alone.notes, alone.context_tokens) == (answer.text, answer.notes, answer.context_tokens)
         assert alone.evidence.context == answer.evidence.context
-        assert [chain.triples for chain in alone.evidence.chains] == [chain.triples for chain in answer.evidence.chains]
+        assert [chain.units for chain in alone.evidence.chains] == [chain.units for chain in answer.evidence.chains]
         for one, other in zip(alone.evidence.chains, answer.evidence.chains, strict=True):
             assert one.steps == pytest.approx(other.steps)
 
@@ -153,8 +157,8 @@ def test_documents_are_extracted_once_and_told_as_they_are_done() -> None:
 def test_one_id_may_mean_other_words_in_another_question() -> None:
     one, two = Document("0", "Orrin Head", OBSERVATORY.sentences), Document("0", "Isaura Venn", FOUNDER.sentences)
     first, second = trace(unit="triple", scoring="ranker").answer(["Orrin Head?", "Isaura Venn?"], [[one], [two]])
-    assert {triple.head for chain in first.evidence.chains for triple in chain.triples} == {"Orrin Head"}
-    assert {triple.head for chain in second.evidence.chains for triple in chain.triples} == {"Isaura Venn"}
+    assert {triple.head for chain in first.evidence.chains for triple in chain.units} == {"Orrin Head"}
+    assert {triple.head for chain in second.evidence.chains for triple in chain.units} == {"Isaura Venn"}
 
 
 @pytest.mark.parametrize("question", ["", " \n\t"])
@@ -210,7 +214,7 @@ def test_a_graph_is_used_and_filled(tmp_path: Path) -> None:
         assert not graph.writable
         method = Trace(used, HashEncoder(), msgspec.structs.replace(settings, unit="sentence"), graph=graph)
         (answer,) = method.answer([QUESTION], [DOCUMENTS[:2]])
-        assert all(triple.relation for chain in answer.evidence.chains for triple in chain.triples)
+        assert all(isinstance(triple, Triple) for chain in answer.evidence.chains for triple in chain.units)
         with pytest.raises(StoreError, match="has no triples of 1 of the 3 documents, first of 'Isaura Venn'"):
             method.answer([QUESTION], [DOCUMENTS])
 
@@ -333,11 +337,12 @@ def test_the_tiny_models_answer_a_question_of_the_examples(tiny_models: dict[str
     assert answer.text
     assert 1 <= len(answer.evidence.chains) <= settings.chains
     for chain in answer.evidence.chains:
-        assert 1 <= len(chain.triples) <= settings.length
+        assert 1 <= len(chain.units) <= settings.length
         assert chain.score == pytest.approx(sum(chain.steps))
         assert all(step <= 0 for step in chain.steps)
-        for triple in chain.triples:
-            assert triple.tail == by_id[triple.document_id].sentences[triple.sentence]
+        for triple in chain.units:
+            assert isinstance(triple, TextUnit)
+            assert triple.body == by_id[triple.document_id].sentences[triple.sentence]
     titles = {by_id[one].title for one in answer.evidence.document_ids}
     assert titles & set(asked["supporting"])
     assert answer.usage["select"].evaluated_tokens < answer.usage["select"].prompt_tokens

@@ -350,7 +350,7 @@ def test_trace_runs_on_a_server_and_finds_the_engines_chains(url: str, engine: L
         for model in (remote, LlamaCppModel(engine._path, threads=1, float32_cache=True, style="plain")):
             trace = Trace(model, HashEncoder(), settings)
             answer = trace.answer(["Who founded the company that owns the Tern?"], [documents])[0]
-            chains.append([[triple.text for triple in chain.triples] for chain in answer.evidence.chains])
+            chains.append([[triple.text for triple in chain.units] for chain in answer.evidence.chains])
     assert chains[0]
     assert chains[0] == chains[1]
 

@@ -19,7 +19,7 @@ from pytrace.reader.evidence import (
     triple_evidence,
 )
 from pytrace.reader.prompts import ReaderDemonstration, reader_demonstrations
-from pytrace.records import Chain, Document, Evidence, Triple
+from pytrace.records import Chain, Document, Evidence, TextUnit, Triple
 from pytrace.retrieval import nearest_documents
 
 DOCUMENTS = {
@@ -78,8 +78,8 @@ def test_all_documents_keep_their_order() -> None:
 
 def test_the_supporting_sentence_is_the_one_that_the_triple_names() -> None:
     assert supporting_sentence(A1, DOCUMENTS) == "a two."
-    assert supporting_sentence(Triple("A", "", "x", "a", -1), DOCUMENTS) == "a one. a two."
-    assert supporting_sentence(Triple("A", "", "x", "nowhere", 0), DOCUMENTS) == ""
+    assert supporting_sentence(TextUnit("A", "x", "a", -1), DOCUMENTS) == "a one. a two."
+    assert supporting_sentence(TextUnit("A", "x", "nowhere", 0), DOCUMENTS) == ""
 
 
 LABELLED = (

@@ -95,7 +95,7 @@ def test_a_store_of_the_first_version_is_read_and_goes_on(tmp_path: Path) -> Non
 
 def test_a_store_of_a_later_version_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "run.sqlite") as connection:
-        connection.executescript("CREATE TABLE run (key); PRAGMA user_version = 4")
+        connection.executescript("CREATE TABLE run (key); PRAGMA user_version = 5")
     connection.close()
     with pytest.raises(StoreError, match="not written by this version"):
         list(RunStore(tmp_path / "run.sqlite").questions())

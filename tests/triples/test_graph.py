@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrace.errors import DataError, InputError, StoreError
-from pytrace.records import Document, Triple
+from pytrace.records import Document, TextUnit, Triple, Unit
 from pytrace.triples.graph import (
     ExtractionStatistics,
     GraphStatistics,
@@ -29,6 +29,7 @@ from pytrace.triples.graph import (
     TripleStore,
     describe_triples,
 )
+from pytrace.triples.graph.graph_records import row_of, unit_of
 
 RECIPE = Recipe("scripted", model="m1", prompt="p1", options={"temperature": 0.0})
 
@@ -71,7 +72,7 @@ def joined(text: str) -> str:
 
 
 @st.composite
-def corpora(draw: st.DrawFn) -> list[tuple[Document, list[Triple] | None, ExtractionStatistics | None]]:
+def corpora(draw: st.DrawFn) -> list[tuple[Document, list[Unit] | None, ExtractionStatistics | None]]:
     """Documents with different ids and different words, each with triples or still waiting for them."""
     result = []
     names = draw(st.lists(nasty_text, max_size=4, unique_by=joined))
@@ -85,7 +86,7 @@ def corpora(draw: st.DrawFn) -> list[tuple[Document, list[Triple] | None, Extrac
         triples = draw(
             st.lists(
                 st.builds(
-                    Triple,
+                    unit_of,  # a sentence or a document where the relation is empty
                     nasty_text.map(joined),
                     nasty_text.map(joined),
                     nasty_text.map(joined),
@@ -111,14 +112,14 @@ def corpora(draw: st.DrawFn) -> list[tuple[Document, list[Triple] | None, Extrac
     return result
 
 
-def store(graph: TripleStore, corpus: list[tuple[Document, list[Triple] | None, ExtractionStatistics | None]]) -> None:
+def store(graph: TripleStore, corpus: list[tuple[Document, list[Unit] | None, ExtractionStatistics | None]]) -> None:
     graph.sync([document for document, _, _ in corpus])
     for document, triples, statistics in corpus:
         if triples is not None:
             graph.add(document, triples, statistics)
 
 
-def contents(graph: TripleStore) -> list[tuple[Document, list[Triple] | None, ExtractionStatistics | None]]:
+def contents(graph: TripleStore) -> list[tuple[Document, list[Unit] | None, ExtractionStatistics | None]]:
     result = []
     for document in graph.documents():
         statistics = graph.extraction(document.id)
@@ -128,7 +129,7 @@ def contents(graph: TripleStore) -> list[tuple[Document, list[Triple] | None, Ex
 
 @given(corpus=corpora())
 def test_any_text_comes_back_from_the_file_as_it_went_in(
-    corpus: list[tuple[Document, list[Triple] | None, ExtractionStatistics | None]],
+    corpus: list[tuple[Document, list[Unit] | None, ExtractionStatistics | None]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     directory = tmp_path_factory.mktemp("graph")
@@ -140,8 +141,9 @@ def test_any_text_comes_back_from_the_file_as_it_went_in(
         all_triples = [triple for _, triples, _ in corpus for triple in triples or ()]
         assert graph.triples() == all_triples
         for triple in all_triples:
-            assert triple in graph.triples_about(triple.head)
-            assert not triple.relation or triple in graph.triples_about(triple.tail)
+            head, relation, tail, _, _ = row_of(triple)
+            assert triple in graph.triples_about(head)
+            assert not relation or triple in graph.triples_about(tail)
         expected = describe_triples(all_triples)
         found = graph.statistics()
         for name in ("triples", "entities", "relations", "edges", "density"):
@@ -377,7 +379,7 @@ def test_density_is_one_when_all_entities_are_connected_and_counts_each_directio
     triples = [Triple(a, r, b) for a in "xyz" for b in "xyz" if a != b for r in ("p", "q")]
     assert describe_triples(triples).density == 1.0
     assert describe_triples([Triple("x", "is", "x")]).density == 0.0
-    assert describe_triples([Triple("Title", "", "A whole sentence.")]).entities == 1
+    assert describe_triples([TextUnit("Title", "A whole sentence.")]).entities == 1
 
 
 def msgspec_replace(document: Document, name: str) -> Document:
@@ -688,7 +690,7 @@ FORMATS = {"jsonl": ".jsonl", "ntriples": ".nt", "turtle": ".ttl", "tsv": ".tsv"
 @given(corpus=corpora())
 @pytest.mark.parametrize("kind", FORMATS)
 def test_export_import_export_is_a_fixed_point(
-    corpus: list[tuple[Document, list[Triple] | None, ExtractionStatistics | None]],
+    corpus: list[tuple[Document, list[Unit] | None, ExtractionStatistics | None]],
     kind: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -700,8 +702,8 @@ def test_export_import_export_is_a_fixed_point(
         again.import_(one)
         again.export(two)
         assert two.read_bytes() == one.read_bytes()
-        plain = [(triple.head, triple.relation, triple.tail) for triple in graph.triples()]
-        assert [(triple.head, triple.relation, triple.tail) for triple in again.triples()] == plain
+        plain = [row_of(triple)[:3] for triple in graph.triples()]
+        assert [row_of(triple)[:3] for triple in again.triples()] == plain
         if kind == "jsonl":
             assert contents(again) == corpus
             assert again.recipe == RECIPE
@@ -750,12 +752,12 @@ def test_rdf_of_other_programs_is_read_as_triples_named_by_label_or_iri(tmp_path
     )
     with TripleStore() as graph:
         assert graph.import_(file) == 1
-        assert [(t.head, t.relation, t.tail) for t in graph.triples()][:3] == [
+        assert [row_of(t)[:3] for t in graph.triples()][:3] == [
             ("Ada", "born in", "Milán"),
             ("Ada", "age", "36"),
             ("page", "type", "Page"),
         ]
-        assert graph.triples()[3].relation == "knows"
+        assert row_of(graph.triples()[3])[1] == "knows"
         assert {t.document_id for t in graph.triples()} == {"facts.ttl"}
 
 
@@ -874,7 +876,7 @@ def test_two_files_of_loose_triples_need_two_names(tmp_path: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbfa\tb\tc\r\n\r\nd\t\te\\tf\n")
     with TripleStore() as graph:
         assert graph.import_(file) == 1
-        assert [(t.head, t.relation, t.tail) for t in graph.triples()] == [("a", "b", "c"), ("d", "", "e\tf")]
+        assert [row_of(t)[:3] for t in graph.triples()] == [("a", "b", "c"), ("d", "", "e\tf")]
         with pytest.raises(InputError, match=r"already has triples of a file named facts\.tsv"):
             graph.import_(file)
 
@@ -885,10 +887,10 @@ def test_a_real_knowledge_base_comes_through_every_format(shared_data: Path, tmp
     facts = [tuple(line.split("\t")) for line in source.read_text().splitlines()]
     with TripleStore() as graph:
         graph.import_(source, format="tsv")
-        assert [(t.head, t.relation, t.tail) for t in graph.triples()] == facts
+        assert [row_of(t)[:3] for t in graph.triples()] == facts
         for kind, suffix in FORMATS.items():
             file = tmp_path / f"kb{suffix}"
             graph.export(file)
             with TripleStore() as again:
                 again.import_(file)
-                assert [(t.head, t.relation, t.tail) for t in again.triples()] == facts, kind
+                assert [row_of(t)[:3] for t in again.triples()] == facts, kind

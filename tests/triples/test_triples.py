@@ -20,7 +20,7 @@ from pytrace.errors import ContextOverflowError, ModelError
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.prompts import TripleDemonstration, triple_demonstrations
-from pytrace.records import Document, Triple
+from pytrace.records import Document, TextUnit, Triple
 from pytrace.triples.extraction import (
     DocumentExtractor,
     Extraction,
@@ -150,11 +150,11 @@ def test_lines_are_counted_as_kept_repeated_or_dropped() -> None:
     (one,) = writing(
         " capital of; Italy>\n<Rome; Capital of; ITALY>\n<Rome; river; Tiber>\n<Rome; twin town; Paris>\nnonsense\n<Rome; >"
     ).extract([ROME])
-    assert [(triple.text, triple.sentence) for triple in one.triples] == [
+    assert [(triple.text, triple.sentence) for triple in one.units] == [
         ("<Rome; capital of; Italy>", 0),
         ("<Rome; river; Tiber>", 1),
     ]
-    assert {triple.document_id for triple in one.triples} == {"rome"}
+    assert {triple.document_id for triple in one.units} == {"rome"}
     counts = one.statistics
     assert (counts.lines, counts.parsed, counts.repeated, counts.dropped) == (6, 2, 1, 3)
     assert (counts.truncated, counts.failure) == (False, "")
@@ -162,13 +162,13 @@ def test_lines_are_counted_as_kept_repeated_or_dropped() -> None:
 
 def test_two_heads_with_one_relation_and_tail_are_two_facts() -> None:
     (one,) = writing(" lies on; Tiber>\n<Ostia; lies on; Tiber>").extract([ROME])
-    assert [triple.head for triple in one.triples] == ["Rome", "Ostia"]
+    assert [triple.head for triple in one.units] == ["Rome", "Ostia"]
 
 
 def test_grounding_can_be_turned_off() -> None:
     model = ScriptedModel([" twin town; Paris>"])
     (kept,) = LanguageModelExtractor(model, grounding=0.0).extract([ROME])
-    assert [triple.tail for triple in kept.triples] == ["Paris"]
+    assert [triple.tail for triple in kept.units] == ["Paris"]
 
 
 class CutOff(ScriptedModel):
@@ -183,14 +183,14 @@ class CutOff(ScriptedModel):
 @pytest.mark.parametrize("last", ["<Rome; river; Tib", "<Rome; riv", "<Ro", "<Rome; river"])
 def test_the_half_line_of_an_answer_that_was_cut_off_is_dropped_and_counted(last: str) -> None:
     (one,) = LanguageModelExtractor(CutOff([f" capital of; Italy>\n{last}"])).extract([ROME])
-    assert [triple.tail for triple in one.triples] == ["Italy"]
+    assert [triple.tail for triple in one.units] == ["Italy"]
     assert (one.statistics.lines, one.statistics.parsed, one.statistics.dropped) == (2, 1, 1)
     assert one.statistics.truncated
 
 
 def test_an_answer_cut_off_after_its_bracket_keeps_its_last_line() -> None:
     (one,) = LanguageModelExtractor(CutOff([" capital of; Italy>\n<Rome; river; Tiber>"])).extract([ROME])
-    assert [triple.tail for triple in one.triples] == ["Italy", "Tiber"]
+    assert [triple.tail for triple in one.units] == ["Italy", "Tiber"]
 
 
 def copying(prompt: str) -> str:
@@ -205,7 +205,7 @@ def test_a_long_document_is_read_in_parts_and_nothing_of_it_is_lost() -> None:
     model = ScriptedModel(copying)
     (one,) = LanguageModelExtractor(model, demonstrations=2).extract([document])
     assert len(model.prompts) > 3
-    assert [triple.sentence for triple in one.triples] == list(range(200))
+    assert [triple.sentence for triple in one.units] == list(range(200))
     assert all(model.count_tokens(prompt.rpartition("\nText: ")[2]) < 520 for prompt in model.prompts)
 
 
@@ -213,14 +213,14 @@ def test_parts_shrink_with_the_context_of_the_model() -> None:
     document = Document("book", "Book", tuple(f"Line {number} names w{number}." for number in range(40)))
     model = ScriptedModel(copying, context_tokens=90)
     (one,) = LanguageModelExtractor(model, demonstrations=0).extract([document])
-    assert [triple.sentence for triple in one.triples] == list(range(40))
+    assert [triple.sentence for triple in one.units] == list(range(40))
     assert max(model.count_tokens(prompt.rpartition("\nText: ")[2]) for prompt in model.prompts) <= 30 + 4
 
 
 def test_a_document_without_a_sound_triple_is_represented_by_its_sentences_and_says_so() -> None:
     one, two = writing(" twin town; Paris>").extract([ROME, Document("b", "B", ("Only this.", " ", "And that."))])
-    assert [triple.text for triple in one.triples] == [f"[Rome] {sentence}" for sentence in ROME.sentences]
-    assert [triple.sentence for triple in two.triples] == [0, 2]
+    assert [triple.text for triple in one.units] == [f"[Rome] {sentence}" for sentence in ROME.sentences]
+    assert [triple.sentence for triple in two.units] == [0, 2]
     assert one.statistics.failure == "no sound triple in 1 lines; the document's sentences stand in"
     assert (one.statistics.parsed, one.statistics.dropped) == (0, 1)
 
@@ -230,12 +230,12 @@ def test_documents_without_words_are_not_sent_to_the_model() -> None:
     empty = [Document("e", "E", ()), Document("f", "F", ("", "  "))]
     results = LanguageModelExtractor(model).extract([empty[0], ROME, empty[1]])
     assert [one.document.id for one in results] == ["e", "rome", "f"]
-    assert [len(one.triples) for one in results] == [0, 1, 0]
+    assert [len(one.units) for one in results] == [0, 1, 0]
     assert results[0].statistics.failure
     assert len(model.prompts) == 1
     assert LanguageModelExtractor(model).extract([]) == []
     for extractor in (SentenceExtractor(), DocumentExtractor()):
-        assert [len(one.triples) for one in extractor.extract(empty)] == [0, 0]
+        assert [len(one.units) for one in extractor.extract(empty)] == [0, 0]
 
 
 def test_results_are_in_the_order_of_the_documents_whatever_the_batch() -> None:
@@ -245,7 +245,7 @@ def test_results_are_in_the_order_of_the_documents_whatever_the_batch() -> None:
             ScriptedModel(lambda prompt: f" has; w{prompt.rpartition('<T')[2].rstrip(';')}>"), batch=batch
         )
         results = extractor.extract(documents)
-        assert [(one.document.id, one.triples[0].tail) for one in results] == [(str(n), f"w{n}") for n in range(7)]
+        assert [(one.document.id, one.units[0].tail) for one in results] == [(str(n), f"w{n}") for n in range(7)]
 
 
 LABELLED = tuple(
@@ -523,8 +523,8 @@ def test_the_sentences_of_a_part_that_failed_stand_in_for_it_alone() -> None:
         r"part 2 of 6: cannot read unreadable; part \d of 6: no sound triple in 1 lines;.* their sentences stand in",
         one.statistics.failure,
     )
-    assert [triple.sentence for triple in one.triples] == list(range(120))
-    stand_ins = [triple.sentence for triple in one.triples if not triple.relation]
+    assert [triple.sentence for triple in one.units] == list(range(120))
+    stand_ins = [unit.sentence for unit in one.units if isinstance(unit, TextUnit)]
     assert stand_ins[-1] == 119
     assert stand_ins[:-1] == list(range(stand_ins[0], stand_ins[0] + len(stand_ins) - 1))
     assert 40 in stand_ins
@@ -534,7 +534,7 @@ def test_the_sentences_of_a_part_that_failed_stand_in_for_it_alone() -> None:
 def test_a_document_whose_parts_all_fail_is_represented_by_all_its_sentences() -> None:
     sentences = tuple(f"Line {number} of this long unreadable book names w{number}." for number in range(200))
     (one,) = LanguageModelExtractor(Choosy(), demonstrations=0).extract([Document("book", "Book", sentences)])
-    assert [triple.tail for triple in one.triples] == list(sentences)
+    assert [unit.body for unit in one.units] == list(sentences)
     assert one.statistics.failure.startswith("part 1 of 8: cannot read unreadable; part 2 of 8: ")
     assert one.statistics.failure.endswith("; and 5 parts more; the document's sentences stand in")
 
@@ -622,5 +622,5 @@ def test_a_title_as_long_as_a_text_does_not_stop_the_others() -> None:
     extractor = LanguageModelExtractor(ScriptedModel([" country; Italy>"], context_tokens=600))
     stood_in, extracted = extractor.extract([long, short])
     assert stood_in.statistics.failure
-    assert [triple.tail for triple in stood_in.triples] == ["It has one sentence."]
-    assert [triple.text for triple in extracted.triples] == ["<Rome; country; Italy>"]
+    assert [unit.body for unit in stood_in.units] == ["It has one sentence."]
+    assert [triple.text for triple in extracted.units] == ["<Rome; country; Italy>"]

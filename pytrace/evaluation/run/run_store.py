@@ -21,10 +21,10 @@ from pytrace.storage.closing import Closing
 from pytrace.storage.locks import take_lock
 from pytrace.storage.text import storable
 
-_SCHEMA_VERSION = 3
+_SCHEMA_VERSION = 4
 # Version 1 lacks the questions; its files get the tables when a run of them goes on. Versions 1 and 2 have evidence in one
 # flat record, which `_upgraded` converts row by row as it is read: nothing is rewritten.
-_READABLE_VERSIONS = (1, 2, _SCHEMA_VERSION)
+_READABLE_VERSIONS = (1, 2, 3, _SCHEMA_VERSION)
 # A document stands once, under the hash of its record, however many questions have it.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (
@@ -321,11 +321,26 @@ def _record(value: msgspec.Struct) -> str:
 
 
 def _upgraded(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a row's evidence with its derivation as a record of its own, as it is written since version 3."""
+    """Return a row as it is written since version 4: the evidence's derivation a record of its own, text no triple."""
     evidence = (result.get("answer") or {}).get("evidence")
-    if evidence is None or "derivation" in evidence:
+    if evidence is None:
         return result
-    # The fields of all methods stood side by side; no method filled those of two. The first runs lack the later fields.
+    if "derivation" not in evidence:
+        _set_derivation(evidence)
+    for chain in (evidence["derivation"] or {}).get("chains", ()):
+        # Up to version 3 a sentence or a document was a triple without a relation.
+        chain["triples"] = [
+            unit
+            if isinstance(unit, list) or unit["relation"]
+            else [unit["head"], unit["tail"], unit.get("document_id", ""), unit.get("sentence", -1)]
+            for unit in chain["triples"]
+        ]
+    return result
+
+
+def _set_derivation(evidence: dict[str, Any]) -> None:
+    """Make the derivation of evidence of versions 1 and 2, where the fields of all methods stood side by side."""
+    # No method filled the fields of two. The first runs lack the later fields.
     derivations = {
         "chains": {"chains": evidence.get("chains", ()), "graph": evidence.get("graph")},
         "features": {"coverage": evidence.get("coverage", ()), "pool": evidence.get("pool", ())},
@@ -334,7 +349,6 @@ def _upgraded(result: dict[str, Any]) -> dict[str, Any]:
     }
     filled = ({"type": tag, **fields} for tag, fields in derivations.items() if any(fields.values()))
     evidence["derivation"] = next(filled, None)
-    return result
 
 
 def _canonical(settings: Mapping[str, Any]) -> str:

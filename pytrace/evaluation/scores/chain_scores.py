@@ -15,7 +15,7 @@ import msgspec
 from pytrace.evaluation.run.run_store import Result
 from pytrace.evaluation.scores.metrics import Mean, mean_of, normalise_answer, support_score
 from pytrace.kernels.fuzzy import partial_ratio
-from pytrace.records import Chain, ChainSearch, Evidence, Question, Triple
+from pytrace.records import Chain, ChainSearch, Evidence, Question, TextUnit, Triple, Unit
 
 ALIKE = 80.0
 """Two names are one from this partial ratio on."""
@@ -99,7 +99,7 @@ def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]
         return None
     graphs = [one.graph for one in searches]
     known = [(result, gold[result.question_id]) for result in results if result.question_id in gold]
-    chosen = [{triple.document_id for triple in _triples(one.chains) if triple.document_id} for one in found]
+    chosen = [{unit.document_id for unit in _units(one.chains) if unit.document_id} for one in found]
     return ChainStatistics(
         documents=mean_of(one.documents for _, one in known),
         document_error_rate=mean_of(_error_rate(one) for _, one in known),
@@ -107,7 +107,7 @@ def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]
         triples=mean_of(None if one is None else one.triples for one in graphs),
         density=mean_of(None if one is None else one.density for one in graphs),
         chains=mean_of(len(one.chains) for one in found),
-        length=mean_of(mean_of(len(chain.triples) for chain in one.chains).mean for one in found),
+        length=mean_of(mean_of(len(chain.units) for chain in one.chains).mean for one in found),
         found_documents=mean_of(map(len, chosen)),
         found_error_rate=mean_of(
             support_score(ids, result.supporting_documents).error_rate
@@ -129,9 +129,9 @@ def triple_recall(chains: Iterable[Chain], gold: Sequence[Triple]) -> float | No
     wanted = list(dict.fromkeys((normalise_answer(one.head), normalise_answer(one.tail)) for one in gold))
     if not wanted:
         return None
-    triples = list(dict.fromkeys((one.head, one.relation, one.tail) for one in _triples(chains)))
-    pairs = [(normalise_answer(head), normalise_answer(tail)) for head, relation, tail in triples if relation]
-    texts = [normalise_answer(f"{head} {tail}") for head, relation, tail in triples if not relation]
+    units = list(dict.fromkeys(_units(chains)))
+    pairs = [(normalise_answer(one.head), normalise_answer(one.tail)) for one in units if isinstance(one, Triple)]
+    texts = [normalise_answer(f"{one.title} {one.body}") for one in units if isinstance(one, TextUnit)]
     held = sum(
         any((_alike(head, a) and _alike(tail, b)) or (_alike(head, b) and _alike(tail, a)) for a, b in pairs)
         or any(_holds(text, head) and _holds(text, tail) for text in texts)
@@ -145,7 +145,9 @@ def chain_sentence_recall(chains: Iterable[Chain], gold: GoldEvidence) -> float 
     # A document in the place of a triple comes from all of its sentences.
     if not gold.sentences:
         return None
-    places = {(one.document_id, one.sentence) for one in _triples(chains) if one.sentence >= 0 or not one.relation}
+    places = {
+        (one.document_id, one.sentence) for one in _units(chains) if one.sentence >= 0 or isinstance(one, TextUnit)
+    }
     held = sum((one, index) in places or (one, -1) in places for one, index, _ in gold.sentences)
     return held / len(gold.sentences)
 
@@ -177,8 +179,8 @@ def _chains(result: Result) -> tuple[Chain, ...]:
     return () if result.answer is None else result.answer.evidence.chains
 
 
-def _triples(chains: Iterable[Chain]) -> Iterable[Triple]:
-    return (triple for chain in chains for triple in chain.triples)
+def _units(chains: Iterable[Chain]) -> Iterable[Unit]:
+    return (unit for chain in chains for unit in chain.units)
 
 
 def _alike(first: str, second: str) -> bool:

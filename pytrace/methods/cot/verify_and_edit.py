@@ -16,7 +16,7 @@ from pytrace.methods.cot.verification import Verifier
 from pytrace.methods.ranking import Rank
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.records import Answer, Document, Evidence, Reasoning, Triple
+from pytrace.records import Answer, Document, Evidence, Reasoning, TextUnit
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.extraction import sentence_units
 
@@ -25,10 +25,10 @@ class _Edit(msgspec.Struct):
     """A doubtful question: its place, the units of its documents, the thought to verify and what comes of it."""
 
     place: int
-    units: list[Triple]
+    units: list[TextUnit]
     thought: Thought
     rationale: tuple[str, ...] = ()
-    found: tuple[Triple, ...] = ()
+    found: tuple[TextUnit, ...] = ()
     changed: int = 0
 
 

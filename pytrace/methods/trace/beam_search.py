@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pytrace.kernels.beam import expand
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
 from pytrace.methods.trace.selector import Selector, Step
-from pytrace.records import Candidate, Chain, Triple
+from pytrace.records import Candidate, Chain, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ def build_chains(
     ]
 
 
-def _triples(index: TripleIndex, path: _Path) -> tuple[Triple, ...]:
-    return tuple(index.triple(path.question, position) for position in path.positions)
+def _triples(index: TripleIndex, path: _Path) -> tuple[Unit, ...]:
+    return tuple(index.unit(path.question, position) for position in path.positions)
 
 
 def _advance(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.models.encoders.encoder import Encoder, device_of
-from pytrace.records import Candidate, Triple
+from pytrace.records import Candidate, Triple, Unit
 
 # A name found less surely than this (partial ratio, 0 to 1) is not found at all.
 NAMED = 0.9
@@ -29,7 +29,7 @@ _NO_WORD = re.compile(r"[\W_]+")
 class TripleIndex:
     """The triples of several questions with their embeddings, one matrix for all."""
 
-    def __init__(self, triples: Sequence[Sequence[Triple]], encoder: Encoder) -> None:
+    def __init__(self, triples: Sequence[Sequence[Unit]], encoder: Encoder) -> None:
         self.triples = [tuple(question) for question in triples]
         self.offsets = np.cumsum([0, *map(len, self.triples)], dtype=np.int64)
         self._encoder = encoder
@@ -45,14 +45,15 @@ class TripleIndex:
         """The same vectors, kept where the encoder's device is: each step of each chain searches them."""
         return DeviceVectors(self.embeddings, device_of(self._encoder))
 
-    def triple(self, question: int, position: int) -> Triple:
-        """Return the triple at a position of a question's list."""
+    def unit(self, question: int, position: int) -> Unit:
+        """Return the unit at a position of a question's list."""
         return self.triples[question][position]
 
     def named(self, question: int, texts: Sequence[str]) -> NDArray[np.float32]:
         """Say how surely texts name the heads of a question's triples."""
         if question not in self._heads:
-            heads = [_words(_IN_BRACKETS.sub(" ", triple.head)) for triple in self.triples[question]]
+            subjects = (unit.head if isinstance(unit, Triple) else unit.title for unit in self.triples[question])
+            heads = [_words(_IN_BRACKETS.sub(" ", subject)) for subject in subjects]
             distinct = list(dict.fromkeys(heads))
             place = {head: number for number, head in enumerate(distinct)}
             self._heads[question] = distinct, np.array([place[head] for head in heads], dtype=np.int64)
@@ -94,7 +95,7 @@ class Ranker:
                 for question, chain in zip(which, chains, strict=True)
             ]
         queries = [
-            " ".join([questions[question], *(index.triple(question, position).text for position in chain)])
+            " ".join([questions[question], *(index.unit(question, position).text for position in chain)])
             for question, chain in zip(which, chains, strict=True)
         ]
         taken = [self._taken(index, question, chain) for question, chain in zip(which, chains, strict=True)]
@@ -113,7 +114,7 @@ class Ranker:
         )
         return [
             [
-                Candidate(index.triple(question, position), position, score)
+                Candidate(index.unit(question, position), position, score)
                 for position, score in zip((row - index.offsets[question]).tolist(), row_scores.tolist(), strict=True)
                 if position >= 0
             ]
@@ -130,7 +131,7 @@ class Ranker:
         """Return the positions that a chain is not offered (again)."""
         if not self.new_documents or not chain:
             return chain
-        documents = {index.triple(question, position).document_id for position in chain}
+        documents = {index.unit(question, position).document_id for position in chain}
         return [place for place, triple in enumerate(index.triples[question]) if triple.document_id in documents]
 
     def _linked(
@@ -157,7 +158,7 @@ class Ranker:
                 order = [place for place in np.argsort(-row, kind="stable").tolist() if place not in gone]
                 ranked.append(
                     [
-                        Candidate(index.triple(question, place), place, float(row[place]))
+                        Candidate(index.unit(question, place), place, float(row[place]))
                         for place in order[: self.candidates]
                     ]
                 )

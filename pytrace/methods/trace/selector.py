@@ -25,7 +25,7 @@ from pytrace.kernels.similarity import top_k
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel, Prompt, option_labels
 from pytrace.reader.prompts import ChainDemonstration, chain_demonstrations
-from pytrace.records import Candidate, Triple
+from pytrace.records import Candidate, Unit
 
 Scoring = Literal["letters", "likelihood", "pmi", "ranker"]
 Layout = Literal["paper", "shared"]
@@ -48,7 +48,7 @@ class Step(msgspec.Struct, frozen=True):
     """One choice to make: a question, the triples chosen so far, and the candidates for the next one."""
 
     question: str
-    chain: tuple[Triple, ...]
+    chain: tuple[Unit, ...]
     candidates: tuple[Candidate, ...]
 
 
@@ -185,7 +185,7 @@ class TextSelector:
         """Return the scores of ending and of each candidate."""
         shown = self._demonstrations.choose([step.question for step in steps])
         prompts = [text_prompt(step.question, step.chain, some) for step, some in zip(steps, shown, strict=True)]
-        texts = [[STOP_TEXT, *(f" {one.triple.text}" for one in step.candidates)] for step in steps]
+        texts = [[STOP_TEXT, *(f" {one.unit.text}" for one in step.candidates)] for step in steps]
         without = [text_prompt("", step.chain, some) for step, some in zip(steps, shown, strict=True)]
         unknown = self._unknown(without, texts) if self._scoring == "pmi" else {}
         scored = [
@@ -283,16 +283,16 @@ def _spread(values: NDArray[np.float64]) -> float:
     return deviation if deviation > 1e-9 * max(1.0, float(np.abs(values).max())) else 1.0
 
 
-def offered(steps: Sequence[Step], layout: Layout) -> list[tuple[Triple, ...]]:
+def offered(steps: Sequence[Step], layout: Layout) -> list[tuple[Unit, ...]]:
     """Return the triples that each step's prompt lists: its own candidates, or those of all chains of its question."""
-    own = [tuple(candidate.triple for candidate in step.candidates) for step in steps]
+    own = [tuple(candidate.unit for candidate in step.candidates) for step in steps]
     if layout == "paper":
         return own
-    best: dict[str, dict[Triple, float]] = {}
+    best: dict[str, dict[Unit, float]] = {}
     for step in steps:
         scores = best.setdefault(step.question, {})
         for candidate in step.candidates:
-            scores[candidate.triple] = max(candidate.score, scores.get(candidate.triple, -np.inf))
+            scores[candidate.unit] = max(candidate.score, scores.get(candidate.unit, -np.inf))
     most = len(OPTION_LABELS) - 1
     lists = {
         question: tuple(sorted(scores, key=lambda triple: -scores[triple])[:most]) for question, scores in best.items()
@@ -300,10 +300,10 @@ def offered(steps: Sequence[Step], layout: Layout) -> list[tuple[Triple, ...]]:
     return [lists[step.question] for step in steps]
 
 
-def _places(step: Step, offer: Sequence[Triple]) -> list[int]:
+def _places(step: Step, offer: Sequence[Unit]) -> list[int]:
     """Return where the options of a step stand among the letters: 0 for ending, -1 for what is not offered."""
     at = {triple: place for place, triple in reversed(list(enumerate(offer, 1)))}
-    return [0, *(at.get(candidate.triple, -1) for candidate in step.candidates)]
+    return [0, *(at.get(candidate.unit, -1) for candidate in step.candidates)]
 
 
 def _key(prompt: str, text: str) -> bytes:
@@ -313,7 +313,7 @@ def _key(prompt: str, text: str) -> bytes:
 
 
 def letter_prompt(
-    step: Step, shown: Sequence[ChainDemonstration], layout: Layout, offer: Sequence[Triple] | None = None
+    step: Step, shown: Sequence[ChainDemonstration], layout: Layout, offer: Sequence[Unit] | None = None
 ) -> Prompt:
     """Build the multiple-choice prompt; each demonstration shows the step at the same position (its last one if shorter)."""
     # `offer` lists other triples than the step's own candidates.
@@ -322,21 +322,21 @@ def letter_prompt(
     for one in shown:
         at = min(position, len(one.steps) - 1)
         pairs.append((_choice(one.question, one.chain[:at], one.steps[at].candidates, layout), one.steps[at].letter))
-    triples = [candidate.triple for candidate in step.candidates] if offer is None else offer
+    triples = [candidate.unit for candidate in step.candidates] if offer is None else offer
     return Prompt(LETTER_INSTRUCTION, tuple(pairs), _choice(step.question, step.chain, triples, layout))
 
 
-def text_prompt(question: str, chain: Sequence[Triple], shown: Sequence[ChainDemonstration]) -> str:
+def text_prompt(question: str, chain: Sequence[Unit], shown: Sequence[ChainDemonstration]) -> str:
     """Build the text whose continuation is the next triple: questions with their facts, then this one."""
     # Without a question it is the same text with the question left out: what PMI compares with.
     return "\n\n".join([*(_facts(one.question, one.chain) for one in shown), _facts(question, chain)])
 
 
-def _facts(question: str, chain: Sequence[Triple]) -> str:
+def _facts(question: str, chain: Sequence[Unit]) -> str:
     return f"Question: {question}".rstrip() + "\nFacts:" + "".join(f" {triple.text}" for triple in chain)
 
 
-def _choice(question: str, chain: Sequence[Triple], candidates: Sequence[Triple], layout: Layout) -> str:
+def _choice(question: str, chain: Sequence[Unit], candidates: Sequence[Unit], layout: Layout) -> str:
     options = [STOP_OPTION, *(triple.text for triple in candidates)]
     offered = [f"{label}. {text}" for label, text in zip(option_labels(len(options)), options, strict=True)]
     chosen = "Chosen so far: " + (", ".join(triple.text for triple in chain) or "nothing")

@@ -79,7 +79,7 @@ class TopTriples(TripleMethod):
 def _chains(nearest: Sequence[Candidate]) -> list[Chain]:
     scores = np.array([one.score for one in nearest], dtype=np.float64)
     shares = (scores - np.logaddexp.reduce(scores)).tolist() if nearest else []
-    return [Chain((one.triple,), (share,), share, False) for one, share in zip(nearest, shares, strict=True)]
+    return [Chain((one.unit,), (share,), share, False) for one, share in zip(nearest, shares, strict=True)]
 
 
 register(

@@ -14,7 +14,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.prompts import triple_demonstrations
-from pytrace.records import ChainSearch, Document, Evidence, GraphCounts, Triple
+from pytrace.records import ChainSearch, Document, Evidence, GraphCounts, Unit
 from pytrace.triples.extraction import (
     DocumentExtractor,
     Extraction,
@@ -26,13 +26,13 @@ from pytrace.triples.extraction import (
 )
 from pytrace.triples.graph import TripleStore, describe_triples
 
-Unit = Literal["triple", "sentence", "document"]
+UnitKind = Literal["triple", "sentence", "document"]
 
 
 class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where a method's units come from and how they are read; `TraceSettings` says what each means."""
 
-    unit: Unit = "triple"
+    unit: UnitKind = "triple"
     reader: Literal["triple", "document"] = "triple"
     extraction: Literal["written", "phrases"] = "written"
     triple_demonstrations: Count = 3
@@ -64,7 +64,7 @@ class TripleMethod(Method):
         self.graph = graph if graph is not None else TripleStore(recipe=self.extractor.recipe)
         self._reader = Reader(model, demonstrations=settings.reader_demonstrations)
 
-    def _index(self, documents: Sequence[Sequence[Document]], stages: Stages) -> tuple[list[list[Triple]], TripleIndex]:
+    def _index(self, documents: Sequence[Sequence[Document]], stages: Stages) -> tuple[list[list[Unit]], TripleIndex]:
         """Return the triples of each question's documents, extracted where the graph lacks them, and their index."""
         with stages.stage("triples"):
             read = [document for own in documents for document in own]
@@ -118,7 +118,7 @@ def check_count(name: str, asked: int, there: int) -> None:
         )
 
 
-def with_graph(evidence: Evidence, triples: Iterable[Triple]) -> Evidence:
+def with_graph(evidence: Evidence, triples: Iterable[Unit]) -> Evidence:
     """Return the evidence with the counts of the graph that its chains were searched in (TRACE, Table 5)."""
     counted = describe_triples(triples)
     graph = GraphCounts(counted.entities, counted.triples, counted.density)

@@ -11,7 +11,17 @@ import msgspec
 from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.evaluation.scores.result_scores import ResultScore, score_result
 from pytrace.reader.evidence import document_text
-from pytrace.records import Answer, Chain, Document, FeatureCover, KnowledgeQuery, Question, Triple, WrittenTriples
+from pytrace.records import (
+    Answer,
+    Chain,
+    Document,
+    FeatureCover,
+    KnowledgeQuery,
+    Question,
+    TextUnit,
+    Unit,
+    WrittenTriples,
+)
 from pytrace.report.figures import finite
 from pytrace.report.page_texts import cut, packed_json
 from pytrace.storage.text import storable
@@ -200,19 +210,24 @@ def _counts(answer: Answer, stage: str) -> list[int]:
     return [] if usage is None else [usage.calls, usage.prompt_tokens, usage.evaluated_tokens, usage.generated_tokens]
 
 
-def _units(answer: Answer) -> Iterator[Triple]:
-    return (triple for chain in answer.evidence.chains[:_MOST_CHAINS] for triple in chain.triples)
+def _units(answer: Answer) -> Iterator[Unit]:
+    return (unit for chain in answer.evidence.chains[:_MOST_CHAINS] for unit in chain.units)
 
 
-def _unit(unit: Triple, places: Mapping[str, int]) -> list[Any]:
+def _unit(unit: Unit, places: Mapping[str, int]) -> list[Any]:
     place = places.get(unit.document_id, cut(unit.document_id))
-    tail = cut(unit.tail) if unit.relation else _text(unit.tail)
-    return [cut(unit.head), cut(unit.relation), tail, place, unit.sentence]
+    # The page tells text from triples by the empty relation.
+    parts = (
+        [cut(unit.title), "", _text(unit.body)]
+        if isinstance(unit, TextUnit)
+        else [cut(part) for part in (unit.head, unit.relation, unit.tail)]
+    )
+    return [*parts, place, unit.sentence]
 
 
-def _chain(chain: Chain, units: Mapping[Triple, int]) -> list[Any]:
+def _chain(chain: Chain, units: Mapping[Unit, int]) -> list[Any]:
     steps = [_rounded(step) for step in chain.steps]
-    return [[units[triple] for triple in chain.triples], steps, _rounded(chain.score), int(chain.finished)]
+    return [[units[unit] for unit in chain.units], steps, _rounded(chain.score), int(chain.finished)]
 
 
 def _query(query: KnowledgeQuery) -> dict[str, Any]:

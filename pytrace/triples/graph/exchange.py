@@ -21,9 +21,9 @@ from typing import BinaryIO, Literal, TypeVar
 import msgspec
 
 from pytrace.errors import DataError, InputError
-from pytrace.records import Document, Triple
+from pytrace.records import Document, Unit
 from pytrace.storage.text import canonical, dump_json
-from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe, StoredDocument
+from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe, StoredDocument, row_of, unit_of
 from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED, Writer
 from pytrace.triples.graph.rdf import read_rdf
 
@@ -44,12 +44,12 @@ class _TripleLine(msgspec.Struct, omit_defaults=True):
     support: float = 0.0
 
     @classmethod
-    def of(cls, triple: Triple) -> _TripleLine:
-        return cls(triple.head, triple.relation, triple.tail, triple.sentence, triple.support)
+    def of(cls, unit: Unit) -> _TripleLine:
+        return cls(*row_of(unit))
 
     @property
-    def triple(self) -> Triple:
-        return Triple(self.head, self.relation, self.tail, "", self.sentence, self.support)
+    def unit(self) -> Unit:
+        return unit_of(self.head, self.relation, self.tail, "", self.sentence, self.support)
 
 
 class _DocumentLine(msgspec.Struct):
@@ -160,14 +160,14 @@ def _read_jsonl(writer: Writer, path: Path) -> None:
             continue
         record = _parse(text, _DocumentLine, path, number)
         document = Document(record.id, record.title, record.sentences, record.source)
-        triples = None if record.triples is None else [line.triple for line in record.triples]
+        triples = None if record.triples is None else [line.unit for line in record.triples]
         try:
             writer.put(document, triples, record.statistics, state=EDITED if record.edited else EXTRACTED)
         except InputError as error:
             raise DataError(str(error), path=path, line=number) from error
 
 
-def read_triples(path: Path) -> list[Triple]:
+def read_triples(path: Path) -> list[Unit]:
     """Read triples that a person wrote for one document: TSV, or JSON lines of head, relation, tail and sentence."""
     kind = graph_format(path, None)
     if kind not in ("tsv", "jsonl"):
@@ -175,7 +175,7 @@ def read_triples(path: Path) -> list[Triple]:
     with input_errors(path):
         if kind == "tsv":
             return [triple for _, triple in read_tsv(path)]
-        return [_parse(text, _TripleLine, path, number).triple for number, text in read_lines(path)]
+        return [_parse(text, _TripleLine, path, number).unit for number, text in read_lines(path)]
 
 
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
@@ -198,17 +198,17 @@ def _unescape(text: str) -> str:
     return canonical(_ESCAPED.sub(character, text))
 
 
-def write_tsv(stream: BinaryIO, triples: Iterable[Triple]) -> None:
+def write_tsv(stream: BinaryIO, triples: Iterable[Unit]) -> None:
     """Write a line for each triple."""
     for number, triple in enumerate(triples):
-        line = "\t".join(map(_escape, (triple.head, triple.relation, triple.tail)))
+        line = "\t".join(map(_escape, row_of(triple)[:3]))
         # Readers take a byte order mark at the start of a file for no part of the text.
         if number == 0 and line.startswith("\ufeff"):
             line = "\\uFEFF" + line[1:]
         stream.write(line.encode() + b"\n")
 
 
-def read_tsv(path: Path) -> Iterator[tuple[int, Triple]]:
+def read_tsv(path: Path) -> Iterator[tuple[int, Unit]]:
     """Iterate over (line number, triple) of a TSV file."""
     for number, text in read_lines(path):
         columns = text.split("\t")
@@ -224,4 +224,4 @@ def read_tsv(path: Path) -> Iterator[tuple[int, Triple]]:
             raise DataError(
                 f"unknown escape \\{error.args[0]}; write a backslash as \\\\", path=path, line=number
             ) from error
-        yield number, Triple(head, relation, tail)
+        yield number, unit_of(head, relation, tail)

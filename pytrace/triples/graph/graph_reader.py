@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from pytrace.errors import InputError, StoreError
-from pytrace.records import Document, Triple
+from pytrace.records import Document, Unit
 from pytrace.storage.closing import Closing
 from pytrace.storage.files import atomic_output
 from pytrace.storage.text import canonical, to_sql
@@ -23,6 +23,7 @@ from pytrace.triples.graph.graph_records import (
     StoredDocument,
     density,
     describe_triples,
+    unit_of,
 )
 from pytrace.triples.graph.graph_writer import EDITED, WAITING, prepare
 from pytrace.triples.graph.rdf import write_rdf
@@ -201,19 +202,19 @@ class GraphReader(Closing):
             if row is None or row[0] == WAITING or (failed and row[1]):
                 yield document
 
-    def triples(self, documents: Iterable[str | Document] | None = None) -> list[Triple]:
+    def triples(self, documents: Iterable[str | Document] | None = None) -> list[Unit]:
         """Return the triples of some documents in the order asked for, or of all in document order.
 
         InputError names a document that is not in the graph, StoreError one that has not been extracted yet.
         """
         return list(self.iterate_triples(documents))
 
-    def iterate_triples(self, documents: Iterable[str | Document] | None = None) -> Iterator[Triple]:
+    def iterate_triples(self, documents: Iterable[str | Document] | None = None) -> Iterator[Unit]:
         """Iterate over what `triples` returns, a page of triples in memory at a time."""
         for document_id, content in self._contents(documents):
             yield from self._triples_of(content, document_id)
 
-    def _triples_of(self, content: int, document_id: str) -> Iterator[Triple]:
+    def _triples_of(self, content: int, document_id: str) -> Iterator[Unit]:
         rows = self._pages(
             "SELECT position, head, relation, tail, sentence, support FROM triples "
             "WHERE position > ? AND content = ? ORDER BY position",
@@ -221,7 +222,7 @@ class GraphReader(Closing):
             content,
         )
         for _, head, relation, tail, sentence, support in rows:
-            yield Triple(from_sql(head), from_sql(relation), from_sql(tail), document_id, sentence, support)
+            yield unit_of(from_sql(head), from_sql(relation), from_sql(tail), document_id, sentence, support)
 
     def _contents(self, documents: Iterable[str | Document] | None) -> Iterator[tuple[str, int]]:
         """Resolve documents to (id to report, number of the content)."""
@@ -247,7 +248,7 @@ class GraphReader(Closing):
                 raise StoreError(f"document {name!r} in {self.location} has not been extracted yet; resume the build")
             yield canonical(name), row[0]
 
-    def triples_about(self, entity: str, *, limit: int | None = None) -> list[Triple]:
+    def triples_about(self, entity: str, *, limit: int | None = None) -> list[Unit]:
         """Return the triples that have this entity as head or tail, in document order, at most `limit` of them."""
         key = to_sql(entity)
         with self._database.read() as connection:
@@ -260,7 +261,7 @@ class GraphReader(Closing):
                 (key, key, -1 if limit is None else limit),
             ).fetchall()
         return [
-            Triple(from_sql(head), from_sql(relation), from_sql(tail), from_sql(document_id), sentence, support)
+            unit_of(from_sql(head), from_sql(relation), from_sql(tail), from_sql(document_id), sentence, support)
             for head, relation, tail, document_id, sentence, support in rows
         ]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pytrace.records import Document, Triple
+from pytrace.records import Document, TextUnit, Triple, Unit
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class StoredDocument(NamedTuple):
     document: Document
     statistics: ExtractionStatistics | None
     edited: bool
-    triples: Iterator[Triple]
+    triples: Iterator[Unit]
 
 
 class GraphStatistics(msgspec.Struct, frozen=True):
@@ -117,7 +117,24 @@ def density(entities: int, edges: int) -> float:
     return edges / (entities * (entities - 1)) if entities > 1 else 0.0
 
 
-def describe_triples(triples: Iterable[Triple]) -> GraphStatistics:
+def row_of(unit: Unit) -> tuple[str, str, str, int, float]:
+    """Return what graphs and their files hold of a unit: head, relation, tail, sentence and support."""
+    # A sentence or a document has its title as head, no relation and its words as tail; it supports itself.
+    if isinstance(unit, TextUnit):
+        return unit.title, "", unit.body, unit.sentence, 100.0
+    return unit.head, unit.relation, unit.tail, unit.sentence, unit.support
+
+
+def unit_of(
+    head: str, relation: str, tail: str, document_id: str = "", sentence: int = -1, support: float = 0.0
+) -> Unit:
+    """Return the unit that a row holds: see `row_of`."""
+    if not relation:
+        return TextUnit(head, tail, document_id, sentence)
+    return Triple(head, relation, tail, document_id, sentence, support)
+
+
+def describe_triples(triples: Iterable[Unit]) -> GraphStatistics:
     """Count entities, relations, edges, density and document ids of some triples, such as one question's.
 
     Source
@@ -138,13 +155,13 @@ def describe_triples(triples: Iterable[Triple]) -> GraphStatistics:
     for triple in triples:
         count += 1
         documents.add(triple.document_id)
-        entities.add(triple.head)
-        if triple.relation:
-            # A triple without a relation is a sentence or a document: its tail is text.
-            entities.add(triple.tail)
-            relations.add(triple.relation)
-            if triple.head != triple.tail:
-                edges.add((triple.head, triple.tail))
+        head, relation, tail, _, _ = row_of(triple)
+        entities.add(head)
+        if relation:
+            entities.add(tail)
+            relations.add(relation)
+            if head != tail:
+                edges.add((head, tail))
     return GraphStatistics(
         documents=len(documents),
         triples=count,

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from pytrace.errors import InputError, StoreError
-from pytrace.records import Document, Triple
+from pytrace.records import Document, Unit
 from pytrace.storage.text import canonical, dump_json, to_sql
-from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe
+from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe, row_of
 
 Row = tuple[int, str | bytes, str | bytes, str | bytes, int, float]
 
@@ -47,7 +47,7 @@ class Writer:
     def put(
         self,
         document: Document,
-        triples: Sequence[Triple] | None,
+        triples: Sequence[Unit] | None,
         statistics: ExtractionStatistics | None = None,
         *,
         state: int = EXTRACTED,
@@ -73,13 +73,13 @@ class Writer:
         store_extraction(self.connection, content, rows, statistics, state=state)
 
     @contextmanager
-    def loose_triples(self, path: Path) -> Iterator[Callable[[Triple], None]]:
+    def loose_triples(self, path: Path) -> Iterator[Callable[[Unit], None]]:
         """Take the triples that no document claims, one by one; they become one document named after the file."""
         document, content_hash = prepare(Document(path.name, path.name, (), str(path)))
         content = None
         count = 0
 
-        def put(triple: Triple) -> None:
+        def put(triple: Unit) -> None:
             nonlocal content, count
             if content is None:
                 if self.connection.execute(
@@ -93,7 +93,7 @@ class Writer:
                 place_document(self.connection, document, content, None)
                 self.connection.execute("DELETE FROM triples WHERE content = ?", (content,))
                 self.documents += 1
-            row = (to_sql(triple.head), to_sql(triple.relation), to_sql(triple.tail), -1, 0.0)
+            row = (*map(to_sql, row_of(triple)[:3]), -1, 0.0)
             self.connection.execute(INSERT_TRIPLE, (content, count, *row))
             count += 1
 
@@ -123,12 +123,13 @@ def prepare(document: Document) -> tuple[Document, bytes]:
     return document, bytes.fromhex(document.content_hash)
 
 
-def rows_of(document: Document, triples: Sequence[Triple]) -> list[Row]:
+def rows_of(document: Document, triples: Sequence[Unit]) -> list[Row]:
     """Check that the triples belong to the document and turn them into rows without the content's number."""
     rows: list[Row] = []
     for position, triple in enumerate(triples):
         try:
-            row = (to_sql(triple.head), to_sql(triple.relation), to_sql(triple.tail))
+            head, relation, tail, sentence, support = row_of(triple)
+            row = (to_sql(head), to_sql(relation), to_sql(tail))
         except AttributeError as error:
             raise InputError(
                 f"triple {position} of document {document.id!r} has a part that is no text: {triple!r}"
@@ -136,13 +137,13 @@ def rows_of(document: Document, triples: Sequence[Triple]) -> list[Row]:
         fault = ""
         if triple.document_id not in ("", document.id) and canonical(triple.document_id) != document.id:
             fault = f"says it is of document {triple.document_id!r}"
-        elif not -1 <= triple.sentence < len(document.sentences):
-            fault = f"points at sentence {triple.sentence}, but there are {len(document.sentences)}"
-        elif not (math.isfinite(triple.support) and 0 <= triple.support <= 100):
-            fault = f"has support {triple.support}, which must be from 0 to 100"
+        elif not -1 <= sentence < len(document.sentences):
+            fault = f"points at sentence {sentence}, but there are {len(document.sentences)}"
+        elif not (math.isfinite(support) and 0 <= support <= 100):
+            fault = f"has support {support}, which must be from 0 to 100"
         if fault:
             raise InputError(f"triple {position} of document {document.id!r} {fault}")
-        rows.append((position, *row, triple.sentence, float(triple.support)))
+        rows.append((position, *row, sentence, float(support)))
     return rows
 
 

@@ -24,14 +24,13 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote, unquote_to_bytes
 
-import msgspec
 import pyoxigraph as ox
 
 from pytrace.errors import DataError, InputError
-from pytrace.records import Document, Triple
+from pytrace.records import Document, Unit
 from pytrace.storage.text import to_sql
 from pytrace.triples.graph.database import from_sql
-from pytrace.triples.graph.graph_records import StoredDocument
+from pytrace.triples.graph.graph_records import StoredDocument, row_of, unit_of
 from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED, Writer
 
 _FORMATS = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
@@ -108,9 +107,9 @@ def _statements(documents: Iterable[StoredDocument]) -> Iterator[ox.Triple]:
         if statistics is None:
             continue
         for number, triple in enumerate(triples):
-            head = _iri("entity", _encode(triple.head))
-            relation = _iri("relation", _encode(triple.relation))
-            tail = _iri("entity", _encode(triple.tail)) if triple.relation else _literal(triple.tail)
+            *parts, sentence_index, support = row_of(triple)
+            head, relation = _iri("entity", _encode(parts[0])), _iri("relation", _encode(parts[1]))
+            tail = _iri("entity", _encode(parts[2])) if parts[1] else _literal(parts[2])
             statement = _iri("statement", f"{key}:{number}")
             yield ox.Triple(head, relation, tail)
             yield ox.Triple(statement, _TYPE, _iri("rdf", "Statement"))
@@ -118,9 +117,9 @@ def _statements(documents: Iterable[StoredDocument]) -> Iterator[ox.Triple]:
             yield ox.Triple(statement, predicate_iri, relation)
             yield ox.Triple(statement, object_iri, tail)
             yield ox.Triple(statement, document_iri, node)
-            if triple.sentence >= 0:
-                yield ox.Triple(statement, sentence_iri, _iri("sentence", f"{key}:{triple.sentence}"))
-            yield ox.Triple(statement, support_iri, ox.Literal(triple.support))
+            if sentence_index >= 0:
+                yield ox.Triple(statement, sentence_iri, _iri("sentence", f"{key}:{sentence_index}"))
+            yield ox.Triple(statement, support_iri, ox.Literal(support))
 
 
 def _labels(prefix: str, names: Iterable[str]) -> Iterator[ox.Triple]:
@@ -171,7 +170,7 @@ def read_rdf(writer: Writer, path: Path, *, kind: str) -> None:
             "SELECT number, subject, predicate, object FROM facts WHERE number > ? ORDER BY number LIMIT 256", (last,)
         ).fetchall():
             for _, head, relation, tail in page:
-                put(reader.triple(from_sql(head), from_sql(relation), from_sql(tail)))
+                put(reader.unit(from_sql(head), from_sql(relation), from_sql(tail)))
             last = page[-1][0]
     for table in ("notes", "facts", "labels"):
         connection.execute(f"DROP TABLE temp.{table}")
@@ -224,7 +223,7 @@ class _Reader:
         self._connection = connection
         self._path = path
 
-    def document(self, node: str) -> tuple[Document, list[Triple] | None, int]:
+    def document(self, node: str) -> tuple[Document, list[Unit] | None, int]:
         """Return a document, its triples (None if it waits for its extraction), and its state."""
         key = node.removeprefix(_PREFIXES["document"])
         notes = self._notes(node)
@@ -240,7 +239,7 @@ class _Reader:
             raise DataError(f"<{node}> has state {state!r}; it can be waiting, extracted or edited", path=self._path)
         return document, [self._triple(key, *part) for part in self._parts("statement", key)], _STATES[state]
 
-    def _triple(self, key: str, number: int, notes: dict[str, str]) -> Triple:
+    def _triple(self, key: str, number: int, notes: dict[str, str]) -> Unit:
         node = f"{_PREFIXES['statement']}{key}:{number}"
         terms = (
             self._take(node, notes, "subject"),
@@ -258,11 +257,13 @@ class _Reader:
             raise DataError(
                 f"<{node}> has a pt:sentence or pt:support of the wrong kind: {error}", path=self._path
             ) from error
-        return msgspec.structs.replace(self.triple(*terms), sentence=index, support=support)
+        head, relation, tail = map(self.name, terms)
+        return unit_of(head, relation, tail, "", index, support)
 
-    def triple(self, head: str, relation: str, tail: str) -> Triple:
-        """Name the three terms of a triple."""
-        return Triple(self.name(head), self.name(relation), self.name(tail))
+    def unit(self, *terms: str) -> Unit:
+        """Name the three terms of a statement."""
+        head, relation, tail = map(self.name, terms)
+        return unit_of(head, relation, tail)
 
     def _take(self, node: str, notes: dict[str, str], name: str) -> str:
         if name not in notes:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pytrace.errors import InputError
-from pytrace.records import Document, Triple
+from pytrace.records import Document, Unit
 from pytrace.storage.text import to_sql
 from pytrace.triples.graph.database import Database, Mode, from_sql
 from pytrace.triples.graph.exchange import graph_format, input_errors, read_graph
@@ -153,7 +153,7 @@ class TripleStore(GraphReader):
     def add(
         self,
         document: Document,
-        triples: Sequence[Triple],
+        triples: Sequence[Unit],
         statistics: ExtractionStatistics | None = None,
     ) -> None:
         """Store the extraction of one document, in one transaction; afterwards no kill can lose it.
@@ -181,7 +181,7 @@ class TripleStore(GraphReader):
             else:
                 store_extraction(connection, placed[0], rows, statistics, before=placed[1])
 
-    def replace_triples(self, document_id: str, triples: Sequence[Triple]) -> list[str]:
+    def replace_triples(self, document_id: str, triples: Sequence[Unit]) -> list[str]:
         """Replace a document's triples by others, made by hand; they count as extracted from then on.
 
         Documents with the same content share one extraction, so theirs change, too: returned are the ids of all whose
