@@ -150,8 +150,8 @@ def evaluate(
     from pytrace.evaluation.data.datasets import data_settings
     from pytrace.evaluation.run.runner import RunStore, batch_sizes
     from pytrace.evaluation.run.runner import evaluate as run
-    from pytrace.evaluation.run.seeds import seed_summaries
-    from pytrace.evaluation.scores.study import ModelMatcher
+    from pytrace.evaluation.scores.comparisons import seed_summaries
+    from pytrace.evaluation.scores.matching import ModelMatcher
 
     _check_options(out=out, resume=resume, retry_failed=retry_failed, engine=engine, ray_address=ray_address)
     if pad_seed is not None and pad is None:

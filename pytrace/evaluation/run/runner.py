@@ -18,8 +18,8 @@ from pytrace.errors import (
     StoreError,
 )
 from pytrace.evaluation.run.run_store import Result, RunStore, file_settings
-from pytrace.evaluation.scores.study import Matcher
-from pytrace.evaluation.scores.summary import Report, make_report
+from pytrace.evaluation.scores.matching import Matcher
+from pytrace.evaluation.scores.summary import Report, score_run
 from pytrace.records import Answer, Question
 
 __all__ = [
@@ -163,23 +163,7 @@ def evaluate(
             progress(state)
     if batches:
         _run(engine, batches, store, states, progress)
-    place = {question.id: number for number, question in enumerate(questions)}
-    # In the order of the questions, for what is drawn from them must not depend on who was through first.
-    results = {
-        name: sorted(
-            (row for row in store.rows(name) if row.question_id in place), key=lambda row: place[row.question_id]
-        )
-        for name in engine.sizes
-    }
-    return make_report(
-        results,
-        gold=questions,
-        settings=store.settings,
-        notes=store.notes,
-        seed=seed,
-        matcher=matcher,
-        baseline=baseline,
-    )
+    return score_run(store, methods=list(engine.sizes), gold=questions, seed=seed, matcher=matcher, baseline=baseline)
 
 
 def batch_sizes(methods: Mapping[str, Method]) -> dict[str, int]:

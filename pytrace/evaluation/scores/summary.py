@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,28 +15,17 @@ from pytrace.evaluation.scores.chain_scores import (
     context_sentence_recall,
     gold_evidence,
 )
-from pytrace.evaluation.scores.claim_scores import ClaimScores, claim_scores
 from pytrace.evaluation.scores.comparisons import Comparison, QuestionScore, compare_methods
-from pytrace.evaluation.scores.knowledge_scores import KnowledgeScores, knowledge_scores
-from pytrace.evaluation.scores.metrics import Mean, mean_of, ndcg, recall_at
-from pytrace.evaluation.scores.result_scores import score_result
+from pytrace.evaluation.scores.labels_and_queries import ClaimScores, KnowledgeScores, claim_scores, knowledge_scores
+from pytrace.evaluation.scores.matching import Matcher
+from pytrace.evaluation.scores.metrics import Mean, mean_of, ndcg, recall_at, score_result
 from pytrace.evaluation.scores.significance import bootstrap_interval
-from pytrace.evaluation.scores.study import Matcher, Study, study_results
+from pytrace.evaluation.scores.study import Study, study_results
 from pytrace.records import Question, Usage
 
-__all__ = [
-    "Comparison",
-    "Failure",
-    "KindScore",
-    "MethodSummary",
-    "PoolRecall",
-    "Quantity",
-    "RankingScores",
-    "Report",
-    "make_report",
-    "score_run",
-]
+_T = TypeVar("_T")
 
+# Those of BEIR's evaluation script but for 1000, since a question is given 100 documents unless more are asked for.
 _DEPTHS = (1, 3, 5, 10, 100)
 
 
@@ -157,24 +146,31 @@ def score_run(
     *,
     methods: Sequence[str] | None = None,
     questions: Iterable[str] | None = None,
+    gold: Sequence[Question] | None = None,
     seed: int = 0,
     matcher: Matcher | None = None,
     baseline: str | None = None,
 ) -> Report:
     """Score the answers that a store holds; no model is needed, unless one is to match the answers of a study."""
-    wanted = None if questions is None else set(questions)
+    # `gold` has the questions where they are at hand, and the report is of them alone. Those that the store keeps are of
+    # its first run, and files of version 1 have none.
+    order = {id: number for number, id in enumerate(store.asked() if gold is None else [one.id for one in gold])}
+    wanted = set(questions) if questions is not None else None if gold is None else set(order)
     # In the order of the questions, for what is drawn from them must not depend on who was through first.
-    place = {question_id: number for number, question_id in enumerate(store.asked())}
     results = {
         method: sorted(
             (row for row in store.rows(method) if wanted is None or row.question_id in wanted),
-            key=lambda row: place.get(row.question_id, len(place)),
+            key=lambda row: order.get(row.question_id, len(order)),
         )
         for method in (store.methods() if methods is None else methods)
     }
     return make_report(
         results,
-        gold=(question for question in store.questions() if wanted is None or question.id in wanted),
+        gold=(
+            question
+            for question in (store.questions() if gold is None else gold)
+            if wanted is None or question.id in wanted
+        ),
         settings=store.settings,
         notes=store.notes,
         seed=seed,
@@ -199,26 +195,22 @@ def make_report(
         method: {row.question_id: _question_score(row, known.get(row.question_id)) for row in rows}
         for method, rows in results.items()
     }
-    asked = {question for own in scores.values() for question in own}
+    asked = {question for by_question in scores.values() for question in by_question}
+
+    def defined(score: Callable[[str, Sequence[Result]], _T | None]) -> tuple[_T, ...]:
+        return tuple(scored for method, rows in results.items() if (scored := score(method, rows)) is not None)
+
     return Report(
         questions=len(asked),
         methods=tuple(_summarise(method, rows, scores[method], known, seed) for method, rows in results.items()),
         comparisons=compare_methods(scores, baseline=baseline, seed=seed),
         settings=dict(settings or {}),
         notes=dict(notes or {}),
-        studies=tuple(
-            study
-            for study in (study_results(method, rows, matcher=matcher) for method, rows in results.items())
-            if study is not None
-        ),
-        claims=tuple(
-            scored for scored in (claim_scores(method, rows) for method, rows in results.items()) if scored is not None
-        ),
-        knowledge=tuple(
-            told for told in (knowledge_scores(method, rows) for method, rows in results.items()) if told is not None
-        ),
+        studies=defined(lambda method, rows: study_results(method, rows, matcher=matcher)),
+        claims=defined(claim_scores),
+        knowledge=defined(knowledge_scores),
         baseline=baseline,
-        pool=_pool_recall([one for question, one in known.items() if question in asked]),
+        pool=_pool_recall([evidence for question, evidence in known.items() if question in asked]),
     )
 
 
@@ -255,14 +247,14 @@ def _ranking(
 
 
 def _pool_recall(gold: Sequence[GoldEvidence]) -> PoolRecall | None:
-    supported = [one for one in gold if one.supporting]
+    supported = [evidence for evidence in gold if evidence.supporting]
     if not supported:
         return None
     return PoolRecall(
-        documents=mean_of(one.documents for one in supported),
-        relevant=sum(len(one.supporting) for one in supported),
-        held=sum(len(one.given) for one in supported),
-        recall=mean_of(len(one.given) / len(one.supporting) for one in supported),
+        documents=mean_of(evidence.documents for evidence in supported),
+        relevant=sum(len(evidence.supporting) for evidence in supported),
+        held=sum(len(evidence.given) for evidence in supported),
+        recall=mean_of(len(evidence.given) / len(evidence.supporting) for evidence in supported),
     )
 
 
@@ -338,7 +330,7 @@ def _by_kind(results: Sequence[Result], scores: Mapping[str, QuestionScore]) -> 
             groups.setdefault(result.kind, []).append(scores[result.question_id])
     return {
         kind: KindScore(
-            len(own), mean_of(score.exact_match for score in own).mean, mean_of(score.f1 for score in own).mean
+            len(group), mean_of(score.exact_match for score in group).mean, mean_of(score.f1 for score in group).mean
         )
-        for kind, own in sorted(groups.items())
+        for kind, group in sorted(groups.items())
     }
