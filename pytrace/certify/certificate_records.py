@@ -46,6 +46,12 @@ class Response(msgspec.Struct, frozen=True):
     sample: int = 0
 
 
+def gold_row(question: GoldQuestion | Response) -> dict[str, object]:
+    """Return the gold part of a row, as `pytrace.documents.gold_fields` reads it."""
+    paths = [[(step.head, step.relation, step.tail) for step in path] for path in question.paths]
+    return {"answers": question.answers, "gold_paths": paths, "topics": question.topics}
+
+
 class Match(msgspec.Struct, frozen=True):
     """A triple beside a step: cosine of their vectors and how well the step names head and tail, the latter from 0 to 1.
 

@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Literal
 
 import msgspec
+import numpy as np
 
 from pytrace.certify.certificate_records import Certificate, GoldQuestion, Response
 from pytrace.errors import InputError
+from pytrace.kernels.similarity import similarity
+from pytrace.kg import KnowledgeBase
+from pytrace.kg.paths import neighbourhood
 from pytrace.methods.cot.rationales import Thought, last_of, majority
+from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
 from pytrace.reader.prompts.step_demonstrations import StepDemonstration, step_demonstrations
 
@@ -23,6 +28,11 @@ Prompting = Literal["cot", "cot-plan", "cot-sc"]
 
 Choice = Literal["majority", "best", "all"]
 """Which of several samples counts: the first that has the majority's answer, the best by its certificate, or each."""
+
+# How far from the entities of a question facts are looked for.
+_HOPS = 2
+# Around a hub there are more facts than anybody could choose from; the nearest hops come first.
+_MOST_FACTS = 2_000
 
 _FROM_MEMORY = "by facts that you know"
 _FROM_FACTS = "by some of the facts given before it"
@@ -162,6 +172,31 @@ def _responses(question: GoldQuestion, completions: Sequence[Completion]) -> lis
 def _asked(question: str, facts: Sequence[str]) -> str:
     lines = ["Facts:", *facts] if facts else []
     return "\n".join([*lines, f"Question: {question}"])
+
+
+class FactFinder:
+    """Finds the facts that a question could be answered from: those around the entities that it names, nearest first."""
+
+    def __init__(self, base: KnowledgeBase, encoder: Encoder) -> None:
+        self._base = base
+        self._encoder = encoder
+
+    def find(self, questions: Sequence[str], count: int) -> list[list[str]]:
+        """Find facts for questions, in words."""
+        if not questions or count < 1:
+            return [[] for _ in questions]
+        vectors = self._encoder.encode(list(questions), kind="query")
+        found = []
+        for vector, mentions in zip(vectors, self._base.columns.mentions.find(questions), strict=True):
+            named = sorted({entity for mention in mentions for entity in mention.entities})
+            if named:
+                near = np.array(neighbourhood(self._base, named, hops=_HOPS, limit=_MOST_FACTS)[0], dtype=np.int64)
+                order = np.argsort(-similarity(vector, self._base.vectors[near]), kind="stable")
+                numbers = near[order[:count]]
+            else:
+                numbers = self._base.search(vector[None], count)[1][0]
+            found.append([self._base.text(number) for number in numbers.tolist() if number >= 0])
+        return found
 
 
 def choose_samples(certificates: Iterable[Certificate], *, how: Choice = "majority") -> Iterator[Certificate]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pytrace.certify.certificate_records import GoldQuestion, Path
+from pytrace.certify.certificate_records import GoldQuestion, Path, gold_row
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import Place, json_rows, looks_like_rows
 from pytrace.documents.path_questions import read_path_questions
@@ -98,15 +98,8 @@ def read_rows(path: str | os.PathLike[str], *, limit: int | None = None) -> list
 
 def question_line(question: GoldQuestion) -> bytes:
     """Write a question as a line that `read_questions` reads."""
-    row = {
-        "id": question.id,
-        "question": question.question,
-        "answers": question.answers,
-        "gold_paths": [[(step.head, step.relation, step.tail) for step in path] for path in question.paths],
-        "topics": question.topics,
-    }
     try:
-        return msgspec.json.encode(row) + b"\n"
+        return msgspec.json.encode({"id": question.id, "question": question.question, **gold_row(question)}) + b"\n"
     except UnicodeEncodeError:
         raise InputError(
             f"question {question.id!a} has half a character (a lone surrogate), which JSON cannot hold; repair it"
