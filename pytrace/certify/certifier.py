@@ -24,10 +24,11 @@ from pytrace.certify.certificate_records import (
 from pytrace.certify.grounding import Grounder, Grounding, GroundingSettings
 from pytrace.certify.response_parsing import ParsedResponse, StepForm, answers_match, parse_response
 from pytrace.certify.verdicts import Walk, walk
+from pytrace.errors import InputError
 from pytrace.kernels.alignment import align_batch
-from pytrace.kg import KnowledgeBase, normal_form
+from pytrace.kg import KnowledgeBase, normal_form, verbalise
 from pytrace.models.encoders.encoder import Encoder
-from pytrace.records import Triple
+from pytrace.records import Answer, Triple
 
 # Responses whose steps are encoded and compared together: enough to fill the kernels, few enough to hold.
 _AT_ONCE = 4096
@@ -50,7 +51,7 @@ class Certifier:
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder
-    >>> from pytrace.records import Triple
+    >>> from pytrace.records import Answer, Triple
     >>> encoder = HashEncoder()
     >>> base = KnowledgeBase.in_memory([Triple("Corfu", "part of", "Greece"), Triple("Greece", "speaks", "Greek")], encoder)
     >>> text = "1. Corfu is part of Greece. 2. Greece speaks Greek. So the answer is (Greek)."
@@ -319,3 +320,37 @@ def path_end(path: Path) -> str:
 def _free_end(usual: str, other: str, neighbour: Path) -> str:
     shared = {key for triple in neighbour for key in (triple.head, triple.tail)}
     return other if usual in shared and other not in shared else usual
+
+
+def certify_answer(
+    base: KnowledgeBase,
+    encoder: Encoder,
+    answer: Answer,
+    settings: GroundingSettings | None = None,
+    *,
+    answers: Sequence[str] = (),
+) -> list[Certificate]:
+    """Certify what an answer rests on: the chains that it was found along, or the thoughts of a method that thinks."""
+    # A triple becomes the step "head relation tail.", a sentence or a document of a chain the step "title: sentence",
+    # so that its "it" and "the company" are named.
+    evidence = answer.evidence
+    if evidence.chains:
+        paths = [tuple(map(_step, chain.triples)) for chain in evidence.chains]
+        names = [f"chain {number}" for number in range(1, len(paths) + 1)]
+    elif evidence.reasoning.rationale:
+        paths, names = [evidence.reasoning.rationale], ["thoughts"]
+    else:
+        raise InputError(
+            f"{answer.method} answers from no chain and without thoughts, so there is nothing to certify; use trace, "
+            "trace-doc, cot, cot-sc or verify-and-edit"
+        )
+    responses = [
+        Response(name, answer.question, "\n".join(path), tuple(answers))
+        for name, path in zip(names, paths, strict=True)
+    ]
+    parsed = [ParsedResponse("structured" if path else "unstructured", path, answer.text) for path in paths]
+    return Certifier(base, encoder, settings).certify_parsed(responses, parsed)
+
+
+def _step(triple: Triple) -> str:
+    return verbalise(triple.head, triple.relation, triple.tail) if triple.relation else f"{triple.head}: {triple.tail}"

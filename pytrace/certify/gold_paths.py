@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from pytrace.certify.certificate_records import GoldQuestion, Path, gold_row
+from pytrace.certify.wording import entities_named
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import Place, json_rows, looks_like_rows
 from pytrace.documents.path_questions import read_path_questions
@@ -169,17 +170,11 @@ def find_gold_paths(
 
 def entities_called(base: KnowledgeBase, names: Iterable[str]) -> list[int]:
     """Return the numbers of the entities with some keys, or else with names of the same normal form."""
-    found: dict[int, None] = {}
+    called: dict[int, None] = {}
     for name in names:
         number = base.entity(name)
-        if number is not None:
-            found[number] = None
-            continue
-        form = normal_form(name)
-        for mention in base.columns.mentions.find([name])[0]:
-            if mention.start == 0 and mention.end == len(form):
-                found.update(dict.fromkeys(mention.entities))
-    return list(found)
+        called.update(dict.fromkeys(entities_named(base, name) if number is None else [number]))
+    return list(called)
 
 
 def check_paths(base: KnowledgeBase, questions: Iterable[GoldQuestion]) -> tuple[AbsentTriple, ...]:
