@@ -116,7 +116,10 @@ class Reasoner:
                 done(_responses(questions[index], completions))
 
         rows = self._model.generate(
-            [self._prompt(question.question, own, prompting) for question, own in zip(questions, shown, strict=True)],
+            [
+                self._prompt(question.question, given, prompting)
+                for question, given in zip(questions, shown, strict=True)
+            ],
             max_tokens=self.settings.max_tokens,
             stop=("\nQ:", "\nQuestion:", "\nFacts:"),
             temperature=self.settings.temperature,
@@ -126,11 +129,8 @@ class Reasoner:
             grammar=_grammar(prompting) if self.settings.structured else None,
             done=finished,
         )
-        return [
-            response
-            for question, completions in zip(questions, rows, strict=True)
-            for response in _responses(question, completions)
-        ]
+        answered = zip(questions, rows, strict=True)
+        return [response for question, completions in answered for response in _responses(question, completions)]
 
     def prompt_hash(self, prompting: Prompting) -> str:
         """Return what the instruction and demonstrations are, as 16 hexadecimal digits: stored responses depend on them."""
@@ -155,16 +155,9 @@ class Reasoner:
 
 
 def _responses(question: GoldQuestion, completions: Sequence[Completion]) -> list[Response]:
+    gold = question.answers, question.paths, question.topics
     return [
-        Response(
-            question.id,
-            question.question,
-            completion.text,
-            question.answers,
-            question.paths,
-            question.topics,
-            sample=number,
-        )
+        Response(question.id, question.question, completion.text, *gold, sample=number)
         for number, completion in enumerate(completions)
     ]
 
@@ -202,25 +195,25 @@ class FactFinder:
 def choose_samples(certificates: Iterable[Certificate], *, how: Choice = "majority") -> Iterator[Certificate]:
     """Leave one certificate for each question that has several samples."""
     # Section 4: "we sample four outputs, and report the maximum performance across all the outputs".
-    for own in _by_question(certificates):
+    for samples in _by_question(certificates):
         if how == "all":
-            yield from own
+            yield from samples
         elif how == "best":
-            yield max(own, key=lambda one: (bool(one.answer_correct), one.kind == "faithful"))
+            yield max(samples, key=lambda sample: (bool(sample.answer_correct), sample.kind == "faithful"))
         else:
-            yield own[max(majority([Thought((), one.answer) for one in own]).first, 0)]
+            yield samples[max(majority([Thought((), sample.answer) for sample in samples]).first, 0)]
 
 
 def _by_question(certificates: Iterable[Certificate]) -> Iterator[list[Certificate]]:
     """Part certificates where the samples begin anew: two responses of one id are not yet two samples."""
-    own: list[Certificate] = []
-    for one in certificates:
-        if own and (one.sample == 0 or one.id != own[0].id):
-            yield own
-            own = []
-        own.append(one)
-    if own:
-        yield own
+    samples: list[Certificate] = []
+    for certificate in certificates:
+        if samples and (certificate.sample == 0 or certificate.id != samples[0].id):
+            yield samples
+            samples = []
+        samples.append(certificate)
+    if samples:
+        yield samples
 
 
 def _shown(one: StepDemonstration, *, planned: bool) -> str:

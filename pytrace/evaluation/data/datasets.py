@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -29,51 +29,15 @@ from pytrace.documents.rows import (
 )
 from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError, InputError
-from pytrace.evaluation.data import dataset_adapters as row_shapes
 from pytrace.evaluation.data.beir import POOL, beir_settings, is_beir, read_beir
+from pytrace.evaluation.data.dataset_adapters import DataFormat, format_of, in_our_shape, text_of
 from pytrace.evaluation.data.question_report import QuestionReport
 from pytrace.evaluation.run.run_store import file_settings
 from pytrace.reader.claims import LABELS
 from pytrace.records import Document, Perturbation, Question, Triple
 
-DataFormat = Literal[
-    "auto", "hotpotqa", "2wikimultihopqa", "musique", "triviaqa", "webquestions", "nq-open", "grailqa", "complexwebquestions",
-    "pathquestion", "fever", "flashrag", "beir", "pytrace",
-]  # fmt: skip
-
 CLAIM = "claim"
 """The kind of a question that is a claim to be judged, with a label as its answer."""
-
-# What a row of each format must have, one of each group.
-_SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "hotpotqa": (("question",), ("context",)),
-    "2wikimultihopqa": (("question",), ("context",), ("evidences",)),
-    "musique": (("question",), ("paragraphs",)),
-    "triviaqa": (("Question", "question"), ("Answer", "answer")),
-    "webquestions": (("utterance", "question"), ("targetValue", "answers")),
-    "nq-open": (("question",), ("answer",)),
-    "grailqa": (("question",), ("qid",), ("answer",)),
-    "complexwebquestions": (("question",), ("ID",), ("answers",)),
-    "fever": (("claim",), ("label",)),
-    "flashrag": (("question",), ("golden_answers",)),
-    "pytrace": (("question",),),
-}
-# Fields that no other format has.
-_TELLING: dict[DataFormat, frozenset[str]] = {
-    "triviaqa": frozenset({"Question", "Answer"}),
-    "webquestions": frozenset({"utterance", "targetValue"}),
-    "grailqa": frozenset({"qid", "question", "answer"}),
-    "complexwebquestions": frozenset({"ID", "question", "compositionality_type"}),
-    "flashrag": frozenset({"golden_answers", "question"}),
-}
-# Those whose rows are first brought into the shape of ours.
-_REWRITTEN: dict[str, Callable[[Row, Place], Row]] = {
-    "triviaqa": row_shapes.triviaqa_row,
-    "webquestions": row_shapes.webquestions_row,
-    "grailqa": row_shapes.grailqa_row,
-    "complexwebquestions": row_shapes.complex_webquestions_row,
-    "flashrag": row_shapes.flashrag_row,
-}
 
 
 def read_questions(
@@ -116,23 +80,22 @@ def read_questions(
         raise InputError(f"format {format!r} is unknown; choose one of {', '.join(get_args(DataFormat))}")
     if pool is not None and pool < 1:
         raise InputError(f"pool is {pool}; give each question at least 1 document of the corpus")
-    place, told = Path(path), report if report is not None else QuestionReport()
-    if format == "beir" or (format == "auto" and (is_beir(place) or place.is_dir())):
-        rows = read_beir(place, pool=pool or POOL, language=language, report=told)
+    path, report = Path(path), report if report is not None else QuestionReport()
+    if format == "beir" or (format == "auto" and (is_beir(path) or path.is_dir())):
+        rows = read_beir(path, pool=pool or POOL, language=language, report=report)
     elif pool is not None:
-        raise InputError(f"a pool of {pool} documents is of a corpus, and {place} is no BEIR folder; leave it out")
+        raise InputError(f"a pool of {pool} documents is of a corpus, and {path} is no BEIR folder; leave it out")
+    elif format == "pathquestion" or (format == "auto" and looks_like_path_questions(path)):
+        rows = _read_columns(path)
     else:
-        by_columns = format == "pathquestion" or (format == "auto" and looks_like_path_questions(place))
-        rows = _read_columns(place) if by_columns else _read_json(place, format, language, told)
-    return itertools.islice(_distinct(rows, place, told), limit)
+        rows = _read_json(path, format, language, report)
+    return itertools.islice(_distinct(rows, path, report), limit)
 
 
 def data_settings(path: str | os.PathLike[str], *, pool: int | None = None) -> dict[str, Any]:
     """Describe data for the settings of a run, by the content of its file, or of its files and the pool where it is BEIR's."""
-    place = Path(path)
-    if is_beir(place) or place.is_dir():
-        return {**beir_settings(place), "pool": pool or POOL}
-    return file_settings(place)
+    path = Path(path)
+    return {**beir_settings(path), "pool": pool or POOL} if is_beir(path) or path.is_dir() else file_settings(path)
 
 
 def _distinct(rows: Iterable[tuple[Place, Question]], path: Path, report: QuestionReport) -> Iterator[Question]:
@@ -175,14 +138,13 @@ def _read_json(
     documents = Identities()
     for place, row in _items(path):
         if format == "auto":
-            format = _format_of(row, place)
-        _check_shape(row, format, place)
-        common = _REWRITTEN[format](row, place) if format in _REWRITTEN else row
-        if common.get("answerable") is False:
+            format = format_of(row, place)  # the first row's is that of all
+        row = in_our_shape(row, format, place)
+        if row.get("answerable") is False:
             report.left_out += 1
             report.add(place, "left out: it is marked as not answerable")
             continue
-        reader = _QuestionReader(common, place, language, report, documents)
+        reader = _QuestionReader(row, place, language, report, documents)
         yield place, reader.read_claim() if format == "fever" else reader.read()
 
 
@@ -194,34 +156,6 @@ def _items(path: Path) -> Iterator[tuple[Place, Row]]:
             continue
         for number, item in enumerate(objects(row, "Data", place), start=1):
             yield Place(path, item=number), item
-
-
-def _format_of(row: Row, place: Place) -> DataFormat:
-    for format, telling in _TELLING.items():
-        if telling <= row.keys():
-            return format
-    if isinstance(row.get("answer"), dict):
-        return "triviaqa"
-    if "paragraphs" in row:
-        return "musique"
-    if "context" in row:
-        return "2wikimultihopqa" if "evidences" in row else "hotpotqa"
-    if "claim" in row and "question" not in row:
-        return "fever"
-    if "question" in row and ("documents" in row or "answers" in row or "answer" in row):
-        return "pytrace"
-    fields = ", ".join(clean_text(name)[:20] for name in list(row)[:6]) or "none"
-    raise place.error(
-        f"the format of this file is not known (fields: {fields}); a question has `question`, `answers` and "
-        "`documents`, a claim `claim` and `label`, or the fields of HotpotQA, 2WikiMultiHopQA or MuSiQue"
-    )
-
-
-def _check_shape(row: Row, format: DataFormat, place: Place) -> None:
-    missing = [fields for fields in _SHAPES[format] if not row.keys() & set(fields)]
-    if missing:
-        wanted = " or ".join(f"`{field}`" for field in missing[0])
-        raise place.error(f"no {wanted}, which a {format} row must have; add it, or choose another format")
 
 
 class _QuestionReader:
@@ -238,7 +172,7 @@ class _QuestionReader:
         self.facts: dict[tuple[str, int], None] = {}
 
     def read(self) -> Question:
-        text = self._string("question")
+        text = self._text("question")
         answers = self._answers()
         self._documents()
         self._supporting_facts()
@@ -257,7 +191,7 @@ class _QuestionReader:
 
     def read_claim(self) -> Question:
         """Read a row of FEVER; what is its evidence there are places in a Wikipedia that is not here."""
-        claim, label = self._string("claim"), self._string("label")
+        claim, label = self._text("claim"), self._text("label")
         if label not in LABELS:
             raise self.place.error(
                 f"the label {label[:40]!a} is none of {', '.join(LABELS)}; correct it, or use the labelled split"
@@ -269,25 +203,16 @@ class _QuestionReader:
             kind=CLAIM,
         )
 
-    def _string(self, field: str) -> str:
-        value = self.row[field]
-        if not isinstance(value, str):
-            raise self.place.error(wrong_type(field, value, "a string"))
-        cleaned = clean_text(value)
-        if not cleaned:
-            raise self.place.error(f"`{field}` is empty; give it words, or remove the row")
-        return cleaned
+    def _text(self, field: str) -> str:
+        return text_of(self.row, field, self.place, remedy="give it words, or remove the row")
 
     def _answers(self) -> tuple[str, ...]:
         given: list[str] = []
         for field in ("answer", "answers", "answer_aliases", "aliases"):
             value = self.row.get(field)
-            if isinstance(value, str):
-                given.append(value)
-            elif value is not None:
-                if not isinstance(value, list):
-                    raise self.place.error(wrong_type(field, value, "a string or a list of strings"))
-                given.extend(strings(value, field, self.place))
+            if not isinstance(value, str | list | None):
+                raise self.place.error(wrong_type(field, value, "a string or a list of strings"))
+            given += [value] if isinstance(value, str) else strings(value or [], field, self.place)
         answers = tuple(dict.fromkeys(filter(None, map(clean_text, given))))
         if not answers:
             raise self.place.error(
