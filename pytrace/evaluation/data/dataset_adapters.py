@@ -171,6 +171,8 @@ SHAPES: dict[DataFormat, Shape] = {
     "webquestions": Shape(
         (("utterance", "question"), ("targetValue", "answers")), _all_of("utterance", "targetValue"), webquestions_row
     ),
+    # This one and the next have answers by their names and no documents; their gold path is the first of `gold_paths`,
+    # `ground_truth_paths` and `paths`. GraphQuestions has rows like GrailQA's.
     "grailqa": Shape((("question",), ("qid",), ("answer",)), _all_of("qid", "question", "answer"), grailqa_row),
     "complexwebquestions": Shape(
         (("question",), ("ID",), ("answers",)),
@@ -178,14 +180,19 @@ SHAPES: dict[DataFormat, Shape] = {
         complex_webquestions_row,
     ),
     "flashrag": Shape((("question",), ("golden_answers",)), _all_of("golden_answers", "question"), flashrag_row),
+    # Pages and search results become documents where their texts are in the row or in the archive's folder `evidence`.
     "triviaqa": Shape(
         (("Question", "question"), ("Answer", "answer")),
         lambda row: row.keys() >= {"Question", "Answer"} or isinstance(row.get("answer"), dict),
         triviaqa_row,
     ),
+    # With aliases and supporting paragraphs.
     "musique": Shape((("question",), ("paragraphs",)), _all_of("paragraphs")),
+    # Its evidence becomes `Question.triples`.
     "2wikimultihopqa": Shape((("question",), ("context",), ("evidences",)), _all_of("context", "evidences")),
+    # Also its adversarial and IRCoT subsets.
     "hotpotqa": Shape((("question",), ("context",)), _all_of("context")),
+    # The claim is the question and the label its answer; `evidence` names places in a Wikipedia that is not here.
     "fever": Shape((("claim",), ("label",)), lambda row: "claim" in row and "question" not in row),
     "pytrace": Shape(
         (("question",),), lambda row: "question" in row and bool({"documents", "answers", "answer"} & row.keys())

@@ -51,24 +51,11 @@ def read_questions(
 ) -> Iterator[Question]:
     """Read the questions of a data set, with documents, gold answers and gold supporting facts.
 
-    The formats, each as published and as copies in tables (such as Hugging Face's) have it:
-
-    - HotpotQA (also its adversarial and IRCoT subsets); 2WikiMultiHopQA, whose evidence becomes `Question.triples`; MuSiQue, with
-      aliases and supporting paragraphs.
-    - TriviaQA, each alias an answer, with its pages and search results where their texts are in the row or in the folder
-      `evidence` of its archive; WebQuestions; NQ-open.
-    - PathQuestion's rows of columns, GrailQA, GraphQuestions, ComplexWebQuestions: answers by their names, and the gold path as
-      `Question.triples` where there is one (`gold_paths`, `ground_truth_paths`, `paths`: the first), no documents.
-    - FEVER: the claim as the question, the label as its answer and "claim" as its kind; `evidence` is not looked at.
-    - FlashRAG's common rows, with the documents and facts that their `metadata` holds.
-    - BEIR: a folder with `corpus.jsonl`, `queries.jsonl` and `qrels`, or a file of its `qrels`, for the questions of another split
-      than test. Each question gets a pool of the corpus by BM25; most have no answers, so that only the choice of documents
-      is measured.
-    - Our own: objects with `question`, `answers` (or `answer`), and where wanted `id`, `documents` (each with `title`, `text`
-      or `sentences`, `id`, `supporting`), `supporting_facts` as [title or id, sentence index], `triples`, `type`, and the
-      `perturbation` that `pytrace perturb` writes.
-
-    All but PathQuestion's and BEIR's may be JSON Lines, read one at a time, or one JSON list.
+    `pytrace.evaluation.data.dataset_adapters.SHAPES` lists the formats, each as published and as copies in tables (such as
+    Hugging Face's) have it; our own rows are objects with `question`, `answers` (or `answer`), and where wanted `id`,
+    `documents` (each with `title`, `text` or `sentences`, `id`, `supporting`), `supporting_facts` as [title or id, sentence
+    index], `triples`, `type`, and the `perturbation` that `pytrace perturb` writes. All but PathQuestion's and BEIR's may be
+    JSON Lines, read one at a time, or one JSON list.
 
     A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
     stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
@@ -139,12 +126,12 @@ def _read_json(
     for place, row in _items(path):
         if format == "auto":
             format = format_of(row, place)  # the first row's is that of all
-        row = in_our_shape(row, format, place)
-        if row.get("answerable") is False:
+        common = in_our_shape(row, format, place)
+        if common.get("answerable") is False:
             report.left_out += 1
             report.add(place, "left out: it is marked as not answerable")
             continue
-        reader = _QuestionReader(row, place, language, report, documents)
+        reader = _QuestionReader(common, place, language, report, documents)
         yield place, reader.read_claim() if format == "fever" else reader.read()
 
 
@@ -258,6 +245,7 @@ class _QuestionReader:
 
     def _resolve(self, title: str, index: int) -> None:
         named = [built for built in self.built if title in (built.document.title, built.document.id)]
+        # Some data sets escape titles in one of the two places, or write them in another case.
         named = named or [built for built in self.built if _plain(built.document.title) == _plain(title)]
         with_sentence = [built for built in named if 0 <= index < len(built.indices) and built.indices[index] >= 0]
         if not with_sentence:
@@ -267,10 +255,8 @@ class _QuestionReader:
         if len(named) > 1:
             self.report.ambiguous_facts += 1
             self.report.add(self.place, f"supporting fact: {len(named)} documents are titled {title!r}")
-        for built in with_sentence or named:
-            self.supporting[built.document.id] = None
-        for built in with_sentence:
-            self.facts[built.document.id, built.indices[index]] = None
+        self.supporting.update((built.document.id, None) for built in with_sentence or named)
+        self.facts.update(((built.document.id, built.indices[index]), None) for built in with_sentence)
 
     def _triples(self) -> Iterator[Triple]:
         ids = {built.document.title: built.document.id for built in self.built}
@@ -289,13 +275,13 @@ class _QuestionReader:
         yield from next(iter(gold_fields(self.row, self.place).paths), ())
 
     def _kind(self) -> str:
-        value = self.row.get("type", self.row.get("kind", ""))
-        if not isinstance(value, str):
-            raise self.place.error(wrong_type("type", value, "a string"))
-        given_id = self.row.get("id")
-        if not value and "paragraphs" in self.row and isinstance(given_id, str) and "__" in given_id:
-            return clean_text(given_id.split("__")[0])  # MuSiQue: 2hop__…, 3hop1__…
-        return clean_text(value)
+        kind = self.row.get("type", self.row.get("kind", ""))
+        if not isinstance(kind, str):
+            raise self.place.error(wrong_type("type", kind, "a string"))
+        id = self.row.get("id")
+        if not kind and "paragraphs" in self.row and isinstance(id, str) and "__" in id:
+            kind = id.split("__")[0]  # MuSiQue: 2hop__…, 3hop1__…
+        return clean_text(kind)
 
     def _perturbation(self) -> Perturbation | None:
         value = self.row.get("perturbation")
