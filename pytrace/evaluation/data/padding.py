@@ -9,7 +9,7 @@ import msgspec
 
 from pytrace.documents.mentions import holds_any
 from pytrace.errors import InputError
-from pytrace.evaluation.scores.metrics import normalise_answer
+from pytrace.reader.answers import normalise_answer
 from pytrace.records import Document, Question
 
 _NO_PHRASES = frozenset({"yes", "no", "noanswer"})

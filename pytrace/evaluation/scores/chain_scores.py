@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from pytrace.evaluation.run.run_store import Result
-from pytrace.evaluation.scores.metrics import Mean, mean_of, normalise_answer, support_score
+from pytrace.evaluation.scores.metrics import Mean, mean_of, support_score
 from pytrace.kernels.fuzzy import partial_ratio
+from pytrace.reader.answers import normalise_answer
 from pytrace.records import Chain, ChainSearch, Evidence, Question, Triple
 
 ALIKE = 80.0

@@ -9,7 +9,8 @@ import msgspec
 
 from pytrace.evaluation.data.datasets import CLAIM
 from pytrace.evaluation.run.run_store import Result
-from pytrace.evaluation.scores.metrics import exact_match, mean_of, normalise_answer, precision_recall_f1
+from pytrace.evaluation.scores.metrics import exact_match, mean_of, precision_recall_f1
+from pytrace.reader.answers import normalise_answer
 from pytrace.reader.claims import LABELS
 
 NO_LABEL = "(none)"

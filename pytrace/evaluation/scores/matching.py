@@ -16,9 +16,9 @@ import msgspec
 
 from pytrace.documents.mentions import holds
 from pytrace.errors import InputError, LogitsUnavailableError
-from pytrace.evaluation.scores.metrics import normalise_answer
 from pytrace.kernels.fuzzy import partial_ratio, ratio, token_set_ratio
 from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.reader.answers import normalise_answer
 
 INSTRUCTION = "Say whether the two answers to the question mean the same. Answer yes or no."
 

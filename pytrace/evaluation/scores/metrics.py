@@ -17,22 +17,6 @@ from pytrace.errors import InputError
 from pytrace.evaluation.run.run_store import Result
 from pytrace.reader.answers import normalise_answer
 
-__all__ = [
-    "F1",
-    "Mean",
-    "ResultScore",
-    "SupportScore",
-    "exact_match",
-    "f1_score",
-    "mean_of",
-    "ndcg",
-    "normalise_answer",
-    "precision_recall_f1",
-    "recall_at",
-    "score_result",
-    "support_score",
-]
-
 _EXACT_ONLY = frozenset({"yes", "no", "noanswer"})
 
 
