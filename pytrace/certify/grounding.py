@@ -88,17 +88,11 @@ class Grounder:
         texts = list(dict.fromkeys(steps))
         if not texts:
             return []
-        scores, numbers = self._base.search(self._encoder.encode(texts, kind="query"), self.settings.top)
+        cosines, numbers = self._base.search(self._encoder.encode(texts, kind="query"), self.settings.top)
         mentions = self._base.columns.mentions.find(texts)
-        forms = [normal_form(text) for text in texts]
-        strict = self.settings.rule == "strict"
-        namings = Namings(self._base, forms, mentions, numbers, threshold=self.settings.least_ratio, strict=strict)
-        candidates = _Candidates(scores, numbers, namings)
-        if strict:
-            self._part_names(candidates)
-        candidates.enough = candidates.found.all(axis=2) & (candidates.scores >= self.settings.threshold)
-        if strict:
-            self._read_relations(forms, candidates)
+        candidates = _Candidates(self._base, list(map(normal_form, texts)), mentions, cosines, numbers, self.settings)
+        if self.settings.rule == "strict":
+            self._read_relations(candidates)
         order = candidates.order()
         grounded = {
             text: self._decide(candidates, step, best_two, mentioned)
@@ -106,23 +100,14 @@ class Grounder:
         }
         return [grounded[step] for step in steps]
 
-    def _part_names(self, candidates: _Candidates) -> None:
-        """Take back a tail that a step names only where it names the head."""
-        for step, rank in np.argwhere(candidates.found.all(axis=2)).tolist():
-            head, _, tail = self._base.columns.triples[candidates.numbers[step, rank]].tolist()
-            if not apart(candidates.namings.spans(step, head), candidates.namings.spans(step, tail)):
-                candidates.found[step, rank, 1] = False
-
-    def _read_relations(self, forms: Sequence[str], candidates: _Candidates) -> None:
+    def _read_relations(self, candidates: _Candidates) -> None:
         """Take back what is near enough but for its relation, of all steps in one call."""
         near_enough = np.argwhere(candidates.enough).tolist()
-        texts = []
-        relations = []
-        for step, rank in near_enough:
-            head, relation, tail = self._base.columns.triples[candidates.numbers[step, rank]].tolist()
-            heads, tails = candidates.namings.spans(step, head), candidates.namings.spans(step, tail)
-            texts.append(masked(forms[step], heads, tails))
-            relations.append(relation)
+        texts = [
+            masked(candidates.forms[step], *candidates.spans_of_ends(step, number))
+            for (step, _), number in zip(near_enough, candidates.numbers[candidates.enough], strict=True)
+        ]
+        relations = self._base.columns.triples[candidates.numbers[candidates.enough], 1].tolist()
         for (step, rank), telling in zip(near_enough, self._relations.read(texts, relations), strict=True):
             candidates.relations[step, rank] = telling
             near = telling.cosine >= telling.nearest_cosine - self.settings.relation_margin
@@ -140,7 +125,7 @@ class Grounder:
         return Grounding(status, matches[0] if matches else None, matches[1] if len(matches) > 1 else None, mentioned)
 
     def _match(self, candidates: _Candidates, step: int, rank: int) -> Match:
-        head_ratio, tail_ratio = candidates.namings.ratios[step, rank].tolist()
+        head_ratio, tail_ratio = candidates.ratios[step, rank].tolist()
         head_found, tail_found = candidates.found[step, rank].tolist()
         number = int(candidates.numbers[step, rank])
         telling = candidates.relations.get((step, rank))
@@ -161,40 +146,11 @@ class Grounder:
 
 
 class _Candidates:
-    """The triples beside all steps, as arrays [steps, k]: scores by Equation 2, and which of them count as facts."""
+    """The triples beside all steps, as arrays [steps, k], and how the steps name their heads and tails.
 
-    def __init__(self, cosines: Vectors, numbers: NDArray[np.int64], namings: Namings) -> None:
-        self.numbers = numbers
-        self.namings = namings
-        self.found = namings.found.copy()
-        self.cosines = np.where(numbers >= 0, cosines, -1.0).astype(np.float64)
-        self.scores = (self.cosines + namings.ratios[:, :, 0] + namings.ratios[:, :, 1]) / 3
-        self.enough = np.zeros(numbers.shape, dtype=np.bool_)
-        self.relations: dict[tuple[int, int], Telling] = {}
-
-    def order(self) -> NDArray[np.int64]:
-        """Return the places of the best two of each step."""
-        # Those that count as facts come first, then those that lack but the relation; equal ones keep the order of
-        # cosines.
-        near = np.zeros(self.numbers.shape, dtype=np.bool_)
-        if self.relations:
-            near[tuple(np.array(list(self.relations)).T)] = True
-        ranks = np.lexsort((-self.scores, ~near, ~self.enough, self.numbers < 0), axis=1)
-        best: NDArray[np.int64] = ranks[:, :2]
-        return best
-
-
-class Namings:
-    """How steps name the heads and tails of their candidate triples.
-
-    Attributes
-    ----------
-    ratios
-        Float64 [steps, k, 2]: the partial ratio of Equation 2, from 0 to 1, of the normal forms of step and head, and of step
-        and tail. A step shorter than a name counts for its share of it, since any syllable is found in some name. 0 where
-        there is no candidate.
-    found
-        Bool, same shape: whether that names the entity.
+    `ratios` [steps, k, 2] are the partial ratios of Equation 2, from 0 to 1, of the normal forms of step and head, and of step
+    and tail (0 where there is no candidate), and `found`, of the same shape, tells whether that names the entity. `scores`
+    are by Equation 2, and `enough` tells which triples count as facts.
     """
 
     def __init__(
@@ -202,28 +158,24 @@ class Namings:
         base: KnowledgeBase,
         forms: Sequence[str],
         mentions: Sequence[Sequence[Mention]],
+        cosines: Vectors,
         numbers: NDArray[np.int64],
-        *,
-        threshold: float,
-        strict: bool,
+        settings: GroundingSettings,
     ) -> None:
-        self._mentions = mentions
+        self.forms, self.numbers = forms, numbers
+        self.relations: dict[tuple[int, int], Telling] = {}
+        self._triples, self._mentions = base.columns.triples, mentions
         self._nearly: dict[tuple[int, int], Span] = {}
-        ends = base.columns.triples[numbers][:, :, [0, 2]].astype(np.int64)  # those of -1 are put right below
+        strict = settings.rule == "strict"
+        ends = self._triples[numbers][:, :, [0, 2]].astype(np.int64)  # those of -1 are put right below
         steps = np.broadcast_to(np.arange(len(forms))[:, None, None], ends.shape)
         # Each entity of a step once: a pair is one number, and so is a word for word mention.
         count = len(base.columns.entity_keys)
         pairs, inverse = np.unique(steps * count + ends, return_inverse=True)
-        named = np.array(
-            [
-                step * count + entity
-                for step, row in enumerate(mentions)
-                for mention in row
-                for entity in mention.entities
-            ],
-            dtype=np.int64,
-        )
-        found = np.isin(pairs, named)
+        named = [
+            step * count + entity for step, row in enumerate(mentions) for mention in row for entity in mention.entities
+        ]
+        found = np.isin(pairs, np.array(named, dtype=np.int64))
         ratios = np.where(found, 1.0, 0.0)
         left = np.flatnonzero(~found)
         left_steps, entities = (pairs[left] // count).tolist(), (pairs[left] % count).tolist()
@@ -237,8 +189,9 @@ class Namings:
         )
         sizes = np.array([len(names[entity]) for entity in entities], dtype=np.float64)
         shares = np.array([len(forms[step]) for step in left_steps], dtype=np.float64) / np.maximum(sizes, 1)
+        # A step shorter than a name counts for its share of it, since any syllable is found in some name.
         ratios[left] = scores / 100 * np.minimum(shares, 1) * (sizes > 0)
-        near = ratios[left] >= threshold
+        near = ratios[left] >= settings.least_ratio
         found[left] = near & (not strict)
         for index in np.flatnonzero(near & (ratios[left] > 0)).tolist() if strict else ():
             step, entity = left_steps[index], entities[index]
@@ -246,19 +199,40 @@ class Namings:
             if not _of_another(span, mentions[step]) and (scores[index] < 100 or _whole_words(forms[step], span)):
                 found[left[index]] = True
                 self._nearly[step, entity] = span
-        there = (numbers >= 0)[:, :, None]
-        self.ratios = np.where(there, ratios[inverse.reshape(ends.shape)], 0.0)
-        self.found = found[inverse.reshape(ends.shape)] & there
+        there = numbers >= 0
+        self.ratios = np.where(there[:, :, None], ratios[inverse.reshape(ends.shape)], 0.0)
+        self.found = found[inverse.reshape(ends.shape)] & there[:, :, None]
+        if strict:
+            # A tail that a step names only where it names the head is not named.
+            for step, rank in np.argwhere(self.found.all(axis=2)).tolist():
+                self.found[step, rank, 1] = _apart(*self.spans_of_ends(step, numbers[step, rank]))
+        self.cosines = np.where(there, cosines, -1.0).astype(np.float64)
+        self.scores = (self.cosines + self.ratios[:, :, 0] + self.ratios[:, :, 1]) / 3
+        self.enough = self.found.all(axis=2) & (self.scores >= settings.threshold)
 
-    def spans(self, step: int, entity: int) -> tuple[Span, ...]:
-        """Return where a step names an entity that it names, if it was to be looked for (`strict`)."""
+    def spans_of_ends(self, step: int, number: int) -> tuple[Sequence[Span], Sequence[Span]]:
+        """Return where a step names a triple's head, and where its tail, both of which it names (strict rule)."""
+        head, _, tail = self._triples[number].tolist()
+        return self._spans(step, head), self._spans(step, tail)
+
+    def _spans(self, step: int, entity: int) -> Sequence[Span]:
         nearly = self._nearly.get((step, entity))
         if nearly is not None:
             return (nearly,)
-        return tuple((mention.start, mention.end) for mention in self._mentions[step] if entity in mention.entities)
+        return [(mention.start, mention.end) for mention in self._mentions[step] if entity in mention.entities]
+
+    def order(self) -> NDArray[np.int64]:
+        """Return the ranks of the best two of each step."""
+        # Those that count as facts come first, then those that lack but the relation; equal ones keep the order of
+        # cosines.
+        near = np.zeros(self.numbers.shape, dtype=np.bool_)
+        if self.relations:
+            near[tuple(np.array(list(self.relations)).T)] = True
+        best: NDArray[np.int64] = np.lexsort((-self.scores, ~near, ~self.enough, self.numbers < 0), axis=1)[:, :2]
+        return best
 
 
-def apart(first: Sequence[Span], second: Sequence[Span]) -> bool:
+def _apart(first: Sequence[Span], second: Sequence[Span]) -> bool:
     """Say whether there is a span of each such that neither lies within the other."""
     return any(not ((a[0] <= b[0] and b[1] <= a[1]) or (b[0] <= a[0] and a[1] <= b[1])) for a in first for b in second)
 
