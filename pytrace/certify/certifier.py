@@ -170,7 +170,7 @@ class Certifier:
     def _names(self, entities: Iterable[int]) -> list[str]:
         return [self._base.columns.entity_names[number] for number in sorted(entities)]
 
-    def _runs_backwards(self, response: Response, first: Grounding, walked: Walk, gold: set[str]) -> bool:
+    def _runs_backwards(self, response: Response, first: Grounding, walked: Walk[int], gold: set[str]) -> bool:
         """Say whether a walk whose start is not known leads from a gold answer to an entity that the question names."""
         mentions = self._base.columns.mentions.find([response.question])[0]
         named = {entity for mention in mentions for entity in mention.entities}
@@ -263,7 +263,7 @@ class _Judgement(NamedTuple):
     error: ErrorKind | None
     reason: str
     grounded: list[Grounding]
-    walked: Walk
+    walked: Walk[int]
     reached: str
 
 

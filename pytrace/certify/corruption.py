@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pytrace.certify.certificate_records import GoldQuestion, Path
 from pytrace.certify.response_parsing import answers_match
+from pytrace.certify.verdicts import walk
 from pytrace.certify.wording import entities_named, name_of
 from pytrace.evaluation.data.padding import shuffled_indices
 from pytrace.kg import KnowledgeBase, normal_form
@@ -117,13 +118,8 @@ def _entities(path: Path) -> list[str]:
 
 def readings(pairs: Sequence[tuple[str, str]], starts: frozenset[str]) -> frozenset[str]:
     """Return all entities that a path can end in, read in its order from some entities, each triple in either direction."""
-    reached = starts
-    for place, (head, tail) in enumerate(pairs):
-        onward = {end for end, other in ((tail, head), (head, tail)) if other in reached}
-        if onward and place and set(pairs[place - 1]) == {head, tail}:
-            onward = {head, tail}
-        reached = frozenset(onward)
-    return reached if pairs else frozenset()
+    walked = walk(pairs, starts)
+    return walked.ends if walked.coherent and not walked.strays else frozenset()
 
 
 def replace_entity(base: KnowledgeBase, gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
