@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -145,18 +146,19 @@ def _items(path: Path) -> Iterator[tuple[Place, Row]]:
             yield Place(path, item=number), item
 
 
+@dataclass
 class _QuestionReader:
     """Reads one row; holds what all parts of it need."""
 
-    def __init__(self, row: Row, place: Place, language: str, report: QuestionReport, documents: Identities) -> None:
-        self.row = row
-        self.place = place
-        self.language = language
-        self.report = report
-        self.identities = documents
-        self.built: list[Built] = []
-        self.supporting: dict[str, None] = {}  # document ids, in order
-        self.facts: dict[tuple[str, int], None] = {}
+    row: Row
+    place: Place
+    language: str
+    report: QuestionReport
+    identities: Identities
+    built: list[Built] = field(default_factory=list)
+    # Dictionaries for sets that keep their order.
+    supporting: dict[str, None] = field(default_factory=dict)
+    facts: dict[tuple[str, int], None] = field(default_factory=dict)
 
     def read(self) -> Question:
         text = self._text("question")
@@ -190,16 +192,16 @@ class _QuestionReader:
             kind=CLAIM,
         )
 
-    def _text(self, field: str) -> str:
-        return text_of(self.row, field, self.place, remedy="give it words, or remove the row")
+    def _text(self, name: str) -> str:
+        return text_of(self.row, name, self.place, remedy="give it words, or remove the row")
 
     def _answers(self) -> tuple[str, ...]:
         given: list[str] = []
-        for field in ("answer", "answers", "answer_aliases", "aliases"):
-            value = self.row.get(field)
+        for name in ("answer", "answers", "answer_aliases", "aliases"):
+            value = self.row.get(name)
             if not isinstance(value, str | list | None):
-                raise self.place.error(wrong_type(field, value, "a string or a list of strings"))
-            given += [value] if isinstance(value, str) else strings(value or [], field, self.place)
+                raise self.place.error(wrong_type(name, value, "a string or a list of strings"))
+            given += [value] if isinstance(value, str) else strings(value or [], name, self.place)
         answers = tuple(dict.fromkeys(filter(None, map(clean_text, given))))
         if not answers:
             raise self.place.error(
@@ -229,12 +231,17 @@ class _QuestionReader:
             known[document.id] = document
             self.built.append(built)
 
+    def _lists(self, name: str, parts: Sequence[str], expected: str) -> list[Any]:
+        """Return a field whose items are lists, or in a copy in a table objects of these parts; empty if it is not there."""
+        if self.row.get(name) is None:
+            return []
+        items = item_lists(self.row, name, [(part,) for part in parts], self.place)
+        if not isinstance(items, list):
+            raise self.place.error(wrong_type(name, items, f"a list of {expected}"))
+        return items
+
     def _supporting_facts(self) -> None:
-        if self.row.get("supporting_facts") is None:
-            return
-        facts = item_lists(self.row, "supporting_facts", (("title",), ("sent_id",)), self.place)
-        if not isinstance(facts, list):
-            raise self.place.error(wrong_type("supporting_facts", facts, "a list of [title, sentence index]"))
+        facts = self._lists("supporting_facts", ("title", "sent_id"), "[title, sentence index]")
         for number, fact in enumerate(facts):
             match fact:
                 case [str(title), int(index)] if not isinstance(index, bool):
@@ -260,16 +267,12 @@ class _QuestionReader:
 
     def _triples(self) -> Iterator[Triple]:
         ids = {built.document.title: built.document.id for built in self.built}
-        for field in ("evidences", "triples"):
-            if self.row.get(field) is None:
-                continue
-            value = item_lists(self.row, field, (("fact",), ("relation",), ("entity",)), self.place)
-            if not isinstance(value, list):
-                raise self.place.error(wrong_type(field, value, "a list of [head, relation, tail]"))
-            for number, item in enumerate(value):
-                parts = strings(item, f"{field}[{number}]", self.place)
+        for name in ("evidences", "triples"):
+            items = self._lists(name, ("fact", "relation", "entity"), "[head, relation, tail]")
+            for number, item in enumerate(items):
+                parts = strings(item, f"{name}[{number}]", self.place)
                 if len(parts) != 3:
-                    raise self.place.error(wrong_type(f"{field}[{number}]", item, "[head, relation, tail]"))
+                    raise self.place.error(wrong_type(f"{name}[{number}]", item, "[head, relation, tail]"))
                 head, relation, tail = map(clean_text, parts)
                 yield Triple(head, relation, tail, document_id=ids.get(head, ""))
         yield from next(iter(gold_fields(self.row, self.place).paths), ())
@@ -288,17 +291,17 @@ class _QuestionReader:
         if value is None:
             return None
         try:
-            read = msgspec.convert(value, Perturbation)
+            change = msgspec.convert(value, Perturbation)
         except msgspec.ValidationError as error:
             raise self.place.error(
                 f"`perturbation` is none that 'pytrace perturb' writes ({error}); make the file anew, or remove the field"
             ) from None
-        if not (0 <= read.ratio < 1 and 0 <= read.measured <= 1):  # NaN is in neither range
+        if not (0 <= change.ratio < 1 and 0 <= change.measured <= 1):  # NaN is in neither range
             raise self.place.error(
-                f"`perturbation` has the ratio {read.ratio} and measured {read.measured}; a share of the characters lies from 0 "
-                "to below 1, so make the file anew"
+                f"`perturbation` has the ratio {change.ratio} and measured {change.measured}; a share of the characters lies "
+                "from 0 to below 1, so make the file anew"
             )
-        return read
+        return change
 
 
 def _plain(title: str) -> str:

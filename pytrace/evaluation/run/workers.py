@@ -58,10 +58,8 @@ class Workers:
                     if isinstance(message, BaseException):
                         failure = failure or message
                         continue
-                    if waiting:
-                        worker.give(waiting.popleft())
-                    else:
-                        worker.let_go()
+                    worker.give(waiting.popleft() if waiting else None)
+                    if worker.batch is None:
                         del by_link[worker.link]
                     if batch is not None:
                         yield batch, message
@@ -104,16 +102,14 @@ class _Worker:
         self._ready = True
         return message
 
-    def give(self, batch: Batch) -> None:
-        """Hand over the next batch; if the process is gone, `receive` will tell."""
+    def give(self, batch: Batch | None) -> None:
+        """Hand over the next batch, or say that there are no more; if the process is gone, `receive` will tell."""
         self.batch = batch
+        if batch is None:
+            self.link.close()
+            return
         with suppress(OSError):
             self.link.send(batch)
-
-    def let_go(self) -> None:
-        """Tell the process that there is nothing left to do."""
-        self.batch = None
-        self.link.close()
 
     def end(self, *, at_once: bool) -> None:
         """Wait until the process has ended; kill it if it may still be at work, or does not heed."""
@@ -127,19 +123,14 @@ class _Worker:
     def _death(self) -> WorkerError:
         self._process.join(_PATIENCE)
         code = self._process.exitcode
-        if code is None:
-            how = "closed its pipe"
-        elif code < 0:
+        how = "closed its pipe" if code is None else f"ended with status {code}"
+        if code is not None and code < 0:
             how = f"was ended by signal {-code} ({signal.strsignal(-code)})"
-        else:
-            how = f"ended with status {code}"
         if code == -signal.SIGKILL:
             how += ", as happens where memory runs out"
-        doing = (
-            "making the methods"
-            if self.batch is None
-            else f"answering {len(self.batch.questions)} questions with {self.batch.method}"
-        )
+        doing = "making the methods"
+        if self.batch is not None:
+            doing = f"answering {len(self.batch.questions)} questions with {self.batch.method}"
         return WorkerError(
             f"worker {self._number} (process {self._process.pid}) {how} while {doing}; the answers before are kept, so "
             "resume the run, with fewer processes or a smaller model if memory is short"
