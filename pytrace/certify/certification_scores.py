@@ -1,8 +1,6 @@
-"""Certificates summed up: how many responses answer and reason rightly, the gap between the two, and what goes wrong.
+"""Certificates summed up: how many responses answer and reason rightly, the gap between the two, and what goes wrong."""
 
-Source: sections 4 and 5 and appendix C.3 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
-Graphs".
-"""
+# Source: sections 4 and 5 and appendix C.3 of the paper.
 
 from __future__ import annotations
 

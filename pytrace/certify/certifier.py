@@ -1,8 +1,6 @@
-"""`Certifier`: responses in, certificates out, all steps of all responses in one batch.
+"""`Certifier`: responses in, certificates out, all steps of all responses in one batch."""
 
-Source: section 3.2 and Algorithms 1 to 3 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
-Graphs".
-"""
+# Source: section 3.2 and Algorithms 1 to 3 of the paper.
 
 from __future__ import annotations
 

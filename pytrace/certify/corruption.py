@@ -1,11 +1,11 @@
 """Paths that are wrong on purpose: with a factual error, incoherent, or misguided, each with a guarantee that it is so.
 
-Source: section 3.1 and appendix A of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
-
 Entities are compared by the normal forms of their names, so that a second entity of the same name makes no wrong path right.
 A path is read from its question's entities, triple by triple, each in either direction; what is called coherent has such a
 reading, and what is called incoherent has none.
 """
+
+# Source: section 3.1 and appendix A of the paper.
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Discriminative evaluation: how well a model tells valid reasoning paths from invalid ones of each kind.
+"""Discriminative evaluation: how well a model tells valid reasoning paths from invalid ones of each kind."""
 
-Source: section 3.1 and Table 6 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
-"""
+# Source: section 3.1 and Table 6 of the paper.
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Generative evaluation: a model reasons in numbered steps, and its responses are certified.
+"""Generative evaluation: a model reasons in numbered steps, and its responses are certified."""
 
-Source: section 3.2 and 4 and appendix F.2 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
-Graphs".
-"""
+# Source: section 3.2 and 4 and appendix F.2 of the paper.
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Steps beside the triples of a knowledge base: which one says most nearly what a step says, and whether it is near enough.
+"""Steps beside the triples of a knowledge base: which one says most nearly what a step says, and whether it is near enough."""
 
-Source: section 3.2.1, Equation 2 and Algorithm 1 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with
-Knowledge Graphs".
-"""
+# Source: section 3.2.1, Equation 2 and Algorithm 1 of the paper.
 
 from __future__ import annotations
 

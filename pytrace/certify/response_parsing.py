@@ -1,7 +1,6 @@
-"""Responses taken apart: numbered steps and a conclusion, an abstention, or neither.
+"""Responses taken apart: numbered steps and a conclusion, an abstention, or neither."""
 
-Source: appendices C.4 and C.5 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
-"""
+# Source: appendices C.4 and C.5 of the paper.
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Whether grounded steps hang together and lead to the answer: a walk over the graph, triple by triple.
+"""Whether grounded steps hang together and lead to the answer: a walk over the graph, triple by triple."""
 
-Source: section 3.2.2 and Algorithm 2 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
-Graphs".
-"""
+# Source: section 3.2.2 and Algorithm 2 of the paper.
 
 from __future__ import annotations
 

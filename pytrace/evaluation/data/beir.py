@@ -1,8 +1,7 @@
-"""Read BEIR data sets: questions about a corpus, and how relevant its documents are to each.
+"""Read BEIR data sets: questions about a corpus, and how relevant its documents are to each."""
 
-Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models" (NeurIPS 2021),
-whose folders hold `corpus.jsonl`, `queries.jsonl` and `qrels/{test,dev,train}.tsv`.
-"""
+# Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models"
+# (NeurIPS 2021), whose folders hold `corpus.jsonl`, `queries.jsonl` and `qrels/{test,dev,train}.tsv`.
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class RunStore(Closing):
                 connection = self._connect()
                 held = connection.execute("SELECT key, settings FROM run").fetchone()
                 if held is not None:
-                    self._check_held(held, key, settings, resume=resume)
+                    self._check_held(held[1], encoded, resume=resume)
                 with connection:
                     if held is not None and held[0] != key:
                         connection.execute("DELETE FROM question")
@@ -172,9 +172,8 @@ class RunStore(Closing):
 
     def done(self, method: str) -> frozenset[str]:
         """Return the ids of the questions that a method is through with, the failed ones included."""
-        return frozenset(
-            row[0] for row in self._rows("SELECT question FROM result WHERE run = ? AND method = ?", method)
-        )
+        rows = self._rows("SELECT question FROM result WHERE run = ? AND method = ?", method)
+        return frozenset(row[0] for row in rows)
 
     def failed(self, method: str) -> frozenset[str]:
         """Return the ids of the questions that a method failed at."""
@@ -263,17 +262,16 @@ class RunStore(Closing):
             connection.execute("PRAGMA synchronous = FULL")
         return self._connection
 
-    def _check_held(self, held: tuple[str, str], key: str, settings: Mapping[str, Any], *, resume: bool) -> None:
-        connection = self._connect()
-        count = connection.execute("SELECT count(*) FROM result").fetchone()[0]
+    def _check_held(self, held: str, settings: str, *, resume: bool) -> None:
+        count = self._connect().execute("SELECT count(*) FROM result").fetchone()[0]
         if not count:
             return  # begun and killed before its first result: nothing to protect
         if not resume:
             raise StoreError(
                 f"{self.path} already holds a run with {count} results; resume it, or evaluate into another file"
             )
-        if held[0] != key:
-            shown = _differences(json.loads(held[1]), json.loads(_canonical(settings)))
+        if held != settings:
+            shown = _differences(json.loads(held), json.loads(settings))
             if len(shown) > _SHOWN_DIFFERENCES:
                 shown[_SHOWN_DIFFERENCES:] = [f"and {len(shown) - _SHOWN_DIFFERENCES} more"]
             raise StoreError(

@@ -1,8 +1,7 @@
-"""How much of the gold evidence chains and contexts hold, and how large the graphs are that chains are searched in.
+"""How much of the gold evidence chains and contexts hold, and how large the graphs are that chains are searched in."""
 
-Source: TRACE, Appendix C.3, Table 5. The paper has no labels to tell how good its chains are; where a data set has gold triples
-(2WikiMultiHopQA) or gold sentences (HotpotQA, 2WikiMultiHopQA), there are some.
-"""
+# Source: TRACE, Appendix C.3, Table 5. The paper has no labels to tell how good its chains are; where a data set has
+# gold triples (2WikiMultiHopQA) or gold sentences (HotpotQA, 2WikiMultiHopQA), there are some.
 
 from __future__ import annotations
 

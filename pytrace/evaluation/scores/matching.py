@@ -1,9 +1,8 @@
-"""Whether an answer means another one, where it need not be the same text.
+"""Whether an answer means another one, where it need not be the same text."""
 
-Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect Context",
-section 5.1. The paper lets a model write whether two answers agree; here it is exact or fuzzy match, or the log-probabilities of
-yes and no, so that the same answers always give the same verdict.
-"""
+# Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect
+# Context", section 5.1. The paper lets a model write whether two answers agree; here it is exact or fuzzy match, or
+# the log-probabilities of yes and no, so that the same answers always give the same verdict.
 
 from __future__ import annotations
 

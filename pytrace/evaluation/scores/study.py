@@ -1,8 +1,7 @@
-"""The study of perturbed evidence: how often answers are right, or follow a wrong one, and whether a whole chain helps.
+"""The study of perturbed evidence: how often answers are right, or follow a wrong one, and whether a whole chain helps."""
 
-Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect Context",
-sections 5 to 7 and appendices A and B.
-"""
+# Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect
+# Context", sections 5 to 7 and appendices A and B.
 
 from __future__ import annotations
 
