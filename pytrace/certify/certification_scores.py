@@ -40,23 +40,17 @@ class Quality(msgspec.Struct, frozen=True):
 
 
 class CertificationScores(msgspec.Struct, frozen=True):
-    """What the certificates of a file say together.
-
-    `kinds`, `errors` and `steps` count responses by kind, unfaithful ones by error, and steps by status. `answer` is None
-    where no gold answers are known, and with it `gap`, the answers' F1 less the reasoning's. `quadrants` counts structured
-    responses by "right" or "wrong" answer and "faithful" or "unfaithful" reasoning, as "right faithful". The edit
-    distances are to the nearest gold path (None: there are none).
-    """
+    """What the certificates of a file say together."""
 
     n: int
-    kinds: dict[str, int]
-    errors: dict[str, int]
-    steps: dict[str, int]
-    answer: Quality | None
+    kinds: dict[str, int]  # responses by kind
+    errors: dict[str, int]  # unfaithful ones by error
+    steps: dict[str, int]  # by status
+    answer: Quality | None  # None where no gold answers are known
     reasoning: Quality
-    gap: Interval
-    quadrants: dict[str, int]
-    edit_distance: Mean
+    gap: Interval  # the answers' F1 less the reasoning's
+    quadrants: dict[str, int]  # structured responses by answer and reasoning, as "right faithful"
+    edit_distance: Mean  # to the nearest gold path
     edit_rate: Mean
 
 

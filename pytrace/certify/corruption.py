@@ -36,36 +36,27 @@ _ORDERS = 720
 
 
 class GoldPath(msgspec.Struct, frozen=True):
-    """A question's gold path as the graph has it: all triples are facts and lead from the question to an answer.
-
-    `pairs` are the normal forms of head and tail of each triple, `starts` those of the question's entities, `ends` those of
-    all entities that some reading of the path ends in. `answer` is the name of the one that is a gold answer.
-    """
+    """A question's gold path as the graph has it: all triples are facts and lead from the question to an answer."""
 
     question: GoldQuestion
     path: Path
-    pairs: tuple[tuple[str, str], ...]
-    starts: frozenset[str]
-    ends: frozenset[str]
-    answer: str
+    pairs: tuple[tuple[str, str], ...]  # normal forms of each triple's head and tail
+    starts: frozenset[str]  # those of the question's entities
+    ends: frozenset[str]  # those of all entities that some reading ends in
+    answer: str  # the name of the end that is a gold answer
 
 
 class InvalidPath(msgspec.Struct, frozen=True):
-    """A path that is no valid one for its question, and what was done to get it.
-
-    `path` and `gold` are by keys; `changed` are the places, from 0, at which they differ. `replaced` are the keys of the
-    entity that went and of the one that stands instead, where the kind is "factual"; `source` is the id of the question that
-    the path is of, where it is "misguided".
-    """
+    """A path that is no valid one for its question, and what was done to get it."""
 
     kind: InvalidKind
     question_id: str
-    path: Path
+    path: Path  # by keys, as `gold` is
     gold: Path
-    changed: tuple[int, ...]
+    changed: tuple[int, ...]  # where the two differ, from 0
     seed: int
-    replaced: tuple[str, str] | None = None
-    source: str = ""
+    replaced: tuple[str, str] | None = None  # if factual: the keys of the entity that went and of the one that came
+    source: str = ""  # if misguided: the id of the question that the path is of
 
 
 class Refusal(msgspec.Struct, frozen=True):

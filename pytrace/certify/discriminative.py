@@ -65,47 +65,37 @@ class ModeRun(msgspec.Struct, frozen=True):
 
 
 class Accuracy(msgspec.Struct, frozen=True):
-    """How many of some paths were judged rightly; `low` and `high` are the ends of the 95 % interval (None: no paths).
-
-    An undecided judgement is not right.
-    """
+    """How many of some paths were judged rightly, with the ends of the 95 % interval; None where there are no paths."""
 
     kind: PathKind | Literal["all"]
     paths: int
     right: int
-    undecided: int
+    undecided: int  # not right either
     accuracy: float | None
     low: float | None
     high: float | None
 
 
 class ModeReport(msgspec.Struct, frozen=True):
-    """What came of one mode.
-
-    `balanced_accuracy` is the mean of the accuracy on valid and on invalid paths: 0.5 for a model that always says the
-    same. `yes` is the share of paths that were called valid. Both are None where there are no such paths.
-    """
+    """What came of one mode; shares are None where there are no such paths."""
 
     mode: Mode
     kinds: tuple[Accuracy, ...]
     overall: Accuracy
-    balanced_accuracy: float | None
-    yes: float | None
+    balanced_accuracy: float | None  # the mean on valid and on invalid paths: 0.5 for a model that always says the same
+    yes: float | None  # the share of paths that were called valid
     usage: Usage
 
 
 class DiscriminativeReport(msgspec.Struct, frozen=True):
-    """A discriminative evaluation: what was judged, what could not be made and why, figures by mode, and all judgements.
-
-    `refused` counts the refusals by kind; where it is "valid" the question has no path at all.
-    """
+    """A discriminative evaluation: what was judged, what could not be made and why, figures by mode, and all judgements."""
 
     model: str
     seed: int
     calibrated: bool
     questions: int
     paths: int
-    refused: dict[str, int]
+    refused: dict[str, int]  # refusals by kind; where it is "valid" the question has no path at all
     refusals: tuple[Refusal, ...]
     modes: tuple[ModeReport, ...]
     rows: tuple[JudgedPath, ...]

@@ -51,16 +51,13 @@ class GoldPaths(msgspec.Struct, frozen=True):
 
 
 class AbsentTriple(msgspec.Struct, frozen=True):
-    """A triple of a gold path that is no fact of a knowledge base: path and step of it, counted from 0.
-
-    `reversed` tells that the knowledge base has it with head and tail exchanged.
-    """
+    """A triple of a gold path that is no fact of a knowledge base: path and step of it, counted from 0."""
 
     question_id: str
     path: int
     step: int
     triple: Triple
-    reversed: bool
+    reversed: bool  # the knowledge base has it with head and tail exchanged
 
 
 def read_questions(path: str | os.PathLike[str], *, limit: int | None = None) -> list[GoldQuestion]:

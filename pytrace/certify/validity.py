@@ -56,28 +56,22 @@ _VERDICT = re.compile(
 
 
 class PathItem(msgspec.Struct, frozen=True):
-    """A path to judge: the question and its answer, the steps by their names, and how the path was made.
-
-    `made` is None where the path is a gold one.
-    """
+    """A path to judge: the question and its answer, the steps by their names, and how the path was made."""
 
     id: str
     kind: PathKind
     question: str
     answer: str
     steps: tuple[Triple, ...]
-    made: InvalidPath | None = None
+    made: InvalidPath | None = None  # None where the path is a gold one
 
 
 class PathJudgement(msgspec.Struct, frozen=True):
-    """What a model said of a path; `probability` is that of yes where it was asked without chain of thought, else None.
-
-    `text` is the chain of thought, empty without one.
-    """
+    """What a model said of a path."""
 
     verdict: PathVerdict
-    probability: float | None = None
-    text: str = ""
+    probability: float | None = None  # that of yes, where it was asked without chain of thought
+    text: str = ""  # the chain of thought, empty without one
 
 
 class PathDiscriminator:

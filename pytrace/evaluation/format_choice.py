@@ -46,16 +46,12 @@ _DAY = 86_400.0
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """How a file answers on the labelled steps.
+    """How a file answers on the labelled steps."""
 
-    `choices` (0 ends the chain), how many are `correct`, the `first` token that it would write after each step's prompt,
-    and the log-probabilities of all tokens or options that were scored.
-    """
-
-    choices: tuple[int, ...]
+    choices: tuple[int, ...]  # 0 ends the chain
     correct: int
-    first: tuple[str, ...]
-    log_probabilities: tuple[float, ...]
+    first: tuple[str, ...]  # the token that it would write after each step's prompt
+    log_probabilities: tuple[float, ...]  # of all tokens or options that were scored
 
     def agreement(self, other: Answers) -> float:
         """Return the share of equal choices."""

@@ -40,10 +40,7 @@ _SHOWN_DIFFERENCES = 5
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a method made of a question, with the gold it is scored against; `error` says why there is no answer.
-
-    `perturbation` says what had been done to the question's documents on purpose.
-    """
+    """What a method made of a question, with the gold it is scored against."""
 
     method: str
     question_id: str
@@ -52,8 +49,8 @@ class Result(msgspec.Struct, frozen=True):
     supporting_documents: tuple[str, ...] = ()
     kind: str = ""
     answer: Answer | None = None
-    error: str = ""
-    perturbation: Perturbation | None = None
+    error: str = ""  # why there is no answer
+    perturbation: Perturbation | None = None  # what had been done to the question's documents on purpose
 
 
 class RunStore(Closing):

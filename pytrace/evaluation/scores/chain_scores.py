@@ -29,19 +29,15 @@ _NUMBERS = re.compile(r"[0-9]+")
 
 
 class GoldEvidence(msgspec.Struct, frozen=True):
-    """What a question's data know of its evidence, without the documents themselves.
+    """What a question's data know of its evidence, without the documents themselves."""
 
-    `documents` counts those that a method is given, and `given` are the supporting ones among them; `supporting` are all, with
-    their `grades` (1 each where the data are not `graded`). `sentences` are the gold ones, as (document id, index, text).
-    """
-
-    documents: int
-    given: tuple[str, ...]
-    supporting: tuple[str, ...]
-    grades: dict[str, int]
+    documents: int  # how many a method is given
+    given: tuple[str, ...]  # the supporting ones among them
+    supporting: tuple[str, ...]  # all
+    grades: dict[str, int]  # 1 each where the data are not graded
     graded: bool
     triples: tuple[Triple, ...]
-    sentences: tuple[tuple[str, int, str], ...]
+    sentences: tuple[tuple[str, int, str], ...]  # the gold ones: document id, index, text
 
 
 class ChainStatistics(msgspec.Struct, frozen=True):

@@ -37,11 +37,7 @@ class QuestionScore(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """How two methods differ on the questions that both were asked; differences are first minus second.
-
-    Each measure is compared on the questions where both have one. `adjusted` has, where the report compares more than one pair,
-    the p-values by measure that Holm's procedure makes of those of all its pairs.
-    """
+    """How two methods differ, first minus second, on the questions where both have a measure."""
 
     first: str
     second: str
@@ -52,7 +48,9 @@ class Comparison(msgspec.Struct, frozen=True):
     supporting_error_rate: BootstrapTest
     ndcg: BootstrapTest
     context_tokens: BootstrapTest
-    adjusted: dict[str, float | None] = {}
+    adjusted: dict[
+        str, float | None
+    ] = {}  # p-values by Holm's procedure over all pairs of the report, if it compares more than one
 
 
 # Those fields of a comparison that carry a p-value: all between the methods' names and the adjusted values.

@@ -39,21 +39,16 @@ class ClaimScores(msgspec.Struct, frozen=True):
 
 
 class KnowledgeScores(msgspec.Struct, frozen=True):
-    """What a method made of a knowledge base over `n` answered questions.
-
-    `asked` counts the questions for which it was asked at all, `informed` those that got a fact; `asked_exact_match` and
-    `other_exact_match` are the shares of right answers where it was asked and where not, None where no such question has an answer.
-    `queries` counts queries by how they ended, `refused` those that were tried and refused on the way.
-    """
+    """What a method made of a knowledge base over `n` answered questions."""
 
     method: str
     n: int
-    asked: int
-    informed: int
-    asked_exact_match: float | None
-    other_exact_match: float | None
-    queries: dict[str, int]
-    refused: int
+    asked: int  # for how many questions it was asked at all
+    informed: int  # how many got a fact
+    asked_exact_match: float | None  # the share of right answers where it was asked; None where none has a gold answer
+    other_exact_match: float | None  # and where it was not
+    queries: dict[str, int]  # by how they ended
+    refused: int  # queries tried and refused on the way
 
 
 def claim_scores(method: str, results: Sequence[Result]) -> ClaimScores | None:

@@ -39,21 +39,16 @@ _MOST_HOPS = 3
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """How a method did on the `n` rows of one kind, noise and ratio.
-
-    `accuracy` is the share of right answers, `following` that of the wrong answer (None without one, and without rows).
-    `failed` rows have no answer and count as neither. `p_value` is that of a two-sided Mann–Whitney U test against the whole
-    chain with the same noise and ratio, of what the noise is judged by; None where it is not defined.
-    """
+    """How a method did on the `n` rows of one kind, noise and ratio; what is not defined is None."""
 
     kind: str
     noise: str
     ratio: float
     n: int
-    failed: int
-    accuracy: float | None
-    following: float | None
-    p_value: float | None = None
+    failed: int  # rows without an answer, which count as neither
+    accuracy: float | None  # the share of right answers
+    following: float | None  # that of the wrong answer that the chain tells
+    p_value: float | None = None  # Mann–Whitney against the whole chain, of what the noise is judged by
 
 
 class HopCell(msgspec.Struct, frozen=True):

@@ -54,30 +54,21 @@ class KindScore(msgspec.Struct, frozen=True):
 
 
 class RankingScores(msgspec.Struct, frozen=True):
-    """The documents that a method chose as a ranking, in the order of its evidence.
-
-    `ndcg` is that of the first 10, by the data's grades of relevance, or 1 for each supporting document where there are none;
-    `recall` by how many documents count ("1", "3", "5", "10", "100"). Neither can be more than the `documents` chosen allow.
-    `graded` tells whether the data grade documents, as those made for retrieval do.
-    """
+    """The documents that a method chose, as a ranking: in the order of its evidence."""
 
     documents: Mean
-    ndcg: Mean
-    recall: dict[str, Mean]
-    graded: bool
+    ndcg: Mean  # of the first 10, by the data's grades, or 1 for each supporting document where there are none
+    recall: dict[str, Mean]  # by how many documents count: "1", "3", "5", "10", "100"
+    graded: bool  # whether the data grade documents
 
 
 class PoolRecall(msgspec.Struct, frozen=True):
-    """How many of the supporting documents methods are given: of `relevant` ones, `held`, and each question's own share.
+    """How many of the supporting documents methods are given: no method can choose one that it is not given."""
 
-    No method can choose a document that it is not given, so the mean of `recall` is the highest mean of the supporting recall.
-    `documents` counts those that a question gives.
-    """
-
-    documents: Mean
+    documents: Mean  # that a question gives
     relevant: int
-    held: int
-    recall: Mean
+    held: int  # of the `relevant` ones
+    recall: Mean  # each question's own share: the most that the supporting recall can be
 
 
 class MethodSummary(msgspec.Struct, frozen=True):
@@ -121,24 +112,18 @@ class MethodSummary(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The outcome of an evaluation: settings, a summary of each method, and how methods compare.
-
-    Without a `baseline`, every two methods are compared; with one, every other method with it. `studies` has each method's study
-    of perturbed evidence, where the questions were perturbed, and `claims` its labels, where all questions are claims;
-    `knowledge` has what each method asked a knowledge base, where it asked one. `pool` tells how many of the supporting
-    documents methods are given at all; None if no question has any, or the questions are not known.
-    """
+    """The outcome of an evaluation: settings, a summary of each method, and how methods compare."""
 
     questions: int
     methods: tuple[MethodSummary, ...]
     comparisons: tuple[Comparison, ...] = ()
     settings: dict[str, Any] = {}
     notes: dict[str, Any] = {}
-    studies: tuple[Study, ...] = ()
-    claims: tuple[ClaimScores, ...] = ()
-    knowledge: tuple[KnowledgeScores, ...] = ()
-    baseline: str | None = None
-    pool: PoolRecall | None = None
+    studies: tuple[Study, ...] = ()  # where the questions were perturbed
+    claims: tuple[ClaimScores, ...] = ()  # where all questions are claims
+    knowledge: tuple[KnowledgeScores, ...] = ()  # where a method asked a knowledge base
+    baseline: str | None = None  # what every other method is compared with; None: every two are
+    pool: PoolRecall | None = None  # None if no question has supporting documents, or the questions are not known
 
 
 def score_run(
