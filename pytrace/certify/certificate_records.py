@@ -46,43 +46,40 @@ class Response(msgspec.Struct, frozen=True):
     sample: int = 0
 
 
+def gold_row(question: GoldQuestion | Response) -> dict[str, object]:
+    """Return the gold part of a row, as `pytrace.documents.gold_fields` reads it."""
+    paths = [[(step.head, step.relation, step.tail) for step in path] for path in question.paths]
+    return {"answers": question.answers, "gold_paths": paths, "topics": question.topics}
+
+
 class Match(msgspec.Struct, frozen=True):
-    """A triple beside a step: cosine of their vectors and how well the step names head and tail, the latter from 0 to 1.
+    """A triple beside a step: cosine of their vectors and how well the step names head and tail, the latter from 0 to 1."""
 
-    `number` is the triple's in the knowledge base, the triple has its names. `score` is the mean of the three (Equation 2).
-    `head_found` and `tail_found` say whether the step names them well enough, and not as part of another entity's name.
-    Where they do, `relation_cosine` is that of the step and the relation, both without entities, `nearest_relation` the one
-    that the step sounds most like, `nearest_cosine` its cosine, and `relation_found` says whether the first is near enough
-    to the second.
-    """
-
-    number: int
-    triple: Triple
-    score: float
+    number: int  # in the knowledge base
+    triple: Triple  # with names in place of keys
+    score: float  # Equation 2: the mean of cosine and both ratios
     cosine: float
     head_ratio: float
     tail_ratio: float
-    head_found: bool
+    head_found: bool  # well enough, and not as part of another entity's name
     tail_found: bool
-    relation_found: bool = True
-    relation_cosine: float | None = None
-    nearest_relation: str = ""
+    relation_found: bool = True  # whether the step's cosine with it is near enough to the nearest one's
+    relation_cosine: float | None = (
+        None  # of step and relation, both without entities; None where head or tail is not found
+    )
+    nearest_relation: str = ""  # the one that the step sounds most like
     nearest_cosine: float | None = None
 
 
 class CertifiedStep(msgspec.Struct, frozen=True):
-    """One step: the triple that fits it best, the next best, whether the graph has it, and in words why (not).
-
-    `entities` are the names of the graph's entities that the step mentions word for word. `follows` is false where the
-    step does not go on from where the last one ended. `match` is None only where there was nothing to compare.
-    """
+    """One step: the triple that fits it best, the next best, whether the graph has it, and in words why (not)."""
 
     text: str
     status: StepStatus
-    match: Match | None
+    match: Match | None  # None only where there was nothing to compare
     runner_up: Match | None
-    entities: tuple[str, ...]
-    follows: bool
+    entities: tuple[str, ...]  # names of the graph's entities that the step mentions word for word
+    follows: bool  # false where it does not go on from where the last one ended
     reason: str
 
 

@@ -1,8 +1,6 @@
-"""Certificates summed up: how many responses answer and reason rightly, the gap between the two, and what goes wrong.
+"""Certificates summed up: how many responses answer and reason rightly, the gap between the two, and what goes wrong."""
 
-Source: sections 4 and 5 and appendix C.3 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
-Graphs".
-"""
+# Source: sections 4 and 5 and appendix C.3 of the paper.
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from pytrace.certify.certificate_records import Certificate, ErrorKind, ResponseKind, StepStatus
 from pytrace.evaluation.scores.metrics import Mean, mean_of
+from pytrace.evaluation.scores.significance import percentiles
 
 _DRAWS = 2000
 
@@ -41,23 +40,17 @@ class Quality(msgspec.Struct, frozen=True):
 
 
 class CertificationScores(msgspec.Struct, frozen=True):
-    """What the certificates of a file say together.
-
-    `kinds`, `errors` and `steps` count responses by kind, unfaithful ones by error, and steps by status. `answer` is None
-    where no gold answers are known, and with it `gap`, the answers' F1 less the reasoning's. `quadrants` counts structured
-    responses by "right" or "wrong" answer and "faithful" or "unfaithful" reasoning, as "right faithful". The edit
-    distances are to the nearest gold path (None: there are none).
-    """
+    """What the certificates of a file say together."""
 
     n: int
-    kinds: dict[str, int]
-    errors: dict[str, int]
-    steps: dict[str, int]
-    answer: Quality | None
+    kinds: dict[str, int]  # responses by kind
+    errors: dict[str, int]  # unfaithful ones by error
+    steps: dict[str, int]  # by status
+    answer: Quality | None  # None where no gold answers are known
     reasoning: Quality
-    gap: Interval
-    quadrants: dict[str, int]
-    edit_distance: Mean
+    gap: Interval  # the answers' F1 less the reasoning's
+    quadrants: dict[str, int]  # structured responses by answer and reasoning, as "right faithful"
+    edit_distance: Mean  # to the nearest gold path
     edit_rate: Mean
 
 
@@ -73,80 +66,60 @@ def score_certificates(certificates: Iterable[Certificate], *, seed: int = 0) ->
     errors: Counter[str] = Counter(dict.fromkeys(get_args(ErrorKind), 0))
     statuses: Counter[str] = Counter(dict.fromkeys(get_args(StepStatus), 0))
     quadrants = Counter({f"{a} {r}": 0 for a in ("right", "wrong") for r in ("faithful", "unfaithful")})
+    # Responses of one pattern are alike, so a draw is of counts and a file of any length is held as eight of them.
     patterns: Counter[tuple[bool, bool, bool]] = Counter()
-    distances: list[int] = []
-    rates: list[float] = []
+    edits: list[tuple[int, float]] = []
     answered = False
-    for one in certificates:
-        kinds[one.kind] += 1
-        if one.error is not None:
-            errors[one.error] += 1
-        statuses.update(step.status for step in one.steps)
-        structured = one.kind in ("faithful", "unfaithful")
-        patterns[bool(one.answer_correct), one.kind == "faithful", structured] += 1
-        answered = answered or bool(one.answers)
-        if structured and one.answer_correct is not None:
-            quadrants[f"{'right' if one.answer_correct else 'wrong'} {one.kind}"] += 1
-        if one.edit_distance is not None and one.edit_rate is not None:
-            distances.append(one.edit_distance)
-            rates.append(one.edit_rate)
+    for certificate in certificates:
+        kinds[certificate.kind] += 1
+        if certificate.error is not None:
+            errors[certificate.error] += 1
+        statuses.update(step.status for step in certificate.steps)
+        structured = certificate.kind in ("faithful", "unfaithful")
+        patterns[bool(certificate.answer_correct), certificate.kind == "faithful", structured] += 1
+        answered = answered or bool(certificate.answers)
+        if structured and certificate.answer_correct is not None:
+            quadrants[f"{'right' if certificate.answer_correct else 'wrong'} {certificate.kind}"] += 1
+        if certificate.edit_distance is not None and certificate.edit_rate is not None:
+            edits.append((certificate.edit_distance, certificate.edit_rate))
     n = sum(kinds.values())
     rows = np.array(list(patterns), dtype=np.int64).reshape(-1, 3)
     counts = np.array(list(patterns.values()), dtype=np.int64)
-    draws = _draw(counts, n, seed) @ rows
-    totals = counts @ rows
-    right = _quality(totals[_RIGHT], totals[_STRUCTURED], n, draws[:, _RIGHT], draws[:, _STRUCTURED])
-    faithful = _quality(totals[_FAITHFUL], totals[_STRUCTURED], n, draws[:, _FAITHFUL], draws[:, _STRUCTURED])
+    drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=_DRAWS) if n else np.zeros((_DRAWS, 0))
+    # The counts in the first row, and those of each draw below: one computation gives a figure and its interval.
+    table = np.vstack([counts, drawn]).astype(np.int64) @ rows
+    right, faithful, structured_counts = table[:, _RIGHT], table[:, _FAITHFUL], table[:, _STRUCTURED]
     gap = Interval(None, None, None)
-    if answered and right.f1.value is not None and faithful.f1.value is not None:
-        gap = _interval(
-            right.f1.value - faithful.f1.value,
-            _f1(draws[:, _RIGHT], draws[:, _STRUCTURED], n) - _f1(draws[:, _FAITHFUL], draws[:, _STRUCTURED], n),
-        )
+    if answered:
+        gap = _interval(_ratio(2 * right, structured_counts + n) - _ratio(2 * faithful, structured_counts + n))
     return CertificationScores(
         n=n,
         kinds=dict(kinds),
         errors=dict(errors),
         steps=dict(statuses),
-        answer=right if answered else None,
-        reasoning=faithful,
+        answer=_quality(right, structured_counts, n) if answered else None,
+        reasoning=_quality(faithful, structured_counts, n),
         gap=gap,
         quadrants=dict(quadrants),
-        edit_distance=mean_of(distances),
-        edit_rate=mean_of(rates),
+        edit_distance=mean_of(distance for distance, _ in edits),
+        edit_rate=mean_of(rate for _, rate in edits),
     )
 
 
-def _draw(counts: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
-    """Draw as many responses as there are, again and again: how many of each pattern each time."""
-    if not n:
-        return np.zeros((_DRAWS, len(counts)), dtype=np.int64)
-    return np.random.default_rng(seed).multinomial(n, counts / n, size=_DRAWS)
-
-
-def _quality(
-    good: int, structured: int, n: int, good_draws: NDArray[np.int64], structured_draws: NDArray[np.int64]
-) -> Quality:
+def _quality(good: NDArray[np.int64], structured: NDArray[np.int64], n: int) -> Quality:
     none = Interval(None, None, None)
-    if not n:
-        return Quality(none, none, none)
     return Quality(
-        precision=_interval(good / structured, _ratio(good_draws, structured_draws)) if structured else none,
-        recall=_interval(good / n, good_draws / n),
-        # As often as nothing is structured, nothing is right either.
-        f1=_interval(float(_f1(np.array([good]), np.array([structured]), n)[0]), _f1(good_draws, structured_draws, n)),
+        precision=_interval(_ratio(good, structured)) if structured[0] else none,
+        recall=_interval(good / n) if n else none,
+        # The harmonic mean of good / structured and good / n. As often as nothing is structured, nothing is right either.
+        f1=_interval(_ratio(2 * good, structured + n)) if n else none,
     )
-
-
-def _f1(good: NDArray[np.int64], structured: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-    """Return the harmonic mean of good / structured and good / n."""
-    return _ratio(2 * good, structured + n)
 
 
 def _ratio(over: NDArray[np.int64], under: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.divide(over, under, out=np.zeros(len(over)), where=under > 0)
 
 
-def _interval(value: float, draws: NDArray[np.float64]) -> Interval:
-    low, high = np.quantile(draws, (0.025, 0.975))
-    return Interval(float(value), float(low), float(high))
+def _interval(values: NDArray[np.float64]) -> Interval:
+    """Return the first value with the interval of the others, which are its draws."""
+    return Interval(float(values[0]), *percentiles(values[1:]))

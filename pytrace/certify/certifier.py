@@ -1,11 +1,10 @@
-"""`Certifier`: responses in, certificates out, all steps of all responses in one batch.
+"""`Certifier`: responses in, certificates out, all steps of all responses in one batch."""
 
-Source: section 3.2 and Algorithms 1 to 3 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
-Graphs".
-"""
+# Source: section 3.2 and Algorithms 1 to 3 of the paper.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -23,9 +22,11 @@ from pytrace.certify.certificate_records import (
 from pytrace.certify.grounding import Grounder, Grounding, GroundingSettings
 from pytrace.certify.response_parsing import ParsedResponse, StepForm, answers_match, parse_response
 from pytrace.certify.verdicts import Walk, walk
+from pytrace.errors import InputError
 from pytrace.kernels.alignment import align_batch
-from pytrace.kg import KnowledgeBase, normal_form
+from pytrace.kg import KnowledgeBase, normal_form, verbalise
 from pytrace.models.encoders.encoder import Encoder
+from pytrace.records import Answer, TextUnit, Triple, Unit
 
 # Responses whose steps are encoded and compared together: enough to fill the kernels, few enough to hold.
 _AT_ONCE = 4096
@@ -48,7 +49,7 @@ class Certifier:
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder
-    >>> from pytrace.records import Triple
+    >>> from pytrace.records import Answer, TextUnit, Triple, Unit
     >>> encoder = HashEncoder()
     >>> base = KnowledgeBase.in_memory([Triple("Corfu", "part of", "Greece"), Triple("Greece", "speaks", "Greek")], encoder)
     >>> text = "1. Corfu is part of Greece. 2. Greece speaks Greek. So the answer is (Greek)."
@@ -90,66 +91,59 @@ class Certifier:
             yield from self.certify_parsed(batch, parsed)
 
     def certify_parsed(self, responses: Sequence[Response], parsed: Sequence[ParsedResponse]) -> list[Certificate]:
-        """Certify responses that have been taken apart, for instance chains that are steps already.
-
-        Parameters
-        ----------
-        responses, parsed
-            The responses and their parts, beside each other.
-
-        Returns
-        -------
-        list of Certificate
-            One a response.
-
-        Raises
-        ------
-        ValueError
-            There are more of one than of the other.
-        """
+        """Certify responses beside their parts, for instance chains that are steps already; one certificate a response."""
         if len(responses) != len(parsed):
             raise ValueError(f"there are {len(responses)} responses and {len(parsed)} parsed ones; give one for each")
-        steps = [step for one in parsed if one.form == "structured" for step in one.steps]
-        grounded = iter(self._grounder.ground(steps))
-        judged = []
-        for response, one in zip(responses, parsed, strict=True):
-            own = list(islice(grounded, len(one.steps))) if one.form == "structured" else []
-            judged.append(self._judge(response, one, own))
-        edits = self._edits([response.paths for response in responses], [one.grounded for one in judged])
-        return [
-            self._certificate(response, one, verdict, edit)
-            for response, one, verdict, edit in zip(responses, parsed, judged, edits, strict=True)
+        # Steps of what is not structured are not asked for: its verdict is known without them.
+        asked = [parts.steps if parts.form == "structured" else () for parts in parsed]
+        grounded = iter(self._grounder.ground([step for steps in asked for step in steps]))
+        judged = [
+            self._judge(response, parts, list(islice(grounded, len(steps))))
+            for response, parts, steps in zip(responses, parsed, asked, strict=True)
         ]
-
-    # ---------------------------------------------------------------------------------------------- verdicts
+        edits = self._edits([response.paths for response in responses], [verdict.grounded for verdict in judged])
+        return [
+            self._certificate(response, parts, verdict, edit)
+            for response, parts, verdict, edit in zip(responses, parsed, judged, edits, strict=True)
+        ]
 
     def _judge(self, response: Response, parsed: ParsedResponse, grounded: list[Grounding]) -> _Judgement:
         if parsed.form != "structured":
             return _Judgement(parsed.form, None, _WHY_NOT[parsed.form], grounded, walk([]), "")
         topics = self._topics(response)
-        walked = walk([self._ends(one) for one in grounded], topics)
+        walked = walk([self._ends(grounding) for grounding in grounded], topics)
         gold = self._gold_forms(response)
-        reached = self._reached(walked, gold or {normal_form(parsed.answer)})
-        failed = [number for number, one in enumerate(grounded, 1) if one.status != "supported"]
+        names = self._names(walked.ends)
+        # Of several entities that the walk can end at, the one that is wanted.
+        wanted = gold or {normal_form(parsed.answer)}
+        reached = next((name for name in names if normal_form(name) in wanted), names[0] if names else "")
+        judged = grounded, walked, reached
+        failed = [number for number, grounding in enumerate(grounded, 1) if grounding.status != "supported"]
         if failed:
-            named = f"step {failed[0]}" if len(failed) == 1 else f"steps {', '.join(map(str, failed))}"
-            reason = f"{named} of {len(grounded)}: no fact of the graph says so"
-            return _Judgement("unfaithful", "factual", reason, grounded, walked, reached)
+            steps = f"step {failed[0]}" if len(failed) == 1 else f"steps {', '.join(map(str, failed))}"
+            reason = f"{steps} of {len(grounded)}: no fact of the graph says so"
+            return _Judgement("unfaithful", "factual", reason, *judged)
         if not walked.coherent:
             number = walked.follows.index(False) + 1
             before = f"where step {number - 1} ended" if number > 1 else "an entity of the question"
             reason = f"all steps are facts, but step {number} does not go on from {before}"
-            return _Judgement("unfaithful", "incoherent", reason, grounded, walked, reached)
-        if self._runs_backwards(response, grounded, walked, gold, topics):
+            return _Judgement("unfaithful", "incoherent", reason, *judged)
+        if not topics and gold and self._runs_backwards(response, grounded[0], walked, gold):
             reason = "all steps are facts, but they lead from the answer back to the question"
-            return _Judgement("unfaithful", "incoherent", reason, grounded, walked, reached)
-        wrong = self._wrong_end(parsed, walked, gold, topics, reached)
+            return _Judgement("unfaithful", "incoherent", reason, *judged)
+        wrong = ""
+        if walked.strays:
+            about = " or ".join(self._names(topics)[:3])
+            wrong = f"they never speak of {about}, which the question asks about"
+        elif gold and normal_form(reached) not in gold:
+            wrong = f"they lead to {reached}, which is no gold answer"
+        elif not gold and not answers_match(parsed.answer, (reached,)):
+            wrong = f"they lead to {reached}, and the response concludes {parsed.answer!r}"
         if wrong:
-            return _Judgement(
-                "unfaithful", "answer", f"all steps are facts and hang together, but {wrong}", grounded, walked, reached
-            )
+            reason = f"all steps are facts and hang together, but {wrong}"
+            return _Judgement("unfaithful", "answer", reason, *judged)
         reason = f"all {len(grounded)} steps are facts of the graph, hang together and lead to {reached}"
-        return _Judgement("faithful", None, reason, grounded, walked, reached)
+        return _Judgement("faithful", None, reason, *judged)
 
     def _ends(self, grounding: Grounding) -> tuple[int, int] | None:
         if grounding.status != "supported" or grounding.match is None:
@@ -171,68 +165,42 @@ class Certifier:
                 forms.add(normal_form(self._base.columns.entity_names[number]))
         return forms - {""}
 
-    def _reached(self, walked: Walk, wanted: set[str]) -> str:
-        """Return the name of the entity at the end of the walk; of several the one that is wanted."""
-        names = [self._base.columns.entity_names[number] for number in sorted(walked.ends)]
-        return next((name for name in names if normal_form(name) in wanted), names[0] if names else "")
+    def _names(self, entities: Iterable[int]) -> list[str]:
+        return [self._base.columns.entity_names[number] for number in sorted(entities)]
 
-    def _runs_backwards(
-        self, response: Response, grounded: Sequence[Grounding], walked: Walk, gold: set[str], topics: set[int]
-    ) -> bool:
+    def _runs_backwards(self, response: Response, first: Grounding, walked: Walk[int], gold: set[str]) -> bool:
         """Say whether a walk whose start is not known leads from a gold answer to an entity that the question names."""
-        first = self._ends(grounded[0])
-        if topics or not gold or first is None:
-            return False
-        named = {
-            entity
-            for mention in self._base.columns.mentions.find([response.question])[0]
-            for entity in mention.entities
-        }
-        names = {normal_form(self._base.columns.entity_names[number]) for number in first}
-        ends = {normal_form(self._base.columns.entity_names[number]) for number in walked.ends}
-        return bool(names & gold) and not ends & gold and bool(walked.ends & named)
-
-    def _wrong_end(self, parsed: ParsedResponse, walked: Walk, gold: set[str], topics: set[int], reached: str) -> str:
-        """Say what is wrong with where the steps lead, or nothing."""
-        if walked.strays:
-            about = " or ".join(self._base.columns.entity_names[number] for number in sorted(topics)[:3])
-            return f"they never speak of {about}, which the question asks about"
-        if gold:
-            return "" if normal_form(reached) in gold else f"they lead to {reached}, which is no gold answer"
-        if answers_match(parsed.answer, (reached,)):
-            return ""
-        return f"they lead to {reached}, and the response concludes {parsed.answer!r}"
-
-    # ---------------------------------------------------------------------------------------------- edit distance
+        mentions = self._base.columns.mentions.find([response.question])[0]
+        named = {entity for mention in mentions for entity in mention.entities}
+        starts, ends = (
+            set(map(normal_form, self._names(entities))) for entities in (self._ends(first) or (), walked.ends)
+        )
+        return bool(starts & gold) and not ends & gold and bool(walked.ends & named)
 
     def _edits(self, gold: Sequence[Sequence[Path]], grounded: Sequence[Sequence[Grounding]]) -> list[_Edit | None]:
         """Align each path of steps with its gold paths: Algorithm 3, for all responses in one call."""
-        chosen = [place for place, own in enumerate(grounded) if own and any(gold[place])]
-        candidates = [[self._symbol(one, place) for place, one in enumerate(grounded[number])] for number in chosen]
-        references: list[Path] = []
-        groups = [0]
-        for number in chosen:
-            references += [path for path in gold[number] if path]
-            groups.append(len(references))
-        found: list[_Edit | None] = [None] * len(gold)
+        chosen = [number for number, steps in enumerate(grounded) if steps and any(gold[number])]
+        edits: list[_Edit | None] = [None] * len(gold)
         if not chosen:
-            return found
-        symbols = [[_undirected(triple.head, triple.relation, triple.tail) for triple in path] for path in references]
+            return edits
+        candidates = [[self._symbol(step, place) for place, step in enumerate(grounded[number])] for number in chosen]
+        references = [[path for path in gold[number] if path] for number in chosen]
+        paths = [path for group in references for path in group]
+        symbols = [[_undirected(triple) for triple in path] for path in paths]
+        groups = [0, *itertools.accumulate(map(len, references))]
+        # No credit for a match and 1 off for each edit: the score is the edit distance of Algorithm 3, negated.
         aligned = align_batch(candidates, symbols, groups, match=0, mismatch=-1, gap=-1)
-        for place, best, score, identity in zip(
+        for number, best, score, identity in zip(
             chosen, aligned.best.tolist(), aligned.scores.tolist(), aligned.identity.tolist(), strict=True
         ):
-            found[place] = _Edit(-round(score), 1 - identity, references[best])
-        return found
+            edits[number] = _Edit(-round(score), 1 - identity, paths[best])
+        return edits
 
     def _symbol(self, grounding: Grounding, place: int) -> Hashable:
         """Return what stands for a step in an alignment: its triple whatever its direction, or something like no other."""
         if grounding.status != "supported" or grounding.match is None:
             return place
-        triple = self._base.triple(grounding.match.number)
-        return _undirected(triple.head, triple.relation, triple.tail)
-
-    # ---------------------------------------------------------------------------------------------- in words
+        return _undirected(self._base.triple(grounding.match.number))
 
     def _certificate(
         self, response: Response, parsed: ParsedResponse, verdict: _Judgement, edit: _Edit | None
@@ -240,14 +208,14 @@ class Certifier:
         steps = tuple(
             CertifiedStep(
                 text=text,
-                status=one.status,
-                match=one.match,
-                runner_up=one.runner_up,
-                entities=tuple(self._base.columns.entity_names[number] for number in one.mentioned),
+                status=grounding.status,
+                match=grounding.match,
+                runner_up=grounding.runner_up,
+                entities=tuple(self._base.columns.entity_names[number] for number in grounding.mentioned),
                 follows=follows,
-                reason=self._why(one, follows),
+                reason=self._why(grounding, follows),
             )
-            for text, one, follows in zip(parsed.steps, verdict.grounded, verdict.walked.follows, strict=False)
+            for text, grounding, follows in zip(parsed.steps, verdict.grounded, verdict.walked.follows, strict=False)
         )
         answers = response.answers
         return Certificate(
@@ -293,7 +261,7 @@ class _Judgement(NamedTuple):
     error: ErrorKind | None
     reason: str
     grounded: list[Grounding]
-    walked: Walk
+    walked: Walk[int]
     reached: str
 
 
@@ -333,23 +301,56 @@ def _lacks(match: Match, settings: GroundingSettings) -> str:
     return " and ".join(parts)
 
 
-def _undirected(head: str, relation: str, tail: str) -> Hashable:
-    return (relation, *sorted((head, tail)))
+def _undirected(triple: Triple) -> Hashable:
+    return (triple.relation, *sorted((triple.head, triple.tail)))
 
 
 def path_start(path: Path) -> str:
     """Return the key of the entity that a path starts from: its first head, unless only that goes on to the second triple."""
-    if not path:
-        return ""
-    head, tail = path[0].head, path[0].tail
-    following = (path[1].head, path[1].tail) if len(path) > 1 else ()
-    return tail if head in following and tail not in following else head
+    return _free_end(path[0].head, path[0].tail, path[1:2]) if path else ""
 
 
 def path_end(path: Path) -> str:
     """Return the key of the entity that a path ends at: its last tail, unless only that is in the triple before."""
-    if not path:
-        return ""
-    head, tail = path[-1].head, path[-1].tail
-    before = (path[-2].head, path[-2].tail) if len(path) > 1 else ()
-    return head if tail in before and head not in before else tail
+    return _free_end(path[-1].tail, path[-1].head, path[-2:-1]) if path else ""
+
+
+def _free_end(usual: str, other: str, neighbour: Path) -> str:
+    shared = {key for triple in neighbour for key in (triple.head, triple.tail)}
+    return other if usual in shared and other not in shared else usual
+
+
+def certify_answer(
+    base: KnowledgeBase,
+    encoder: Encoder,
+    answer: Answer,
+    settings: GroundingSettings | None = None,
+    *,
+    answers: Sequence[str] = (),
+) -> list[Certificate]:
+    """Certify what an answer rests on: the chains that it was found along, or the thoughts of a method that thinks."""
+    # A triple becomes the step "head relation tail.", a sentence or a document of a chain the step "title: sentence",
+    # so that its "it" and "the company" are named.
+    evidence = answer.evidence
+    if evidence.chains:
+        paths = [tuple(map(_step, chain.units)) for chain in evidence.chains]
+        names = [f"chain {number}" for number in range(1, len(paths) + 1)]
+    elif evidence.reasoning.rationale:
+        paths, names = [evidence.reasoning.rationale], ["thoughts"]
+    else:
+        raise InputError(
+            f"{answer.method} answers from no chain and without thoughts, so there is nothing to certify; use trace, "
+            "trace-doc, cot, cot-sc or verify-and-edit"
+        )
+    responses = [
+        Response(name, answer.question, "\n".join(path), tuple(answers))
+        for name, path in zip(names, paths, strict=True)
+    ]
+    parsed = [ParsedResponse("structured" if path else "unstructured", path, answer.text) for path in paths]
+    return Certifier(base, encoder, settings).certify_parsed(responses, parsed)
+
+
+def _step(unit: Unit) -> str:
+    if isinstance(unit, TextUnit):
+        return f"{unit.title}: {unit.body}"
+    return verbalise(unit.head, unit.relation, unit.tail)

@@ -1,18 +1,19 @@
 """Paths that are wrong on purpose: with a factual error, incoherent, or misguided, each with a guarantee that it is so.
 
-Source: section 3.1 and appendix A of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
-
 Entities are compared by the normal forms of their names, so that a second entity of the same name makes no wrong path right.
 A path is read from its question's entities, triple by triple, each in either direction; what is called coherent has such a
 reading, and what is called incoherent has none.
 """
 
+# Source: section 3.1 and appendix A of the paper.
+
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -20,7 +21,9 @@ from numpy.typing import NDArray
 
 from pytrace.certify.certificate_records import GoldQuestion, Path
 from pytrace.certify.response_parsing import answers_match
-from pytrace.certify.wording import name_of
+from pytrace.certify.verdicts import walk
+from pytrace.certify.wording import entities_named, name_of
+from pytrace.evaluation.data.padding import shuffled_indices
 from pytrace.kg import KnowledgeBase, normal_form
 from pytrace.kg.text_table import text_hash
 from pytrace.records import Triple
@@ -33,36 +36,27 @@ _ORDERS = 720
 
 
 class GoldPath(msgspec.Struct, frozen=True):
-    """A question's gold path as the graph has it: all triples are facts and lead from the question to an answer.
-
-    `pairs` are the normal forms of head and tail of each triple, `starts` those of the question's entities, `ends` those of
-    all entities that some reading of the path ends in. `answer` is the name of the one that is a gold answer.
-    """
+    """A question's gold path as the graph has it: all triples are facts and lead from the question to an answer."""
 
     question: GoldQuestion
     path: Path
-    pairs: tuple[tuple[str, str], ...]
-    starts: frozenset[str]
-    ends: frozenset[str]
-    answer: str
+    pairs: tuple[tuple[str, str], ...]  # normal forms of each triple's head and tail
+    starts: frozenset[str]  # those of the question's entities
+    ends: frozenset[str]  # those of all entities that some reading ends in
+    answer: str  # the name of the end that is a gold answer
 
 
 class InvalidPath(msgspec.Struct, frozen=True):
-    """A path that is no valid one for its question, and what was done to get it.
-
-    `path` and `gold` are by keys; `changed` are the places, from 0, at which they differ. `replaced` are the keys of the
-    entity that went and of the one that stands instead, where the kind is "factual"; `source` is the id of the question that
-    the path is of, where it is "misguided".
-    """
+    """A path that is no valid one for its question, and what was done to get it."""
 
     kind: InvalidKind
     question_id: str
-    path: Path
+    path: Path  # by keys, as `gold` is
     gold: Path
-    changed: tuple[int, ...]
+    changed: tuple[int, ...]  # where the two differ, from 0
     seed: int
-    replaced: tuple[str, str] | None = None
-    source: str = ""
+    replaced: tuple[str, str] | None = None  # if factual: the keys of the entity that went and of the one that came
+    source: str = ""  # if misguided: the id of the question that the path is of
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -73,34 +67,32 @@ class Refusal(msgspec.Struct, frozen=True):
     reason: str
 
 
-class _Place(NamedTuple):
-    relation: int
-    column: int  # 0: head, 2: tail
-
-
 def read_gold(base: KnowledgeBase, question: GoldQuestion) -> GoldPath | Refusal:
     """Find the first of a question's gold paths that the graph bears out."""
     reason = "there is no gold path"
     for path in question.paths:
-        found = _read(base, question, path)
-        if isinstance(found, GoldPath):
-            return found
-        reason = found
+        gold = _read(base, question, path)
+        if isinstance(gold, GoldPath):
+            return gold
+        reason = gold
     return Refusal(question.id, "valid", reason)
 
 
 def _read(base: KnowledgeBase, question: GoldQuestion, path: Path) -> GoldPath | str:
+    """Return a path as the graph has it, or why it does not."""
     if not path:
         return "a gold path is empty"
     for triple in path:
         if base.number(triple) is None:
             return f"a gold path holds {triple.text}, which is no fact of the graph"
-    names = {key: name_of(base, key) for triple in path for key in (triple.head, triple.tail)}
+    names = {key: name_of(base, key) for key in _entities(path)}
     pairs = tuple((_form(names[triple.head]), _form(names[triple.tail])) for triple in path)
     if question.topics:
         starts = frozenset(_form(name_of(base, topic)) for topic in question.topics)
     else:
-        starts = _free_ends(pairs)
+        # The ends of the first triple that the second does not share: its head if it stands alone, both if in doubt.
+        first = frozenset(pairs[0])
+        starts = frozenset(pairs[0][:1]) if len(pairs) == 1 else (first - frozenset(pairs[1])) or first
     ends = readings(pairs, starts)
     if not ends:
         return "no reading of a gold path leads on from the question's entities"
@@ -111,42 +103,42 @@ def _read(base: KnowledgeBase, question: GoldQuestion, path: Path) -> GoldPath |
     return GoldPath(question, path, pairs, starts, ends, answer or reached[0])
 
 
+def _entities(path: Path) -> list[str]:
+    return list(dict.fromkeys(key for triple in path for key in (triple.head, triple.tail)))
+
+
 def readings(pairs: Sequence[tuple[str, str]], starts: frozenset[str]) -> frozenset[str]:
     """Return all entities that a path can end in, read in its order from some entities, each triple in either direction."""
-    reached = starts
-    for place, (head, tail) in enumerate(pairs):
-        onward = {end for end, other in ((tail, head), (head, tail)) if other in reached}
-        if onward and place and set(pairs[place - 1]) == {head, tail}:
-            onward = {head, tail}
-        reached = frozenset(onward)
-    return reached if pairs else frozenset()
-
-
-def _free_ends(pairs: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """Return the ends of the first triple that the second does not share: its head if it stands alone, both if in item."""
-    first = frozenset(pairs[0])
-    if len(pairs) == 1:
-        return frozenset(pairs[0][:1])
-    return (first - frozenset(pairs[1])) or first
+    walked = walk(pairs, starts)
+    return walked.ends if walked.coherent and not walked.strays else frozenset()
 
 
 def replace_entity(base: KnowledgeBase, gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
     """Put another entity in the place of one of a path's, wherever that stands in it: a path with a factual error."""
     # "By randomly corrupting entities within the valid reasoning path" (section 3.1).
-    drawn = _random(seed, "factual", gold)
-    keys = list(dict.fromkeys(key for triple in gold.path for key in (triple.head, triple.tail)))
-    drawn.shuffle(keys)
-    taken = {form for pair in gold.pairs for form in pair}
-    partners = {key: _namesakes_of(base, _partners(gold.path, key)) for key in keys}
-    for key, number in _substitutes(base, gold.path, keys, drawn):
-        if _form(base.columns.entity_names[number]) in taken or _joined(base, number, partners[key]):
+    draw = _random(seed, "factual", gold)
+    keys = _entities(gold.path)
+    draw.shuffle(keys)
+    forms = {form for pair in gold.pairs for form in pair}
+    partners = {key: _partners(base, gold.path, key) for key in keys}
+    for key, number in _substitutes(base, gold.path, keys, draw):
+        # The first check is of the entity alone, since to look for its namesakes costs more than most need.
+        if _form(base.columns.entity_names[number]) in forms or _joined(base, number, partners[key]):
             continue
         new = base.columns.entity_keys[number]
         same = _namesakes(base, new)
         # Where the path joins the old entity to itself, the new one must not be joined to itself.
-        others = partners[key] | same if _is_loop(gold.path, key) else partners[key]
-        if not any(_joined(base, one, others) for one in same):
-            return _replaced(gold, key, new, seed)
+        loop = any(triple.head == triple.tail == key for triple in gold.path)
+        if not any(_joined(base, entity, partners[key] | same if loop else partners[key]) for entity in same):
+            path = tuple(
+                Triple(
+                    new if triple.head == key else triple.head,
+                    triple.relation,
+                    new if triple.tail == key else triple.tail,
+                )
+                for triple in gold.path
+            )
+            return _invalid("factual", gold, path, seed, replaced=(key, new))
     reason = (
         "every other entity of the graph has the name of one in the path, or is joined to the path by some relation"
     )
@@ -158,12 +150,9 @@ def shuffle_triples(gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
     # "We shuffle the triples of valid paths" (section 3.1), which may give a coherent path again.
     if len(gold.path) < 2:
         return Refusal(gold.question.id, "incoherent", "a path of one triple has no other order")
-    drawn = _random(seed, "incoherent", gold)
-    for order in _orders(drawn, len(gold.path)):
-        path = tuple(gold.path[place] for place in order)
-        if readings([gold.pairs[place] for place in order], gold.starts):
-            continue
-        return InvalidPath("incoherent", gold.question.id, path, gold.path, _differences(path, gold.path), seed)
+    for order in _orders(_random(seed, "incoherent", gold), len(gold.path)):
+        if not readings([gold.pairs[index] for index in order], gold.starts):
+            return _invalid("incoherent", gold, tuple(gold.path[index] for index in order), seed)
     return Refusal(
         gold.question.id, "incoherent", "the path can be read from the question's entities in other orders, too"
     )
@@ -172,16 +161,26 @@ def shuffle_triples(gold: GoldPath, *, seed: int) -> InvalidPath | Refusal:
 def take_other_path(gold: GoldPath, others: Sequence[GoldPath], *, seed: int) -> InvalidPath | Refusal:
     """Take the gold path of another question: a misguided path."""
     # "We randomly sample the paths starting from other questions" (section 3.1).
-    drawn = _random(seed, "misguided", gold)
-    for at in _shuffled(drawn, len(others)):
-        other = others[at]
+    for index in shuffled_indices(_random(seed, "misguided", gold), len(others)):
+        other = others[index]
         if other.question.id != gold.question.id and _apart(gold, other):
-            changed = _differences(other.path, gold.path)
-            return InvalidPath(
-                "misguided", gold.question.id, other.path, gold.path, changed, seed, source=other.question.id
-            )
+            return _invalid("misguided", gold, other.path, seed, source=other.question.id)
     reason = f"each of {len(others)} gold paths holds an entity of the question or ends in one of its answers"
     return Refusal(gold.question.id, "misguided", reason)
+
+
+def _invalid(
+    kind: InvalidKind,
+    gold: GoldPath,
+    path: Path,
+    seed: int,
+    *,
+    replaced: tuple[str, str] | None = None,
+    source: str = "",
+) -> InvalidPath:
+    pairs = enumerate(itertools.zip_longest(path, gold.path))
+    changed = tuple(index for index, (new, old) in pairs if new != old)
+    return InvalidPath(kind, gold.question.id, path, gold.path, changed, seed, replaced, source)
 
 
 def _apart(gold: GoldPath, other: GoldPath) -> bool:
@@ -200,95 +199,61 @@ def _random(seed: int, kind: InvalidKind, gold: GoldPath) -> random.Random:
     return random.Random(text_hash(f"{seed}\n{kind}\n{gold.question.id}"))
 
 
-def _shuffled(drawn: random.Random, count: int) -> Iterator[int]:
-    """Iterate over the numbers below `count` in random order, at a cost of those that are really looked at."""
-    moved: dict[int, int] = {}
-    for last in range(count - 1, -1, -1):
-        at = drawn.randrange(last + 1)
-        yield moved.get(at, at)
-        moved[at] = moved.get(last, last)
-
-
-def _orders(drawn: random.Random, count: int) -> Iterator[Sequence[int]]:
+def _orders(draw: random.Random, count: int) -> Iterator[Sequence[int]]:
     if count <= 6:
         orders = list(itertools.permutations(range(count)))
-        drawn.shuffle(orders)
+        draw.shuffle(orders)
         yield from orders
         return
     for _ in range(_ORDERS):
-        yield drawn.sample(range(count), count)
-
-
-def _differences(path: Path, gold: Path) -> tuple[int, ...]:
-    """Return the places of the longer path at which the two differ."""
-    pairs = itertools.zip_longest(path, gold)
-    return tuple(place for place, (new, old) in enumerate(pairs) if new != old)
+        yield draw.sample(range(count), count)
 
 
 def _substitutes(
-    base: KnowledgeBase, path: Path, keys: Sequence[str], drawn: random.Random
+    base: KnowledgeBase, path: Path, keys: Sequence[str], draw: random.Random
 ) -> Iterator[tuple[str, int]]:
     """Iterate over (old key, number of an entity) in random order, those of the same type first and in the end all."""
-    places = {key: _places(base, path, key) for key in keys}
+    alike = {key: _alike(base, path, key) for key in keys}
+    everything = range(len(base.columns.entity_keys))
+    # The more alike the new entity is, the less the path gives away that it was changed.
     pools: tuple[Callable[[str], Sequence[int] | NDArray[np.int32]], ...] = (
-        lambda key: _alike(base, places[key], every=True),
-        lambda key: _alike(base, places[key], every=False),
-        lambda _: range(len(base.columns.entity_keys)),
+        lambda key: functools.reduce(np.intersect1d, alike[key]),
+        lambda key: functools.reduce(np.union1d, alike[key]),
+        lambda _: everything,
     )
     for pool in pools:
         for key in keys:
             numbers = pool(key)
-            for at in _shuffled(drawn, len(numbers)):
-                yield key, int(numbers[at])
+            for index in shuffled_indices(draw, len(numbers)):
+                yield key, int(numbers[index])
 
 
-def _places(base: KnowledgeBase, path: Path, key: str) -> set[_Place]:
-    places = set()
+def _alike(base: KnowledgeBase, path: Path, key: str) -> list[NDArray[np.int32]]:
+    """Return for each end of a relation at which an entity stands in a path all entities that stand there in the graph."""
+    ends = set()
     for triple in path:
         relation = base.relation(triple.relation)
         assert relation is not None  # a gold path consists of facts
-        places |= {_Place(relation, column) for column, end in ((0, triple.head), (2, triple.tail)) if end == key}
-    return places
-
-
-def _alike(base: KnowledgeBase, places: set[_Place], *, every: bool) -> NDArray[np.int32]:
-    """Return the entities at the same ends of the same relations: at every one of them, or at any."""
+        ends |= {(relation, column) for column, end in ((0, triple.head), (2, triple.tail)) if end == key}
     triples = base.columns.triples
-    sets = [np.unique(triples[triples[:, 1] == place.relation, place.column]) for place in sorted(places)]
-    found = sets[0]
-    for other in sets[1:]:
-        found = np.intersect1d(found, other) if every else np.union1d(found, other)
-    return found
+    return [np.unique(triples[triples[:, 1] == relation, column]) for relation, column in sorted(ends)]
 
 
-def _partners(path: Path, key: str) -> set[str]:
-    """Return the keys that stand opposite to an entity in a path, without itself."""
-    return {
+def _partners(base: KnowledgeBase, path: Path, key: str) -> set[int]:
+    """Return the entities that stand opposite to one in a path, without itself, and their namesakes."""
+    opposite = {
         other
         for triple in path
-        for other, own in ((triple.head, triple.tail), (triple.tail, triple.head))
-        if own == key and other != key
+        for other, end in ((triple.head, triple.tail), (triple.tail, triple.head))
+        if end == key and other != key
     }
-
-
-def _is_loop(path: Path, key: str) -> bool:
-    return any(triple.head == triple.tail == key for triple in path)
+    return {number for other in opposite for number in _namesakes(base, other)}
 
 
 def _namesakes(base: KnowledgeBase, key: str) -> set[int]:
     """Return the numbers of all entities whose names have the same words as that of an entity of the graph."""
-    own = base.entity(key)
-    name = name_of(base, key)
-    form = normal_form(name)
-    found = {own} if own is not None else set()
-    for mention in base.columns.mentions.find([name])[0]:
-        if mention.end - mention.start == len(form):
-            found |= set(mention.entities)
-    return found
-
-
-def _namesakes_of(base: KnowledgeBase, keys: set[str]) -> set[int]:
-    return {number for key in sorted(keys) for number in _namesakes(base, key)}
+    number = base.entity(key)
+    return {*entities_named(base, name_of(base, key)), *(() if number is None else (number,))}
 
 
 def _joined(base: KnowledgeBase, entity: int, others: set[int]) -> bool:
@@ -298,18 +263,4 @@ def _joined(base: KnowledgeBase, entity: int, others: set[int]) -> bool:
     return bool(
         np.isin(triples[base.with_head(entity), 2], wanted).any()
         or np.isin(triples[base.with_tail(entity), 0], wanted).any()
-    )
-
-
-def _replaced(gold: GoldPath, old: str, new: str, seed: int) -> InvalidPath:
-    path = tuple(
-        Triple(
-            new if triple.head == old else triple.head,
-            triple.relation,
-            new if triple.tail == old else triple.tail,
-        )
-        for triple in gold.path
-    )
-    return InvalidPath(
-        "factual", gold.question.id, path, gold.path, _differences(path, gold.path), seed, replaced=(old, new)
     )

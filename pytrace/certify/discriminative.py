@@ -1,41 +1,42 @@
-"""Discriminative evaluation: how well a model tells valid reasoning paths from invalid ones of each kind.
+"""Discriminative evaluation: how well a model tells valid reasoning paths from invalid ones of each kind."""
 
-Source: section 3.1 and Table 6 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
-"""
+# Source: section 3.1 and Table 6 of the paper.
 
 from __future__ import annotations
 
-import math
+import hashlib
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path as FilePath
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from pytrace.certify.certificate_records import GoldQuestion
 from pytrace.certify.corruption import (
     GoldPath,
-    InvalidPath,
     Refusal,
     read_gold,
     replace_entity,
     shuffle_triples,
     take_other_path,
 )
-from pytrace.certify.discriminative_rows import JudgedPath, ModeRun, load_runs, run_settings, save_runs
 from pytrace.certify.gold_paths import first_of_each_path
-from pytrace.certify.validity import MODES, Mode, PathDiscriminator, PathItem, PathKind
+from pytrace.certify.validity import MODES, Mode, PathDiscriminator, PathItem, PathJudgement, PathKind
 from pytrace.certify.wording import named_path
-from pytrace.errors import InputError
+from pytrace.errors import DataError, InputError, StoreError
+from pytrace.evaluation.scores.significance import share_with_interval
 from pytrace.kg import KnowledgeBase
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Usage
+from pytrace.storage.files import atomic_output
+from pytrace.storage.text import dump_json
+from pytrace.triples.graph.exchange import input_errors, read_lines
 
 KINDS: tuple[PathKind, ...] = ("valid", "factual", "incoherent", "misguided")
 
-# The normal distribution lies within so many standard deviations with probability 0.95.
-_Z = 1.959963984540054
+_Line = TypeVar("_Line", bound=msgspec.Struct)
 
 
 class PathSet(msgspec.Struct, frozen=True):
@@ -46,48 +47,55 @@ class PathSet(msgspec.Struct, frozen=True):
     refusals: tuple[Refusal, ...]
 
 
-class Accuracy(msgspec.Struct, frozen=True):
-    """How many of some paths were judged rightly; `low` and `high` are the ends of the 95 % interval (None: no paths).
+class JudgedPath(msgspec.Struct, frozen=True):
+    """One path, what the model said of it in one mode, and whether that is right."""
 
-    An undecided judgement is not right.
-    """
+    mode: Mode
+    right: bool
+    item: PathItem
+    judgement: PathJudgement
+
+
+class ModeRun(msgspec.Struct, frozen=True):
+    """All judgements of one mode, and what they cost."""
+
+    mode: Mode
+    usage: Usage
+    rows: tuple[JudgedPath, ...]
+
+
+class Accuracy(msgspec.Struct, frozen=True):
+    """How many of some paths were judged rightly, with the ends of the 95 % interval; None where there are no paths."""
 
     kind: PathKind | Literal["all"]
     paths: int
     right: int
-    undecided: int
+    undecided: int  # not right either
     accuracy: float | None
     low: float | None
     high: float | None
 
 
 class ModeReport(msgspec.Struct, frozen=True):
-    """What came of one mode.
-
-    `balanced_accuracy` is the mean of the accuracy on valid and on invalid paths: 0.5 for a model that always says the
-    same. `yes` is the share of paths that were called valid. Both are None where there are no such paths.
-    """
+    """What came of one mode; shares are None where there are no such paths."""
 
     mode: Mode
     kinds: tuple[Accuracy, ...]
     overall: Accuracy
-    balanced_accuracy: float | None
-    yes: float | None
+    balanced_accuracy: float | None  # the mean on valid and on invalid paths: 0.5 for a model that always says the same
+    yes: float | None  # the share of paths that were called valid
     usage: Usage
 
 
 class DiscriminativeReport(msgspec.Struct, frozen=True):
-    """A discriminative evaluation: what was judged, what could not be made and why, figures by mode, and all judgements.
-
-    `refused` counts the refusals by kind; where it is "valid" the question has no path at all.
-    """
+    """A discriminative evaluation: what was judged, what could not be made and why, figures by mode, and all judgements."""
 
     model: str
     seed: int
     calibrated: bool
     questions: int
     paths: int
-    refused: dict[str, int]
+    refused: dict[str, int]  # refusals by kind; where it is "valid" the question has no path at all
     refusals: tuple[Refusal, ...]
     modes: tuple[ModeReport, ...]
     rows: tuple[JudgedPath, ...]
@@ -104,10 +112,16 @@ def make_items(
     """Make a valid path and one invalid path of each kind for every question."""
     if limit is not None and limit < 1:
         raise InputError(f"limit is {limit}; ask about 1 question or more")
-    everything = _checked(questions)
+    everything = list(questions)
+    repeated = [id for id, count in Counter(question.id for question in everything).items() if count > 1]
+    if repeated:
+        raise InputError(
+            f"{len(repeated)} ids are of several questions, for instance {repeated[0]!r}; give each an id of its own"
+        )
     chosen = (first_of_each_path(everything) if distinct else everything)[:limit]
-    read = {one.id: read_gold(base, one) for one in everything}
-    others = [found for found in read.values() if isinstance(found, GoldPath)]
+    read = {question.id: read_gold(base, question) for question in everything}
+    # Misguided paths come from all questions, so that a limit changes none of the paths that it leaves.
+    others = [gold for gold in read.values() if isinstance(gold, GoldPath)]
     items: list[PathItem] = []
     refusals: list[Refusal] = []
     for question in chosen:
@@ -115,36 +129,18 @@ def make_items(
         if isinstance(gold, Refusal):
             refusals.append(gold)
             continue
-        made = (
+        items.append(PathItem(question.id, "valid", question.question, gold.answer, named_path(base, gold.path)))
+        for invalid in (
             replace_entity(base, gold, seed=seed),
             shuffle_triples(gold, seed=seed),
             take_other_path(gold, others, seed=seed),
-        )
-        items.append(_item(base, gold, None))
-        items += [_item(base, gold, one) for one in made if isinstance(one, InvalidPath)]
-        refusals += [one for one in made if isinstance(one, Refusal)]
+        ):
+            if isinstance(invalid, Refusal):
+                refusals.append(invalid)
+                continue
+            steps = named_path(base, invalid.path)
+            items.append(PathItem(question.id, invalid.kind, question.question, gold.answer, steps, invalid))
     return PathSet(len(chosen), tuple(items), tuple(refusals))
-
-
-def _checked(questions: Iterable[GoldQuestion]) -> list[GoldQuestion]:
-    everything = list(questions)
-    again = [name for name, count in Counter(one.id for one in everything).items() if count > 1]
-    if again:
-        raise InputError(
-            f"{len(again)} ids are of several questions, for instance {again[0]!r}; give each an id of its own"
-        )
-    return everything
-
-
-def _item(base: KnowledgeBase, gold: GoldPath, made: InvalidPath | None) -> PathItem:
-    return PathItem(
-        gold.question.id,
-        "valid" if made is None else made.kind,
-        gold.question.question,
-        gold.answer,
-        named_path(base, gold.path if made is None else made.path),
-        made,
-    )
 
 
 def evaluate_discriminative(
@@ -173,15 +169,30 @@ def evaluate_discriminative(
         raise InputError(
             f"none of {made.questions} questions has a gold path that the graph bears out{why}; check that both fit"
         )
-    settings = run_settings(made.items, model, seed=seed, limit=limit, distinct=distinct, calibrated=calibrated)
-    runs = {} if out is None else load_runs(out, settings, resume=resume)
+    # All that judgements depend on but the mode: two parts of one run must have the same.
+    settings = {
+        "paths": len(made.items),
+        "seed": seed,
+        "limit": limit,
+        "distinct": distinct,
+        "calibrated": calibrated,
+        "language model": model.fingerprint,
+        "context": model.context_tokens,
+        "content of the paths": hashlib.sha256(b"".join(map(_line, made.items))).hexdigest(),
+    }
+    runs = {} if out is None else _load_runs(out, settings, resume=resume)
     if out is not None:
-        save_runs(out, settings, runs)  # a file that cannot be written is found before the model works
+        _save_runs(out, settings, runs)  # a file that cannot be written is found before the model works
     for mode in modes:
         if mode not in runs:
-            runs[mode] = _ask(judges[mode], mode, made.items, model)
+            before = model.usage
+            rows = [
+                JudgedPath(mode, judgement.verdict == ("yes" if item.kind == "valid" else "no"), item, judgement)
+                for item, judgement in zip(made.items, judges[mode].judge(made.items), strict=True)
+            ]
+            runs[mode] = ModeRun(mode, model.usage - before, tuple(rows))
             if out is not None:
-                save_runs(out, settings, runs)
+                _save_runs(out, settings, runs)
         if done is not None:
             done(mode)
     return DiscriminativeReport(
@@ -197,42 +208,97 @@ def evaluate_discriminative(
     )
 
 
-def _ask(judge: PathDiscriminator, mode: Mode, items: Sequence[PathItem], model: LanguageModel) -> ModeRun:
-    before = model.usage
-    rows = []
-    for item, judgement in zip(items, judge.judge(items), strict=True):
-        right = judgement.verdict == ("yes" if item.kind == "valid" else "no")
-        rows.append(JudgedPath(mode, right, item, judgement))
-    return ModeRun(mode, model.usage - before, tuple(rows))
-
-
 def report_mode(run: ModeRun) -> ModeReport:
     """Count the judgements of a mode."""
     kinds = tuple(_accuracy(kind, [row for row in run.rows if row.item.kind == kind]) for kind in KINDS)
     invalid = _accuracy("all", [row for row in run.rows if row.item.kind != "valid"])
-    valid = kinds[0]
     balanced = None
-    if valid.accuracy is not None and invalid.accuracy is not None:
-        balanced = (valid.accuracy + invalid.accuracy) / 2
-    said = sum(row.judgement.verdict == "yes" for row in run.rows)
-    yes = said / len(run.rows) if run.rows else None
+    if kinds[0].accuracy is not None and invalid.accuracy is not None:
+        balanced = (kinds[0].accuracy + invalid.accuracy) / 2
+    yes = sum(row.judgement.verdict == "yes" for row in run.rows) / len(run.rows) if run.rows else None
     return ModeReport(run.mode, kinds, _accuracy("all", run.rows), balanced, yes, run.usage)
 
 
 def _accuracy(kind: PathKind | Literal["all"], rows: Sequence[JudgedPath]) -> Accuracy:
     right = sum(row.right for row in rows)
     undecided = sum(row.judgement.verdict == "undecided" for row in rows)
-    if not rows:
-        return Accuracy(kind, 0, 0, 0, None, None, None)
-    return Accuracy(kind, len(rows), right, undecided, right / len(rows), *wilson_interval(right, len(rows)))
+    return Accuracy(kind, len(rows), right, undecided, *share_with_interval(right, len(rows)))
 
 
-def wilson_interval(right: int, of: int) -> tuple[float, float]:
-    """Return where a share lies with a confidence of 95 %."""
-    # Wilson, "Probable inference, the law of succession, and statistical inference" (JASA 1927): unlike the usual
-    # interval it holds for few trials and for shares of 0 and 1.
-    share = right / of
-    middle = share + _Z * _Z / (2 * of)
-    width = _Z * math.sqrt((share * (1 - share) + _Z * _Z / (4 * of)) / of)
-    scale = 1 + _Z * _Z / of
-    return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
+class _Header(msgspec.Struct):
+    """The first line of a file of judgements: what the run is, and which modes are finished, with what they cost."""
+
+    pytrace_discriminate: Literal[1]
+    settings: dict[str, Any]
+    modes: dict[Mode, Usage]
+
+
+def _save_runs(path: FilePath, settings: Mapping[str, Any], runs: Mapping[Mode, ModeRun]) -> None:
+    # The whole file anew after each mode, for its first line names the modes: a mode counts when it is whole.
+    with input_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    header = _Header(1, dict(settings), {mode: run.usage for mode, run in runs.items()})
+    with atomic_output(path) as stream:
+        stream.write(_line(header))
+        for run in runs.values():
+            stream.writelines(map(_line, run.rows))
+
+
+def _load_runs(path: FilePath, settings: Mapping[str, Any], *, resume: bool) -> dict[Mode, ModeRun]:
+    """Read the modes that a file holds."""
+    if not path.exists():
+        return {}
+    if not path.is_file():
+        raise StoreError(
+            f"{path} is {'a directory' if path.is_dir() else 'no regular file'}; name a file for the judgements"
+        )
+    if not resume:
+        raise StoreError(f"{path} is there already; resume it (--resume), or name another file")
+    with input_errors(path):
+        lines = read_lines(path)
+        number, text = next(lines, (0, ""))
+        if not number:
+            raise DataError("is empty, so there is nothing to go on with; remove it, or name another file", path=path)
+        header = _parse(text, _Header, path, number)
+        rows: dict[Mode, list[JudgedPath]] = {mode: [] for mode in header.modes}
+        for number, text in lines:
+            row = _parse(text, JudgedPath, path, number)
+            if row.mode not in rows:
+                raise DataError(
+                    f"a judgement of {row.mode}, which the first line does not name; judge into another file",
+                    path=path,
+                    line=number,
+                )
+            rows[row.mode].append(row)
+    held = header.settings
+    # In the order of the settings, so that a seed is named before the digest of what it changes.
+    different = [
+        f"{name} was {held.get(name)!r} and is now {settings.get(name)!r}"
+        for name in {**settings, **held}
+        if held.get(name) != settings.get(name)
+    ]
+    if different:
+        raise StoreError(
+            f"{path} holds a run with other settings ({different[0]}); set them back, or name another file"
+        )
+    for mode, judged in rows.items():
+        if len(judged) != settings["paths"]:
+            raise StoreError(
+                f"{path} has {len(judged)} judgements of {mode} where {settings['paths']} are wanted; it was cut off or "
+                "changed: remove it, or name another file"
+            )
+    return {mode: ModeRun(mode, usage, tuple(rows[mode])) for mode, usage in header.modes.items()}
+
+
+def _line(value: msgspec.Struct) -> bytes:
+    return dump_json(value).encode() + b"\n"
+
+
+def _parse(text: str, kind: type[_Line], path: FilePath, line: int) -> _Line:
+    try:
+        # The standard library takes escaped lone surrogates, which msgspec does not.
+        return msgspec.convert(json.loads(text), kind)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"no line of a run of 'pytrace certify discriminate' ({error}); name another file", path=path, line=line
+        ) from None

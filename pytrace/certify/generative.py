@@ -1,8 +1,6 @@
-"""Generative evaluation: a model reasons in numbered steps, and its responses are certified.
+"""Generative evaluation: a model reasons in numbered steps, and its responses are certified."""
 
-Source: section 3.2 and 4 and appendix F.2 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
-Graphs".
-"""
+# Source: section 3.2 and 4 and appendix F.2 of the paper.
 
 from __future__ import annotations
 
@@ -11,10 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Literal
 
 import msgspec
+import numpy as np
 
 from pytrace.certify.certificate_records import Certificate, GoldQuestion, Response
 from pytrace.errors import InputError
+from pytrace.kernels.similarity import similarity
+from pytrace.kg import KnowledgeBase
+from pytrace.kg.paths import neighbourhood
 from pytrace.methods.cot.rationales import Thought, last_of, majority
+from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
 from pytrace.reader.prompts.step_demonstrations import StepDemonstration, step_demonstrations
 
@@ -23,6 +26,11 @@ Prompting = Literal["cot", "cot-plan", "cot-sc"]
 
 Choice = Literal["majority", "best", "all"]
 """Which of several samples counts: the first that has the majority's answer, the best by its certificate, or each."""
+
+# How far from the entities of a question facts are looked for.
+_HOPS = 2
+# Around a hub there are more facts than anybody could choose from; the nearest hops come first.
+_MOST_FACTS = 2_000
 
 _FROM_MEMORY = "by facts that you know"
 _FROM_FACTS = "by some of the facts given before it"
@@ -106,7 +114,10 @@ class Reasoner:
                 done(_responses(questions[index], completions))
 
         rows = self._model.generate(
-            [self._prompt(question.question, own, prompting) for question, own in zip(questions, shown, strict=True)],
+            [
+                self._prompt(question.question, given, prompting)
+                for question, given in zip(questions, shown, strict=True)
+            ],
             max_tokens=self.settings.max_tokens,
             stop=("\nQ:", "\nQuestion:", "\nFacts:"),
             temperature=self.settings.temperature,
@@ -116,11 +127,8 @@ class Reasoner:
             grammar=_grammar(prompting) if self.settings.structured else None,
             done=finished,
         )
-        return [
-            response
-            for question, completions in zip(questions, rows, strict=True)
-            for response in _responses(question, completions)
-        ]
+        answered = zip(questions, rows, strict=True)
+        return [response for question, completions in answered for response in _responses(question, completions)]
 
     def prompt_hash(self, prompting: Prompting) -> str:
         """Return what the instruction and demonstrations are, as 16 hexadecimal digits: stored responses depend on them."""
@@ -145,16 +153,9 @@ class Reasoner:
 
 
 def _responses(question: GoldQuestion, completions: Sequence[Completion]) -> list[Response]:
+    gold = question.answers, question.paths, question.topics
     return [
-        Response(
-            question.id,
-            question.question,
-            completion.text,
-            question.answers,
-            question.paths,
-            question.topics,
-            sample=number,
-        )
+        Response(question.id, question.question, completion.text, *gold, sample=number)
         for number, completion in enumerate(completions)
     ]
 
@@ -164,28 +165,53 @@ def _asked(question: str, facts: Sequence[str]) -> str:
     return "\n".join([*lines, f"Question: {question}"])
 
 
+class FactFinder:
+    """Finds the facts that a question could be answered from: those around the entities that it names, nearest first."""
+
+    def __init__(self, base: KnowledgeBase, encoder: Encoder) -> None:
+        self._base = base
+        self._encoder = encoder
+
+    def find(self, questions: Sequence[str], count: int) -> list[list[str]]:
+        """Find facts for questions, in words."""
+        if not questions or count < 1:
+            return [[] for _ in questions]
+        vectors = self._encoder.encode(list(questions), kind="query")
+        found = []
+        for vector, mentions in zip(vectors, self._base.columns.mentions.find(questions), strict=True):
+            named = sorted({entity for mention in mentions for entity in mention.entities})
+            if named:
+                near = np.array(neighbourhood(self._base, named, hops=_HOPS, limit=_MOST_FACTS)[0], dtype=np.int64)
+                order = np.argsort(-similarity(vector, self._base.vectors[near]), kind="stable")
+                numbers = near[order[:count]]
+            else:
+                numbers = self._base.search(vector[None], count)[1][0]
+            found.append([self._base.text(number) for number in numbers.tolist() if number >= 0])
+        return found
+
+
 def choose_samples(certificates: Iterable[Certificate], *, how: Choice = "majority") -> Iterator[Certificate]:
     """Leave one certificate for each question that has several samples."""
     # Section 4: "we sample four outputs, and report the maximum performance across all the outputs".
-    for own in _by_question(certificates):
+    for samples in _by_question(certificates):
         if how == "all":
-            yield from own
+            yield from samples
         elif how == "best":
-            yield max(own, key=lambda one: (bool(one.answer_correct), one.kind == "faithful"))
+            yield max(samples, key=lambda sample: (bool(sample.answer_correct), sample.kind == "faithful"))
         else:
-            yield own[max(majority([Thought((), one.answer) for one in own]).first, 0)]
+            yield samples[max(majority([Thought((), sample.answer) for sample in samples]).first, 0)]
 
 
 def _by_question(certificates: Iterable[Certificate]) -> Iterator[list[Certificate]]:
     """Part certificates where the samples begin anew: two responses of one id are not yet two samples."""
-    own: list[Certificate] = []
-    for one in certificates:
-        if own and (one.sample == 0 or one.id != own[0].id):
-            yield own
-            own = []
-        own.append(one)
-    if own:
-        yield own
+    samples: list[Certificate] = []
+    for certificate in certificates:
+        if samples and (certificate.sample == 0 or certificate.id != samples[0].id):
+            yield samples
+            samples = []
+        samples.append(certificate)
+    if samples:
+        yield samples
 
 
 def _shown(one: StepDemonstration, *, planned: bool) -> str:

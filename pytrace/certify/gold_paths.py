@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from pytrace.certify.certificate_records import GoldQuestion, Path
+from pytrace.certify.certificate_records import GoldQuestion, Path, gold_row
+from pytrace.certify.wording import entities_named
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import Place, json_rows, looks_like_rows
 from pytrace.documents.path_questions import read_path_questions
@@ -49,16 +51,13 @@ class GoldPaths(msgspec.Struct, frozen=True):
 
 
 class AbsentTriple(msgspec.Struct, frozen=True):
-    """A triple of a gold path that is no fact of a knowledge base: path and step of it, counted from 0.
-
-    `reversed` tells that the knowledge base has it with head and tail exchanged.
-    """
+    """A triple of a gold path that is no fact of a knowledge base: path and step of it, counted from 0."""
 
     question_id: str
     path: int
     step: int
     triple: Triple
-    reversed: bool
+    reversed: bool  # the knowledge base has it with head and tail exchanged
 
 
 def read_questions(path: str | os.PathLike[str], *, limit: int | None = None) -> list[GoldQuestion]:
@@ -70,10 +69,11 @@ def first_of_each_path(questions: Iterable[GoldQuestion]) -> list[GoldQuestion]:
     """Return of questions with the same gold paths only the first; those without paths all stay."""
     seen: set[tuple[Path, ...]] = set()
     chosen = []
-    for one in questions:
-        if not one.paths or one.paths not in seen:
-            chosen.append(one)
-        seen.add(one.paths)
+    for question in questions:
+        if question.paths not in seen:
+            chosen.append(question)
+        if question.paths:
+            seen.add(question.paths)
     return chosen
 
 
@@ -98,15 +98,8 @@ def read_rows(path: str | os.PathLike[str], *, limit: int | None = None) -> list
 
 def question_line(question: GoldQuestion) -> bytes:
     """Write a question as a line that `read_questions` reads."""
-    row = {
-        "id": question.id,
-        "question": question.question,
-        "answers": question.answers,
-        "gold_paths": [[(step.head, step.relation, step.tail) for step in path] for path in question.paths],
-        "topics": question.topics,
-    }
     try:
-        return msgspec.json.encode(row) + b"\n"
+        return msgspec.json.encode({"id": question.id, "question": question.question, **gold_row(question)}) + b"\n"
     except UnicodeEncodeError:
         raise InputError(
             f"question {question.id!a} has half a character (a lone surrogate), which JSON cannot hold; repair it"
@@ -134,17 +127,19 @@ def gold_paths_from_sparql(
     rewritten = rewrite(query)
     deadline = time.monotonic() + seconds
     found = store.solutions(rewritten, seconds=seconds)
-    named = _Named(store)
+    # What the store calls an entity is looked up once: solutions have most of their entities in common.
+    forms = functools.cache(lambda key: frozenset(map(normal_form, store.names(key))))
+    is_topic, is_answer = _called_one_of(topics, forms), _called_one_of(answers, forms)
     paths: dict[Path, None] = {}
     stopped = found.stopped
     topics_met = answers_met = False
     for solution in found.solutions:
         triples, values = solution.triples, solution.values
         entities = list(dict.fromkeys(key for triple in triples for key in (triple.head, triple.tail)))
-        own = {values[name] for name in rewritten.constants if name in values}
+        constants = {values[name] for name in rewritten.constants if name in values}
         asked = {values[name] for name in rewritten.answers if name in values}
-        sources = [key for key in entities if (named.among(key, topics) if topics else key in own)]
-        targets = [key for key in entities if (named.among(key, answers) if answers else key in asked)]
+        sources = [key for key in entities if (is_topic(key) if topics else key in constants)]
+        targets = [key for key in entities if (is_answer(key) if answers else key in asked)]
         topics_met, answers_met = topics_met or bool(sources), answers_met or bool(targets)
         if sources and targets:
             paths.update(dict.fromkeys(_paths_within(triples, sources, targets, max_hops, limit)))
@@ -157,6 +152,12 @@ def gold_paths_from_sparql(
         reason = _why_none(bool(found.solutions), topics_met, answers_met, max_hops)
         reason += f" (property paths left out: {', '.join(rewritten.left_out)})" if rewritten.left_out else ""
     return GoldPaths(tuple(ordered[:limit]), reason, stopped)
+
+
+def _called_one_of(wanted: Sequence[str], forms_of: Callable[[str], frozenset[str]]) -> Callable[[str], bool]:
+    """Return a test of whether an entity, by its key, is among some that are given by key or name."""
+    keys, forms = frozenset(wanted), frozenset(map(normal_form, wanted)) - {""}
+    return lambda key: key in keys or not forms.isdisjoint(forms_of(key))
 
 
 def find_gold_paths(
@@ -176,53 +177,23 @@ def find_gold_paths(
 
 def entities_called(base: KnowledgeBase, names: Iterable[str]) -> list[int]:
     """Return the numbers of the entities with some keys, or else with names of the same normal form."""
-    found: dict[int, None] = {}
+    called: dict[int, None] = {}
     for name in names:
         number = base.entity(name)
-        if number is not None:
-            found[number] = None
-            continue
-        form = normal_form(name)
-        for mention in base.columns.mentions.find([name])[0]:
-            if mention.start == 0 and mention.end == len(form):
-                found.update(dict.fromkeys(mention.entities))
-    return list(found)
+        called.update(dict.fromkeys(entities_named(base, name) if number is None else [number]))
+    return list(called)
 
 
 def check_paths(base: KnowledgeBase, questions: Iterable[GoldQuestion]) -> tuple[AbsentTriple, ...]:
     """Tell which triples of gold paths are no facts of a knowledge base."""
-    return tuple(
-        AbsentTriple(
-            question.id,
-            number,
-            step,
-            triple,
-            base.number(Triple(triple.tail, triple.relation, triple.head)) is not None,
-        )
-        for question in questions
-        for number, path in enumerate(question.paths)
-        for step, triple in enumerate(path)
-        if base.number(triple) is None
-    )
-
-
-class _Named:
-    """Whether an entity is among some that are given by key or name; what the store calls it is looked up once."""
-
-    def __init__(self, store: KnowledgeStore) -> None:
-        self._store = store
-        self._forms: dict[str, frozenset[str]] = {}
-        self._wanted: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
-
-    def among(self, key: str, wanted: Sequence[str]) -> bool:
-        if id(wanted) not in self._wanted:
-            self._wanted[id(wanted)] = (frozenset(wanted), frozenset(map(normal_form, wanted)) - {""})
-        keys, forms = self._wanted[id(wanted)]
-        if key in keys:
-            return True
-        if key not in self._forms:
-            self._forms[key] = frozenset(map(normal_form, self._store.names(key)))
-        return not forms.isdisjoint(self._forms[key])
+    absent = []
+    for question in questions:
+        for number, path in enumerate(question.paths):
+            for step, triple in enumerate(path):
+                if base.number(triple) is None:
+                    turned = base.number(Triple(triple.tail, triple.relation, triple.head)) is not None
+                    absent.append(AbsentTriple(question.id, number, step, triple, turned))
+    return tuple(absent)
 
 
 def _paths_within(
@@ -237,17 +208,17 @@ def _paths_within(
         return list(find_paths(base, starts, ends, max_hops=max_hops, limit=limit).paths)
     numbers: dict[str, int] = {}
     edges = [
-        (place, numbers.setdefault(triple.head, len(numbers)), numbers.setdefault(triple.tail, len(numbers)))
-        for place, triple in enumerate(triples)
+        (index, numbers.setdefault(triple.head, len(numbers)), numbers.setdefault(triple.tail, len(numbers)))
+        for index, triple in enumerate(triples)
     ]
     starts, ends = [numbers[key] for key in sources], [numbers[key] for key in targets]
     found = list_paths(edges, starts, ends, max_hops=max_hops)
     for entity in set(starts).intersection(ends):
         # The way back to where it began is a path to a second entity that has the same triples.
-        back = [(place, one if other == entity else other, -1) for place, one, other in edges if entity in (one, other)]
+        back = [(index, head if tail == entity else tail, -1) for index, head, tail in edges if entity in (head, tail)]
         round_ = list_paths([*edges, *back], [entity], [-1], max_hops=max_hops)
         found += [path for path in round_ if len(set(path)) == len(path)]
-    return [tuple(triples[place] for place in path) for path in found]
+    return [tuple(triples[index] for index in path) for path in found]
 
 
 def _why_none(solutions: bool, topics: bool, answers: bool, max_hops: int) -> str:
@@ -265,8 +236,9 @@ def _rows_of(path: FilePath) -> Iterator[GoldRow]:
             yield _json_row(row, place)
         return
     for place, found in read_path_questions(path):
-        question = GoldQuestion(found.id, found.question, found.answers, (found.path,), (found.path[0].head,))
-        yield GoldRow(question, "", place)
+        # PathQuestion's paths begin at the entity that the question names.
+        topics = (found.path[0].head,)
+        yield GoldRow(GoldQuestion(found.id, found.question, found.answers, (found.path,), topics), "", place)
 
 
 def _json_row(row: dict[str, Any], place: Place) -> GoldRow:
@@ -282,17 +254,9 @@ def _json_row(row: dict[str, Any], place: Place) -> GoldRow:
     if not isinstance(sparql, str | None):
         raise place.error(f"its SPARQL query is a {type(sparql).__name__}; write a text")
     gold = gold_fields(row, place)
-    return GoldRow(
-        GoldQuestion(
-            str(identity),
-            question,
-            tuple(dict.fromkeys(gold.answers)),
-            tuple(dict.fromkeys(gold.paths)),
-            tuple(dict.fromkeys(gold.topics)),
-        ),
-        (sparql or "").strip(),
-        place,
-    )
+    answers, paths = tuple(dict.fromkeys(gold.answers)), tuple(dict.fromkeys(gold.paths))
+    found = GoldQuestion(str(identity), question, answers, paths, tuple(dict.fromkeys(gold.topics)))
+    return GoldRow(found, (sparql or "").strip(), place)
 
 
 def _field(row: Mapping[str, Any], names: Sequence[str]) -> Any:

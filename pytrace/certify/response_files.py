@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any
 
-from pytrace.certify.certificate_records import Response
+from pytrace.certify.certificate_records import Response, gold_row
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import Place, json_rows
 from pytrace.documents.rows import Row, id_of, wrong_type
 from pytrace.errors import DataError, InputError, StoreError
+from pytrace.storage.closing import Closing
 from pytrace.storage.locks import take_lock
 from pytrace.storage.text import dump_json
 
@@ -55,7 +54,7 @@ def _responses(row: Row, place: Place, number: int) -> Iterator[Response]:
         yield Response(identity, question, text, *gold, sample=sample)
 
 
-class ResponseFile:
+class ResponseFile(Closing):
     """The responses of a run, a line a question, kept as they come: a killed run goes on with the questions that it lacks."""
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
@@ -63,63 +62,52 @@ class ResponseFile:
         self.known: set[str] = set()
         """The ids of the questions that have their responses."""
         header = dump_json({_HEADER: 1, "settings": dict(settings)}).encode() + b"\n"
-        with ExitStack() as stack:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._stream = take_lock(
+                self.path, f"{self.path} is being written by another process; wait for it, or name another directory"
+            )
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._stream: IO[bytes] = stack.enter_context(
-                    take_lock(
-                        self.path,
-                        f"{self.path} is being written by another process; wait for it, or name another directory",
-                    )
-                )
-                self._stream.seek(0)
-                self._begin(header, self._stream.read().splitlines(keepends=True))
-            except OSError as error:
-                raise StoreError(
-                    f"{self.path} cannot be written ({error.strerror}); correct its permissions or name another directory"
-                ) from None
-            self._stack = stack.pop_all()
+                self._begin(header)
+            except BaseException:
+                self.close()
+                raise
+        except OSError as error:
+            raise StoreError(
+                f"{self.path} cannot be written ({error.strerror}); correct its permissions or name another directory"
+            ) from None
 
-    def _begin(self, header: bytes, lines: list[bytes]) -> None:
+    def _begin(self, header: bytes) -> None:
         """Take in the lines that are there, after a look at whose they are."""
+        self._stream.seek(0)
+        lines = self._stream.read().splitlines(keepends=True)
+        # A kill may have cut the header short, so that what is there need only be its beginning.
         if lines and not header.startswith(lines[0]):
             raise StoreError(
                 f"{self.path} holds responses of other settings, questions or another model; name another directory, or "
                 "remove the file to begin anew"
             )
-        whole = [line for line in lines if line.endswith(b"\n")]
+        complete = [line for line in lines if line.endswith(b"\n")]
         try:
-            self.known = {json.loads(line)["id"] for line in whole[1:]}
+            self.known = {json.loads(line)["id"] for line in complete[1:]}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise StoreError(f"{self.path} is damaged ({error}); remove it to begin anew") from None
-        self._stream.truncate(sum(map(len, whole)))
-        if not whole:
+        self._stream.truncate(sum(map(len, complete)))
+        if not complete:
             self._write(header)
 
-    def __enter__(self) -> Self:
-        """Return the file."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the file."""
-        self._stack.close()
+    def close(self) -> None:
+        """Close the file and let others write it; nothing is lost without it."""
+        self._stream.close()
 
     def add(self, responses: Sequence[Response]) -> None:
         """Keep all responses to one question."""
         if not responses:
             return
         first = responses[0]
-        row = {
-            "id": first.id,
-            "question": first.question,
-            # No file of UTF-8 holds a lone surrogate.
-            "responses": [one.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for one in responses],
-            "answers": first.answers,
-            "gold_paths": [[[t.head, t.relation, t.tail] for t in path] for path in first.paths],
-            "topics": first.topics,
-        }
+        # No file of UTF-8 holds a lone surrogate.
+        texts = [one.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for one in responses]
+        row = {"id": first.id, "question": first.question, "responses": texts, **gold_row(first)}
         try:
             self._write(dump_json(row).encode() + b"\n")
         except OSError as error:

@@ -1,10 +1,10 @@
-"""Responses taken apart: numbered steps and a conclusion, an abstention, or neither.
+"""Responses taken apart: numbered steps and a conclusion, an abstention, or neither."""
 
-Source: appendices C.4 and C.5 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
-"""
+# Source: appendices C.4 and C.5 of the paper.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Literal
 
@@ -34,28 +34,12 @@ _CONCLUSION = re.compile(
 _NEXT_QUESTION = re.compile(r"^\s*(?:Q|Question|Input)\s*:", re.MULTILINE | re.IGNORECASE)
 _FIRST_MARKER = re.compile(r"^[ \t]*(?:\*\*)?(?:step\s*)?1\s*[.):]\s*", re.MULTILINE | re.IGNORECASE)
 _PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "“": "”", "*": "*"}
+# The phrases of appendix C.4.
 _ABSTENTIONS = (
-    "not have knowledge",
-    "not have enough",
-    "not enough information",
-    "more information",
-    "need more",
-    "no answer",
-    "unknown",
-    "cannot",
-    "can not",
-    "can't",
-    "could not",
-    "sorry",
-    "impossible",
-    "not possible",
-    "unable",
-    "unclear",
-    "don't know",
-    "do not know",
-    "not sure",
-    "cannot be determined",
-)
+    "not have knowledge", "not have enough", "not enough information", "more information", "need more", "no answer", "unknown",
+    "cannot", "can not", "can't", "could not", "sorry", "impossible", "not possible", "unable", "unclear", "don't know",
+    "do not know", "not sure", "cannot be determined",
+)  # fmt: skip
 _NO_ANSWER = frozenset({"none", "n a", "no one", "nobody", "nothing", "undetermined", "not known", "not given"})
 
 
@@ -65,26 +49,23 @@ def parse_response(text: str, *, form: StepForm = "numbered") -> ParsedResponse:
     # abstains if its conclusion does ("So the answer is (unknown)"), or if it has no structure and holds a phrase of
     # appendix C.4. There, the phrases are looked for everywhere, so that a step about *Unknown Pleasures* abstains.
     # Appendices C.4 (abstained) and C.5 (unstructured) of the paper.
-    own = _own_part(text)
+    text = _before_next_question(text)
     if form == "numbered":
-        steps, answer = _numbered(own)
+        steps, answer = _numbered(text)
     else:
-        thought = parse_thought(own)
-        concluded = _CONCLUSION.search(own) is not None
-        steps, answer = thought.sentences, thought.answer if concluded else ""
+        thought = parse_thought(text)
+        steps, answer = thought.sentences, thought.answer if _CONCLUSION.search(text) is not None else ""
     if steps and answer:
         return ParsedResponse("abstained" if _abstains(answer) else "structured", steps, answer)
-    folded = own.casefold().replace("’", "'")
+    folded = text.casefold().replace("’", "'")
     abstained = any(phrase in folded for phrase in _ABSTENTIONS)
     return ParsedResponse("abstained" if abstained else "unstructured", steps, answer)
 
 
-def _own_part(text: str) -> str:
+def _before_next_question(text: str) -> str:
     """Return what stands before a next question that the model wrote itself."""
-    for found in _NEXT_QUESTION.finditer(text):
-        if text[: found.start()].strip():
-            return text[: found.start()]
-    return text
+    starts = (match.start() for match in _NEXT_QUESTION.finditer(text))
+    return next((text[:start] for start in starts if text[:start].strip()), text)
 
 
 def _numbered(text: str) -> tuple[tuple[str, ...], str]:
@@ -95,8 +76,7 @@ def _numbered(text: str) -> tuple[tuple[str, ...], str]:
         return (), answer
     body = text[first.end() : concluded.start() if concluded is not None else len(text)]
     steps = []
-    number = 2
-    while True:
+    for number in itertools.count(2):
         # The next number on a line of its own, or after the end of a sentence.
         marker = re.compile(
             rf"(?:(?:^|\n)[ \t]*(?:\*\*)?(?:step\s*)?|(?<=[.!?)\"'])\s*(?:step\s*)?){number}\s*[.):](?!\d)\s*",
@@ -107,7 +87,6 @@ def _numbered(text: str) -> tuple[tuple[str, ...], str]:
         if marker is None:
             break
         body = body[marker.end() :]
-        number += 1
     return tuple(step for step in steps if any(map(str.isalnum, step))), answer
 
 
@@ -140,10 +119,7 @@ def answers_match(answer: str, gold: tuple[str, ...]) -> bool:
     """Say whether a gold answer's words stand in the answer, or a part of the answer's in a gold one."""
     # "It checks whether the generated answer appears in the ground-truth answers, and vice versa" (appendix C.3): whole
     # words here, so that "male" is not in "female".
-    whole = f" {normal_form(answer)} "
+    words = f" {normal_form(answer)} "
     parts = [form for part in answer.split(",") if (form := normal_form(part))]
-    for one in gold:
-        form = normal_form(one)
-        if form and (f" {form} " in whole or any(f" {part} " in f" {form} " for part in parts)):
-            return True
-    return False
+    forms = filter(None, map(normal_form, gold))
+    return any(f" {form} " in words or any(f" {part} " in f" {form} " for part in parts) for form in forms)

@@ -1,12 +1,12 @@
-"""Whether a language model takes a reasoning path for valid: what it is shown, in four modes, and what it says.
+"""Whether a language model takes a reasoning path for valid: what it is shown, in four modes, and what it says."""
 
-Source: section 3.1 and appendix F.1 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs".
-The paper reads every verdict from generated text; here, a mode without chain of thought compares the probabilities of "Yes"
-and "No" at the next token, so that it always comes to a verdict and costs one token.
-"""
+# Source: section 3.1 and appendix F.1 of the paper. The paper reads every verdict from generated text; here, a mode
+# without chain of thought compares the probabilities of "Yes" and "No" at the next token, so that it always comes to
+# a verdict and costs one token.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -56,28 +56,22 @@ _VERDICT = re.compile(
 
 
 class PathItem(msgspec.Struct, frozen=True):
-    """A path to judge: the question and its answer, the steps by their names, and how the path was made.
-
-    `made` is None where the path is a gold one.
-    """
+    """A path to judge: the question and its answer, the steps by their names, and how the path was made."""
 
     id: str
     kind: PathKind
     question: str
     answer: str
     steps: tuple[Triple, ...]
-    made: InvalidPath | None = None
+    made: InvalidPath | None = None  # None where the path is a gold one
 
 
 class PathJudgement(msgspec.Struct, frozen=True):
-    """What a model said of a path; `probability` is that of yes where it was asked without chain of thought, else None.
-
-    `text` is the chain of thought, empty without one.
-    """
+    """What a model said of a path."""
 
     verdict: PathVerdict
-    probability: float | None = None
-    text: str = ""
+    probability: float | None = None  # that of yes, where it was asked without chain of thought
+    text: str = ""  # the chain of thought, empty without one
 
 
 class PathDiscriminator:
@@ -117,16 +111,19 @@ class PathDiscriminator:
         return [PathJudgement(parse_verdict(row[0].text), text=row[0].text.strip()) for row in rows]
 
     def _score(self, prompts: list[Prompt], lengths: Sequence[int]) -> list[PathJudgement]:
-        free = {length: place for place, length in enumerate(sorted(set(lengths)), len(prompts))}
-        if self._calibrated:
-            nothing = Triple(CONTENT_FREE, CONTENT_FREE, CONTENT_FREE)
-            prompts = prompts + [self._prompt(CONTENT_FREE, CONTENT_FREE, (nothing,) * length) for length in free]
-        scores = self._model.score_options(prompts, [_OPTIONS] * len(prompts))
-        odds = [_log_odds(score) for score in scores]
+        # How much the model likes to say yes is found for each length: by a path of as many steps without content.
+        free = dict(zip(sorted(set(lengths)), itertools.count(len(prompts)), strict=False)) if self._calibrated else {}
+        nothing = Triple(CONTENT_FREE, CONTENT_FREE, CONTENT_FREE)
+        prompts = prompts + [self._prompt(CONTENT_FREE, CONTENT_FREE, (nothing,) * length) for length in free]
+        odds = [_log_odds(score) for score in self._model.score_options(prompts, [_OPTIONS] * len(prompts))]
         judgements = []
         for value, length in zip(odds, lengths, strict=False):
             lean = odds[free[length]] if self._calibrated else 0.0
-            judgements.append(_judgement(None if value is None or lean is None else value - lean))
+            if value is None or lean is None:
+                judgements.append(PathJudgement("undecided"))
+                continue
+            net = value - lean
+            judgements.append(PathJudgement("yes" if net > 0 else "no" if net < 0 else "undecided", sigmoid(net)))
         return judgements
 
     def _prompt(self, question: str, answer: str, steps: Sequence[Triple]) -> Prompt:
@@ -154,8 +151,8 @@ def parse_verdict(text: str) -> PathVerdict:
     """Return the last verdict of a text."""
     concluded = _CONCLUSION.search(text)
     verdict: PathVerdict = "undecided"
-    for found in _VERDICT.finditer(text, 0, len(text) if concluded is None else concluded.end()):
-        verdict = "yes" if found[0].rstrip().lower().endswith("yes") else "no"
+    for match in _VERDICT.finditer(text, 0, len(text) if concluded is None else concluded.end()):
+        verdict = "yes" if match[0].rstrip().lower().endswith("yes") else "no"
     return verdict
 
 
@@ -171,9 +168,3 @@ def _log_odds(score: OptionScores) -> float | None:
     if not (math.isfinite(yes) or math.isfinite(no)) or np.logaddexp(yes, no) < math.log(_UNDECIDED_BELOW):
         return None
     return min(max(yes - no, -100.0), 100.0)
-
-
-def _judgement(odds: float | None) -> PathJudgement:
-    if odds is None:
-        return PathJudgement("undecided")
-    return PathJudgement("yes" if odds > 0 else "no" if odds < 0 else "undecided", sigmoid(odds))

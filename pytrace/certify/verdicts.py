@@ -1,27 +1,26 @@
-"""Whether grounded steps hang together and lead to the answer: a walk over the graph, triple by triple.
+"""Whether grounded steps hang together and lead to the answer: a walk over the graph, triple by triple."""
 
-Source: section 3.2.2 and Algorithm 2 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
-Graphs".
-"""
+# Source: section 3.2.2 and Algorithm 2 of the paper.
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 
-Ends = tuple[int, int]
-"""The numbers of a triple's head and tail."""
+Entity = TypeVar("Entity", int, str)
+"""An entity's number, or its name where entities of one name are one."""
 
 
-class Walk(msgspec.Struct, frozen=True):
+class Walk(msgspec.Struct, Generic[Entity], frozen=True):
     """A walk along triples: for each whether it goes on from the last, where the walk can end, and what is wrong.
 
     `strays` is true if topics were given and no triple touches one; then the walk starts where it likes.
     """
 
     follows: tuple[bool, ...]
-    ends: frozenset[int]
+    ends: frozenset[Entity]
     strays: bool
 
     @property
@@ -30,8 +29,8 @@ class Walk(msgspec.Struct, frozen=True):
         return all(self.follows)
 
 
-def walk(triples: Sequence[Ends | None], topics: Collection[int] = ()) -> Walk:
-    """Walk along triples in their order, each in either direction."""
+def walk(triples: Sequence[tuple[Entity, Entity] | None], topics: Collection[Entity] = ()) -> Walk[Entity]:
+    """Walk along triples, each by its head and tail, in their order and each in either direction."""
     # The premise of each triple must be what the last one concluded, and that of the first an entity of the question. A
     # graph states a fact in one direction (x, child, y) and a step may say it in the other ("y is a child of x"), so
     # either end of a triple may be its premise, and the other is what it concludes. A triple with the ends of the one
@@ -43,9 +42,9 @@ def walk(triples: Sequence[Ends | None], topics: Collection[int] = ()) -> Walk:
     starts = set(topics)
     strays = bool(starts) and not any(starts & set(ends) for ends in triples if ends is not None)
     follows = []
-    reached: set[int] = set() if strays else starts
+    reached: set[Entity] = set() if strays else starts
     anywhere = not reached
-    last: Ends | None = None
+    last: tuple[Entity, Entity] | None = None
     for ends in triples:
         if ends is None:
             follows.append(True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pytrace.certify.certificate_records import Path
 from pytrace.errors import InputError
-from pytrace.kg import KnowledgeBase, entity_name, relation_name
+from pytrace.kg import KnowledgeBase, entity_name, normal_form, relation_name
 from pytrace.records import Triple
 
 TEMPLATES = (
@@ -71,3 +71,11 @@ def relation_name_of(base: KnowledgeBase, key: str) -> str:
     """Return the name of a relation by its key, also of one that the base does not know."""
     number = base.relation(key)
     return relation_name(key) if number is None else base.columns.relation_names[number]
+
+
+def entities_named(base: KnowledgeBase, name: str) -> tuple[int, ...]:
+    """Return the numbers of the entities whose names have the normal form of a name."""
+    # The index of mentions knows names by their normal forms: the mention that is all of the name is an entity's.
+    length = len(normal_form(name))
+    mentions = base.columns.mentions.find([name])[0]
+    return next((mention.entities for mention in mentions if mention.end - mention.start == length), ())

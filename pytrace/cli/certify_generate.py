@@ -123,8 +123,7 @@ def _respond(
     path: Path,
 ) -> tuple[list[Response], Usage]:
     """Ask what the file has no response to yet, and return all responses with what this run spent."""
-    from pytrace.certify.facts import FactFinder
-    from pytrace.certify.generative import Reasoner
+    from pytrace.certify.generative import FactFinder, Reasoner
     from pytrace.certify.response_files import ResponseFile, read_responses
 
     reasoner = Reasoner(models.model, settings)

@@ -22,7 +22,8 @@ from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.evaluation.run.runner import Batched, Progress, RunStore
+    from pytrace.evaluation.run.run_store import RunStore
+    from pytrace.evaluation.run.runner import Batched, Progress
     from pytrace.evaluation.run.runner import Engine as Executor
     from pytrace.methods.catalog import Method, MethodName
     from pytrace.records import Question
@@ -148,10 +149,11 @@ def evaluate(
     other processes or another engine.
     """
     from pytrace.evaluation.data.datasets import data_settings
-    from pytrace.evaluation.run.runner import RunStore, batch_sizes
+    from pytrace.evaluation.run.run_store import RunStore
+    from pytrace.evaluation.run.runner import batch_sizes
     from pytrace.evaluation.run.runner import evaluate as run
-    from pytrace.evaluation.run.seeds import seed_summaries
-    from pytrace.evaluation.scores.study import ModelMatcher
+    from pytrace.evaluation.scores.comparisons import seed_summaries
+    from pytrace.evaluation.scores.matching import ModelMatcher
 
     _check_options(out=out, resume=resume, retry_failed=retry_failed, engine=engine, ray_address=ray_address)
     if pad_seed is not None and pad is None:

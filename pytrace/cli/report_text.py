@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from pytrace.cli import common
 
 if TYPE_CHECKING:
-    from pytrace.evaluation.run.seeds import SeedSummary, Spread
-    from pytrace.evaluation.scores.claim_scores import ClaimScores
-    from pytrace.evaluation.scores.comparisons import Comparison
-    from pytrace.evaluation.scores.knowledge_scores import KnowledgeScores
+    from pytrace.evaluation.scores.comparisons import Comparison, SeedSummary
+    from pytrace.evaluation.scores.labels_and_queries import ClaimScores, KnowledgeScores
     from pytrace.evaluation.scores.metrics import Mean
-    from pytrace.evaluation.scores.significance import BootstrapTest
+    from pytrace.evaluation.scores.significance import BootstrapTest, Spread
     from pytrace.evaluation.scores.study import Study
     from pytrace.evaluation.scores.summary import MethodSummary, PoolRecall, Report
 

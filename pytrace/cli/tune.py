@@ -80,7 +80,8 @@ def tune(
     """
     from pytrace.engine.evaluation_jobs import asker, versions
     from pytrace.evaluation.data.datasets import data_settings, read_questions
-    from pytrace.evaluation.run.runner import Batched, RunStore
+    from pytrace.evaluation.run.run_store import RunStore
+    from pytrace.evaluation.run.runner import Batched
     from pytrace.methods.baselines import GOLD
     from pytrace.methods.catalog import METHODS, MethodName, check_overrides, make_method, parse_method
     from pytrace.models.response_cache import CachedModel

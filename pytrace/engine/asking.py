@@ -41,7 +41,7 @@ def certify_chains(
     progress: Progress = silent,
 ) -> list[Certificate]:
     """Certify what an answer rests on: by a given graph, by the one that its chains were made of, or by its documents'."""
-    from pytrace.certify.answer_certificates import certify_answer
+    from pytrace.certify.certifier import certify_answer
     from pytrace.kg import KnowledgeBase
     from pytrace.methods.trace.top_triples import TopTriples
     from pytrace.methods.trace.trace import Trace

@@ -115,7 +115,7 @@ class KnowledgeOptions:
 
     def settings(self, knowledge: Knowledge) -> dict[str, Any]:
         """Return what answers depend on, so that a run is not gone on with beside another knowledge base or generator."""
-        from pytrace.evaluation.run.runner import file_settings
+        from pytrace.evaluation.run.run_store import file_settings
 
         return {
             "store": knowledge.store.fingerprint,

@@ -10,7 +10,8 @@ import datetime as dt
 import importlib.metadata
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -45,16 +46,12 @@ _DAY = 86_400.0
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """How a file answers on the labelled steps.
+    """How a file answers on the labelled steps."""
 
-    `choices` (0 ends the chain), how many are `correct`, the `first` token that it would write after each step's prompt,
-    and the log-probabilities of all tokens or options that were scored.
-    """
-
-    choices: tuple[int, ...]
+    choices: tuple[int, ...]  # 0 ends the chain
     correct: int
-    first: tuple[str, ...]
-    log_probabilities: tuple[float, ...]
+    first: tuple[str, ...]  # the token that it would write after each step's prompt
+    log_probabilities: tuple[float, ...]  # of all tokens or options that were scored
 
     def agreement(self, other: Answers) -> float:
         """Return the share of equal choices."""
@@ -116,21 +113,20 @@ class _Choice:
         before = self._source.stat()
         self._write(formats)
         self._measure()
-        faster = [
-            name
-            for name in sorted(self._speeds, key=lambda name: self._speeds[name].seconds)
-            if self._speeds[name].seconds <= (1 - _LEAST_GAIN) * self._speeds[ORIGINAL].seconds
-        ]
+        # Judging takes far longer than measuring, so that only what is worth it is judged, fastest first.
+        least = (1 - _LEAST_GAIN) * self._speeds[ORIGINAL].seconds
+        speeds = sorted(self._speeds.items(), key=lambda item: item[1].seconds)
+        faster = [name for name, speed in speeds if speed.seconds <= least]
         chosen = self._judge(faster) if faster else ORIGINAL
         for name in self._speeds:
             slower = name not in self._answers and name != chosen
             self._verdicts.setdefault(name, "slower than the chosen one" if slower else "")
         file = self._files[chosen] if chosen != ORIGINAL else None
         digest = None if file is None else store.sha256_of(file)
+        # The source is known again by its size and time of change, of before it was read.
+        source = str(self._source.resolve()), before.st_size, before.st_mtime_ns, store.sha256_of(self._source)
         record = rewritten.Record(
-            source=rewritten.Source(
-                str(self._source.resolve()), before.st_size, before.st_mtime_ns, store.sha256_of(self._source)
-            ),
+            source=rewritten.Source(*source),
             format=chosen,
             reason=self._reason(chosen),
             figures=tuple(self._figures(name) for name in (ORIGINAL, *formats)),
@@ -160,30 +156,23 @@ class _Choice:
                 self._verdicts[name] = (
                     f"its {size / 1e6:,.0f} MB are more than half of the {memory / 1e6:,.0f} MB of memory"
                 )
-                continue
-            if 1.1 * size > free:
+            elif 1.1 * size > free:
                 self._verdicts[name] = f"no room on disk ({size / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free)"
-                continue
-            self._note(f"rewriting {self._source.name} as {name} (about {size / 1e6:,.0f} MB)")
-            target = self._directory / f".candidate-{name}.gguf"
-            try:
-                weight_formats.rewrite(self._source, target, name, threads=self._threads)
-                self._files[name] = target
-            except child.ChildFailedError as error:
-                self._verdicts[name] = f"could not be written: {error}"
+            else:
+                self._note(f"rewriting {self._source.name} as {name} (about {size / 1e6:,.0f} MB)")
+                target = self._directory / f".candidate-{name}.gguf"
+                with self._dropping(name, "could not be written"):
+                    weight_formats.rewrite(self._source, target, name, threads=self._threads)
+                    self._files[name] = target
 
     def _measure(self) -> None:
         for number in range(_ROUNDS):
             for name, path in self._files.items():
-                if name in self._verdicts:
-                    continue
-                self._note(f"measuring {name} ({number + 1} of {_ROUNDS})")
-                try:
-                    speed = weight_formats.measure(path, threads=self._threads)
-                except child.ChildFailedError as error:
-                    self._drop(name, f"could not be measured: {error}")
-                    continue
-                self._speeds[name] = speed.or_faster(self._speeds[name]) if name in self._speeds else speed
+                if name not in self._verdicts:
+                    self._note(f"measuring {name} ({number + 1} of {_ROUNDS})")
+                    with self._dropping(name, "could not be measured"):
+                        speed = weight_formats.measure(path, threads=self._threads)
+                        self._speeds[name] = speed.or_faster(self._speeds.get(name, speed))
 
     def _judge(self, faster: Sequence[str]) -> str:
         """Return the first of the faster formats that keeps the answers, or the original."""
@@ -203,31 +192,35 @@ class _Choice:
     def _ask(self, name: str) -> None:
         self._note(f"comparing the choices of {name} on labelled steps")
         call = (str(self._files[name]), self._style, self._scoring, self._threads)
-        try:
+        with self._dropping(name, "could not be judged"):
             self._answers[name] = child.run(answer, *call, returns=Answers, timeout=_DAY)
-        except child.ChildFailedError as error:
-            self._drop(name, f"could not be judged: {error}")
 
-    def _drop(self, name: str, why: str) -> None:
-        if name == ORIGINAL:
-            raise ModelError(f"{self._source} itself {why}; run it with 'pytrace ask' to see whether it works here")
-        self._speeds.pop(name, None)
-        self._verdicts[name] = why
+    @contextmanager
+    def _dropping(self, name: str, what: str) -> Iterator[None]:
+        """Leave a format out, and say why, where llama.cpp fails at it; without the original there is no choice."""
+        try:
+            yield
+        except child.ChildFailedError as error:
+            if name == ORIGINAL:
+                message = (
+                    f"{self._source} itself {what}: {error}; run it with 'pytrace ask' to see whether it works here"
+                )
+                raise ModelError(message) from None
+            self._speeds.pop(name, None)
+            self._verdicts[name] = f"{what}: {error}"
 
     @property
     def _reference(self) -> str:
         return EXACT if EXACT in self._answers else ORIGINAL
 
     def _reason(self, chosen: str) -> str:
-        original = self._speeds[ORIGINAL].seconds
         if chosen == ORIGINAL:
-            least = f"at least {_LEAST_GAIN:.0%} faster"
-            return f"no format is {least} and keeps the answers; the original is used"
+            return f"no format is at least {_LEAST_GAIN:.0%} faster and keeps the answers; the original is used"
         answers, before = self._answers[chosen], self._answers[ORIGINAL]
         return (
             f"{chosen} takes {self._speeds[chosen].seconds:.1f} s for the work of one question, the original "
-            f"{original:.1f} s; it has {answers.correct} of {len(answers.choices)} labelled steps right, the original "
-            f"{before.correct}, and chooses as the {self._reference} weights do in "
+            f"{self._speeds[ORIGINAL].seconds:.1f} s; it has {answers.correct} of {len(answers.choices)} labelled steps "
+            f"right, the original {before.correct}, and chooses as the {self._reference} weights do in "
             f"{answers.agreement(self._answers[self._reference]):.0%} of them"
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.evaluation.scores.comparisons import Comparison
-from pytrace.evaluation.scores.result_scores import score_result
+from pytrace.evaluation.scores.metrics import score_result
 from pytrace.evaluation.scores.significance import BootstrapTest
 from pytrace.evaluation.scores.summary import MethodSummary, Report
 from pytrace.records import Usage

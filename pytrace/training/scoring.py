@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from pytrace.certify.discriminative import wilson_interval
 from pytrace.errors import InputError
+from pytrace.evaluation.scores.significance import share_with_interval
 from pytrace.kg.names import normal_form
 from pytrace.kg.queries import GeneratedQuery, Query, TripletQuery, query_names
 from pytrace.kg.queries.query_records import QueryGenerator
@@ -49,10 +49,7 @@ class Share(msgspec.Struct, frozen=True):
     def count(cls, outcomes: Sequence[bool | None]) -> Share:
         """Count outcomes; None is not counted."""
         counted = [outcome for outcome in outcomes if outcome is not None]
-        right = sum(counted)
-        if not counted:
-            return cls(0, 0, None, None, None)
-        return cls(right, len(counted), right / len(counted), *wilson_interval(right, len(counted)))
+        return cls(sum(counted), len(counted), *share_with_interval(sum(counted), len(counted)))
 
 
 class ScoredQuery(msgspec.Struct, frozen=True):

@@ -16,8 +16,8 @@ import numpy as np
 from pytrace.errors import InputError
 from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.evaluation.run.runner import Batched, evaluate
-from pytrace.evaluation.scores.result_scores import score_result
-from pytrace.evaluation.scores.significance import BootstrapTest, paired_bootstrap
+from pytrace.evaluation.scores.metrics import score_result
+from pytrace.evaluation.scores.significance import BootstrapTest, paired_bootstrap, resampled_means
 from pytrace.methods.catalog import MethodName, method_settings
 from pytrace.records import Question
 from pytrace.tuning.spaces import Choice, Option
@@ -252,8 +252,7 @@ class _Search:
         own = np.array([scores[question] - leader[question] for question in shared])
         if own.mean() >= 0:
             return False
-        draws = np.random.default_rng(self.seed).integers(len(own), size=(2000, len(own)))
-        return bool((own[draws].mean(axis=1) >= 0).mean() < _GIVE_UP)
+        return bool((resampled_means(own, 2000, self.seed) >= 0).mean() < _GIVE_UP)
 
     def _score(self, row: Result) -> float:
         scored = score_result(row)

@@ -15,13 +15,13 @@ import pytest
 from pytrace.certify.certificate_records import GoldQuestion
 from pytrace.certify.discriminative import (
     DiscriminativeReport,
+    JudgedPath,
     ModeReport,
+    ModeRun,
     evaluate_discriminative,
     make_items,
     report_mode,
-    wilson_interval,
 )
-from pytrace.certify.discriminative_rows import JudgedPath, ModeRun
 from pytrace.certify.validity import (
     CHECK_INSTRUCTION,
     INSTRUCTION,
@@ -35,6 +35,7 @@ from pytrace.certify.validity import (
     parse_verdict,
 )
 from pytrace.errors import DataError, InputError, LogitsUnavailableError, StoreError
+from pytrace.evaluation.scores.significance import wilson_interval
 from pytrace.kg import KnowledgeBase
 from pytrace.models.language_model import Completion, OptionScores, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel

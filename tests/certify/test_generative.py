@@ -4,11 +4,9 @@ import re
 
 import pytest
 
-from pytrace.certify.answer_certificates import certify_answer
 from pytrace.certify.certificate_records import GoldQuestion
-from pytrace.certify.certifier import Certifier
-from pytrace.certify.facts import FactFinder
-from pytrace.certify.generative import GenerationSettings, Reasoner, choose_samples
+from pytrace.certify.certifier import Certifier, certify_answer
+from pytrace.certify.generative import FactFinder, GenerationSettings, Reasoner, choose_samples
 from pytrace.errors import DataError, InputError
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder, ScriptedModel

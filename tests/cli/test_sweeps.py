@@ -20,7 +20,7 @@ from pytrace.cli.sweeps import baseline_label, expand
 from pytrace.engine.evaluation_jobs import graph_settings
 from pytrace.errors import ContextOverflowError, InputError, StoreError
 from pytrace.evaluation.run.runner import RunStore
-from pytrace.evaluation.run.seeds import seed_summaries, without_seed
+from pytrace.evaluation.scores.comparisons import seed_summaries, without_seed
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Document, Triple

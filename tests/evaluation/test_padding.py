@@ -13,7 +13,7 @@ from pytrace.documents.mentions import holds_any
 from pytrace.errors import InputError
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.evaluation.data.padding import pad_questions
-from pytrace.evaluation.scores.metrics import normalise_answer
+from pytrace.reader.answers import normalise_answer
 from pytrace.records import Document, Question
 
 

@@ -18,7 +18,8 @@ import msgspec
 import pytest
 
 from pytrace.errors import ContextOverflowError, DataError, InputError, MissingDependencyError, StoreError
-from pytrace.evaluation.run.runner import Batched, Progress, Result, RunStore, evaluate, file_settings
+from pytrace.evaluation.run.run_store import Result, RunStore, file_settings
+from pytrace.evaluation.run.runner import Batched, Progress, evaluate
 from pytrace.evaluation.scores.summary import Report, score_run
 from pytrace.records import (
     Answer,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytrace.certify.relation_checks import RelationReader
+from pytrace.certify.grounding import RelationReader
 from pytrace.errors import DeviceUnavailableError
 from pytrace.kernels import DeviceVectors, devices
 from pytrace.kernels import device_vectors as kept_vectors

@@ -10,7 +10,7 @@ import pytest
 
 from pytrace.errors import InputError, ServerError
 from pytrace.evaluation.run.run_store import Result
-from pytrace.evaluation.scores.knowledge_scores import KnowledgeScores, knowledge_scores
+from pytrace.evaluation.scores.labels_and_queries import KnowledgeScores, knowledge_scores
 from pytrace.evaluation.scores.summary import make_report
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries import GeneratedQuery, parse_query

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.evaluation.scores.metrics import normalise_answer
 from pytrace.models.scripted import ScriptedModel
 from pytrace.perturb.answer_types import classify, same_type, swap, swap_all, variants
+from pytrace.reader.answers import normalise_answer
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytrace.errors import ContextOverflowError, InputError, LogitsUnavailableError
 from pytrace.evaluation.run.run_store import Result
-from pytrace.evaluation.scores.claim_scores import NO_LABEL, claim_scores
+from pytrace.evaluation.scores.labels_and_queries import NO_LABEL, claim_scores
 from pytrace.evaluation.scores.summary import make_report
 from pytrace.methods.base import ClaimMethod
 from pytrace.methods.cok.fact_checking import StandardClaims, StandardSettings

@@ -1,13 +1,12 @@
-"""Read BEIR data sets: questions about a corpus, and how relevant its documents are to each.
+"""Read BEIR data sets: questions about a corpus, and how relevant its documents are to each."""
 
-Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models" (NeurIPS 2021),
-whose folders hold `corpus.jsonl`, `queries.jsonl` and `qrels/{test,dev,train}.tsv`.
-"""
+# Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models"
+# (NeurIPS 2021), whose folders hold `corpus.jsonl`, `queries.jsonl` and `qrels/{test,dev,train}.tsv`.
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from pytrace.documents.json_rows import Place, json_rows, read_text
 from pytrace.documents.rows import Row, document_paragraph, id_of, make_document, wrong_type
 from pytrace.documents.sentences import clean_text, split_sentences
 from pytrace.errors import DataError
+from pytrace.evaluation.data.dataset_adapters import text_of
 from pytrace.evaluation.data.question_report import QuestionReport
 from pytrace.evaluation.run.run_store import file_settings
 from pytrace.records import Document, Question
@@ -96,18 +96,19 @@ def read_beir(path: Path, *, pool: int, language: str, report: QuestionReport) -
     corpus = _Corpus(files.corpus, language, report)
     report.add(
         Place(files.judgements),
-        f"each question gets the first {pool:,} documents of {len(corpus):,} by BM25 (--pool); the rest cannot be chosen",
+        f"each question gets the first {pool:,} documents of {len(corpus.documents):,} by BM25 (--pool); the rest cannot be chosen",
     )
     for id, query in queries.items():
-        relevant = {one: judgement.grade for one, judgement in judged[id].items() if judgement.grade > 0}
+        relevant = {document: judgement.grade for document, judgement in judged[id].items() if judgement.grade > 0}
         if not relevant:
             report.left_out += 1
             report.add(query.place, f"left out: none of its {len(judged[id])} judged documents is relevant")
             continue
-        for one in relevant:
-            if one not in corpus:
+        for document in relevant:
+            if document not in corpus.documents:
                 report.unresolved_facts += 1
-                report.add(judged[id][one].place, f"the relevant document {one!r} is not in {files.corpus.name}")
+                missing = f"the relevant document {document!r} is not in {files.corpus.name}"
+                report.add(judged[id][document].place, missing)
         yield (
             query.place,
             Question(
@@ -124,10 +125,8 @@ def read_beir(path: Path, *, pool: int, language: str, report: QuestionReport) -
 def read_judgements(path: Path) -> dict[str, dict[str, _Judgement]]:
     """Read how relevant documents are to questions: by the question's id, and by the document's."""
     judged: dict[str, dict[str, _Judgement]] = {}
-    first = True
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
+    lines = [(number, line) for number, line in enumerate(read_text(path).split("\n"), 1) if line.strip()]
+    for index, (number, line) in enumerate(lines):
         place = Place(path, number)
         columns = line.rstrip("\r").split("\t")
         if len(columns) != 3:
@@ -135,8 +134,8 @@ def read_judgements(path: Path) -> dict[str, dict[str, _Judgement]]:
                 f"{len(columns)} columns parted by tabs, and 3 were expected ({', '.join(_COLUMNS)}); correct this line"
             )
         question, document, grade = map(clean_text, columns)
-        names, first = first and not any(map(str.isdigit, grade)) and not _is_number(grade), False
-        if names:
+        # The first line may name the columns: it does if it has no number for a score, not even a wrong one.
+        if index == 0 and not any(map(str.isdigit, grade)) and not _is_number(grade):
             continue
         if not question or not document:
             raise place.error(
@@ -146,11 +145,11 @@ def read_judgements(path: Path) -> dict[str, dict[str, _Judgement]]:
             raise place.error(
                 f"the score {grade[:40]!a} is no whole number of at most four digits; grade relevance by 0, 1, 2, …"
             )
-        given = _Judgement(int(grade.partition(".")[0]), place)
-        known = judged.setdefault(question, {}).setdefault(document, given)
-        if known.grade != given.grade:
+        judgement = _Judgement(int(grade.partition(".")[0]), place)
+        known = judged.setdefault(question, {}).setdefault(document, judgement)
+        if known.grade != judgement.grade:
             raise place.error(
-                f"document {document!r} has the score {given.grade} for question {question!r} here and {known.grade} at "
+                f"document {document!r} has the score {judgement.grade} for question {question!r} here and {known.grade} at "
                 f"{known.place}; remove one of them"
             )
     if not judged:
@@ -163,24 +162,24 @@ class _Corpus:
 
     def __init__(self, path: Path, language: str, report: QuestionReport) -> None:
         self._language = language
-        self._places: dict[str, int] = {}
-        self._whole: list[Document] = []
+        self.documents: dict[str, Document] = {}
         self._split: dict[str, Document] = {}
         for place, row in json_rows(path):
             self._add(row, place, report)
-        if not self._whole:
+        if not self.documents:
             raise DataError('holds no document; give JSON Lines with "_id", "title" and "text"', path=path)
-        self._retriever = Bm25Retriever(self._whole, unmatched=False)
-
-    def __len__(self) -> int:
-        return len(self._whole)
-
-    def __contains__(self, id: object) -> bool:
-        return id in self._places
+        self._retriever = Bm25Retriever(list(self.documents.values()), unmatched=False)
 
     def first(self, question: str, count: int) -> tuple[Document, ...]:
         """Return the documents that BM25 ranks first, those without a common word left out."""
-        return tuple(self._sentences(hit.document) for hit in self._retriever.retrieve([question], count)[0])
+        hits = self._retriever.retrieve([question], count)[0]
+        for document in (hit.document for hit in hits):
+            if document.id not in self._split:
+                sentences = split_sentences(document.text, language=self._language)
+                self._split[document.id] = make_document(
+                    document.title, sentences, source=document.source, id=document.id
+                )
+        return tuple(self._split[hit.document.id] for hit in hits)
 
     def _add(self, row: Row, place: Place, report: QuestionReport) -> None:
         _check_id(row, place, "document")
@@ -194,24 +193,15 @@ class _Corpus:
                 return
             text = paragraph.title
         document = Document(paragraph.id, paragraph.title, (text,), str(place))
-        known = self._places.setdefault(document.id, len(self._whole))
-        if known == len(self._whole):
-            self._whole.append(document)
+        known = self.documents.setdefault(document.id, document)
+        if known is document:
             return
-        before = self._whole[known]
-        if (before.title, before.sentences) != (document.title, document.sentences):
+        if (known.title, known.sentences) != (document.title, document.sentences):
             raise place.error(
-                f"document id {document.id!r} stands for other words at {before.source}; give each document an id of its own"
+                f"document id {document.id!r} stands for other words at {known.source}; give each document an id of its own"
             )
         report.repeated_documents += 1
-        report.add(place, f"document {document.id!r} was left out: the same as {before.source}")
-
-    def _sentences(self, whole: Document) -> Document:
-        found = self._split.get(whole.id)
-        if found is None:
-            sentences = split_sentences(whole.text, language=self._language)
-            found = self._split[whole.id] = make_document(whole.title, sentences, source=whole.source, id=whole.id)
-        return found
+        report.add(place, f"document {document.id!r} was left out: the same as {known.source}")
 
 
 def _read_queries(
@@ -223,7 +213,8 @@ def _read_queries(
         id = _check_id(row, place, "question")
         if id not in judged:
             continue
-        query = _Query(_question_text(row, place), _answers(row, place), place)
+        text = text_of(row, "text", place, remedy="give the question words, or remove its judgements")
+        query = _Query(text, _answers(row, place), place)
         known = queries.setdefault(id, query)
         if known is query:
             continue
@@ -243,24 +234,12 @@ def _read_queries(
     return queries
 
 
-def _question_text(row: Row, place: Place) -> str:
-    text = row.get("text")
-    if not isinstance(text, str):
-        raise place.error(wrong_type("text", text, "a string"))
-    cleaned = clean_text(text)
-    if not cleaned:
-        raise place.error("`text` is empty; give the question words, or remove its judgements")
-    return cleaned
-
-
 def _answers(row: Row, place: Place) -> tuple[str, ...]:
     """Return the gold answers that a question's metadata have, as those of HotpotQA do."""
     metadata = row.get("metadata")
-    if metadata is None:
-        return ()
-    if not isinstance(metadata, dict):
+    if not isinstance(metadata, dict | None):
         raise place.error(wrong_type("metadata", metadata, "an object"))
-    return tuple(dict.fromkeys(filter(None, map(clean_text, gold_answers(metadata, place)))))
+    return tuple(dict.fromkeys(filter(None, map(clean_text, gold_answers(metadata or {}, place)))))
 
 
 def _check_id(row: Row, place: Place, what: str) -> str:
@@ -283,8 +262,7 @@ def _folder(path: Path) -> Path | None:
 
 def _present(path: Path) -> Path | None:
     """Return the file, or its compressed form; None if neither is there."""
-    candidates: Sequence[Path] = (path, path.with_name(f"{path.name}.gz"))
-    return next((one for one in candidates if one.is_file()), None)
+    return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()), None)
 
 
 def _is_number(text: str) -> bool:

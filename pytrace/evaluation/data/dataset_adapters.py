@@ -1,18 +1,28 @@
-"""Rows of data sets with shapes of their own, brought into ours: TriviaQA, WebQuestions, GrailQA, ComplexWebQuestions, FlashRAG."""
+"""The formats of data sets, a table: how their rows are known, what they must have, and how they are brought into our shape."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from pytrace.documents.json_rows import Place, read_text
 from pytrace.documents.rows import Row, objects, strings, wrong_type
+from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError
+
+DataFormat = Literal[
+    "auto", "hotpotqa", "2wikimultihopqa", "musique", "triviaqa", "webquestions", "nq-open", "grailqa", "complexwebquestions",
+    "pathquestion", "fever", "flashrag", "beir", "pytrace",
+]  # fmt: skip
 
 # (description "a name") or (description name), one after the other.
 _DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*)"|([^()"]+))\)')
+# Of FlashRAG's metadata, what our reader knows; its other fields name other things than ours.
+_METADATA = frozenset(
+    {"type", "context", "paragraphs", "supporting_facts", "evidences", "answerable", "answer_aliases"}
+)
 # What TriviaQA's tables say in place of an answer that is not given away.
 _UNKNOWN = "<unk>"
 _ESCAPED = re.compile(r"\\(.)")
@@ -96,13 +106,8 @@ def flashrag_row(row: Row, place: Place) -> Row:
     metadata = row.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise place.error(wrong_type("metadata", metadata, "an object"))
-    kept = {name: value for name, value in (metadata or {}).items() if name in _METADATA and value is not None}
-    return {**kept, "id": row.get("id"), "question": row.get("question"), "answers": row["golden_answers"]}
-
-
-_METADATA = frozenset(
-    {"type", "context", "paragraphs", "supporting_facts", "evidences", "answerable", "answer_aliases"}
-)
+    known = {name: value for name, value in (metadata or {}).items() if name in _METADATA and value is not None}
+    return {**known, "id": row.get("id"), "question": row.get("question"), "answers": row["golden_answers"]}
 
 
 def _paths(row: Row) -> Row:
@@ -119,20 +124,16 @@ def _listed(row: Row, field: str, place: Place) -> list[Any]:
 
 def _evidence(row: Row, place: Place) -> Iterator[Row]:
     for table, raw, folder, text_field in _PAGES:
-        name = raw if raw in row else table
-        if row.get(name) is None:
+        field = raw if raw in row else table
+        if row.get(field) is None:
             continue
-        for item in objects(row, name, place):
+        for item in objects(row, field, place):
             text = item.get(text_field)
             if text is None:
                 text = _evidence_text(item.get("Filename", item.get("filename")), folder, place)
             if text is not None:
-                title = (
-                    item.get("Title", item.get("title"))
-                    or item.get("Filename", item.get("filename"))
-                    or item.get("url")
-                )
-                yield {"title": title, "text": text}
+                name = item.get("Filename", item.get("filename"))
+                yield {"title": item.get("Title", item.get("title")) or name or item.get("url"), "text": text}
 
 
 def _evidence_text(name: object, folder: str, place: Place) -> str | None:
@@ -151,3 +152,84 @@ def _evidence_text(name: object, folder: str, place: Place) -> str | None:
         if path.is_file():
             return read_text(path)
     return None
+
+
+class Shape(NamedTuple):
+    """The rows of a format: what they must have (one field of each group), how they are known, and how they are rewritten."""
+
+    required: tuple[tuple[str, ...], ...]
+    known_by: Callable[[Row], bool]
+    rewrite: Callable[[Row, Place], Row] | None = None
+
+
+def _all_of(*fields: str) -> Callable[[Row], bool]:
+    return lambda row: row.keys() >= set(fields)
+
+
+# In the order in which rows are tried: fields that no other format has come first, those that many have last.
+SHAPES: dict[DataFormat, Shape] = {
+    "webquestions": Shape(
+        (("utterance", "question"), ("targetValue", "answers")), _all_of("utterance", "targetValue"), webquestions_row
+    ),
+    # This one and the next have answers by their names and no documents; their gold path is the first of `gold_paths`,
+    # `ground_truth_paths` and `paths`. GraphQuestions has rows like GrailQA's.
+    "grailqa": Shape((("question",), ("qid",), ("answer",)), _all_of("qid", "question", "answer"), grailqa_row),
+    "complexwebquestions": Shape(
+        (("question",), ("ID",), ("answers",)),
+        _all_of("ID", "question", "compositionality_type"),
+        complex_webquestions_row,
+    ),
+    "flashrag": Shape((("question",), ("golden_answers",)), _all_of("golden_answers", "question"), flashrag_row),
+    # Pages and search results become documents where their texts are in the row or in the archive's folder `evidence`.
+    "triviaqa": Shape(
+        (("Question", "question"), ("Answer", "answer")),
+        lambda row: row.keys() >= {"Question", "Answer"} or isinstance(row.get("answer"), dict),
+        triviaqa_row,
+    ),
+    # With aliases and supporting paragraphs.
+    "musique": Shape((("question",), ("paragraphs",)), _all_of("paragraphs")),
+    # Its evidence becomes `Question.triples`.
+    "2wikimultihopqa": Shape((("question",), ("context",), ("evidences",)), _all_of("context", "evidences")),
+    # Also its adversarial and IRCoT subsets.
+    "hotpotqa": Shape((("question",), ("context",)), _all_of("context")),
+    # The claim is the question and the label its answer; `evidence` names places in a Wikipedia that is not here.
+    "fever": Shape((("claim",), ("label",)), lambda row: "claim" in row and "question" not in row),
+    "pytrace": Shape(
+        (("question",),), lambda row: "question" in row and bool({"documents", "answers", "answer"} & row.keys())
+    ),
+    # Its rows are read as ours are; the name is for those who know what they have.
+    "nq-open": Shape((("question",), ("answer",)), lambda _: False),
+}
+
+
+def format_of(row: Row, place: Place) -> DataFormat:
+    """Tell which format a row has."""
+    for name, shape in SHAPES.items():
+        if shape.known_by(row):
+            return name
+    fields = ", ".join(clean_text(name)[:20] for name in list(row)[:6]) or "none"
+    raise place.error(
+        f"the format of this file is not known (fields: {fields}); a question has `question`, `answers` and "
+        "`documents`, a claim `claim` and `label`, or the fields of HotpotQA, 2WikiMultiHopQA or MuSiQue"
+    )
+
+
+def in_our_shape(row: Row, format: DataFormat, place: Place) -> Row:
+    """Check what a row must have, and bring it into the shape of ours."""
+    shape = SHAPES[format]
+    missing = [fields for fields in shape.required if not row.keys() & set(fields)]
+    if missing:
+        wanted = " or ".join(f"`{field}`" for field in missing[0])
+        raise place.error(f"no {wanted}, which a {format} row must have; add it, or choose another format")
+    return shape.rewrite(row, place) if shape.rewrite else row
+
+
+def text_of(row: Row, field: str, place: Place, *, remedy: str) -> str:
+    """Read a field that must be a text with words."""
+    value = row.get(field)
+    if not isinstance(value, str):
+        raise place.error(wrong_type(field, value, "a string"))
+    cleaned = clean_text(value)
+    if not cleaned:
+        raise place.error(f"`{field}` is empty; {remedy}")
+    return cleaned

@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -29,51 +30,15 @@ from pytrace.documents.rows import (
 )
 from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError, InputError
-from pytrace.evaluation.data import dataset_adapters as row_shapes
 from pytrace.evaluation.data.beir import POOL, beir_settings, is_beir, read_beir
+from pytrace.evaluation.data.dataset_adapters import DataFormat, format_of, in_our_shape, text_of
 from pytrace.evaluation.data.question_report import QuestionReport
 from pytrace.evaluation.run.run_store import file_settings
 from pytrace.reader.claims import LABELS
 from pytrace.records import Document, Perturbation, Question, Triple
 
-DataFormat = Literal[
-    "auto", "hotpotqa", "2wikimultihopqa", "musique", "triviaqa", "webquestions", "nq-open", "grailqa", "complexwebquestions",
-    "pathquestion", "fever", "flashrag", "beir", "pytrace",
-]  # fmt: skip
-
 CLAIM = "claim"
 """The kind of a question that is a claim to be judged, with a label as its answer."""
-
-# What a row of each format must have, one of each group.
-_SHAPES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "hotpotqa": (("question",), ("context",)),
-    "2wikimultihopqa": (("question",), ("context",), ("evidences",)),
-    "musique": (("question",), ("paragraphs",)),
-    "triviaqa": (("Question", "question"), ("Answer", "answer")),
-    "webquestions": (("utterance", "question"), ("targetValue", "answers")),
-    "nq-open": (("question",), ("answer",)),
-    "grailqa": (("question",), ("qid",), ("answer",)),
-    "complexwebquestions": (("question",), ("ID",), ("answers",)),
-    "fever": (("claim",), ("label",)),
-    "flashrag": (("question",), ("golden_answers",)),
-    "pytrace": (("question",),),
-}
-# Fields that no other format has.
-_TELLING: dict[DataFormat, frozenset[str]] = {
-    "triviaqa": frozenset({"Question", "Answer"}),
-    "webquestions": frozenset({"utterance", "targetValue"}),
-    "grailqa": frozenset({"qid", "question", "answer"}),
-    "complexwebquestions": frozenset({"ID", "question", "compositionality_type"}),
-    "flashrag": frozenset({"golden_answers", "question"}),
-}
-# Those whose rows are first brought into the shape of ours.
-_REWRITTEN: dict[str, Callable[[Row, Place], Row]] = {
-    "triviaqa": row_shapes.triviaqa_row,
-    "webquestions": row_shapes.webquestions_row,
-    "grailqa": row_shapes.grailqa_row,
-    "complexwebquestions": row_shapes.complex_webquestions_row,
-    "flashrag": row_shapes.flashrag_row,
-}
 
 
 def read_questions(
@@ -87,24 +52,11 @@ def read_questions(
 ) -> Iterator[Question]:
     """Read the questions of a data set, with documents, gold answers and gold supporting facts.
 
-    The formats, each as published and as copies in tables (such as Hugging Face's) have it:
-
-    - HotpotQA (also its adversarial and IRCoT subsets); 2WikiMultiHopQA, whose evidence becomes `Question.triples`; MuSiQue, with
-      aliases and supporting paragraphs.
-    - TriviaQA, each alias an answer, with its pages and search results where their texts are in the row or in the folder
-      `evidence` of its archive; WebQuestions; NQ-open.
-    - PathQuestion's rows of columns, GrailQA, GraphQuestions, ComplexWebQuestions: answers by their names, and the gold path as
-      `Question.triples` where there is one (`gold_paths`, `ground_truth_paths`, `paths`: the first), no documents.
-    - FEVER: the claim as the question, the label as its answer and "claim" as its kind; `evidence` is not looked at.
-    - FlashRAG's common rows, with the documents and facts that their `metadata` holds.
-    - BEIR: a folder with `corpus.jsonl`, `queries.jsonl` and `qrels`, or a file of its `qrels`, for the questions of another split
-      than test. Each question gets a pool of the corpus by BM25; most have no answers, so that only the choice of documents
-      is measured.
-    - Our own: objects with `question`, `answers` (or `answer`), and where wanted `id`, `documents` (each with `title`, `text`
-      or `sentences`, `id`, `supporting`), `supporting_facts` as [title or id, sentence index], `triples`, `type`, and the
-      `perturbation` that `pytrace perturb` writes.
-
-    All but PathQuestion's and BEIR's may be JSON Lines, read one at a time, or one JSON list.
+    `pytrace.evaluation.data.dataset_adapters.SHAPES` lists the formats, each as published and as copies in tables (such as
+    Hugging Face's) have it; our own rows are objects with `question`, `answers` (or `answer`), and where wanted `id`,
+    `documents` (each with `title`, `text` or `sentences`, `id`, `supporting`), `supporting_facts` as [title or id, sentence
+    index], `triples`, `type`, and the `perturbation` that `pytrace perturb` writes. All but PathQuestion's and BEIR's may be
+    JSON Lines, read one at a time, or one JSON list.
 
     A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
     stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
@@ -116,23 +68,22 @@ def read_questions(
         raise InputError(f"format {format!r} is unknown; choose one of {', '.join(get_args(DataFormat))}")
     if pool is not None and pool < 1:
         raise InputError(f"pool is {pool}; give each question at least 1 document of the corpus")
-    place, told = Path(path), report if report is not None else QuestionReport()
-    if format == "beir" or (format == "auto" and (is_beir(place) or place.is_dir())):
-        rows = read_beir(place, pool=pool or POOL, language=language, report=told)
+    path, report = Path(path), report if report is not None else QuestionReport()
+    if format == "beir" or (format == "auto" and (is_beir(path) or path.is_dir())):
+        rows = read_beir(path, pool=pool or POOL, language=language, report=report)
     elif pool is not None:
-        raise InputError(f"a pool of {pool} documents is of a corpus, and {place} is no BEIR folder; leave it out")
+        raise InputError(f"a pool of {pool} documents is of a corpus, and {path} is no BEIR folder; leave it out")
+    elif format == "pathquestion" or (format == "auto" and looks_like_path_questions(path)):
+        rows = _read_columns(path)
     else:
-        by_columns = format == "pathquestion" or (format == "auto" and looks_like_path_questions(place))
-        rows = _read_columns(place) if by_columns else _read_json(place, format, language, told)
-    return itertools.islice(_distinct(rows, place, told), limit)
+        rows = _read_json(path, format, language, report)
+    return itertools.islice(_distinct(rows, path, report), limit)
 
 
 def data_settings(path: str | os.PathLike[str], *, pool: int | None = None) -> dict[str, Any]:
     """Describe data for the settings of a run, by the content of its file, or of its files and the pool where it is BEIR's."""
-    place = Path(path)
-    if is_beir(place) or place.is_dir():
-        return {**beir_settings(place), "pool": pool or POOL}
-    return file_settings(place)
+    path = Path(path)
+    return {**beir_settings(path), "pool": pool or POOL} if is_beir(path) or path.is_dir() else file_settings(path)
 
 
 def _distinct(rows: Iterable[tuple[Place, Question]], path: Path, report: QuestionReport) -> Iterator[Question]:
@@ -175,9 +126,8 @@ def _read_json(
     documents = Identities()
     for place, row in _items(path):
         if format == "auto":
-            format = _format_of(row, place)
-        _check_shape(row, format, place)
-        common = _REWRITTEN[format](row, place) if format in _REWRITTEN else row
+            format = format_of(row, place)  # the first row's is that of all
+        common = in_our_shape(row, format, place)
         if common.get("answerable") is False:
             report.left_out += 1
             report.add(place, "left out: it is marked as not answerable")
@@ -196,49 +146,22 @@ def _items(path: Path) -> Iterator[tuple[Place, Row]]:
             yield Place(path, item=number), item
 
 
-def _format_of(row: Row, place: Place) -> DataFormat:
-    for format, telling in _TELLING.items():
-        if telling <= row.keys():
-            return format
-    if isinstance(row.get("answer"), dict):
-        return "triviaqa"
-    if "paragraphs" in row:
-        return "musique"
-    if "context" in row:
-        return "2wikimultihopqa" if "evidences" in row else "hotpotqa"
-    if "claim" in row and "question" not in row:
-        return "fever"
-    if "question" in row and ("documents" in row or "answers" in row or "answer" in row):
-        return "pytrace"
-    fields = ", ".join(clean_text(name)[:20] for name in list(row)[:6]) or "none"
-    raise place.error(
-        f"the format of this file is not known (fields: {fields}); a question has `question`, `answers` and "
-        "`documents`, a claim `claim` and `label`, or the fields of HotpotQA, 2WikiMultiHopQA or MuSiQue"
-    )
-
-
-def _check_shape(row: Row, format: DataFormat, place: Place) -> None:
-    missing = [fields for fields in _SHAPES[format] if not row.keys() & set(fields)]
-    if missing:
-        wanted = " or ".join(f"`{field}`" for field in missing[0])
-        raise place.error(f"no {wanted}, which a {format} row must have; add it, or choose another format")
-
-
+@dataclass
 class _QuestionReader:
     """Reads one row; holds what all parts of it need."""
 
-    def __init__(self, row: Row, place: Place, language: str, report: QuestionReport, documents: Identities) -> None:
-        self.row = row
-        self.place = place
-        self.language = language
-        self.report = report
-        self.identities = documents
-        self.built: list[Built] = []
-        self.supporting: dict[str, None] = {}  # document ids, in order
-        self.facts: dict[tuple[str, int], None] = {}
+    row: Row
+    place: Place
+    language: str
+    report: QuestionReport
+    identities: Identities
+    built: list[Built] = field(default_factory=list)
+    # Dictionaries for sets that keep their order.
+    supporting: dict[str, None] = field(default_factory=dict)
+    facts: dict[tuple[str, int], None] = field(default_factory=dict)
 
     def read(self) -> Question:
-        text = self._string("question")
+        text = self._text("question")
         answers = self._answers()
         self._documents()
         self._supporting_facts()
@@ -257,7 +180,7 @@ class _QuestionReader:
 
     def read_claim(self) -> Question:
         """Read a row of FEVER; what is its evidence there are places in a Wikipedia that is not here."""
-        claim, label = self._string("claim"), self._string("label")
+        claim, label = self._text("claim"), self._text("label")
         if label not in LABELS:
             raise self.place.error(
                 f"the label {label[:40]!a} is none of {', '.join(LABELS)}; correct it, or use the labelled split"
@@ -269,25 +192,16 @@ class _QuestionReader:
             kind=CLAIM,
         )
 
-    def _string(self, field: str) -> str:
-        value = self.row[field]
-        if not isinstance(value, str):
-            raise self.place.error(wrong_type(field, value, "a string"))
-        cleaned = clean_text(value)
-        if not cleaned:
-            raise self.place.error(f"`{field}` is empty; give it words, or remove the row")
-        return cleaned
+    def _text(self, name: str) -> str:
+        return text_of(self.row, name, self.place, remedy="give it words, or remove the row")
 
     def _answers(self) -> tuple[str, ...]:
         given: list[str] = []
-        for field in ("answer", "answers", "answer_aliases", "aliases"):
-            value = self.row.get(field)
-            if isinstance(value, str):
-                given.append(value)
-            elif value is not None:
-                if not isinstance(value, list):
-                    raise self.place.error(wrong_type(field, value, "a string or a list of strings"))
-                given.extend(strings(value, field, self.place))
+        for name in ("answer", "answers", "answer_aliases", "aliases"):
+            value = self.row.get(name)
+            if not isinstance(value, str | list | None):
+                raise self.place.error(wrong_type(name, value, "a string or a list of strings"))
+            given += [value] if isinstance(value, str) else strings(value or [], name, self.place)
         answers = tuple(dict.fromkeys(filter(None, map(clean_text, given))))
         if not answers:
             raise self.place.error(
@@ -317,12 +231,17 @@ class _QuestionReader:
             known[document.id] = document
             self.built.append(built)
 
+    def _lists(self, name: str, parts: Sequence[str], expected: str) -> list[Any]:
+        """Return a field whose items are lists, or in a copy in a table objects of these parts; empty if it is not there."""
+        if self.row.get(name) is None:
+            return []
+        items = item_lists(self.row, name, [(part,) for part in parts], self.place)
+        if not isinstance(items, list):
+            raise self.place.error(wrong_type(name, items, f"a list of {expected}"))
+        return items
+
     def _supporting_facts(self) -> None:
-        if self.row.get("supporting_facts") is None:
-            return
-        facts = item_lists(self.row, "supporting_facts", (("title",), ("sent_id",)), self.place)
-        if not isinstance(facts, list):
-            raise self.place.error(wrong_type("supporting_facts", facts, "a list of [title, sentence index]"))
+        facts = self._lists("supporting_facts", ("title", "sent_id"), "[title, sentence index]")
         for number, fact in enumerate(facts):
             match fact:
                 case [str(title), int(index)] if not isinstance(index, bool):
@@ -333,6 +252,7 @@ class _QuestionReader:
 
     def _resolve(self, title: str, index: int) -> None:
         named = [built for built in self.built if title in (built.document.title, built.document.id)]
+        # Some data sets escape titles in one of the two places, or write them in another case.
         named = named or [built for built in self.built if _plain(built.document.title) == _plain(title)]
         with_sentence = [built for built in named if 0 <= index < len(built.indices) and built.indices[index] >= 0]
         if not with_sentence:
@@ -342,52 +262,46 @@ class _QuestionReader:
         if len(named) > 1:
             self.report.ambiguous_facts += 1
             self.report.add(self.place, f"supporting fact: {len(named)} documents are titled {title!r}")
-        for built in with_sentence or named:
-            self.supporting[built.document.id] = None
-        for built in with_sentence:
-            self.facts[built.document.id, built.indices[index]] = None
+        self.supporting.update((built.document.id, None) for built in with_sentence or named)
+        self.facts.update(((built.document.id, built.indices[index]), None) for built in with_sentence)
 
     def _triples(self) -> Iterator[Triple]:
         ids = {built.document.title: built.document.id for built in self.built}
-        for field in ("evidences", "triples"):
-            if self.row.get(field) is None:
-                continue
-            value = item_lists(self.row, field, (("fact",), ("relation",), ("entity",)), self.place)
-            if not isinstance(value, list):
-                raise self.place.error(wrong_type(field, value, "a list of [head, relation, tail]"))
-            for number, item in enumerate(value):
-                parts = strings(item, f"{field}[{number}]", self.place)
+        for name in ("evidences", "triples"):
+            items = self._lists(name, ("fact", "relation", "entity"), "[head, relation, tail]")
+            for number, item in enumerate(items):
+                parts = strings(item, f"{name}[{number}]", self.place)
                 if len(parts) != 3:
-                    raise self.place.error(wrong_type(f"{field}[{number}]", item, "[head, relation, tail]"))
+                    raise self.place.error(wrong_type(f"{name}[{number}]", item, "[head, relation, tail]"))
                 head, relation, tail = map(clean_text, parts)
                 yield Triple(head, relation, tail, document_id=ids.get(head, ""))
         yield from next(iter(gold_fields(self.row, self.place).paths), ())
 
     def _kind(self) -> str:
-        value = self.row.get("type", self.row.get("kind", ""))
-        if not isinstance(value, str):
-            raise self.place.error(wrong_type("type", value, "a string"))
-        given_id = self.row.get("id")
-        if not value and "paragraphs" in self.row and isinstance(given_id, str) and "__" in given_id:
-            return clean_text(given_id.split("__")[0])  # MuSiQue: 2hop__…, 3hop1__…
-        return clean_text(value)
+        kind = self.row.get("type", self.row.get("kind", ""))
+        if not isinstance(kind, str):
+            raise self.place.error(wrong_type("type", kind, "a string"))
+        id = self.row.get("id")
+        if not kind and "paragraphs" in self.row and isinstance(id, str) and "__" in id:
+            kind = id.split("__")[0]  # MuSiQue: 2hop__…, 3hop1__…
+        return clean_text(kind)
 
     def _perturbation(self) -> Perturbation | None:
         value = self.row.get("perturbation")
         if value is None:
             return None
         try:
-            read = msgspec.convert(value, Perturbation)
+            change = msgspec.convert(value, Perturbation)
         except msgspec.ValidationError as error:
             raise self.place.error(
                 f"`perturbation` is none that 'pytrace perturb' writes ({error}); make the file anew, or remove the field"
             ) from None
-        if not (0 <= read.ratio < 1 and 0 <= read.measured <= 1):  # NaN is in neither range
+        if not (0 <= change.ratio < 1 and 0 <= change.measured <= 1):  # NaN is in neither range
             raise self.place.error(
-                f"`perturbation` has the ratio {read.ratio} and measured {read.measured}; a share of the characters lies from 0 "
-                "to below 1, so make the file anew"
+                f"`perturbation` has the ratio {change.ratio} and measured {change.measured}; a share of the characters lies "
+                "from 0 to below 1, so make the file anew"
             )
-        return read
+        return change
 
 
 def _plain(title: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from pytrace.documents.mentions import holds_any
 from pytrace.errors import InputError
-from pytrace.evaluation.scores.metrics import normalise_answer
+from pytrace.reader.answers import normalise_answer
 from pytrace.records import Document, Question
 
 _NO_PHRASES = frozenset({"yes", "no", "noanswer"})
@@ -36,8 +36,8 @@ def _padded(question: Question, size: int, pool: Sequence[Document], seed: int) 
     titles = {_plain(document.title) for document in question.documents}
     answers = [answer for answer in question.answers if normalise_answer(answer) not in _NO_PHRASES]
     documents = list(question.documents)
-    for place in _places(draw, len(pool)):
-        document = pool[place]
+    for index in shuffled_indices(draw, len(pool)):
+        document = pool[index]
         if document.id in ids or _plain(document.title) in titles:
             continue
         if holds_any("\n".join((document.title, *document.sentences)), answers):
@@ -51,13 +51,14 @@ def _padded(question: Question, size: int, pool: Sequence[Document], seed: int) 
     return msgspec.structs.replace(question, documents=tuple(documents))
 
 
-def _places(draw: random.Random, count: int) -> Iterator[int]:
-    """Draw all places in a random order, at the cost of those that are looked at."""
+def shuffled_indices(draw: random.Random, count: int) -> Iterator[int]:
+    """Iterate over the numbers below `count` in random order, at the cost of those that are looked at."""
+    # A shuffle of Fisher and Yates that writes down only what it has swapped: of a large pool few are looked at.
     swapped: dict[int, int] = {}
     for last in range(count - 1, -1, -1):
-        place = draw.randint(0, last)
-        yield swapped.get(place, place)
-        swapped[place] = swapped.get(last, last)
+        index = draw.randint(0, last)
+        yield swapped.get(index, index)
+        swapped[index] = swapped.get(last, last)
 
 
 def _plain(title: str) -> str:

@@ -10,22 +10,15 @@ _LISTED = 1_000
 
 
 class QuestionReport(msgspec.Struct):
-    """What `read_questions` met on its way; it grows while questions are read.
+    """What `read_questions` met on its way; it grows while questions are read."""
 
-    `questions` counts those given out, `left_out` those that were not (repeated, or marked unanswerable).
-    `empty_documents` and `repeated_documents` count paragraphs that were dropped because they had no text or stood in
-    their question (or corpus) before, `unresolved_facts` gold facts that point to no paragraph or sentence of their question, or
-    to no document of its corpus, and `ambiguous_facts` those whose title several paragraphs have. `notes` names the first thousand
-    of all of them.
-    """
-
-    questions: int = 0
-    left_out: int = 0
-    empty_documents: int = 0
-    repeated_documents: int = 0
-    unresolved_facts: int = 0
-    ambiguous_facts: int = 0
-    notes: list[str] = []
+    questions: int = 0  # given out
+    left_out: int = 0  # repeated, or marked unanswerable
+    empty_documents: int = 0  # dropped, for they had no text
+    repeated_documents: int = 0  # dropped, for they stood in their question (or corpus) before
+    unresolved_facts: int = 0  # gold facts of no paragraph or sentence of their question, or no document of its corpus
+    ambiguous_facts: int = 0  # those whose title several paragraphs have
+    notes: list[str] = []  # on the first thousand of all of them
 
     def add(self, place: Place, note: str) -> None:
         """Keep a note, while there are not too many."""

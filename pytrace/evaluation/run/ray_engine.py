@@ -13,12 +13,14 @@ import pickle
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytrace.errors import DeviceUnavailableError, InputError, MissingDependencyError, WorkerError
-from pytrace.evaluation.run.runner import Batch, Method, Result, answer_batch
-from pytrace.evaluation.run.workers import pickled, portable
+from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.runner import Batch, Method, answer_batch
+from pytrace.evaluation.run.workers import make_methods, outcome, pickled
 
 # How many processes may end at one batch, or one after another while they make the methods, before it is taken for their fault.
 _ATTEMPTS = 2
@@ -88,15 +90,14 @@ class RayEngine:
             try:
                 for block in answered.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pyarrow"):
                     for row in block.to_pylist():
-                        outcome = pickle.loads(row["outcome"])
-                        if isinstance(outcome, Exception):
-                            raise outcome
-                        yield batches[row["number"]], outcome
+                        answers = pickle.loads(row["outcome"])
+                        if isinstance(answers, Exception):
+                            raise answers
+                        yield batches[row["number"]], answers
             except ray.exceptions.RayError as error:
-                said = str(error).strip().splitlines()
+                message = (str(error).strip().splitlines() or ["no message"])[0]
                 raise WorkerError(
-                    f"Ray cannot go on ({type(error).__name__}: {said[0] if said else 'no message'}); the answers before are "
-                    "kept, so resume the run"
+                    f"Ray cannot go on ({type(error).__name__}: {message}); the answers before are kept, so resume the run"
                 ) from error
 
     @contextmanager
@@ -109,17 +110,11 @@ class RayEngine:
         place = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_FOLDER else None
         with tempfile.TemporaryDirectory(prefix="pytrace-ray-", dir=place, ignore_cleanup_errors=True) as folder:
             try:
-                if self.address is not None:
-                    ray.init(address=self.address, **quiet)
+                if self.address is None:
+                    machine = {"num_cpus": processes * self.threads, "object_store_memory": _OBJECT_STORE_BYTES}
+                    ray.init(address="local", include_dashboard=False, _temp_dir=folder, **machine, **quiet)
                 else:
-                    ray.init(
-                        address="local",
-                        num_cpus=processes * self.threads,
-                        include_dashboard=False,
-                        object_store_memory=_OBJECT_STORE_BYTES,
-                        _temp_dir=folder,
-                        **quiet,
-                    )
+                    ray.init(address=self.address, **quiet)
             except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
                 where = "on this machine" if self.address is None else f"at {self.address}"
                 raise InputError(
@@ -159,40 +154,28 @@ class _Answering:
 
         self._get = ray.get
         self._attempts = attempts
-        self._methods: Mapping[str, Method] = {}
-        self._failure: Exception | None = None
         if Path(folder).is_dir():
             os.chdir(folder)  # what the job says of files is said from where it was given
-        if not self._get(attempts.start.remote()):
-            message = (
-                f"{_ATTEMPTS} Ray processes ended, one after another, while making the methods, as happens where memory runs "
-                "out; use fewer processes or a smaller model"
-            )
-            self._failure = WorkerError(message)
-            return
-        try:
-            self._methods = pickle.loads(make)()
-        except Exception as error:  # noqa: BLE001 - it is raised where the run is
-            self._failure = portable(error)
+        self._methods: Mapping[str, Method] | Exception = WorkerError(
+            f"{_ATTEMPTS} Ray processes ended, one after another, while making the methods, as happens where memory runs "
+            "out; use fewer processes or a smaller model"
+        )
+        if self._get(attempts.start.remote()):
+            self._methods = outcome(partial(make_methods, make))
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         return {"number": row["number"], "outcome": pickle.dumps(self._outcome(row))}
 
     def _outcome(self, row: dict[str, Any]) -> list[Result] | Exception:
-        if self._failure is not None:
-            return self._failure
-        number = int(row["number"])
+        if isinstance(self._methods, Exception):
+            return self._methods
         batch: Batch = pickle.loads(row["batch"])
-        if not self._get(self._attempts.begin.remote(number)):
-            message = (
+        if not self._get(self._attempts.begin.remote(int(row["number"]))):
+            return WorkerError(
                 f"{_ATTEMPTS} Ray processes ended while answering {len(batch.questions)} questions with {batch.method}, as "
                 "happens where memory runs out; the answers before are kept, so resume the run, with fewer processes or a smaller model"
             )
-            return WorkerError(message)
-        try:
-            return answer_batch(self._methods, batch)
-        except Exception as error:  # noqa: BLE001 - it is raised where the run is
-            return portable(error)
+        return outcome(partial(answer_batch, self._methods, batch))
 
 
 def _import_ray() -> Any:

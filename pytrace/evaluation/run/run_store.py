@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import msgspec
 
@@ -40,10 +40,7 @@ _SHOWN_DIFFERENCES = 5
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a method made of a question, with the gold it is scored against; `error` says why there is no answer.
-
-    `perturbation` says what had been done to the question's documents on purpose.
-    """
+    """What a method made of a question, with the gold it is scored against."""
 
     method: str
     question_id: str
@@ -52,8 +49,8 @@ class Result(msgspec.Struct, frozen=True):
     supporting_documents: tuple[str, ...] = ()
     kind: str = ""
     answer: Answer | None = None
-    error: str = ""
-    perturbation: Perturbation | None = None
+    error: str = ""  # why there is no answer
+    perturbation: Perturbation | None = None  # what had been done to the question's documents on purpose
 
 
 class RunStore(Closing):
@@ -91,7 +88,7 @@ class RunStore(Closing):
                 connection = self._connect()
                 held = connection.execute("SELECT key, settings FROM run").fetchone()
                 if held is not None:
-                    self._check_held(held, key, settings, resume=resume)
+                    self._check_held(held[1], encoded, resume=resume)
                 with connection:
                     if held is not None and held[0] != key:
                         connection.execute("DELETE FROM question")
@@ -109,17 +106,20 @@ class RunStore(Closing):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that the run was begun with."""
-        return self._recorded("settings")
-
-    @property
-    def started(self) -> str:
-        """When the run was begun, in ISO 8601."""
-        return str(next(self._rows("SELECT started FROM run WHERE key = ?"))[0])
+        return dict(json.loads(self._recorded("settings")))
 
     @property
     def notes(self) -> dict[str, Any]:
         """The notes that were given when the run was last opened."""
-        return self._recorded("notes")
+        return dict(json.loads(self._recorded("notes")))
+
+    @property
+    def started(self) -> str:
+        """When the run was begun, in ISO 8601."""
+        return self._recorded("started")
+
+    def _recorded(self, column: Literal["settings", "notes", "started"]) -> str:
+        return str(next(self._rows(f"SELECT {column} FROM run WHERE key = ?"))[0])
 
     def keep_questions(self, questions: Sequence[Question]) -> None:
         """Keep questions with their documents, once for all methods, so that answers can be looked at without the data."""
@@ -142,17 +142,11 @@ class RunStore(Closing):
 
     def questions(self) -> Iterator[Question]:
         """Read the questions that were asked with their documents, in the order in which they were kept; none of old files."""
-        if not self._keeps_questions():
-            return
-        for question_id, record, keys in self._rows(
-            "SELECT id, record, documents FROM question WHERE run = ? ORDER BY rowid"
-        ):
+        for question_id, record, keys in self._questions("id, record, documents"):
             with self._readable(f"question {question_id!r}"):
-                found = [self._document(key) for key in json.loads(keys)]
-                question = msgspec.structs.replace(
-                    msgspec.convert(json.loads(record), Question), documents=tuple(found)
-                )
-            yield question
+                question = msgspec.convert(json.loads(record), Question)
+                documents = tuple(self._document(key) for key in json.loads(keys))
+            yield msgspec.structs.replace(question, documents=documents)
 
     def methods(self) -> list[str]:
         """List the methods that have results, in the order of their first one."""
@@ -162,23 +156,21 @@ class RunStore(Closing):
     def asked(self) -> list[str]:
         """List the ids of the questions that have results, in the order of the questions, else of their first result."""
         query = "SELECT question FROM result WHERE run = ? GROUP BY question ORDER BY min(rowid)"
-        kept = "SELECT id FROM question WHERE run = ? ORDER BY rowid"
-        asked = self._rows(kept) if self._keeps_questions() else ()
-        place = {row[0]: number for number, row in enumerate(asked)}
-        found = [row[0] for row in self._rows(query)]
-        return sorted(found, key=lambda question: place.get(question, len(place)))
+        order = {row[0]: number for number, row in enumerate(self._questions("id"))}
+        # Sorting keeps equal ones as they are: those that an old file does not keep stay in the order of their results.
+        return sorted((row[0] for row in self._rows(query)), key=lambda question: order.get(question, len(order)))
 
-    def _keeps_questions(self) -> bool:
-        """Tell whether the file has a place for questions; those of older versions have none."""
+    def _questions(self, columns: str) -> Iterator[tuple[Any, ...]]:
         with self._guard():
-            found = self._connect().execute("SELECT 1 FROM sqlite_master WHERE name = 'question'").fetchone()
-        return found is not None
+            # Files of version 1 have no table of questions.
+            table = self._connect().execute("SELECT 1 FROM sqlite_master WHERE name = 'question'").fetchone()
+        if table is not None:
+            yield from self._rows(f"SELECT {columns} FROM question WHERE run = ? ORDER BY rowid")
 
     def done(self, method: str) -> frozenset[str]:
         """Return the ids of the questions that a method is through with, the failed ones included."""
-        return frozenset(
-            row[0] for row in self._rows("SELECT question FROM result WHERE run = ? AND method = ?", method)
-        )
+        rows = self._rows("SELECT question FROM result WHERE run = ? AND method = ?", method)
+        return frozenset(row[0] for row in rows)
 
     def failed(self, method: str) -> frozenset[str]:
         """Return the ids of the questions that a method failed at."""
@@ -267,29 +259,22 @@ class RunStore(Closing):
             connection.execute("PRAGMA synchronous = FULL")
         return self._connection
 
-    def _check_held(self, held: tuple[str, str], key: str, settings: Mapping[str, Any], *, resume: bool) -> None:
-        connection = self._connect()
-        count = connection.execute("SELECT count(*) FROM result").fetchone()[0]
+    def _check_held(self, held: str, settings: str, *, resume: bool) -> None:
+        count = self._connect().execute("SELECT count(*) FROM result").fetchone()[0]
         if not count:
             return  # begun and killed before its first result: nothing to protect
         if not resume:
             raise StoreError(
                 f"{self.path} already holds a run with {count} results; resume it, or evaluate into another file"
             )
-        if held[0] != key:
-            differences = _differences(json.loads(held[1]), json.loads(_canonical(settings)))
-            shown = "; ".join(differences[:_SHOWN_DIFFERENCES])
-            more = len(differences) - _SHOWN_DIFFERENCES
+        if held != settings:
+            shown = _differences(json.loads(held), json.loads(settings))
+            if len(shown) > _SHOWN_DIFFERENCES:
+                shown[_SHOWN_DIFFERENCES:] = [f"and {len(shown) - _SHOWN_DIFFERENCES} more"]
             raise StoreError(
-                f"{self.path} holds a run with other settings: {shown}{f'; and {more} more' if more > 0 else ''}; "
-                "set them back to resume it, or evaluate into another file"
+                f"{self.path} holds a run with other settings: {'; '.join(shown)}; set them back to resume it, or evaluate "
+                "into another file"
             )
-
-    def _recorded(self, column: str) -> dict[str, Any]:
-        query = "SELECT settings, notes FROM run WHERE key = ?"
-        settings, notes = next(self._rows(query))
-        found: dict[str, Any] = json.loads(settings if column == "settings" else notes)
-        return found
 
     def _rows(self, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
         with self._guard():

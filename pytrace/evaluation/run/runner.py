@@ -17,24 +17,10 @@ from pytrace.errors import (
     PytraceError,
     StoreError,
 )
-from pytrace.evaluation.run.run_store import Result, RunStore, file_settings
-from pytrace.evaluation.scores.study import Matcher
-from pytrace.evaluation.scores.summary import Report, make_report
+from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.scores.matching import Matcher
+from pytrace.evaluation.scores.summary import Report, score_run
 from pytrace.records import Answer, Question
-
-__all__ = [
-    "Batch",
-    "Batched",
-    "Engine",
-    "Method",
-    "Progress",
-    "Result",
-    "RunStore",
-    "answer_batch",
-    "batch_sizes",
-    "evaluate",
-    "file_settings",
-]
 
 # These tell of the set-up and not of the question: the next question would fail in the same way.
 _FATAL = (StoreError, MissingDependencyError, ModelFileError, DeviceUnavailableError, LogitsUnavailableError)
@@ -77,14 +63,12 @@ class Engine(Protocol):
     @property
     def sizes(self) -> Mapping[str, int]:
         """How many questions each method is asked together, by its name, in the order of the report."""
-        ...
 
     def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[Result]]]:
         """Answer every batch as `answer_batch` does, and yield each as soon as it is there, in any order.
 
         What works for it has ended when the generator has, or was closed.
         """
-        ...
 
 
 def evaluate(
@@ -158,28 +142,21 @@ def evaluate(
         waiting, states[name] = _waiting(name, questions, store, retry_failed=retry_failed)
         batches += [Batch(name, tuple(waiting[start : start + size])) for start in range(0, len(waiting), size)]
     store.keep_questions(questions)
-    if progress is not None:
-        for state in states.values():
-            progress(state)
+    note = progress or (lambda _: None)
+    for state in states.values():
+        note(state)
     if batches:
-        _run(engine, batches, store, states, progress)
-    place = {question.id: number for number, question in enumerate(questions)}
-    # In the order of the questions, for what is drawn from them must not depend on who was through first.
-    results = {
-        name: sorted(
-            (row for row in store.rows(name) if row.question_id in place), key=lambda row: place[row.question_id]
-        )
-        for name in engine.sizes
-    }
-    return make_report(
-        results,
-        gold=questions,
-        settings=store.settings,
-        notes=store.notes,
-        seed=seed,
-        matcher=matcher,
-        baseline=baseline,
-    )
+        # Closed also where an answer cannot be saved, so that an engine's processes do not outlive the run.
+        with closing(engine.results(batches)) as answered:
+            for batch, results in answered:
+                for result in results:
+                    store.save(batch.method, result.question_id, result)
+                state = states[batch.method]
+                failed = state.failed + sum(result.answer is None for result in results)
+                state = msgspec.structs.replace(state, done=state.done + len(results), failed=failed)
+                states[batch.method] = state
+                note(state)
+    return score_run(store, methods=list(engine.sizes), gold=questions, seed=seed, matcher=matcher, baseline=baseline)
 
 
 def batch_sizes(methods: Mapping[str, Method]) -> dict[str, int]:
@@ -189,13 +166,13 @@ def batch_sizes(methods: Mapping[str, Method]) -> dict[str, int]:
 
 def answer_batch(methods: Mapping[str, Method], batch: Batch) -> list[Result]:
     """Ask a method the questions of a batch; a question that it cannot answer is a result too."""
-    method = methods[batch.method]
-    answers = (
-        _answers(batch.method, method, batch.questions)
-        if isinstance(method, Batched)
-        else [_answer(method, question) for question in batch.questions]
-    )
-    return [_result(batch.method, question, answer) for question, answer in zip(batch.questions, answers, strict=True)]
+    name, method = batch.method, methods[batch.method]
+    if isinstance(method, Batched):
+        answers = _answers(name, method.answer, batch.questions)
+    else:
+        ask = method
+        answers = [_answers(name, lambda asked: [ask(*asked)], [question])[0] for question in batch.questions]
+    return [_result(name, question, answer) for question, answer in zip(batch.questions, answers, strict=True)]
 
 
 class _Here:
@@ -254,45 +231,18 @@ def _waiting(
     return waiting, Progress(name, len(done), len(questions), len(done), failed)
 
 
-def _run(
-    engine: Engine,
-    batches: Sequence[Batch],
-    store: RunStore,
-    states: dict[str, Progress],
-    progress: Callable[[Progress], None] | None,
-) -> None:
-    with closing(engine.results(batches)) as answered:
-        for batch, results in answered:
-            for result in results:
-                store.save(batch.method, result.question_id, result)
-            state = states[batch.method]
-            states[batch.method] = state = msgspec.structs.replace(
-                state,
-                done=state.done + len(results),
-                failed=state.failed + sum(result.answer is None for result in results),
-            )
-            if progress is not None:
-                progress(state)
-
-
-def _answer(method: Callable[[Question], Answer], question: Question) -> Answer | PytraceError:
+def _answers(
+    name: str, ask: Callable[[Sequence[Question]], Sequence[Answer]], questions: Sequence[Question]
+) -> Sequence[Answer | PytraceError]:
     try:
-        return method(question)
-    except _FATAL:
-        raise
-    except PytraceError as error:
-        return error
-
-
-def _answers(name: str, method: Batched, questions: Sequence[Question]) -> Sequence[Answer | PytraceError]:
-    try:
-        answers = method.answer(questions)
+        answers = ask(questions)
     except _FATAL:
         raise
     except PytraceError as error:
         if len(questions) == 1:
             return [error]
-        return [answer for question in questions for answer in _answers(name, method, [question])]
+        # One by one, so that only the question that is at fault has no answer.
+        return [_answers(name, ask, [question])[0] for question in questions]
     if len(answers) != len(questions):
         raise ValueError(f"method {name} gave {len(answers)} answers to {len(questions)} questions")
     return answers

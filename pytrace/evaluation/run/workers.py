@@ -16,11 +16,16 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import TypeVar
 
 from pytrace.errors import InputError, PytraceError, WorkerError
-from pytrace.evaluation.run.runner import Batch, Method, Result, answer_batch
+from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.runner import Batch, Method, answer_batch
+
+_T = TypeVar("_T")
 
 # A process that has nothing left to do ends at once; one that does not is ended.
 _PATIENCE = 10.0
@@ -49,17 +54,15 @@ class Workers:
                 failure: BaseException | None = None
                 for link in wait(list(by_link)):
                     worker = by_link[link]  # type: ignore[index]
-                    said, batch = worker.receive(), worker.batch
-                    if isinstance(said, BaseException):
-                        failure = failure or said
+                    message, batch = worker.receive(), worker.batch
+                    if isinstance(message, BaseException):
+                        failure = failure or message
                         continue
-                    if waiting:
-                        worker.give(waiting.popleft())
-                    else:
-                        worker.let_go()
+                    worker.give(waiting.popleft() if waiting else None)
+                    if worker.batch is None:
                         del by_link[worker.link]
                     if batch is not None:
-                        yield batch, said
+                        yield batch, message
                 if failure is not None:
                     raise failure
             finished = True
@@ -93,22 +96,20 @@ class _Worker:
     def receive(self) -> Sequence[Result] | BaseException:
         """Take what the process says: that it is ready (no result), results, or what went wrong."""
         try:
-            said: Sequence[Result] | BaseException = pickle.loads(self.link.recv_bytes())
+            message: Sequence[Result] | BaseException = pickle.loads(self.link.recv_bytes())
         except (EOFError, OSError):
             return self._death()
         self._ready = True
-        return said
+        return message
 
-    def give(self, batch: Batch) -> None:
-        """Hand over the next batch; if the process is gone, `receive` will tell."""
+    def give(self, batch: Batch | None) -> None:
+        """Hand over the next batch, or say that there are no more; if the process is gone, `receive` will tell."""
         self.batch = batch
+        if batch is None:
+            self.link.close()
+            return
         with suppress(OSError):
             self.link.send(batch)
-
-    def let_go(self) -> None:
-        """Tell the process that there is nothing left to do."""
-        self.batch = None
-        self.link.close()
 
     def end(self, *, at_once: bool) -> None:
         """Wait until the process has ended; kill it if it may still be at work, or does not heed."""
@@ -122,24 +123,18 @@ class _Worker:
     def _death(self) -> WorkerError:
         self._process.join(_PATIENCE)
         code = self._process.exitcode
-        if code is None:
-            how = "closed its pipe"
-        elif code < 0:
+        how = "closed its pipe" if code is None else f"ended with status {code}"
+        if code is not None and code < 0:
             how = f"was ended by signal {-code} ({signal.strsignal(-code)})"
-        else:
-            how = f"ended with status {code}"
         if code == -signal.SIGKILL:
             how += ", as happens where memory runs out"
-        doing = (
-            "making the methods"
-            if self.batch is None
-            else f"answering {len(self.batch.questions)} questions with {self.batch.method}"
-        )
-        message = (
+        doing = "making the methods"
+        if self.batch is not None:
+            doing = f"answering {len(self.batch.questions)} questions with {self.batch.method}"
+        return WorkerError(
             f"worker {self._number} (process {self._process.pid}) {how} while {doing}; the answers before are kept, so "
             "resume the run, with fewer processes or a smaller model if memory is short"
         )
-        return WorkerError(message)
 
 
 def pickled(make: Callable[[], Mapping[str, Method]]) -> bytes:
@@ -150,6 +145,20 @@ def pickled(make: Callable[[], Mapping[str, Method]]) -> bytes:
         raise InputError(
             f"what makes the methods cannot be sent to another process ({error}); use a function at the top of a module"
         ) from error
+
+
+def make_methods(make: bytes) -> Mapping[str, Method]:
+    """Make the methods of what `pickled` gave."""
+    methods: Mapping[str, Method] = pickle.loads(make)()
+    return methods
+
+
+def outcome(call: Callable[[], _T]) -> _T | Exception:
+    """Return what a call gives, or what it raises, to be raised again where the run is."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - any error of a method ends the run there, not here
+        return portable(error)
 
 
 def portable(error: Exception) -> Exception:
@@ -163,10 +172,10 @@ def portable(error: Exception) -> Exception:
         back = None
     if type(back) is type(error) and str(back) == str(error):
         return error
-    said = RuntimeError(f"{type(error).__name__}: {error}")
+    plain = RuntimeError(f"{type(error).__name__}: {error}")
     for note in getattr(error, "__notes__", ()):
-        said.add_note(note)
-    return said
+        plain.add_note(note)
+    return plain
 
 
 def _serve(link: Connection, make: bytes) -> None:
@@ -174,27 +183,22 @@ def _serve(link: Connection, make: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
-    try:
-        methods: Mapping[str, Method] = pickle.loads(make)()
-    except Exception as error:  # noqa: BLE001 - it is raised where the run is
-        _say(link, portable(error))
+    methods = outcome(partial(make_methods, make))
+    if isinstance(methods, Exception):
+        _send(link, methods)
         return
-    said: object = ()
-    while _say(link, said):
+    message: object = ()  # no results: it is ready
+    while _send(link, message) and not isinstance(message, Exception):
         try:
             batch = link.recv()
         except (EOFError, OSError):
             return  # there are no more, or the other end is gone
-        try:
-            said = answer_batch(methods, batch)
-        except Exception as error:  # noqa: BLE001 - it is raised where the run is
-            _say(link, portable(error))
-            return
+        message = outcome(partial(answer_batch, methods, batch))
 
 
-def _say(link: Connection, said: object) -> bool:
+def _send(link: Connection, message: object) -> bool:
     try:
-        link.send_bytes(pickle.dumps(said))
+        link.send_bytes(pickle.dumps(message))
     except OSError:
         return False
     return True

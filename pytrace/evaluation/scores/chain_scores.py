@@ -1,8 +1,7 @@
-"""How much of the gold evidence chains and contexts hold, and how large the graphs are that chains are searched in.
+"""How much of the gold evidence chains and contexts hold, and how large the graphs are that chains are searched in."""
 
-Source: TRACE, Appendix C.3, Table 5. The paper has no labels to tell how good its chains are; where a data set has gold triples
-(2WikiMultiHopQA) or gold sentences (HotpotQA, 2WikiMultiHopQA), there are some.
-"""
+# Source: TRACE, Appendix C.3, Table 5. The paper has no labels to tell how good its chains are; where a data set has
+# gold triples (2WikiMultiHopQA) or gold sentences (HotpotQA, 2WikiMultiHopQA), there are some.
 
 from __future__ import annotations
 
@@ -13,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from pytrace.evaluation.run.run_store import Result
-from pytrace.evaluation.scores.metrics import Mean, mean_of, normalise_answer, support_score
+from pytrace.evaluation.scores.metrics import Mean, mean_of, support_score
 from pytrace.kernels.fuzzy import partial_ratio
+from pytrace.reader.answers import normalise_answer
 from pytrace.records import Chain, ChainSearch, Evidence, Question, TextUnit, Triple, Unit
 
 ALIKE = 80.0
@@ -23,24 +23,21 @@ ALIKE = 80.0
 HELD = 90.0
 """A text that has not a name's words holds it from this partial ratio on: a short name is nearly some part of any long text."""
 
+# Shorter names are letters of nearly any text, so that a ratio says nothing of them.
 _SHORTEST = 3
 _NUMBERS = re.compile(r"[0-9]+")
 
 
 class GoldEvidence(msgspec.Struct, frozen=True):
-    """What a question's data know of its evidence, without the documents themselves.
+    """What a question's data know of its evidence, without the documents themselves."""
 
-    `documents` counts those that a method is given, and `given` are the supporting ones among them; `supporting` are all, with
-    their `grades` (1 each where the data are not `graded`). `sentences` are the gold ones, as (document id, index, text).
-    """
-
-    documents: int
-    given: tuple[str, ...]
-    supporting: tuple[str, ...]
-    grades: dict[str, int]
+    documents: int  # how many a method is given
+    given: tuple[str, ...]  # the supporting ones among them
+    supporting: tuple[str, ...]  # all
+    grades: dict[str, int]  # 1 each where the data are not graded
     graded: bool
     triples: tuple[Triple, ...]
-    sentences: tuple[tuple[str, int, str], ...]
+    sentences: tuple[tuple[str, int, str], ...]  # the gold ones: document id, index, text
 
 
 class ChainStatistics(msgspec.Struct, frozen=True):
@@ -74,17 +71,18 @@ def gold_evidence(question: Question) -> GoldEvidence:
     """Return what a question's data know of its evidence; gold sentences that it does not have are left out."""
     documents = {document.id: document for document in question.documents}
     grades = dict(question.grades)
+    supporting = tuple(dict.fromkeys(question.supporting_documents))
     return GoldEvidence(
         documents=len(question.documents),
-        given=tuple(one for one in dict.fromkeys(question.supporting_documents) if one in documents),
-        supporting=tuple(dict.fromkeys(question.supporting_documents)),
-        grades={one: grades.get(one, 1) for one in question.supporting_documents},
+        given=tuple(id for id in supporting if id in documents),
+        supporting=supporting,
+        grades={id: grades.get(id, 1) for id in supporting},
         graded=bool(grades),
         triples=question.triples,
         sentences=tuple(
-            (one, index, documents[one].sentences[index])
-            for one, index in question.supporting_facts
-            if one in documents and 0 <= index < len(documents[one].sentences)
+            (id, index, documents[id].sentences[index])
+            for id, index in question.supporting_facts
+            if id in documents and 0 <= index < len(documents[id].sentences)
         ),
     )
 
@@ -92,31 +90,31 @@ def gold_evidence(question: Question) -> GoldEvidence:
 def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]) -> ChainStatistics | None:
     """Sum up the chains of a method."""
     # TRACE, Appendix C.3, Table 5.
-    answered = [result for result in results if result.answer is not None]
-    found = [result.answer.evidence for result in answered if result.answer is not None]
-    searches = [one.derivation if isinstance(one.derivation, ChainSearch) else ChainSearch(()) for one in found]
-    if not any(one.chains or one.graph for one in searches):
+    answered = [(result, result.answer.evidence) for result in results if result.answer is not None]
+    searches = [evidence.derivation for _, evidence in answered if isinstance(evidence.derivation, ChainSearch)]
+    if not any(search.chains or search.graph for search in searches):
         return None
-    graphs = [one.graph for one in searches]
-    known = [(result, gold[result.question_id]) for result in results if result.question_id in gold]
-    chosen = [{unit.document_id for unit in _units(one.chains) if unit.document_id} for one in found]
+    graphs = [search.graph for search in searches if search.graph is not None]
+    known = [(_chains(result), gold[result.question_id]) for result in results if result.question_id in gold]
+    chosen = [
+        ({unit.document_id for unit in _units(evidence.chains) if unit.document_id}, result)
+        for result, evidence in answered
+    ]
     return ChainStatistics(
-        documents=mean_of(one.documents for _, one in known),
-        document_error_rate=mean_of(_error_rate(one) for _, one in known),
-        entities=mean_of(None if one is None else one.entities for one in graphs),
-        triples=mean_of(None if one is None else one.triples for one in graphs),
-        density=mean_of(None if one is None else one.density for one in graphs),
-        chains=mean_of(len(one.chains) for one in found),
-        length=mean_of(mean_of(len(chain.units) for chain in one.chains).mean for one in found),
-        found_documents=mean_of(map(len, chosen)),
-        found_error_rate=mean_of(
-            support_score(ids, result.supporting_documents).error_rate
-            for ids, result in zip(chosen, answered, strict=True)
-        ),
-        best_triple_recall=mean_of(triple_recall(_chains(result)[:1], one.triples) for result, one in known),
-        triple_recall=mean_of(triple_recall(_chains(result), one.triples) for result, one in known),
-        best_sentence_recall=mean_of(chain_sentence_recall(_chains(result)[:1], one) for result, one in known),
-        sentence_recall=mean_of(chain_sentence_recall(_chains(result), one) for result, one in known),
+        documents=mean_of(evidence.documents for _, evidence in known),
+        document_error_rate=mean_of(_error_rate(evidence) for _, evidence in known),
+        entities=mean_of(graph.entities for graph in graphs),
+        triples=mean_of(graph.triples for graph in graphs),
+        density=mean_of(graph.density for graph in graphs),
+        chains=mean_of(len(evidence.chains) for _, evidence in answered),
+        # Each question's own mean first, so that one with many chains weighs no more than another.
+        length=mean_of(mean_of(len(chain.units) for chain in evidence.chains).mean for _, evidence in answered),
+        found_documents=mean_of(len(ids) for ids, _ in chosen),
+        found_error_rate=mean_of(support_score(ids, result.supporting_documents).error_rate for ids, result in chosen),
+        best_triple_recall=mean_of(triple_recall(chains[:1], evidence.triples) for chains, evidence in known),
+        triple_recall=mean_of(triple_recall(chains, evidence.triples) for chains, evidence in known),
+        best_sentence_recall=mean_of(chain_sentence_recall(chains[:1], evidence) for chains, evidence in known),
+        sentence_recall=mean_of(chain_sentence_recall(chains, evidence) for chains, evidence in known),
     )
 
 
@@ -126,12 +124,12 @@ def triple_recall(chains: Iterable[Chain], gold: Sequence[Triple]) -> float | No
     # equal once normalised, or with a partial ratio of 80, where all numbers of one name are among those of the other.
     # A sentence or a document in the place of a triple holds it if both of its names stand there: their words, or
     # nearly (a partial ratio of 90).
-    wanted = list(dict.fromkeys((normalise_answer(one.head), normalise_answer(one.tail)) for one in gold))
+    wanted = list(dict.fromkeys((normalise_answer(triple.head), normalise_answer(triple.tail)) for triple in gold))
     if not wanted:
         return None
     units = list(dict.fromkeys(_units(chains)))
-    pairs = [(normalise_answer(one.head), normalise_answer(one.tail)) for one in units if isinstance(one, Triple)]
-    texts = [normalise_answer(f"{one.title} {one.body}") for one in units if isinstance(one, TextUnit)]
+    pairs = [(normalise_answer(unit.head), normalise_answer(unit.tail)) for unit in units if isinstance(unit, Triple)]
+    texts = [normalise_answer(f"{unit.title} {unit.body}") for unit in units if isinstance(unit, TextUnit)]
     held = sum(
         any((_alike(head, a) and _alike(tail, b)) or (_alike(head, b) and _alike(tail, a)) for a, b in pairs)
         or any(_holds(text, head) and _holds(text, tail) for text in texts)
@@ -145,10 +143,12 @@ def chain_sentence_recall(chains: Iterable[Chain], gold: GoldEvidence) -> float 
     # A document in the place of a triple comes from all of its sentences.
     if not gold.sentences:
         return None
-    places = {
-        (one.document_id, one.sentence) for one in _units(chains) if one.sentence >= 0 or isinstance(one, TextUnit)
+    origins = {
+        (unit.document_id, unit.sentence)
+        for unit in _units(chains)
+        if unit.sentence >= 0 or isinstance(unit, TextUnit)
     }
-    held = sum((one, index) in places or (one, -1) in places for one, index, _ in gold.sentences)
+    held = sum((id, index) in origins or (id, -1) in origins for id, index, _ in gold.sentences)
     return held / len(gold.sentences)
 
 
@@ -165,8 +165,8 @@ def context_sentence_recall(evidence: Evidence | None, gold: GoldEvidence) -> fl
     chosen = set(evidence.document_ids)
     context = [" ".join(entry.split()) for entry in evidence.context]
     held = sum(
-        one in chosen and any(" ".join(sentence.split()) in entry for entry in context)
-        for one, _, sentence in gold.sentences
+        id in chosen and any(" ".join(sentence.split()) in entry for entry in context)
+        for id, _, sentence in gold.sentences
     )
     return held / len(gold.sentences)
 
@@ -187,8 +187,8 @@ def _alike(first: str, second: str) -> bool:
     """Tell whether two normalised names are one: 1984 is no misspelt 1985, but one name may leave a number out."""
     if first == second:
         return bool(first)
-    ours, theirs = _numbers(first), _numbers(second)
-    if min(len(first), len(second)) < _SHORTEST or not (ours <= theirs or theirs <= ours):
+    numbers, others = _numbers(first), _numbers(second)
+    if min(len(first), len(second)) < _SHORTEST or not (numbers <= others or others <= numbers):
         return False
     return partial_ratio(first, second) >= ALIKE
 

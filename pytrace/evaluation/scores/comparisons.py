@@ -1,14 +1,28 @@
-"""Whether two methods differ on the questions that both were asked, in answers, evidence and context."""
+"""Whether two methods differ on the questions that both were asked, and how far what is drawn decides a method's scores."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.evaluation.scores.significance import BootstrapTest, McNemarTest, holm, mcnemar, paired_bootstrap
+from pytrace.evaluation.scores.significance import (
+    BootstrapTest,
+    McNemarTest,
+    Spread,
+    holm,
+    mcnemar,
+    paired_bootstrap,
+    spread_of,
+)
+
+if TYPE_CHECKING:
+    from pytrace.evaluation.scores.summary import MethodSummary
+
+_SEED = "seed"
 
 
 class QuestionScore(msgspec.Struct, frozen=True):
@@ -23,11 +37,7 @@ class QuestionScore(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """How two methods differ on the questions that both were asked; differences are first minus second.
-
-    Each measure is compared on the questions where both have one. `adjusted` has, where the report compares more than one pair,
-    the p-values by measure that Holm's procedure makes of those of all its pairs.
-    """
+    """How two methods differ, first minus second, on the questions where both have a measure."""
 
     first: str
     second: str
@@ -38,27 +48,28 @@ class Comparison(msgspec.Struct, frozen=True):
     supporting_error_rate: BootstrapTest
     ndcg: BootstrapTest
     context_tokens: BootstrapTest
-    adjusted: dict[str, float | None] = {}
+    adjusted: dict[
+        str, float | None
+    ] = {}  # p-values by Holm's procedure over all pairs of the report, if it compares more than one
 
 
-# The measures of a comparison that carry a p-value.
-_TESTED: dict[str, Callable[[Comparison], BootstrapTest | McNemarTest]] = {
-    "exact_match": lambda one: one.exact_match,
-    "f1": lambda one: one.f1,
-    "exact_match_mcnemar": lambda one: one.exact_match_mcnemar,
-    "supporting_recall": lambda one: one.supporting_recall,
-    "supporting_error_rate": lambda one: one.supporting_error_rate,
-    "ndcg": lambda one: one.ndcg,
-    "context_tokens": lambda one: one.context_tokens,
-}
+# Those fields of a comparison that carry a p-value: all between the methods' names and the adjusted values.
+_TESTED = Comparison.__struct_fields__[2:-1]
+
+
+class SeedSummary(msgspec.Struct, frozen=True):
+    """A method's scores over its seeds; `method` is its label without them."""
+
+    method: str
+    seeds: tuple[str, ...]
+    exact_match: Spread
+    f1: Spread
 
 
 def compare_methods(
     scores: Mapping[str, Mapping[str, QuestionScore]], *, baseline: str | None = None, seed: int = 0
 ) -> tuple[Comparison, ...]:
     """Compare every two methods, or every other one with a baseline."""
-    # Paired bootstrap and McNemar's test as in `pytrace.evaluation.scores.significance`; Holm (1979) over the pairs,
-    # measure by measure.
     if baseline is not None and baseline not in scores:
         raise InputError(
             f"the baseline {baseline!r} is none of the methods; choose one of {', '.join(scores) or '(no methods)'}"
@@ -68,38 +79,54 @@ def compare_methods(
         if baseline is None
         else [(method, baseline) for method in scores if method != baseline]
     )
-    compared = [_compare(first, scores[first], second, scores[second], seed) for first, second in pairs]
+    compared = [_compare(first, second, scores, seed) for first, second in pairs]
     if len(compared) < 2:
         return tuple(compared)
-    adjusted = {name: holm([test(one).p_value for one in compared]) for name, test in _TESTED.items()}
+    # Holm (1979) over the pairs, measure by measure: each measure is a question of its own.
+    adjusted = {name: holm([getattr(pair, name).p_value for pair in compared]) for name in _TESTED}
     return tuple(
-        msgspec.structs.replace(one, adjusted={name: values[place] for name, values in adjusted.items()})
-        for place, one in enumerate(compared)
+        msgspec.structs.replace(pair, adjusted={name: values[index] for name, values in adjusted.items()})
+        for index, pair in enumerate(compared)
     )
 
 
-def _compare(
-    first: str, own: Mapping[str, QuestionScore], second: str, other: Mapping[str, QuestionScore], seed: int
-) -> Comparison:
-    common = [(own[question], other[question]) for question in own if question in other]
+def _compare(first: str, second: str, scores: Mapping[str, Mapping[str, QuestionScore]], seed: int) -> Comparison:
+    common = [
+        (score, scores[second][question]) for question, score in scores[first].items() if question in scores[second]
+    ]
+    tests: dict[str, BootstrapTest] = {}
+    for measure in QuestionScore.__struct_fields__:
+        values = [(getattr(a, measure), getattr(b, measure)) for a, b in common]
+        # What only one of them has is left out of both lists, so that each pair is one question.
+        defined = [(a, b) for a, b in values if a is not None and b is not None]
+        tests[measure] = paired_bootstrap([a for a, _ in defined], [b for _, b in defined], seed=seed)
+    right = [
+        (bool(a.exact_match), bool(b.exact_match))
+        for a, b in common
+        if a.exact_match is not None and b.exact_match is not None
+    ]
+    test = mcnemar([a for a, _ in right], [b for _, b in right])
+    return Comparison(first, second, exact_match_mcnemar=test, **tests)  # type: ignore[arg-type]
 
-    def both(measure: Callable[[QuestionScore], float | None]) -> tuple[Sequence[float], Sequence[float]]:
-        values = [(measure(one), measure(another)) for one, another in common]
-        defined = [(one, another) for one, another in values if one is not None and another is not None]
-        return [one for one, _ in defined], [another for _, another in defined]
 
-    def test(measure: Callable[[QuestionScore], float | None]) -> BootstrapTest:
-        return paired_bootstrap(*both(measure), seed=seed)
-
-    right = [[bool(score) for score in scores] for scores in both(lambda one: one.exact_match)]
-    return Comparison(
-        first,
-        second,
-        exact_match=test(lambda one: one.exact_match),
-        f1=test(lambda one: one.f1),
-        exact_match_mcnemar=mcnemar(*right),
-        supporting_recall=test(lambda one: one.supporting_recall),
-        supporting_error_rate=test(lambda one: one.supporting_error_rate),
-        ndcg=test(lambda one: one.ndcg),
-        context_tokens=test(lambda one: one.context_tokens),
+def seed_summaries(methods: Iterable[MethodSummary]) -> tuple[SeedSummary, ...]:
+    """Sum up the methods that differ in the setting `seed` only, where two or more do."""
+    groups: dict[str, dict[str, tuple[float, float]]] = {}
+    for method in methods:
+        base, seed = without_seed(method.method)
+        if seed is not None and method.exact_match is not None and method.f1 is not None:
+            groups.setdefault(base, {})[seed] = (method.exact_match, method.f1)
+    return tuple(
+        SeedSummary(base, tuple(scores), *(spread_of(values) for values in zip(*scores.values(), strict=True)))
+        for base, scores in groups.items()
+        if len(scores) > 1
     )
+
+
+def without_seed(label: str) -> tuple[str, str | None]:
+    """Split a method's label into the label without its seed, and the seed; None if it names none."""
+    name, _, options = label.partition(":")
+    settings = [part.partition("=") for part in options.split(",") if part]
+    seeds = [value for key, _, value in settings if key == _SEED]
+    others = ",".join("".join(part) for part in settings if part[0] != _SEED)
+    return f"{name}:{others}" if others else name, seeds[-1] if seeds else None

@@ -1,9 +1,8 @@
-"""Whether an answer means another one, where it need not be the same text.
+"""Whether an answer means another one, where it need not be the same text."""
 
-Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect Context",
-section 5.1. The paper lets a model write whether two answers agree; here it is exact or fuzzy match, or the log-probabilities of
-yes and no, so that the same answers always give the same verdict.
-"""
+# Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect
+# Context", section 5.1. The paper lets a model write whether two answers agree; here it is exact or fuzzy match, or
+# the log-probabilities of yes and no, so that the same answers always give the same verdict.
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ import msgspec
 
 from pytrace.documents.mentions import holds
 from pytrace.errors import InputError, LogitsUnavailableError
-from pytrace.evaluation.scores.metrics import normalise_answer
 from pytrace.kernels.fuzzy import partial_ratio, ratio, token_set_ratio
 from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.reader.answers import normalise_answer
 
 INSTRUCTION = "Say whether the two answers to the question mean the same. Answer yes or no."
 

@@ -1,4 +1,4 @@
-"""Scores of answers and of the documents chosen for them.
+"""Scores of one answer and of the documents chosen for it, and their mean over questions.
 
 Nothing here is ever NaN: a score that is not defined (the precision of an empty choice, the mean of nothing) is None.
 """
@@ -14,20 +14,8 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import InputError
+from pytrace.evaluation.run.run_store import Result
 from pytrace.reader.answers import normalise_answer
-
-__all__ = [
-    "F1",
-    "Mean",
-    "SupportScore",
-    "exact_match",
-    "f1_score",
-    "mean_of",
-    "ndcg",
-    "normalise_answer",
-    "recall_at",
-    "support_score",
-]
 
 _EXACT_ONLY = frozenset({"yes", "no", "noanswer"})
 
@@ -51,6 +39,14 @@ class SupportScore(msgspec.Struct, frozen=True):
     recall: float | None
     f1: float | None
     error_rate: float | None
+
+
+class ResultScore(msgspec.Struct, frozen=True):
+    """The scores of one result, from 0 to 1; EM and F1 are None without a gold answer."""
+
+    exact_match: float | None
+    f1: float | None
+    support: SupportScore
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -97,17 +93,33 @@ def _f1(prediction: str, answer: str) -> F1:
 
 def support_score(chosen: Collection[str], supporting: Collection[str]) -> SupportScore:
     """Compare the documents that a method chose with the gold supporting ones."""
-    # With no gold document at all nothing can be said, and all four are None.
     chosen_set, gold = set(chosen), set(supporting)
+    # With no gold document at all nothing can be said: that a choice is wrong would be a guess.
     if not gold:
         return SupportScore(None, None, None, None)
-    hits = len(chosen_set & gold)
-    recall = hits / len(gold)
-    if not chosen_set:
-        return SupportScore(None, recall, 0.0, None)
-    precision = hits / len(chosen_set)
-    f1 = 2 * hits / (len(chosen_set) + len(gold))
-    return SupportScore(precision, recall, f1, 1.0 - precision)
+    precision, recall, f1 = precision_recall_f1(len(chosen_set & gold), len(chosen_set), len(gold))
+    return SupportScore(precision, recall, f1, None if precision is None else 1.0 - precision)
+
+
+def precision_recall_f1(hits: int, chosen: int, gold: int) -> tuple[float | None, float | None, float | None]:
+    """Score `hits` of so many chosen and so many gold ones; None where a score is not defined."""
+    # F1 straight from the counts: the harmonic mean of two rounded shares would differ in its last digit.
+    f1 = 2 * hits / (chosen + gold) if chosen or gold else None
+    return hits / chosen if chosen else None, hits / gold if gold else None, f1
+
+
+def score_result(result: Result) -> ResultScore:
+    """Score one result as a report's means do."""
+    support = support_score(
+        () if result.answer is None else result.answer.evidence.document_ids, result.supporting_documents
+    )
+    if not result.answers:
+        return ResultScore(None, None, support)
+    # A failed question counts as wrong: a method must not gain by giving up where it is hard.
+    if result.answer is None:
+        return ResultScore(0.0, 0.0, support)
+    text = result.answer.text
+    return ResultScore(exact_match(text, result.answers), f1_score(text, result.answers).f1, support)
 
 
 def ndcg(ranked: Sequence[str], grades: Mapping[str, float], *, depth: int = 10) -> float | None:
@@ -122,8 +134,8 @@ def ndcg(ranked: Sequence[str], grades: Mapping[str, float], *, depth: int = 10)
     best = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
     if not best:
         return None
-    found = [max(grades.get(one, 0), 0) for one in dict.fromkeys(ranked)]
-    return min(_gain(found[:depth]) / _gain(best[:depth]), 1.0)
+    gains = [max(grades.get(document, 0), 0) for document in dict.fromkeys(ranked)]
+    return min(_gain(gains[:depth]) / _gain(best[:depth]), 1.0)
 
 
 def _gain(grades: Sequence[float]) -> float:

@@ -1,19 +1,26 @@
-"""How sure a mean is, and whether two methods really differ on the same questions.
+"""How sure a mean or a share is, and whether two methods really differ on the same questions.
 
 Nothing here is ever NaN: what too few questions cannot tell is None.
 """
 
 from __future__ import annotations
 
+import importlib
+import math
+import statistics
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pytrace.errors import InputError
+from pytrace.errors import InputError, MissingDependencyError
 
+# So many draws are in memory at once, 8 MB of indices: thousands of questions times 10,000 resamples would not fit.
 _DRAWS_AT_ONCE = 1 << 20
+# The normal distribution lies within so many standard deviations with probability 0.95.
+_Z = 1.959963984540054
 
 
 class BootstrapTest(msgspec.Struct, frozen=True):
@@ -38,6 +45,21 @@ class McNemarTest(msgspec.Struct, frozen=True):
     n: int
 
 
+class Spread(msgspec.Struct, frozen=True):
+    """How values are spread; `standard_deviation` is the sample's, with one value less in its denominator."""
+
+    mean: float
+    standard_deviation: float
+    minimum: float
+    maximum: float
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    """Sum up at least two values."""
+    # The standard library's means are exact before they are rounded, as those of NumPy are not.
+    return Spread(statistics.fmean(values), statistics.stdev(values), min(values), max(values))
+
+
 def paired_bootstrap(
     first: ArrayLike, second: ArrayLike, *, resamples: int = 10_000, confidence: float = 0.95, seed: int = 0
 ) -> BootstrapTest:
@@ -57,11 +79,11 @@ def paired_bootstrap(
     if n < 2:
         return BootstrapTest(float(differences[0]) if n else None, None, None, None, n)
     observed = float(differences.mean())
-    means = _resampled_means(differences, resamples, seed)
+    means = resampled_means(differences, resamples, seed)
     # A margin of rounding: equal means summed in another order must count as equal.
     margin = 1e-12 * max(1.0, float(np.abs(differences).max()))
     extreme = int((np.abs(means - observed) >= abs(observed) - margin).sum())
-    low, high = _percentiles(means, confidence)
+    low, high = percentiles(means, (1 - confidence) / 2, (1 + confidence) / 2)
     return BootstrapTest(observed, low, high, (extreme + 1) / (resamples + 1), n)
 
 
@@ -74,7 +96,9 @@ def bootstrap_interval(
     if scores.ndim != 1 or not np.isfinite(scores).all():
         raise InputError(f"the scores must be one list of finite numbers; their shape is {scores.shape}")
     _check_options(resamples, confidence)
-    return _percentiles(_resampled_means(scores, resamples, seed), confidence) if scores.size > 1 else None
+    if scores.size < 2:
+        return None
+    return percentiles(resampled_means(scores, resamples, seed), (1 - confidence) / 2, (1 + confidence) / 2)
 
 
 def _check_options(resamples: int, confidence: float) -> None:
@@ -84,7 +108,8 @@ def _check_options(resamples: int, confidence: float) -> None:
         )
 
 
-def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
+def resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
+    """Return the means of as many values drawn with replacement, again and again."""
     rng = np.random.default_rng(seed)
     means = np.empty(resamples)
     at_once = max(1, _DRAWS_AT_ONCE // values.size)
@@ -94,22 +119,40 @@ def _resampled_means(values: NDArray[np.float64], resamples: int, seed: int) -> 
     return means
 
 
-def _percentiles(means: NDArray[np.float64], confidence: float) -> tuple[float, float]:
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+def percentiles(draws: NDArray[np.float64], low: float = 0.025, high: float = 0.975) -> tuple[float, float]:
+    """Return where a bootstrap's draws lie: by default the middle 95 %."""
+    # (1 - 0.95) / 2 is not quite 0.025, and the interpolated percentile shows it in its last digit: so callers say both.
+    lower, upper = np.quantile(draws, (low, high))
+    return float(lower), float(upper)
+
+
+def wilson_interval(right: int, of: int) -> tuple[float, float]:
+    """Return where a share lies with a confidence of 95 %."""
+    # Wilson, "Probable inference, the law of succession, and statistical inference" (JASA 1927): unlike the usual
+    # interval it holds for few trials and for shares of 0 and 1.
+    share = right / of
+    middle = share + _Z * _Z / (2 * of)
+    width = _Z * math.sqrt((share * (1 - share) + _Z * _Z / (4 * of)) / of)
+    scale = 1 + _Z * _Z / of
+    return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
+
+
+def share_with_interval(right: int, of: int) -> tuple[float | None, float | None, float | None]:
+    """Return a share and the ends of its 95 % interval by Wilson; all None where there are no trials."""
+    return (right / of, *wilson_interval(right, of)) if of else (None, None, None)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjust the p-values of several comparisons, so that chance makes none of them small more often than one alone."""
     # Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure (Scandinavian Journal of Statistics, 1979).
-    tested = [(p, place) for place, p in enumerate(p_values) if p is not None]
+    tested = [(p, index) for index, p in enumerate(p_values) if p is not None]
     if not all(0 <= p <= 1 for p, _ in tested):
         raise InputError(f"p-values must be from 0 to 1, not {[p for p, _ in tested]}")
     adjusted: list[float | None] = [None] * len(p_values)
     highest = 0.0
-    for rank, (p, place) in enumerate(sorted(tested)):
+    for rank, (p, index) in enumerate(sorted(tested)):
         highest = max(highest, min(1.0, (len(tested) - rank) * p))
-        adjusted[place] = highest
+        adjusted[index] = highest
     return adjusted
 
 
@@ -123,15 +166,29 @@ def mcnemar(first: Sequence[bool] | np.ndarray, second: Sequence[bool] | np.ndar
     n = len(first)
     only_first = sum(bool(a) and not b for a, b in zip(first, second, strict=True))
     only_second = sum(bool(b) and not a for a, b in zip(first, second, strict=True))
-    p_value = _two_sided_sign_test(only_first, only_second) if n else None
-    return McNemarTest(only_first, only_second, p_value, n)
+    return McNemarTest(only_first, only_second, _two_sided_sign_test(only_first, only_second) if n else None, n)
 
 
 def _two_sided_sign_test(a: int, b: int) -> float:
     if a == b:
         return 1.0
+    # In whole numbers, since 2 ** -n is 0 as a float from 1075 questions on.
     n, ways, tail = a + b, 1, 0
     for k in range(min(a, b) + 1):
         tail += ways
         ways = ways * (n - k) // (k + 1)
     return min(1.0, 2 * tail / (1 << n))
+
+
+def mann_whitney(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return the p-value of a two-sided Mann–Whitney U test; None if a list is empty, or all scores are the same."""
+    if not first or not second or len({*first, *second}) < 2:
+        return None
+    try:
+        stats: Any = importlib.import_module("scipy.stats")
+    except ImportError as error:
+        raise MissingDependencyError(
+            "the Mann-Whitney tests of a study need SciPy: pip install 'pytrace-rag[eval]'"
+        ) from error
+    value = float(stats.mannwhitneyu(first, second, alternative="two-sided").pvalue)
+    return value if math.isfinite(value) else None

@@ -1,15 +1,13 @@
-"""The study of perturbed evidence: how often answers are right, or follow a wrong one, and whether a whole chain helps.
+"""The study of perturbed evidence: how often answers are right, or follow a wrong one, and whether a whole chain helps."""
 
-Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect Context",
-sections 5 to 7 and appendices A and B.
-"""
+# Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect
+# Context", sections 5 to 7 and appendices A and B.
 
 from __future__ import annotations
 
 import importlib
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,22 +15,12 @@ import msgspec
 
 from pytrace.errors import MissingDependencyError
 from pytrace.evaluation.run.run_store import Result
-from pytrace.evaluation.scores.matching import FuzzyMatcher, Matcher, ModelMatcher, Pair
+from pytrace.evaluation.scores.matching import FuzzyMatcher, Matcher, Pair
+from pytrace.evaluation.scores.metrics import mean_of
+from pytrace.evaluation.scores.significance import mann_whitney
 from pytrace.perturb.breaking import KINDS
 from pytrace.perturb.perturbed_rows import Noise
-
-__all__ = [
-    "Cell",
-    "FuzzyMatcher",
-    "HopCell",
-    "Matcher",
-    "ModelMatcher",
-    "Study",
-    "Table",
-    "draw_curves",
-    "study_results",
-    "study_tables",
-]
+from pytrace.records import Perturbation
 
 SIGNIFICANT = 0.05
 FORMATS = ("png", "svg")
@@ -51,21 +39,16 @@ _MOST_HOPS = 3
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """How a method did on the `n` rows of one kind, noise and ratio.
-
-    `accuracy` is the share of right answers, `following` that of the wrong answer (None without one, and without rows).
-    `failed` rows have no answer and count as neither. `p_value` is that of a two-sided Mann–Whitney U test against the whole
-    chain with the same noise and ratio, of what the noise is judged by; None where it is not defined.
-    """
+    """How a method did on the `n` rows of one kind, noise and ratio; what is not defined is None."""
 
     kind: str
     noise: str
     ratio: float
     n: int
-    failed: int
-    accuracy: float | None
-    following: float | None
-    p_value: float | None = None
+    failed: int  # rows without an answer, which count as neither
+    accuracy: float | None  # the share of right answers
+    following: float | None  # that of the wrong answer that the chain tells
+    p_value: float | None = None  # Mann–Whitney against the whole chain, of what the noise is judged by
 
 
 class HopCell(msgspec.Struct, frozen=True):
@@ -113,85 +96,91 @@ class _Row(msgspec.Struct, frozen=True):
 def study_results(method: str, results: Sequence[Result], *, matcher: Matcher | None = None) -> Study | None:
     """Study how one method answered perturbed questions."""
     # Source: sections 5.1 (ACC, Mann–Whitney tests), 6.1 (FR), 7.1, and appendix B (hops).
-    perturbed = [one for one in results if one.perturbation is not None]
+    perturbed = [(result, result.perturbation) for result in results if result.perturbation is not None]
     if not perturbed:
         return None
-    rows = list(_rows(perturbed, matcher if matcher is not None else FuzzyMatcher()))
+    rows = _rows(perturbed, matcher if matcher is not None else FuzzyMatcher())
     groups: dict[tuple[Noise, float, str], list[_Row]] = {}
-    for row in sorted(rows, key=lambda one: (_NOISES.index(one.noise), one.ratio, KINDS.index(one.kind))):
+    for row in sorted(rows, key=lambda row: (_NOISES.index(row.noise), row.ratio, KINDS.index(row.kind))):
         groups.setdefault((row.noise, row.ratio, row.kind), []).append(row)
     cells = tuple(
         Cell(
             kind=kind,
             noise=noise,
             ratio=ratio,
-            n=len(own),
-            failed=sum(one.failed for one in own),
-            accuracy=_share([one.right for one in own]),
-            following=_share([one.wrong for one in own if one.wrong is not None]),
-            p_value=None if kind == "coe" else _p_value(own, groups.get((noise, ratio, "coe"), [])),
+            n=len(group),
+            failed=sum(row.failed for row in group),
+            accuracy=mean_of(row.right for row in group).mean,
+            following=mean_of(row.wrong for row in group).mean,
+            # Rows of different chains are not paired, hence the rank test and not the bootstrap.
+            p_value=None
+            if kind == "coe"
+            else mann_whitney(
+                [float(row.counted) for row in group],
+                [float(row.counted) for row in groups.get((noise, ratio, "coe"), [])],
+            ),
         )
-        for (noise, ratio, kind), own in groups.items()
+        for (noise, ratio, kind), group in groups.items()
     )
     hops = tuple(
-        HopCell(kind, noise, ratio, number, len(split), _share([one.counted for one in split]))
-        for (noise, ratio, kind), own in groups.items()
+        HopCell(kind, noise, ratio, number, len(split), mean_of(row.counted for row in split).mean)
+        for (noise, ratio, kind), group in groups.items()
         for number in range(1, _MOST_HOPS + 1)
-        if (split := [one for one in own if one.hops == number])
+        if (split := [row for row in group if row.hops == number])
     )
     return Study(method, cells, hops)
 
 
-def _rows(results: Sequence[Result], matcher: Matcher) -> Iterator[_Row]:
-    """Match all answers in one call, the right ones and the wrong ones."""
+def _rows(perturbed: Sequence[tuple[Result, Perturbation]], matcher: Matcher) -> list[_Row]:
+    # The right answers and the wrong ones in one call: a matcher that asks a model has them in one batch.
     pairs: list[Pair] = []
-    for one in results:
-        given = "" if one.answer is None else one.answer.text
-        wrong = "" if one.perturbation is None else one.perturbation.wrong_answer
-        pairs += [Pair(one.question, given, one.answers), Pair(one.question, given, (wrong,) if wrong else ())]
+    for result, change in perturbed:
+        given = "" if result.answer is None else result.answer.text
+        wrong = (change.wrong_answer,) if change.wrong_answer else ()
+        pairs += [Pair(result.question, given, result.answers), Pair(result.question, given, wrong)]
     verdicts = matcher.match(pairs)
-    for one, right, follows, pair in zip(results, verdicts[::2], verdicts[1::2], pairs[1::2], strict=True):
-        if one.perturbation is not None:
-            done = one.perturbation
-            hops = min(max(done.hops, 1), _MOST_HOPS)
-            failed = one.answer is None
-            yield _Row(done.kind, done.noise, done.ratio, hops, failed, right, follows if pair.answers else None)
-
-
-def _share(values: Sequence[bool | None]) -> float | None:
-    return sum(map(bool, values)) / len(values) if values else None
-
-
-def _p_value(own: Sequence[_Row], whole: Sequence[_Row]) -> float | None:
-    """Test whether broken chains score otherwise than whole ones; None if there are none, or all scores are the same."""
-    first, second = [float(one.counted) for one in own], [float(one.counted) for one in whole]
-    if not first or not second or len({*first, *second}) < 2:
-        return None
-    try:
-        stats: Any = importlib.import_module("scipy.stats")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "the Mann-Whitney tests of a study need SciPy: pip install 'pytrace-rag[eval]'"
-        ) from error
-    value = float(stats.mannwhitneyu(first, second, alternative="two-sided").pvalue)
-    return value if math.isfinite(value) else None
+    return [
+        _Row(
+            kind=change.kind,
+            noise=change.noise,
+            ratio=change.ratio,
+            hops=min(max(change.hops, 1), _MOST_HOPS),
+            failed=result.answer is None,
+            right=right,
+            wrong=follows if change.wrong_answer else None,
+        )
+        for (result, change), right, follows in zip(perturbed, verdicts[::2], verdicts[1::2], strict=True)
+    ]
 
 
 def study_tables(study: Study) -> list[Table]:
     """Lay a study out as the paper's tables: a row a ratio, a column a kind, and a star where it differs from the whole chain."""
-    tables = []
+    tables, hop_tables = [], []
     for noise in _NOISES:
-        own = {(one.ratio, one.kind): one for one in study.cells if one.noise == noise}
-        kinds = [kind for kind in KINDS if any(one == kind for _, one in own)]
-        if not own:
-            continue
-        rows = []
-        for ratio in sorted({ratio for ratio, _ in own}):
-            cells = [own.get((ratio, kind)) for kind in kinds]
-            rows.append((f"{ratio:g}", *(_shown(one) for one in cells), str(sum(one.n for one in cells if one))))
-        title = f"{study.method}: {_TITLES[noise]}, in percent (* differs from CoE, p < {SIGNIFICANT})"
-        tables.append(Table(title, ("RATIO", *(_NAMES[kind] for kind in kinds), "ROWS"), tuple(rows)))
-    return [*tables, *_hop_tables(study)]
+        cells = {(cell.ratio, cell.kind): cell for cell in study.cells if cell.noise == noise}
+        kinds = [kind for kind in KINDS if any(kind == other for _, other in cells)]
+        title = f"{study.method}: {_TITLES[noise]}"
+        if cells:
+            rows = []
+            for ratio in sorted({ratio for ratio, _ in cells}):
+                asked = sum(cell.n for (other, _), cell in cells.items() if other == ratio)
+                rows.append((f"{ratio:g}", *(_shown(cells.get((ratio, kind))) for kind in kinds), str(asked)))
+            columns = ("RATIO", *(_NAMES[kind] for kind in kinds), "ROWS")
+            tables.append(Table(f"{title}, in percent (* differs from CoE, p < {SIGNIFICANT})", columns, tuple(rows)))
+        split = {(cell.ratio, cell.hops): cell for cell in study.hops if cell.noise == noise and cell.kind == "coe"}
+        hops = sorted({number for _, number in split})
+        if len(hops) > 1:  # else nothing is split
+            rows = [
+                (f"{ratio:g}", *(_shown_hops(split.get((ratio, number))) for number in hops))
+                for ratio in sorted({ratio for ratio, _ in split})
+            ]
+            names = (f"{number}{'+' * (number == _MOST_HOPS)} HOP{'S' * (number > 1)} (ROWS)" for number in hops)
+            hop_tables.append(Table(f"{title}, whole chains by hops, in percent", ("RATIO", *names), tuple(rows)))
+    return [*tables, *hop_tables]
+
+
+def _shown_hops(cell: HopCell | None) -> str:
+    return "-" if cell is None or cell.share is None else f"{100 * cell.share:.1f} ({cell.n})"
 
 
 def _shown(cell: Cell | None) -> str:
@@ -203,31 +192,6 @@ def _shown(cell: Cell | None) -> str:
 
 def _measure(cell: Cell) -> float | None:
     return cell.following if _METRICS[cell.noise] == "FR" else cell.accuracy  # type: ignore[index]
-
-
-def _hop_tables(study: Study) -> list[Table]:
-    tables = []
-    for noise in _NOISES:
-        own = {(one.ratio, one.hops): one for one in study.hops if one.noise == noise and one.kind == "coe"}
-        hops = sorted({number for _, number in own})
-        if len(hops) < 2:
-            continue  # nothing is split
-        rows = tuple(
-            (
-                f"{ratio:g}",
-                *(
-                    "-"
-                    if (one := own.get((ratio, number))) is None or one.share is None
-                    else f"{100 * one.share:.1f} ({one.n})"
-                    for number in hops
-                ),
-            )
-            for ratio in sorted({ratio for ratio, _ in own})
-        )
-        names = tuple(f"{number}{'+' * (number == _MOST_HOPS)} HOP{'S' * (number > 1)} (ROWS)" for number in hops)
-        title = f"{study.method}: {_TITLES[noise]}, whole chains by hops, in percent"
-        tables.append(Table(title, ("RATIO", *names), rows))
-    return tables
 
 
 def draw_curves(study: Study, directory: Path) -> list[Path]:
@@ -242,14 +206,16 @@ def draw_curves(study: Study, directory: Path) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
     for noise in _NOISES:
-        own = [one for one in study.cells if one.noise == noise]
-        if not own:
+        cells = [cell for cell in study.cells if cell.noise == noise]
+        if not cells:
             continue
         figure = figures.Figure(figsize=(7, 5), layout="constrained")
         axes = figure.subplots()
         for kind in KINDS:
             points = [
-                (one.ratio, 100 * share) for one in own if one.kind == kind and (share := _measure(one)) is not None
+                (cell.ratio, 100 * share)
+                for cell in cells
+                if cell.kind == kind and (share := _measure(cell)) is not None
             ]
             if points:
                 axes.plot(

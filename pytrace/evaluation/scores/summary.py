@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,28 +15,17 @@ from pytrace.evaluation.scores.chain_scores import (
     context_sentence_recall,
     gold_evidence,
 )
-from pytrace.evaluation.scores.claim_scores import ClaimScores, claim_scores
 from pytrace.evaluation.scores.comparisons import Comparison, QuestionScore, compare_methods
-from pytrace.evaluation.scores.knowledge_scores import KnowledgeScores, knowledge_scores
-from pytrace.evaluation.scores.metrics import Mean, mean_of, ndcg, recall_at
-from pytrace.evaluation.scores.result_scores import score_result
+from pytrace.evaluation.scores.labels_and_queries import ClaimScores, KnowledgeScores, claim_scores, knowledge_scores
+from pytrace.evaluation.scores.matching import Matcher
+from pytrace.evaluation.scores.metrics import Mean, mean_of, ndcg, recall_at, score_result
 from pytrace.evaluation.scores.significance import bootstrap_interval
-from pytrace.evaluation.scores.study import Matcher, Study, study_results
+from pytrace.evaluation.scores.study import Study, study_results
 from pytrace.records import Question, Usage
 
-__all__ = [
-    "Comparison",
-    "Failure",
-    "KindScore",
-    "MethodSummary",
-    "PoolRecall",
-    "Quantity",
-    "RankingScores",
-    "Report",
-    "make_report",
-    "score_run",
-]
+_T = TypeVar("_T")
 
+# Those of BEIR's evaluation script but for 1000, since a question is given 100 documents unless more are asked for.
 _DEPTHS = (1, 3, 5, 10, 100)
 
 
@@ -65,30 +54,21 @@ class KindScore(msgspec.Struct, frozen=True):
 
 
 class RankingScores(msgspec.Struct, frozen=True):
-    """The documents that a method chose as a ranking, in the order of its evidence.
-
-    `ndcg` is that of the first 10, by the data's grades of relevance, or 1 for each supporting document where there are none;
-    `recall` by how many documents count ("1", "3", "5", "10", "100"). Neither can be more than the `documents` chosen allow.
-    `graded` tells whether the data grade documents, as those made for retrieval do.
-    """
+    """The documents that a method chose, as a ranking: in the order of its evidence."""
 
     documents: Mean
-    ndcg: Mean
-    recall: dict[str, Mean]
-    graded: bool
+    ndcg: Mean  # of the first 10, by the data's grades, or 1 for each supporting document where there are none
+    recall: dict[str, Mean]  # by how many documents count: "1", "3", "5", "10", "100"
+    graded: bool  # whether the data grade documents
 
 
 class PoolRecall(msgspec.Struct, frozen=True):
-    """How many of the supporting documents methods are given: of `relevant` ones, `held`, and each question's own share.
+    """How many of the supporting documents methods are given: no method can choose one that it is not given."""
 
-    No method can choose a document that it is not given, so the mean of `recall` is the highest mean of the supporting recall.
-    `documents` counts those that a question gives.
-    """
-
-    documents: Mean
+    documents: Mean  # that a question gives
     relevant: int
-    held: int
-    recall: Mean
+    held: int  # of the `relevant` ones
+    recall: Mean  # each question's own share: the most that the supporting recall can be
 
 
 class MethodSummary(msgspec.Struct, frozen=True):
@@ -132,24 +112,18 @@ class MethodSummary(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The outcome of an evaluation: settings, a summary of each method, and how methods compare.
-
-    Without a `baseline`, every two methods are compared; with one, every other method with it. `studies` has each method's study
-    of perturbed evidence, where the questions were perturbed, and `claims` its labels, where all questions are claims;
-    `knowledge` has what each method asked a knowledge base, where it asked one. `pool` tells how many of the supporting
-    documents methods are given at all; None if no question has any, or the questions are not known.
-    """
+    """The outcome of an evaluation: settings, a summary of each method, and how methods compare."""
 
     questions: int
     methods: tuple[MethodSummary, ...]
     comparisons: tuple[Comparison, ...] = ()
     settings: dict[str, Any] = {}
     notes: dict[str, Any] = {}
-    studies: tuple[Study, ...] = ()
-    claims: tuple[ClaimScores, ...] = ()
-    knowledge: tuple[KnowledgeScores, ...] = ()
-    baseline: str | None = None
-    pool: PoolRecall | None = None
+    studies: tuple[Study, ...] = ()  # where the questions were perturbed
+    claims: tuple[ClaimScores, ...] = ()  # where all questions are claims
+    knowledge: tuple[KnowledgeScores, ...] = ()  # where a method asked a knowledge base
+    baseline: str | None = None  # what every other method is compared with; None: every two are
+    pool: PoolRecall | None = None  # None if no question has supporting documents, or the questions are not known
 
 
 def score_run(
@@ -157,24 +131,31 @@ def score_run(
     *,
     methods: Sequence[str] | None = None,
     questions: Iterable[str] | None = None,
+    gold: Sequence[Question] | None = None,
     seed: int = 0,
     matcher: Matcher | None = None,
     baseline: str | None = None,
 ) -> Report:
     """Score the answers that a store holds; no model is needed, unless one is to match the answers of a study."""
-    wanted = None if questions is None else set(questions)
+    # `gold` has the questions where they are at hand, and the report is of them alone. Those that the store keeps are of
+    # its first run, and files of version 1 have none.
+    order = {id: number for number, id in enumerate(store.asked() if gold is None else [one.id for one in gold])}
+    wanted = set(questions) if questions is not None else None if gold is None else set(order)
     # In the order of the questions, for what is drawn from them must not depend on who was through first.
-    place = {question_id: number for number, question_id in enumerate(store.asked())}
     results = {
         method: sorted(
             (row for row in store.rows(method) if wanted is None or row.question_id in wanted),
-            key=lambda row: place.get(row.question_id, len(place)),
+            key=lambda row: order.get(row.question_id, len(order)),
         )
         for method in (store.methods() if methods is None else methods)
     }
     return make_report(
         results,
-        gold=(question for question in store.questions() if wanted is None or question.id in wanted),
+        gold=(
+            question
+            for question in (store.questions() if gold is None else gold)
+            if wanted is None or question.id in wanted
+        ),
         settings=store.settings,
         notes=store.notes,
         seed=seed,
@@ -199,26 +180,22 @@ def make_report(
         method: {row.question_id: _question_score(row, known.get(row.question_id)) for row in rows}
         for method, rows in results.items()
     }
-    asked = {question for own in scores.values() for question in own}
+    asked = {question for by_question in scores.values() for question in by_question}
+
+    def defined(score: Callable[[str, Sequence[Result]], _T | None]) -> tuple[_T, ...]:
+        return tuple(scored for method, rows in results.items() if (scored := score(method, rows)) is not None)
+
     return Report(
         questions=len(asked),
         methods=tuple(_summarise(method, rows, scores[method], known, seed) for method, rows in results.items()),
         comparisons=compare_methods(scores, baseline=baseline, seed=seed),
         settings=dict(settings or {}),
         notes=dict(notes or {}),
-        studies=tuple(
-            study
-            for study in (study_results(method, rows, matcher=matcher) for method, rows in results.items())
-            if study is not None
-        ),
-        claims=tuple(
-            scored for scored in (claim_scores(method, rows) for method, rows in results.items()) if scored is not None
-        ),
-        knowledge=tuple(
-            told for told in (knowledge_scores(method, rows) for method, rows in results.items()) if told is not None
-        ),
+        studies=defined(lambda method, rows: study_results(method, rows, matcher=matcher)),
+        claims=defined(claim_scores),
+        knowledge=defined(knowledge_scores),
         baseline=baseline,
-        pool=_pool_recall([one for question, one in known.items() if question in asked]),
+        pool=_pool_recall([evidence for question, evidence in known.items() if question in asked]),
     )
 
 
@@ -255,14 +232,14 @@ def _ranking(
 
 
 def _pool_recall(gold: Sequence[GoldEvidence]) -> PoolRecall | None:
-    supported = [one for one in gold if one.supporting]
+    supported = [evidence for evidence in gold if evidence.supporting]
     if not supported:
         return None
     return PoolRecall(
-        documents=mean_of(one.documents for one in supported),
-        relevant=sum(len(one.supporting) for one in supported),
-        held=sum(len(one.given) for one in supported),
-        recall=mean_of(len(one.given) / len(one.supporting) for one in supported),
+        documents=mean_of(evidence.documents for evidence in supported),
+        relevant=sum(len(evidence.supporting) for evidence in supported),
+        held=sum(len(evidence.given) for evidence in supported),
+        recall=mean_of(len(evidence.given) / len(evidence.supporting) for evidence in supported),
     )
 
 
@@ -338,7 +315,7 @@ def _by_kind(results: Sequence[Result], scores: Mapping[str, QuestionScore]) -> 
             groups.setdefault(result.kind, []).append(scores[result.question_id])
     return {
         kind: KindScore(
-            len(own), mean_of(score.exact_match for score in own).mean, mean_of(score.f1 for score in own).mean
+            len(group), mean_of(score.exact_match for score in group).mean, mean_of(score.f1 for score in group).mean
         )
-        for kind, own in sorted(groups.items())
+        for kind, group in sorted(groups.items())
     }

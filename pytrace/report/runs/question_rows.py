@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pytrace.evaluation.run.run_store import Result, RunStore
-from pytrace.evaluation.scores.result_scores import ResultScore, score_result
+from pytrace.evaluation.scores.metrics import ResultScore, score_result
 from pytrace.reader.evidence import document_text
 from pytrace.records import (
     Answer,

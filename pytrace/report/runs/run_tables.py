@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from pytrace.evaluation.scores.claim_scores import ClaimScores
 from pytrace.evaluation.scores.comparisons import Comparison
-from pytrace.evaluation.scores.knowledge_scores import KnowledgeScores
+from pytrace.evaluation.scores.labels_and_queries import ClaimScores, KnowledgeScores
 from pytrace.evaluation.scores.significance import BootstrapTest
 from pytrace.evaluation.scores.study import Table
 from pytrace.evaluation.scores.summary import MethodSummary
