@@ -32,27 +32,23 @@ def make_row(
 ) -> Question:
     """Make a question whose documents are a chain's pieces with injected ones between them."""
     done = perturbation
-    ratio = f"{done.ratio:g}"
-    ratio = ratio if float(ratio) == done.ratio else repr(done.ratio)
+    # As short as may be, but two ratios never share an id.
+    ratio = f"{done.ratio:g}" if float(f"{done.ratio:g}") == done.ratio else repr(done.ratio)
     row_id = f"{question.id}/{done.kind}/{done.noise}/{ratio}/{done.seed}"
     woven = weave(chain, injected, rng_of(done.seed, row_id))
-    documents: list[Document] = []
-    pieces: dict[str, str] = {}
-    others: dict[str, str] = {}
-    for number, (piece, is_injected) in enumerate(woven):
-        document = Document(f"{row_id}#{number}", piece.title, (piece.text,))
-        documents.append(document)
-        (others if is_injected else pieces)[document.id] = piece.origin
+    documents = [Document(f"{row_id}#{number}", piece.title, (piece.text,)) for number, (piece, _) in enumerate(woven)]
+    origins: dict[bool, dict[str, str]] = {False: {}, True: {}}
+    for document, (piece, is_injected) in zip(documents, woven, strict=True):
+        origins[is_injected][document.id] = piece.origin
+    measured = measured_ratio(documents, origins[True])
     return Question(
         id=row_id,
         question=question.question,
         answers=question.answers,
         documents=tuple(documents),
-        supporting_documents=tuple(pieces),
+        supporting_documents=tuple(origins[False]),
         kind=question.kind,
-        perturbation=msgspec.structs.replace(
-            done, pieces=pieces, injected=others, measured=measured_ratio(documents, others)
-        ),
+        perturbation=msgspec.structs.replace(done, pieces=origins[False], injected=origins[True], measured=measured),
     )
 
 
@@ -81,9 +77,9 @@ def _origins(row: Question, done: Perturbation) -> Iterator[str]:
         yield "the question that it was made of is not named"
     if len(set(ids)) < len(ids):
         yield f"{len(ids)} documents have {len(set(ids))} ids"
-    told = [*done.pieces, *done.injected]
-    if sorted(told) != sorted(ids):
-        yield f"{len(told)} origins are told for {len(ids)} documents, or for others"
+    known = [*done.pieces, *done.injected]
+    if sorted(known) != sorted(ids):
+        yield f"{len(known)} origins are told for {len(ids)} documents, or for others"
     if set(row.supporting_documents) != set(done.pieces):
         yield "the supporting documents are not the pieces of the chain"
     if not done.pieces:
@@ -107,17 +103,13 @@ def _removal(row: Question, done: Perturbation) -> Iterator[str]:
     if done.kind != "coe" and not done.removed:
         yield "nothing is said to be removed"
     if done.kind == "senp":
-        yield from (
-            f"the removed sentence {sentence!r} is still there"
-            for sentence in done.removed
-            if any(sentence.casefold() in text.casefold() for text in context)
-        )
+        for sentence in done.removed:
+            if any(sentence.casefold() in text.casefold() for text in context):
+                yield f"the removed sentence {sentence!r} is still there"
     elif done.kind == "wordp":
-        yield from (
-            f"the replaced node {node!r} is still there"
-            for node in done.removed
-            if any(holds(text, node) for text in chain)
-        )
+        for node in done.removed:
+            if any(holds(text, node) for text in chain):
+                yield f"the replaced node {node!r} is still there"
         if {before for before, _, _ in done.replaced} != set(done.removed):
             yield "the replaced nodes are not the removed ones"
     elif done.kind != "coe":
@@ -139,10 +131,8 @@ def _rewritings(row: Question, done: Perturbation, chain: Sequence[str]) -> Iter
 
 
 def _answers(row: Question, done: Perturbation) -> Iterator[str]:
-    right = stated_answers(row)
-    injected = [document for document in row.documents if document.id in done.injected]
-    for document in injected:
-        text = document_text(document)
+    texts = {document.id: document_text(document) for document in row.documents}
+    for text in (text for document_id, text in texts.items() if document_id in done.injected):
         if holds_any(text, row.answers):
             yield f"the injected text {text!r} holds a right answer"
         if done.noise == "misinformation" and not holds(text, done.wrong_answer):
@@ -155,30 +145,28 @@ def _answers(row: Question, done: Perturbation) -> Iterator[str]:
     if normalise_answer(wrong) in {normalise_answer(answer) for answer in row.answers}:
         yield f"the wrong answer {wrong!r} is a right one"
     if done.noise == "swapped":
-        for document in row.documents:
-            if holds_any(document_text(document), right):
-                yield f"the text {document_text(document)!r} still holds the right answer"
+        for text in (text for text in texts.values() if holds_any(text, stated_answers(row))):
+            yield f"the text {text!r} still holds the right answer"
 
 
 def row_object(row: Question) -> dict[str, Any]:
     """Return a perturbed question as a row of our own format, which `read_questions` reads back."""
-    documents = [
-        {
-            "id": document.id,
-            "title": document.title,
-            "sentences": list(document.sentences),
-            "supporting": document.id in row.supporting_documents,
-        }
-        for document in row.documents
-    ]
-    made: dict[str, Any] = {
+    row_fields: dict[str, Any] = {
         "id": row.id,
         "question": row.question,
         "answers": list(row.answers),
-        "documents": documents,
+        "documents": [
+            {
+                "id": document.id,
+                "title": document.title,
+                "sentences": list(document.sentences),
+                "supporting": document.id in row.supporting_documents,
+            }
+            for document in row.documents
+        ],
         "perturbation": msgspec.to_builtins(row.perturbation),
     }
-    return {**made, "type": row.kind} if row.kind else made
+    return {**row_fields, "type": row.kind} if row.kind else row_fields
 
 
 def row_line(row: Question) -> bytes:

@@ -25,7 +25,7 @@ from pytrace.perturb.perturbations import PerturbReport, Settings, check_row, pe
 from pytrace.perturb.perturbed_rows import make_row, row_line, row_object
 from pytrace.perturb.pieces import Piece, Sample, characters, knowledge, make_sample
 from pytrace.perturb.rewriting import blanked, broader, clauses_cut, joined, misstated
-from pytrace.perturb.rewriting_demonstrations import demonstrations
+from pytrace.perturb.model_rewriting import demonstrations
 from pytrace.records import Document, Feature, Perturbation, Question
 from pytrace.retrieval import OriginalOrderRetriever, make_retriever
 
