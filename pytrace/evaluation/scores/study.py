@@ -17,6 +17,7 @@ import msgspec
 
 from pytrace.errors import MissingDependencyError
 from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.scores.figure_files import new_figure, save_figure
 from pytrace.evaluation.scores.matching import FuzzyMatcher, Matcher, ModelMatcher, Pair
 from pytrace.perturb.breaking import KINDS
 from pytrace.perturb.perturbed_rows import Noise
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 SIGNIFICANT = 0.05
-FORMATS = ("png", "svg")
 
 # What a table shows: how often the right answer is given, or the wrong one that the chain tells.
 _METRICS: Mapping[Noise, Literal["ACC", "FR"]] = {"irrelevant": "ACC", "swapped": "FR", "misinformation": "ACC"}
@@ -233,20 +233,12 @@ def _hop_tables(study: Study) -> list[Table]:
 def draw_curves(study: Study, directory: Path) -> list[Path]:
     """Draw each noise's shares over its ratio, one curve a kind, as PNG and SVG."""
     # Source: Tables 2 to 4, as curves.
-    try:
-        figures: Any = importlib.import_module("matplotlib.figure")  # draws without a display
-    except ImportError as error:
-        raise MissingDependencyError(
-            "drawing the curves of a study needs matplotlib: pip install 'pytrace-rag[eval]'"
-        ) from error
-    directory.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
     for noise in _NOISES:
         own = [one for one in study.cells if one.noise == noise]
         if not own:
             continue
-        figure = figures.Figure(figsize=(7, 5), layout="constrained")
-        axes = figure.subplots()
+        figure, axes = new_figure("the curves of a study", (7, 5))
         for kind in KINDS:
             points = [
                 (one.ratio, 100 * share) for one in own if one.kind == kind and (share := _measure(one)) is not None
@@ -265,7 +257,5 @@ def draw_curves(study: Study, directory: Path) -> list[Path]:
             axes.legend(fontsize="small")
         # A method's name may hold what no file name may.
         name = re.sub(r"[^\w.-]+", "-", study.method, flags=re.ASCII).strip(".-") or "method"
-        for extension in FORMATS:
-            paths.append(directory / f"{name}-{noise}.{extension}")
-            figure.savefig(paths[-1], dpi=120)
+        paths += save_figure(figure, directory, f"{name}-{noise}", dpi=120)
     return paths

@@ -12,8 +12,7 @@ from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.evaluation.scores.result_scores import ResultScore, score_result
 from pytrace.reader.evidence import document_text
 from pytrace.records import Answer, Chain, Document, FeatureCover, KnowledgeQuery, Question, Triple, WrittenTriples
-from pytrace.report.figures import finite
-from pytrace.report.page_texts import cut, packed_json
+from pytrace.report.page_texts import cut, long_text, packed_json, rounded
 from pytrace.storage.text import storable
 
 BLOCK = 25
@@ -21,7 +20,6 @@ BLOCK = 25
 
 # Documents that no method chose and that support nothing leave the page once it holds so many characters of documents.
 _ALL_DOCUMENTS = 60_000_000
-_LONGEST_TEXT = 4_000
 _LONGEST_ANSWER = 400
 _MOST_ENTRIES = 100
 _MOST_CHAINS = 20
@@ -54,7 +52,7 @@ def page_data(store: RunStore, methods: Sequence[str]) -> PageData:
                 continue
             question = _known(question, rows)  # noqa: PLW2901
             answers = [cut(answer) for answer in question.answers[:_MOST_ENTRIES]]
-            questions.append([cut(question.id), _text(question.question), cut(question.kind), answers])
+            questions.append([cut(question.id), long_text(question.question), cut(question.kind), answers])
             scores = [None if row is None else score_result(row) for row in rows]
             for column, row, score in zip(results, rows, scores, strict=True):
                 column.append(_score(row, score))
@@ -96,7 +94,7 @@ def _score(row: Result | None, score: ResultScore | None) -> list[Any] | None:
     if row is None or score is None:
         return None
     text = None if row.answer is None else cut(row.answer.text, _LONGEST_ANSWER)
-    return [text, None if score.exact_match is None else int(score.exact_match), _rounded(score.f1)]
+    return [text, None if score.exact_match is None else int(score.exact_match), rounded(score.f1)]
 
 
 def _kept(question: Question, rows: Sequence[Result | None], room: int) -> list[int]:
@@ -124,7 +122,7 @@ def _details(
         "documents": [
             [
                 cut(document.title or document.id),
-                [_text(sentence) for sentence in document.sentences],
+                [long_text(sentence) for sentence in document.sentences],
                 int(document.id in gold),
                 sorted(facts.get(document.id, ())),
             ]
@@ -149,13 +147,13 @@ def _done(question: Question) -> list[str]:
     said += [f"removed: {text}" for text in what.removed]
     said += [f"replaced: {before} by {after} ({how})" for before, after, how in what.replaced]
     said += [f"wrong answer: {what.wrong_answer}"] if what.wrong_answer else []
-    return [_text(text) for text in said[:_MOST_ENTRIES]]
+    return [long_text(text) for text in said[:_MOST_ENTRIES]]
 
 
 def _method(row: Result, score: ResultScore, documents: Sequence[Document]) -> dict[str, Any]:
-    support = [_rounded(getattr(score.support, name)) for name in ("precision", "recall", "f1", "error_rate")]
+    support = [rounded(getattr(score.support, name)) for name in ("precision", "recall", "f1", "error_rate")]
     if row.answer is None:
-        return {"error": _text(row.error), "support": support}
+        return {"error": long_text(row.error), "support": support}
     answer, evidence = row.answer, row.answer.evidence
     places = {document.id: place for place, document in enumerate(documents)}
     texts = {document_text(document): place for place, document in enumerate(documents)}
@@ -167,7 +165,7 @@ def _method(row: Result, score: ResultScore, documents: Sequence[Document]) -> d
         "support": support,
         "kind": evidence.kind,
         # A document that was read whole stands in the page once, and here by its place.
-        "context": [texts.get(entry, _text(entry)) for entry in evidence.context[:_MOST_ENTRIES]],
+        "context": [texts.get(entry, long_text(entry)) for entry in evidence.context[:_MOST_ENTRIES]],
         "moreContext": max(len(evidence.context) - _MOST_ENTRIES, 0),
         "chosen": [places.get(one, cut(one)) for one in evidence.document_ids],
         "votes": [[places.get(one, cut(one)), votes] for one, votes in evidence.votes.items()],
@@ -176,8 +174,8 @@ def _method(row: Result, score: ResultScore, documents: Sequence[Document]) -> d
         "features": [
             [
                 one.feature.kind,
-                _text(one.feature.statement),
-                [_rounded(value) for value in one.probabilities],
+                long_text(one.feature.statement),
+                [rounded(value) for value in one.probabilities],
                 one.covered_by,
                 one.chosen,
             ]
@@ -185,10 +183,10 @@ def _method(row: Result, score: ResultScore, documents: Sequence[Document]) -> d
         ],
         "pool": [[places.get(one, cut(one)), sentence] for one, sentence in cover.pool],
         "triples": [[cut(one.head), cut(one.relation), cut(one.tail)] for one in triples[:_MOST_ENTRIES]],
-        "rationale": [_text(one) for one in evidence.reasoning.rationale[:_MOST_ENTRIES]],
+        "rationale": [long_text(one) for one in evidence.reasoning.rationale[:_MOST_ENTRIES]],
         "queries": [_query(one) for one in evidence.reasoning.queries[:_MOST_ENTRIES]],
         "stages": [[stage, round(seconds, 3), *_counts(answer, stage)] for stage, seconds in answer.seconds.items()],
-        "notes": [_text(one) for one in answer.notes],
+        "notes": [long_text(one) for one in answer.notes],
         "contextTokens": answer.context_tokens,
         "deterministic": answer.deterministic,
     }
@@ -206,36 +204,27 @@ def _units(answer: Answer) -> Iterator[Triple]:
 
 def _unit(unit: Triple, places: Mapping[str, int]) -> list[Any]:
     place = places.get(unit.document_id, cut(unit.document_id))
-    tail = cut(unit.tail) if unit.relation else _text(unit.tail)
+    tail = cut(unit.tail) if unit.relation else long_text(unit.tail)
     return [cut(unit.head), cut(unit.relation), tail, place, unit.sentence]
 
 
 def _chain(chain: Chain, units: Mapping[Triple, int]) -> list[Any]:
-    steps = [_rounded(step) for step in chain.steps]
-    return [[units[triple] for triple in chain.triples], steps, _rounded(chain.score), int(chain.finished)]
+    steps = [rounded(step) for step in chain.steps]
+    return [[units[triple] for triple in chain.triples], steps, rounded(chain.score), int(chain.finished)]
 
 
 def _query(query: KnowledgeQuery) -> dict[str, Any]:
     return {
         "place": query.place,
-        "question": _text(query.question),
-        "written": _text(query.written),
-        "run": _text(query.sparql),
+        "question": long_text(query.question),
+        "written": long_text(query.written),
+        "run": long_text(query.sparql),
         "store": cut(query.store),
-        "links": [[cut(mention), cut(key), _rounded(score)] for mention, key, score in query.links[:_MOST_VALUES]],
-        "refused": [[_text(written), _text(reason)] for written, reason in query.refused[:_MOST_VALUES]],
+        "links": [[cut(mention), cut(key), rounded(score)] for mention, key, score in query.links[:_MOST_VALUES]],
+        "refused": [[long_text(written), long_text(reason)] for written, reason in query.refused[:_MOST_VALUES]],
         "values": [cut(value) for value in query.values[:_MOST_VALUES]],
         "moreValues": max(len(query.values) - _MOST_VALUES, 0),
-        "facts": [_text(fact.text) for fact in query.facts[:_MOST_VALUES]],
+        "facts": [long_text(fact.text) for fact in query.facts[:_MOST_VALUES]],
         "outcome": query.outcome,
-        "reason": _text(query.reason),
+        "reason": long_text(query.reason),
     }
-
-
-def _text(text: str) -> str:
-    return cut(text, _LONGEST_TEXT)
-
-
-def _rounded(value: float | None) -> float | None:
-    number = finite(value)
-    return None if number is None else round(number, 4)
