@@ -24,7 +24,7 @@ from pytrace.perturb.model_rewriting import Rewriting, rewrite
 from pytrace.perturb.word_lists import WORDS
 from pytrace.reader.answers import normalise_answer
 
-__all__ = ["AnswerType", "By", "Swap", "classify", "same_type", "swap", "swap_all", "variants"]
+__all__ = ["AnswerType", "By", "Swap", "classify", "same_type", "swap_all", "variants"]
 
 AnswerType = Literal[
     "yes-no", "year", "date", "number", "nationality", "place", "person", "name", "phrase", "list"
@@ -81,15 +81,6 @@ def same_type(first: str, second: str) -> bool:
     return _parse(clean_text(first)).alike(_parse(clean_text(second)))
 
 
-def swap(text: str, rng: random.Random, *, pool: Sequence[str] = (), model: LanguageModel | None = None) -> Swap | None:
-    """Find a wrong answer of the same type and form."""
-    # Values (yes and no, years, dates, numbers) are computed. Places, persons and names come from the pool, then from
-    # short lists of our own. Common phrases come from the model, which is asked a bounded number of times, then from
-    # the pool.
-    # Source: section 6.1 and appendix I.
-    return swap_all([text], [rng], pool=pool, model=model)[0]
-
-
 def swap_all(
     texts: Sequence[str],
     rngs: Sequence[random.Random],
@@ -97,7 +88,11 @@ def swap_all(
     pool: Sequence[str] = (),
     model: LanguageModel | None = None,
 ) -> list[Swap | None]:
-    """Find a wrong answer for each of several: see `swap`; the model is asked about all of them in one call."""
+    """Find a wrong answer of the same type and form for each of several."""
+    # Values (yes and no, years, dates, numbers) are computed. Places, persons and names come from the pool, then from
+    # short lists of our own. Common phrases come from the model, which is asked a bounded number of times about all of
+    # them in one call, then from the pool.
+    # Source: section 6.1 and appendix I.
     cleaned = [clean_text(text) for text in texts]
     # Sorted, so that the order of the pool has no part in what chance picks.
     answers = {answer: _parse(answer) for answer in sorted(set(map(clean_text, pool)) - {""})}

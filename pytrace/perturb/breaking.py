@@ -177,71 +177,52 @@ def _rewriting(
 ) -> list[_Course]:
     """Find the sentences that hold each feature, and let the model rewrite all of them in one call."""
     job: Job = "unrelated" if kind == "erp" else "unintended"
-    features = [_relations(sample) if kind == "erp" else _intent(sample) for sample in samples]
+    wanted = [_wanted(kind, sample) for sample in samples]
+    verdicts = discriminator.discriminate(
+        [
+            (sample.question.question, features, [piece.shown for piece in sample.pieces])
+            for sample, features in zip(samples, wanted, strict=True)
+        ]
+    )
     orders: dict[tuple[int, Feature], dict[int, Rewriting]] = {}
     by_model: dict[tuple[int, Feature, int], Rewriting] = {}
-    for (at, feature), likely in _ranked(samples, features, discriminator).items():
-        sample, own = samples[at], orders.setdefault((at, feature), {})
-        surely = _holding(sample, feature) or likely[:1]
-        # Where the feature is still found, the sentence is next that held it most probably of the others.
-        for place in [*surely, *(place for place in likely if place not in surely)][:_MOST_SENTENCES]:
-            text = sample.pieces[place].text
-            must_stay = [*sample.surfaces, *(sample.stated if kind == "erp" else ())]
-            keep = tuple(dict.fromkeys(phrase for phrase in must_stay if holds(text, phrase)))
-            own[place] = Rewriting(job, text, keep, feature.statement)
-            if place in surely:
-                by_model[at, feature, place] = own[place]
+    for at, sample in enumerate(samples):
+        for number, feature in enumerate(wanted[at].all):
+            probabilities = [verdict.probabilities[number] or 0.0 for verdict in verdicts[at]]
+            likely = sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True)
+            surely = _holding(sample, feature) or likely[:1]
+            own = orders[at, feature] = {}
+            # Where the feature is still found, the sentence is next that held it most probably of the others.
+            for place in [*surely, *(place for place in likely if place not in surely)][:_MOST_SENTENCES]:
+                text = sample.pieces[place].text
+                must_stay = [*sample.surfaces, *(sample.stated if kind == "erp" else ())]
+                keep = tuple(dict.fromkeys(phrase for phrase in must_stay if holds(text, phrase)))
+                own[place] = Rewriting(job, text, keep, feature.statement)
+                if place in surely:
+                    by_model[at, feature, place] = own[place]
     written = dict(zip(by_model, without(job, list(by_model.values()), model, seed=seed), strict=True))
     what = "relation between two nodes that the sentences hold" if kind == "erp" else "intent"
     courses = []
     for at, sample in enumerate(samples):
         attempts: list[_Attempt] = []
-        for feature in features[at]:
+        for feature in wanted[at].all:
             texts = {
                 place: [*written.get((at, feature, place), ()), *_by_rule(sample, feature, order)]
                 for place, order in orders[at, feature].items()
             }
-            texts = {place: ways for place, ways in texts.items() if ways}
-            if texts:
-                attempts.append((feature, texts))
+            attempts.append((feature, {place: ways for place, ways in texts.items() if ways}))
+        attempts = [attempt for attempt in attempts if attempt[1]]
         courses.append(_rewrite(sample, attempts, tries, what))
     return courses
 
 
-def _relations(sample: Sample) -> list[Feature]:
+def _wanted(kind: Kind, sample: Sample) -> Features:
+    """Return the features to remove: relations of which both nodes stand in the sentences, or the intent."""
+    if kind == "intentp":
+        return Features(sample.features.intent)
     texts = [piece.shown for piece in sample.pieces]
     held = [one for one in sample.features.relations if all(surface(node, texts) for node in one.nodes)]
-    return held[:_MOST_RELATIONS]
-
-
-def _intent(sample: Sample) -> list[Feature]:
-    return [Feature("intent", sample.features.intent)] if sample.features.intent else []
-
-
-def _ranked(
-    samples: Sequence[Sample], features: Sequence[Sequence[Feature]], discriminator: Discriminator
-) -> dict[tuple[int, Feature], list[int]]:
-    """Return the places of the sentences by how probably each holds a feature, the most probable first."""
-    # All that is asked about is the features to remove, in the order in which `Features.all` names them.
-    asked = [
-        Features(
-            "".join(feature.text for feature in own if feature.kind == "intent"),
-            relations=tuple(feature for feature in own if feature.kind == "relation"),
-        )
-        for own in features
-    ]
-    verdicts = discriminator.discriminate(
-        [
-            (sample.question.question, own, [piece.shown for piece in sample.pieces])
-            for sample, own in zip(samples, asked, strict=True)
-        ]
-    )
-    ranked: dict[tuple[int, Feature], list[int]] = {}
-    for at, own in enumerate(verdicts):
-        for number, feature in enumerate(asked[at].all):
-            likely = [verdict.probabilities[number] or 0.0 for verdict in own]
-            ranked[at, feature] = sorted(range(len(likely)), key=likely.__getitem__, reverse=True)
-    return ranked
+    return Features(relations=tuple(held[:_MOST_RELATIONS]))
 
 
 def _holding(sample: Sample, feature: Feature) -> list[int]:

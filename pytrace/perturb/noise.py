@@ -12,7 +12,6 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -22,6 +21,7 @@ from pytrace.perturb.answer_types import variants
 from pytrace.perturb.pieces import Piece, Pieces, Sample, characters, put, supporting_ids
 from pytrace.perturb.word_lists import WORDS
 from pytrace.records import Document
+from pytrace.retrieval.retriever import Hit
 
 # How far the share of injected characters may be off.
 TOLERANCE = 0.02
@@ -34,15 +34,6 @@ _LEFT_OUT = 4
 _NEAR_COPY = 65.0
 # A share this close needs no better last piece.
 _CLOSE = 0.004
-
-
-class Hit(Protocol):
-    """A document that a retriever found."""
-
-    @property
-    def document(self) -> Document:
-        """The document."""
-        ...
 
 
 # From queries and a count to that many hits for each query, best first.

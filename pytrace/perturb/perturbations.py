@@ -198,7 +198,7 @@ class _Study:
             rngs = [rng_of(seed, sample.question.id, "wrong") for sample in samples]
             wrong = [
                 # An alias of the right answer would be no wrong one.
-                one if one is not None and not _is_right(one.text, sample) else None
+                None if one is None or _meet(one.text, sample.question.answers) else one
                 for one, sample in zip(swap_all(answers, rngs, pool=pool, model=self.model), samples, strict=True)
             ]
         asked = {
@@ -281,8 +281,8 @@ def _unfit(sample: Sample, missing: Sequence[Feature]) -> str:
     return f"its {len(sample.pieces)} sentences are no chain of evidence: {len(missing)} features lack ({shown})"
 
 
-def _is_right(text: str, sample: Sample) -> bool:
-    return any(holds_any(text, [answer]) or holds_any(answer, [text]) for answer in sample.question.answers)
+def _meet(text: str, answers: Sequence[str]) -> bool:
+    return any(holds_any(text, [answer]) or holds_any(answer, [text]) for answer in answers)
 
 
 def _swap_chain(sample: Sample, broken: Broken, wrong: str) -> Broken:

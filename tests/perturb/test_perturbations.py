@@ -20,12 +20,12 @@ from pytrace.errors import DataError, InputError
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.perturb.breaking import Broken, Kind, break_chains
+from pytrace.perturb.model_rewriting import demonstrations
 from pytrace.perturb.noise import fill, irrelevant, misinformation, swapped, weave
 from pytrace.perturb.perturbations import PerturbReport, Settings, check_row, perturb
 from pytrace.perturb.perturbed_rows import make_row, row_line, row_object
 from pytrace.perturb.pieces import Piece, Sample, characters, knowledge, make_sample
 from pytrace.perturb.rewriting import blanked, broader, clauses_cut, joined, misstated
-from pytrace.perturb.model_rewriting import demonstrations
 from pytrace.records import Document, Feature, Perturbation, Question
 from pytrace.retrieval import OriginalOrderRetriever, make_retriever
 
