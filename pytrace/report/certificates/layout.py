@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -121,7 +122,7 @@ def _places(links: tuple[Link, ...]) -> dict[int, Place]:
         neighbours.setdefault(link.head, []).append(link.tail)
         neighbours.setdefault(link.tail, []).append(link.head)
     places: dict[int, Place] = {}
-    for link, after in zip(links, (*links[1:], None), strict=True):
+    for link, after in itertools.zip_longest(links, links[1:]):
         # The end at which a path that begins with this link starts is the one that the next link does not share.
         shared = (after.head, after.tail) if after is not None else ()
         start = link.tail if link.head in shared and link.tail not in shared else link.head
