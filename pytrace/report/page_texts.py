@@ -8,7 +8,9 @@ import json
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 from pytrace.certify.certification_scores import Interval
 
@@ -50,6 +52,18 @@ def rounded(value: float | None) -> float | None:
     """Return a number with as many digits as a page shows or draws, or None for what is not one."""
     number = finite(value)
     return None if number is None else round(number, 4)
+
+
+def value_at(record: Any, place: Sequence[str]) -> Any:
+    """Return what stands at a place in a record: attributes, keys and numbers of entries that lead to it; None if nothing does."""
+    for name in place:
+        if isinstance(record, dict):
+            record = record.get(name)
+        elif isinstance(record, tuple):
+            record = record[int(name)]
+        else:
+            record = getattr(record, name, None)
+    return record
 
 
 def percent(value: float | None) -> str:

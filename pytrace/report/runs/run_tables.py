@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
@@ -20,7 +20,7 @@ from pytrace.evaluation.scores.study import Table
 from pytrace.evaluation.scores.summary import MethodSummary
 from pytrace.report.drawing import line
 from pytrace.report.html_page import Cell, table
-from pytrace.report.page_texts import NOTHING, finite, shown
+from pytrace.report.page_texts import NOTHING, finite, shown, value_at
 
 _WORDS: Mapping[str, Callable[[float], str]] = {
     "percent": lambda value: f"{100 * value:.1f}",
@@ -47,13 +47,13 @@ class _Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Write this column's cell of each record; the best is marked if there is a contest."""
         # What a record does not count, such as an outcome that no query had, it has none of.
         missing = 0 if self.words == "count" else None
-        values = [finite(_at(record, self.value)) for record in records]
+        values = [finite(value_at(record, self.value)) for record in records]
         values = [missing if value is None else value for value in values]
         known = {value for value in values if value is not None}
         best = None if len(known) < 2 or not self.best else max(known) if self.best == "high" else min(known)
         cells = []
         for record, value in zip(records, values, strict=True):
-            ends = _at(record, self.interval) if self.interval else None
+            ends = value_at(record, self.interval) if self.interval else None
             note = "" if ends is None else f"{100 * ends[0]:.1f}–{100 * ends[1]:.1f}"
             cells.append(Cell(_word(value, self.words), value, note, best=value is not None and value == best))
         return cells
@@ -65,12 +65,6 @@ class _Columns(msgspec.Struct, frozen=True):
 
 
 _TABLES = msgspec.json.decode((resources.files(__package__) / "tables.json").read_bytes(), type=dict[str, _Columns])
-
-
-def _at(record: Any, path: Sequence[str]) -> Any:
-    for name in path:
-        record = record.get(name) if isinstance(record, dict) else getattr(record, name, None)
-    return record
 
 
 def _word(value: float | None, words: str = "percent") -> str:
@@ -158,7 +152,7 @@ def chains_table(methods: Sequence[MethodSummary]) -> str:
     """Write the chains and the graphs that they were searched in; what no method has is left out (TRACE, Table 5)."""
     rows = [(_method_cell(number, one.method), one.chains) for number, one in enumerate(methods, 1) if one.chains]
     known = [
-        one for one in _TABLES["chains"].columns if any(finite(_at(row, one.value)) is not None for _, row in rows)
+        one for one in _TABLES["chains"].columns if any(finite(value_at(row, one.value)) is not None for _, row in rows)
     ]
     return _record_table(_TABLES["chains"].caption, known, rows) if known else ""
 
