@@ -39,7 +39,6 @@ def write_csv_tables(directory: Path, report: Report, store: RunStore) -> list[P
     tables: dict[str, Iterable[object]] = {
         "methods": report.methods,
         "comparisons": report.comparisons,
-        # One at a time, for a run may hold more answers than the memory.
         "questions": (_question(row) for one in report.methods for row in store.rows(one.method)),
     }
     paths = []
@@ -55,6 +54,7 @@ def write_csv_tables(directory: Path, report: Report, store: RunStore) -> list[P
 
 def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> Iterator[str]:
     """Write a table as CSV (RFC 4180), a line at a time."""
+    # A line at a time, so that a table may be longer than the memory.
     for row in itertools.chain([columns], rows):
         line = io.StringIO()
         csv.writer(line).writerow([_cell(value) for value in row])

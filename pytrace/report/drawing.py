@@ -13,12 +13,13 @@ _ANCHORS = {0: "start", 100: "end"}
 
 
 def drawing(
-    name: str, title: str, told: Sequence[str], height: float, parts: Sequence[str], *, role: str = "img"
+    name: str, title: str, texts: Sequence[str], height: float, parts: Sequence[str], *, role: str = "img"
 ) -> str:
-    """Wrap a plot: it is announced by its title, and its figures are told in words."""
+    """Wrap a plot: it is announced by its title, and its figures are texts in words."""
+    # Shapes say nothing to who hears the page, so the plot is described by the same words that stand in it.
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height:g}" role="{role}" aria-labelledby="{name}-title {name}-told">'
-        f'<title id="{name}-title">{shown(title)}</title><desc id="{name}-told">{shown("; ".join(told))}</desc>'
+        f'<title id="{name}-title">{shown(title)}</title><desc id="{name}-told">{shown("; ".join(texts))}</desc>'
         f"{''.join(parts)}</svg>"
     )
 
@@ -35,6 +36,7 @@ def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
 
 def rect(kind: str, x: float, y: float, width: float, height: float, *, rx: float = 0, inner: str = "") -> str:
     """Draw a rectangle, to a tenth of a unit, which may hold its title."""
+    # Finer than a tenth nobody sees, and shorter numbers keep pages of many plots small.
     corner = f' rx="{rx:g}"' if rx else ""
     size = f'x="{round(x, 1):g}" y="{round(y, 1):g}" width="{round(width, 1):g}" height="{round(height, 1):g}"{corner}'
     return f'<rect class="{kind}" {size}>{inner}</rect>' if inner else f'<rect class="{kind}" {size}/>'

@@ -18,11 +18,9 @@ _POLICY = "default-src 'none'; style-src {style}; script-src {script}; base-uri 
 
 
 def make_page(package: str, fields: Mapping[str, str], *, scripts: tuple[str, ...] = ("page",)) -> str:
-    """Fill the frame with a package's parts: its `main.html`, `filters.html` and `footer.html`, style and scripts.
-
-    The fields are markup. Of the frame itself are `title`, `overline`, `lead` and `tiles`, the `noun` of what the page
-    lists, with a `note` above its filters and the first `status`, and the `data` for the scripts.
-    """
+    """Fill the frame with a package's parts: its `main.html`, `filters.html` and `footer.html`, style and scripts."""
+    # The fields are markup. Of the frame itself are `title`, `overline`, `lead` and `tiles`, the `noun` of what the page
+    # lists, with a `note` above its filters and the first `status`, and the `data` for the scripts.
     style = _read(__package__, "base.css") + _read(package, "page.css")
     script = _read(__package__, "base.js") + "".join(_read(package, f"{name}.js") for name in scripts)
     parts = {
@@ -102,10 +100,8 @@ def table(
     kind: str = "sortable",
     scrolls: bool = True,
 ) -> str:
-    """Write a table whose columns have a name and what it says in full; the first cell of a row is its head.
-
-    `kind` is its class. It scrolls by itself where the page is narrow, unless it is so small that it need not.
-    """
+    """Write a table whose columns have a name and what it says in full; the first cell of a row is its head."""
+    # `kind` is its class. It scrolls by itself where the page is narrow, unless it is so small that it need not.
     # A head without a name would be announced as an empty one, so it is a cell.
     head = "".join(
         _element("th", shown(name), {"scope": "col", "title": full or None}) if name else "<td></td>"

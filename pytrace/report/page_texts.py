@@ -39,8 +39,8 @@ def long_text(text: str) -> str:
 
 def shown(text: str) -> str:
     """Escape a text for a page, on one line and without control characters, which HTML forbids."""
-    kept = "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in clean(text))
-    return escape(" ".join(kept.split()))
+    printable = "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in clean(text))
+    return escape(" ".join(printable.split()))
 
 
 def finite(value: float | None) -> float | None:
@@ -94,9 +94,11 @@ def embedded_json(value: object) -> str:
 
 def packed_json(value: object) -> str:
     """Write JSON compressed (gzip) and in base64, as a page's script unpacks it; the same for the same value."""
+    # Without a time, which gzip would write into its header.
     return base64.b64encode(gzip.compress(plain_json(value).encode(), 9, mtime=0)).decode()
 
 
 def plain_json(value: object) -> str:
     """Write JSON on one line, without lone surrogates."""
+    # No NaN, which is no JSON: a browser would refuse the whole page's data for it.
     return clean(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))

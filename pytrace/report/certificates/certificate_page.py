@@ -98,6 +98,7 @@ def certificate_page(
     return make_page(__name__.rpartition(".")[0], fields)
 
 
+# Settings come as the words that the page shows, and only numbers can be marked on a bar.
 def _number(text: str | None) -> float | None:
     try:
         return finite(float(text)) if text is not None else None

@@ -90,7 +90,7 @@ def draw(certificate: Certificate, base: KnowledgeBase) -> Picture | None:
     edges = [*_edges(layout, boxes, [*boxes.values(), *leaves], tops), *leaf_edges]
     named = [(box, layout.names[node], False) for node, box in boxes.items()]
     named += [(box, leaf.name, True) for box, leaf in zip(leaves, layout.leaves, strict=True)]
-    # The drawing is moved so that it begins at the margin.
+    # The drawing is moved so that it begins at the margin, and rounded, for ten thousand pictures are most of a page.
     covered = [*boxes.values(), *(leaf._replace(height=_LEAF) for leaf in leaves)]
     covered += [Box(edge.x, edge.y, text_width(edge.label) + 6, _LABEL_HEIGHT) for edge in edges]
     left = min(box.x - box.width / 2 for box in covered) - 8
@@ -210,6 +210,7 @@ def _curve(head: Box, tail: Box, bend: float, number: int) -> Curve:
         return (edge, head.y - 8, edge + 48 + 24 * number, head.y, edge, head.y + 8)
     middle = (head.x + tail.x) / 2
     if head.y == tail.y:
+        # Below both, so that it crosses no box between them.
         bottom = head.y + _BOX / 2
         return (head.x, bottom, middle, bottom + 44 + 36 * number, tail.x, bottom)
     down = 1 if tail.y > head.y else -1

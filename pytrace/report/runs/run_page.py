@@ -58,6 +58,7 @@ def report_page(report: Report, store: RunStore, *, title: str, baseline: str | 
     names = [one.method for one in methods]
     against = baseline or report.baseline or (names[0] if names else "")
     data = page_data(store, names)
+    # Methods go by their number on the page and in its addresses, for a name may hold anything.
     studies = [one for study in report.studies for one in study_tables(study)]
     compared = run_tables.comparisons_table(report.comparisons, against, names)
     kinds = [one[2] for one in data.index["questions"]]
@@ -148,6 +149,7 @@ def _plots(methods: Sequence[MethodSummary], data: PageData) -> str:
 
 def _settings(report: Report, store: RunStore) -> dict[str, str]:
     """Name what an answer depends on; of the settings of methods, those of the methods that were asked."""
+    # A method may be asked in variants, as "trace:beams=5", that share the settings of its name.
     used = {one.method.partition(":")[0] for one in report.methods}
     listed = {"begun": store.started}
     for name, value in (*report.notes.items(), *report.settings.items()):

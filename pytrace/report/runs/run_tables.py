@@ -100,6 +100,7 @@ def comparisons_table(comparisons: Sequence[Comparison], baseline: str, methods:
         pair = next((one for one in comparisons if {one.first, one.second} == {method, baseline}), None)
         if pair is None or method == baseline:
             continue
+        # Where a report compares every two methods, the baseline may be the first of a pair.
         turned = pair.first == baseline
         em, f1, support = (_turned(test, turned) for test in (pair.exact_match, pair.f1, pair.supporting_recall))
         tested = pair.exact_match_mcnemar
@@ -223,6 +224,7 @@ def _p_value(value: float | None, adjusted: float | None) -> Cell:
     """Write a p-value, and below it what Holm's procedure makes of it; bold where what counts is below 0.05."""
     if value is None:
         return Cell(NOTHING)
+    # Of many comparisons some are below 0.05 by chance alone, so the adjusted one counts where there is one.
     decisive = value if adjusted is None else adjusted
     return Cell(_small(value), value, "" if adjusted is None else f"Holm {_small(adjusted)}", best=decisive < 0.05)
 
