@@ -43,8 +43,7 @@ def read_value(text: str) -> Value | None:
         return Value("date", _date_form(date), functools.partial(_another_date, date))
     year = _YEAR.match(text)
     if year:
-        form = (year["before"] or "", year["decade"] or "", year["era"] or "")
-        return Value("year", form, functools.partial(_year_like, year))
+        return Value("year", (_with_fields(year, {"year": "YEAR"}),), functools.partial(_year_like, year))
     number = _number(text)
     if number is not None:
         return Value("number", _number_form(number), functools.partial(_another_number, number))
@@ -211,9 +210,10 @@ def _amount(written: str) -> float:
 
 
 def _number_form(number: re.Match[str]) -> tuple[object, ...]:
-    fixed = [number[name] or "" for name in ("before", "sign", "between", "unit")]
-    second = _digits(number["second"]) if number["second"] else None
-    return (*fixed, bool(number["ordinal"]), _digits(number["first"]), second)
+    """Return the digits, commas and decimals of the one or two numbers, and the text around them."""
+    numbers = [name for name in ("first", "second") if number[name]]
+    styles = dict.fromkeys(numbers, "#") | ({"ordinal": "TH"} if number["ordinal"] else {})
+    return (_with_fields(number, styles), *(_digits(number[name]) for name in numbers))
 
 
 def _another_number(number: re.Match[str], rng: random.Random) -> str:

@@ -19,7 +19,7 @@ from pytrace.chain_of_evidence.features import Features
 from pytrace.documents.mentions import holds, holds_any, mentions, rng_of, surface
 from pytrace.models.language_model import LanguageModel
 from pytrace.perturb.model_rewriting import Job, Rewriting
-from pytrace.perturb.pieces import Pieces, Sample, knowledge, put
+from pytrace.perturb.pieces import Pieces, Sample, put
 from pytrace.perturb.rewriting import Rewritten, blanked, broader, clauses_cut, joined, named, without
 from pytrace.records import Feature
 
@@ -87,12 +87,7 @@ def break_chains(
         proceed(at, None)
     while offered:
         waiting, offered = offered, {}
-        verdicts = discriminator.discriminate(
-            [
-                (samples[at].question.question, samples[at].features, [knowledge(pieces)])
-                for at, pieces in waiting.items()
-            ]
-        )
+        verdicts = discriminator.discriminate([samples[at].inquiry(pieces) for at, pieces in waiting.items()])
         for at, (verdict,) in zip(waiting, verdicts, strict=True):
             proceed(at, verdict)
     return [outcomes[at] for at in range(len(courses))]

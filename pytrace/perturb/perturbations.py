@@ -22,7 +22,7 @@ from pytrace.perturb.answer_types import Swap, swap_all
 from pytrace.perturb.breaking import KINDS, Broken, Kind, break_chains
 from pytrace.perturb.noise import Retrieve, fill, irrelevant, misinformation, swapped
 from pytrace.perturb.perturbed_rows import NOISES, Noise, check_row, make_row
-from pytrace.perturb.pieces import Piece, Sample, characters, knowledge, make_sample, supporting_ids
+from pytrace.perturb.pieces import Piece, Sample, characters, make_sample, supporting_ids
 from pytrace.perturb.rewriting import misstated
 from pytrace.records import Feature, Perturbation, Question
 
@@ -95,21 +95,23 @@ def perturb(
 
 def _check(settings: Settings, questions: Sequence[Question]) -> None:
     ids = Counter(question.id for question in questions)
-    repeated = next((name for name, count in ids.items() if count > 1), None)
-    if repeated is not None:
-        raise InputError(f"question id {repeated!r} occurs {ids[repeated]} times; give each question an id of its own")
-    for ratio in settings.ratios:
-        if not 0 <= ratio < 1:
-            raise InputError(
-                f"ratio is {ratio}; the injected share of the characters lies from 0 to below 1, for instance 0.5"
-            )
+    kinds, noises, ratios = map(len, (settings.kinds, settings.noises, settings.ratios))
+    faults = [
+        f"question id {name!r} occurs {count} times; give each question an id of its own"
+        for name, count in ids.items()
+        if count > 1
+    ]
+    faults += [
+        f"ratio is {ratio}; the injected share of the characters lies from 0 to below 1, for instance 0.5"
+        for ratio in settings.ratios
+        if not 0 <= ratio < 1
+    ]
     if settings.tries < 1:
-        raise InputError(f"tries is {settings.tries}; a judge has to be asked at least once")
-    if not (settings.kinds and settings.noises and settings.ratios):
-        raise InputError(
-            f"{len(settings.kinds)} kinds, {len(settings.noises)} noises and {len(settings.ratios)} ratios were given; "
-            "a row needs one of each"
-        )
+        faults.append(f"tries is {settings.tries}; a judge has to be asked at least once")
+    if not (kinds and noises and ratios):
+        faults.append(f"{kinds} kinds, {noises} noises and {ratios} ratios were given; a row needs one of each")
+    if faults:
+        raise InputError(faults[0])
 
 
 class _Noises(NamedTuple):
@@ -166,12 +168,8 @@ class _Study:
             for question, extraction in zip(questions, extractions, strict=True)
         ]
         able = [sample for sample in made if sample.question.answers and sample.pieces and sample.features.all]
-        verdicts = self.discriminator.discriminate(
-            [(sample.question.question, sample.features, [knowledge(sample.pieces)]) for sample in able]
-        )
-        missing = {
-            sample.question.id: verdict.missing for sample, (verdict,) in zip(able, verdicts, strict=True)
-        }  # fmt: skip
+        verdicts = self.discriminator.discriminate([sample.inquiry(sample.pieces) for sample in able])
+        missing = {sample.question.id: verdict.missing for sample, (verdict,) in zip(able, verdicts, strict=True)}
         chains = []
         for sample in made:
             reason = _unfit(sample, missing.get(sample.question.id, ()))

@@ -43,6 +43,10 @@ class Sample(msgspec.Struct, frozen=True):
         """The right answers that can stand in a text: a yes or no does not."""
         return stated_answers(self.question)
 
+    def inquiry(self, pieces: Sequence[Piece]) -> tuple[str, Features, list[str]]:
+        """Ask a discriminator whether pieces, joined to one text, hold the question's features."""
+        return self.question.question, self.features, [knowledge(pieces)]
+
 
 def stated_answers(question: Question) -> tuple[str, ...]:
     """Return the right answers that can stand in a text: a yes or no does not."""
