@@ -10,6 +10,7 @@ same answer and each one can be checked.
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,16 +20,13 @@ import msgspec
 
 from pytrace.documents.sentences import clean_text
 from pytrace.models.language_model import LanguageModel
-from pytrace.perturb.answer_values import case_of, read_value, renderings
+from pytrace.perturb.answer_values import AnswerType, Parsed, case_of, read_value, renderings
 from pytrace.perturb.model_rewriting import Rewriting, rewrite
 from pytrace.perturb.word_lists import WORDS
 from pytrace.reader.answers import normalise_answer
 
 __all__ = ["AnswerType", "By", "Swap", "classify", "same_type", "swap_all", "variants"]
 
-AnswerType = Literal[
-    "yes-no", "year", "date", "number", "nationality", "place", "person", "name", "phrase", "list"
-]  # fmt: skip
 By = Literal["rule", "pool", "names", "model"]
 
 # An answer is short; what is longer than this is some text, and the rules need not look at it.
@@ -50,20 +48,6 @@ class Swap(msgspec.Struct, frozen=True):
     text: str
     type: AnswerType
     by: By
-
-
-class _Parsed(msgspec.Struct, frozen=True):
-    """An answer's type, what has to be equal in another of the same form, and how many words may differ little."""
-
-    type: AnswerType
-    form: tuple[object, ...]
-    words: int = 0
-    items: tuple[_Parsed, ...] = ()
-
-    def alike(self, other: _Parsed) -> bool:
-        if (self.type, self.form, len(self.items)) != (other.type, other.form, len(other.items)):
-            return False
-        return abs(self.words - other.words) <= 1 and all(map(_Parsed.alike, self.items, other.items))
 
 
 def classify(text: str) -> AnswerType:
@@ -119,30 +103,27 @@ _INITIAL = re.compile(r"^(?:[^\W\d_]\.)+$")
 _SEPARATOR = re.compile(r"(\s*;\s*|,\s+(?:and\s+|or\s+)?|\s+(?:and|or)\s+|\s*/\s*)")
 
 
-def _parse(text: str) -> _Parsed:
+def _parse(text: str) -> Parsed:
     """Tell the type and form of an answer, which must be clean."""
     if len(text) > _LONGEST:
-        return _Parsed("phrase", ("", "long"), len(text.split()))
-    value = read_value(text)
-    if value is not None:
-        return _Parsed(value.type, value.form)
-    return _known_name(text) or _list(text) or _title_or_phrase(text)
+        return Parsed("phrase", ("", "long"), len(text.split()))
+    return read_value(text) or _known_name(text) or _list(text) or _title_or_phrase(text)
 
 
-def _known_name(text: str) -> _Parsed | None:
+def _known_name(text: str) -> Parsed | None:
     """Recognise what only a known word makes a nationality, a place or a person."""
     article, name = _split_article(text)
     if name.casefold() in _NATIONALITIES:
-        return _Parsed("nationality", (article, case_of(name)))
+        return Parsed("nationality", (article, case_of(name)))
     words, parts = name.split(), name.split(", ")
     if name.casefold() in _PLACES and _is_title(name):
-        return _Parsed("place", (article, "", 1), len(words))
+        return Parsed("place", (article, "", 1), len(words))
     if 2 <= len(parts) <= 3 and all(map(_is_place_part, parts)) and " and " not in name:
-        return _Parsed("place", (article, "", len(parts)), len(words))
+        return Parsed("place", (article, "", len(parts)), len(words))
     if len(parts) == 1 and _is_title(name):
         kind = _kind_word(words, WORDS.place_words, WORDS.place_starts)
         if kind:
-            return _Parsed("place", (article, kind, 1), len(words))
+            return Parsed("place", (article, kind, 1), len(words))
     return None if article else _person(name)
 
 
@@ -163,7 +144,7 @@ def _kind_word(words: Sequence[str], endings: Collection[str], starts: Collectio
     return f"{words[0]} -" if starts is WORDS.place_starts else ""
 
 
-def _person(text: str) -> _Parsed | None:
+def _person(text: str) -> Parsed | None:
     words = text.replace(",", "").split()
     title = words[0] if words and words[0] in WORDS.titles else ""
     suffix = words[-1] if len(words) > 2 and words[-1] in WORDS.suffixes else ""
@@ -183,16 +164,16 @@ def _person(text: str) -> _Parsed | None:
     # A number behind a name ("Rocky II") makes no person of it; Junior and Senior do.
     if not (title or initials or suffix.startswith(("J", "S")) or known):
         return None
-    return _Parsed("person", (title, initials, suffix), len(named))
+    return Parsed("person", (title, initials, suffix), len(named))
 
 
-def _list(text: str) -> _Parsed | None:
+def _list(text: str) -> Parsed | None:
     items = _SEPARATOR.split(text)[::2]
     if not 2 <= len(items) <= _MOST_ITEMS or not all(items):
         return None
     if any(len(item.split()) > _LONGEST_ITEM for item in items):
         return None
-    return _Parsed("list", tuple(_SEPARATOR.split(text)[1::2]), items=tuple(map(_parse, items)))
+    return Parsed("list", tuple(_SEPARATOR.split(text)[1::2]), items=tuple(map(_parse, items)))
 
 
 def _items(text: str) -> list[str]:
@@ -200,14 +181,14 @@ def _items(text: str) -> list[str]:
     return _SEPARATOR.split(text)[::2] if _parse(text).type == "list" else [text]
 
 
-def _title_or_phrase(text: str) -> _Parsed:
+def _title_or_phrase(text: str) -> Parsed:
     article, name = _split_article(text)
     words = name.split()
     if not _is_title(name):
-        return _Parsed("phrase", (article, any(map(_is_capital, words))), len(words))
+        return Parsed("phrase", (article, any(map(_is_capital, words))), len(words))
     if len(words) == 1 and name.isupper() and name.isalpha() and len(name) > 1:
-        return _Parsed("name", (article, "acronym", len(name)), 1)
-    return _Parsed("name", (article, _kind_word(words, WORDS.organisation_words, WORDS.organisation_words)), len(words))
+        return Parsed("name", (article, "acronym", len(name)), 1)
+    return Parsed("name", (article, _kind_word(words, WORDS.organisation_words, WORDS.organisation_words)), len(words))
 
 
 def _split_article(text: str) -> tuple[str, str]:
@@ -233,7 +214,7 @@ def _is_title(text: str) -> bool:
 class _Sources(msgspec.Struct, frozen=True):
     """Where wrong answers come from: the answers of the data set, parsed, and what the model wrote to which phrase."""
 
-    pool: Mapping[str, _Parsed]
+    pool: Mapping[str, Parsed]
     proposals: Mapping[str, Sequence[str]]
 
     def swap(self, text: str, rng: random.Random) -> Swap | None:
@@ -246,11 +227,10 @@ class _Sources(msgspec.Struct, frozen=True):
                     return Swap(candidate, parsed.type, by)
         return None
 
-    def candidates(self, text: str, parsed: _Parsed, rng: random.Random) -> Iterable[tuple[By, Iterable[str]]]:
+    def candidates(self, text: str, parsed: Parsed, rng: random.Random) -> Iterable[tuple[By, Iterable[str]]]:
         """Name the sources of wrong answers for a type, the best first; each draws from chance only when it is reached."""
-        value = read_value(text)
-        if value is not None:
-            return [("rule", (value.another(rng) for _ in range(_TRIES)))]
+        if parsed.another is not None:
+            return [("rule", map(parsed.another, itertools.repeat(rng, _TRIES)))]
         if parsed.type == "list":
             return self.lists(text, rng)
         others = [answer for answer, other in self.pool.items() if parsed.alike(other)]
@@ -287,7 +267,7 @@ def _sort_of(text: str) -> str:
     return _PLACES.get(_split_article(text)[1].casefold(), "")
 
 
-def _from_names(text: str, parsed: _Parsed, rng: random.Random) -> str:
+def _from_names(text: str, parsed: Parsed, rng: random.Random) -> str:
     """Make a name of the same form from our lists; it is checked by the caller."""
     _, name = _split_article(text)
     prefix = text[: len(text) - len(name)]

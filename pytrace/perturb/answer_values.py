@@ -14,7 +14,9 @@ import msgspec
 
 from pytrace.perturb.word_lists import WORDS
 
-ValueType = Literal["yes-no", "year", "date", "number"]
+AnswerType = Literal[
+    "yes-no", "year", "date", "number", "nationality", "place", "person", "name", "phrase", "list"
+]  # fmt: skip
 
 # No year of the future is made up, which every reader would know to be wrong.
 _LATEST_YEAR = 2025
@@ -22,31 +24,39 @@ _LATEST_YEAR = 2025
 _LONGEST_NUMBER = 80
 
 
-class Value(msgspec.Struct, frozen=True):
-    """A value's type, its form (what stays in another value of the same format), and what makes such values.
+class Parsed(msgspec.Struct, frozen=True):
+    """An answer's type, what has to be equal in another of the same form, and how many words may differ little.
 
-    `another` may by chance make the same value again.
+    A list has its `items`, a value what makes `another` of the same format, which may by chance be the same one again.
     """
 
-    type: ValueType
+    type: AnswerType
     form: tuple[object, ...]
-    another: Callable[[random.Random], str]
+    words: int = 0
+    items: tuple[Parsed, ...] = ()
+    another: Callable[[random.Random], str] | None = None
+
+    def alike(self, other: Parsed) -> bool:
+        """Whether two answers have the same type and form."""
+        if (self.type, self.form, len(self.items)) != (other.type, other.form, len(other.items)):
+            return False
+        return abs(self.words - other.words) <= 1 and all(map(Parsed.alike, self.items, other.items))
 
 
-def read_value(text: str) -> Value | None:
+def read_value(text: str) -> Parsed | None:
     """Read a value; None if the text is none."""
     if text.casefold().rstrip(".") in {"yes", "no"}:
-        return Value("yes-no", (case_of(text), text.endswith(".")), lambda _: _opposite(text))
+        return Parsed("yes-no", (case_of(text), text.endswith(".")), another=lambda _: _opposite(text))
     # Dates come first: "2001-02-03" is a range of numbers as well, and a year begins it.
     date = _date(text)
     if date is not None:
-        return Value("date", _date_form(date), functools.partial(_another_date, date))
+        return Parsed("date", _date_form(date), another=functools.partial(_another_date, date))
     year = _YEAR.match(text)
     if year:
-        return Value("year", (_with_fields(year, {"year": "YEAR"}),), functools.partial(_year_like, year))
+        return Parsed("year", (_with_fields(year, {"year": "YEAR"}),), another=functools.partial(_year_like, year))
     number = _number(text)
     if number is not None:
-        return Value("number", _number_form(number), functools.partial(_another_number, number))
+        return Parsed("number", _number_form(number), another=functools.partial(_another_number, number))
     return _number_words(text)
 
 
@@ -260,7 +270,7 @@ def _ordinal(number: int) -> str:
 _GROUPS = {word: group for group in (*WORDS.number_groups, WORDS.scales) for word in group}
 
 
-def _number_words(text: str) -> Value | None:
+def _number_words(text: str) -> Parsed | None:
     """Read a number in words ("twenty-three miles"); its form is the sort of each word, and what else stands there."""
     if len(text) > _LONGEST_NUMBER:
         return None
@@ -282,7 +292,7 @@ def _number_words(text: str) -> Value | None:
     def another(rng: random.Random) -> str:
         return "".join(gap + _other_word(word[0], rng) for gap, word in zip(gaps, words, strict=True)) + behind
 
-    return Value("number", ("words", *gaps, *sorts, behind), another)
+    return Parsed("number", ("words", *gaps, *sorts, behind), another=another)
 
 
 def _sort(word: str) -> object:
