@@ -276,8 +276,8 @@ def _number_words(text: str) -> Parsed | None:
         return None
     # An article may stand before a number ("the third").
     start = re.match(r"(?:the |an? )?", text, re.IGNORECASE).end()  # type: ignore[union-attr]
-    found = re.compile(r"[a-z]+", re.IGNORECASE | re.ASCII).finditer(text, start)
-    words = list(itertools.takewhile(lambda word: word[0].lower() in _GROUPS, found))
+    matches = re.compile(r"[a-z]+", re.IGNORECASE | re.ASCII).finditer(text, start)
+    words = list(itertools.takewhile(lambda word: word[0].lower() in _GROUPS, matches))
     if not words or (len(words) == 1 and text.lower() in WORDS.scales):
         return None
     behind = text[words[-1].end() :]

@@ -144,8 +144,10 @@ def _replace(sample: Sample, expressions: dict[str, list[Rewritten]], seed: int,
         replaced.append((node, expression.text, expression.by))
         verdict = yield pieces
         if verdict.complete is False:
-            kept = tuple(other for other in sample.surfaces if any(holds(piece.shown, other) for piece in pieces))
-            return Broken(pieces, tuple(before for before, _, _ in replaced), tuple(replaced), kept, verdict.missing)
+            standing = tuple(other for other in sample.surfaces if any(holds(piece.shown, other) for piece in pieces))
+            return Broken(
+                pieces, tuple(before for before, _, _ in replaced), tuple(replaced), standing, verdict.missing
+            )
     return f"still a chain of evidence after {len(replaced)} of {len(nodes)} nodes were replaced"
 
 
@@ -186,15 +188,15 @@ def _rewriting(
             probabilities = [verdict.probabilities[number] or 0.0 for verdict in verdicts[at]]
             likely = sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True)
             surely = _holding(sample, feature) or likely[:1]
-            own = orders[at, feature] = {}
+            rewritings = orders[at, feature] = {}
             # Where the feature is still found, the sentence is next that held it most probably of the others.
-            for place in [*surely, *(place for place in likely if place not in surely)][:_MOST_SENTENCES]:
-                text = sample.pieces[place].text
+            for index in [*surely, *(index for index in likely if index not in surely)][:_MOST_SENTENCES]:
+                text = sample.pieces[index].text
                 must_stay = [*sample.surfaces, *(sample.stated if kind == "erp" else ())]
                 keep = tuple(dict.fromkeys(phrase for phrase in must_stay if holds(text, phrase)))
-                own[place] = Rewriting(job, text, keep, feature.statement)
-                if place in surely:
-                    by_model[at, feature, place] = own[place]
+                rewritings[index] = Rewriting(job, text, keep, feature.statement)
+                if index in surely:
+                    by_model[at, feature, index] = rewritings[index]
     written = dict(zip(by_model, without(job, list(by_model.values()), model, seed=seed), strict=True))
     what = "relation between two nodes that the sentences hold" if kind == "erp" else "intent"
     courses = []
@@ -202,10 +204,10 @@ def _rewriting(
         attempts: list[_Attempt] = []
         for feature in wanted[at].all:
             texts = {
-                place: [*written.get((at, feature, place), ()), *_by_rule(sample, feature, order)]
-                for place, order in orders[at, feature].items()
+                index: [*written.get((at, feature, index), ()), *_by_rule(sample, feature, order)]
+                for index, order in orders[at, feature].items()
             }
-            attempts.append((feature, {place: ways for place, ways in texts.items() if ways}))
+            attempts.append((feature, {index: ways for index, ways in texts.items() if ways}))
         attempts = [attempt for attempt in attempts if attempt[1]]
         courses.append(_rewrite(sample, attempts, tries, what))
     return courses
@@ -224,10 +226,10 @@ def _holding(sample: Sample, feature: Feature) -> list[int]:
     """Return the places of the sentences that a rule knows to hold a feature: both nodes, or the answer."""
     texts = [piece.text for piece in sample.pieces]
     if feature.kind == "intent":
-        return [place for place, text in enumerate(texts) if holds_any(text, sample.stated)]
+        return [index for index, text in enumerate(texts) if holds_any(text, sample.stated)]
 
     def both(some: Sequence[str]) -> list[int]:
-        return [place for place, text in enumerate(some) if all(surface(node, [text]) for node in feature.nodes)]
+        return [index for index, text in enumerate(some) if all(surface(node, [text]) for node in feature.nodes)]
 
     # Where the title stands for one of the nodes, the sentence says the relation all the same.
     return both(texts) or both([piece.shown for piece in sample.pieces])
@@ -250,39 +252,39 @@ def _by_rule(sample: Sample, feature: Feature, order: Rewriting) -> list[Rewritt
 
 def _rewrite(sample: Sample, attempts: Sequence[_Attempt], tries: int, what: str) -> _Course:
     """Rewrite one sentence after the other until the feature is gone, each first in milder ways and then in the last one."""
-    asked = 0
+    tried = 0
     for feature, texts in attempts:
         pieces = sample.pieces
         done: dict[int, Rewritten] = {}
-        for place, ways in texts.items():
+        for index, ways in texts.items():
             # What is rewritten in vain stays rewritten in the last way, so that sentences that say the same fall one by one.
             for way in dict.fromkeys([*ways[:_MILDER], ways[-1]]):
-                if asked == tries:
+                if tried == tries:
                     break
-                changed = _with_text(pieces, place, way.text)
-                if not _sound(sample, changed, {*done, place}):
+                changed = _with_text(pieces, index, way.text)
+                if not _sound(sample, changed, {*done, index}):
                     continue
-                asked += 1
+                tried += 1
                 verdict = yield changed
                 if feature in verdict.missing:
-                    done[place] = way
+                    done[index] = way
                     replaced = tuple((sample.pieces[at].text, one.text, one.by) for at, one in sorted(done.items()))
                     return Broken(changed, (feature.statement,), replaced, sample.surfaces, verdict.missing)
-            changed = _with_text(pieces, place, ways[-1].text)
-            if _sound(sample, changed, {*done, place}):
-                pieces, done[place] = changed, ways[-1]
+            changed = _with_text(pieces, index, ways[-1].text)
+            if _sound(sample, changed, {*done, index}):
+                pieces, done[index] = changed, ways[-1]
     if not attempts:
         return f"no {what} could be removed from {len(sample.pieces)} sentences"
-    return f"the {what} was still found after {asked} rewritings"
+    return f"the {what} was still found after {tried} rewritings"
 
 
-def _with_text(pieces: Pieces, place: int, text: str) -> Pieces:
-    return (*pieces[:place], msgspec.structs.replace(pieces[place], text=text), *pieces[place + 1 :])
+def _with_text(pieces: Pieces, index: int, text: str) -> Pieces:
+    return (*pieces[:index], msgspec.structs.replace(pieces[index], text=text), *pieces[index + 1 :])
 
 
 def _sound(sample: Sample, pieces: Pieces, chosen: Iterable[int]) -> bool:
     """Whether every node still stands somewhere, and no sentence is left as it was."""
-    gone = {sample.pieces[place].text for place in chosen}
+    gone = {sample.pieces[index].text for index in chosen}
     return not any(piece.text in gone for piece in pieces) and all(
         any(holds(piece.shown, node) for piece in pieces) for node in sample.surfaces
     )

@@ -64,8 +64,8 @@ def irrelevant(samples: Sequence[Sample], retrieve: Retrieve, *, needed: Sequenc
         if not waiting:
             break
         hits = iter(retrieve(list(itertools.chain(*queries)), count))
-        for at, own in zip(waiting, queries, strict=True):
-            ranked = [[hit.document for hit in next(hits)] for _ in own]
+        for at, asked in zip(waiting, queries, strict=True):
+            ranked = [[hit.document for hit in next(hits)] for _ in asked]
             noises[at] = list(_sentences(samples[at], ranked))
     return noises
 
@@ -126,7 +126,7 @@ def _templates(sample: Sample, wrong: str) -> list[str]:
 
 
 def fill(
-    own: int, candidates: Iterable[Piece], share: float, *, holding: str = "", tolerance: float = TOLERANCE
+    chain_size: int, candidates: Iterable[Piece], share: float, *, holding: str = "", tolerance: float = TOLERANCE
 ) -> Pieces | None:
     """Take so many pieces that they make up a share of the context; the last one is cut at a word border to fit."""
     if share == 0:
@@ -135,33 +135,35 @@ def fill(
     for least in _LEAST_LAST:
         waiting: list[Piece] = []
         chosen: list[Piece] = []
-        room = own * share / (1 - share)
+        room = chain_size * share / (1 - share)
         for piece in pieces:
             fits = len(piece.shown) <= room - least
             (chosen if fits else waiting).append(piece)
             room -= len(piece.shown) if fits else 0
         # Where nothing fits behind the complete pieces, there is more room with one of them less.
         for complete in range(len(chosen), max(-1, len(chosen) - _LEFT_OUT), -1):
-            filled = _with_last(own, tuple(chosen[:complete]), waiting, share, holding)
-            if abs(_share(own, filled) - share) <= tolerance:
+            filled = _with_last(chain_size, tuple(chosen[:complete]), waiting, share, holding)
+            if abs(_share(chain_size, filled) - share) <= tolerance:
                 return filled
     return None
 
 
-def _share(own: int, injected: Pieces) -> float:
+def _share(chain_size: int, injected: Pieces) -> float:
     size = characters(injected)
-    return size / (own + size) if size else 0.0
+    return size / (chain_size + size) if size else 0.0
 
 
-def _with_last(own: int, complete: Pieces, waiting: Sequence[Piece], share: float, holding: str) -> Pieces:
+def _with_last(chain_size: int, complete: Pieces, waiting: Sequence[Piece], share: float, holding: str) -> Pieces:
     """Add the beginning of the piece that brings the share nearest to the wanted one; none if that is nearer without."""
-    room = own * share / (1 - share) - characters(complete)
+    room = chain_size * share / (1 - share) - characters(complete)
     best = complete
     for piece in waiting:
         cut = _cut(piece, room, holding)
-        if cut is not None and abs(_share(own, (*complete, cut)) - share) < abs(_share(own, best) - share):
+        if cut is not None and abs(_share(chain_size, (*complete, cut)) - share) < abs(
+            _share(chain_size, best) - share
+        ):
             best = (*complete, cut)
-            if abs(_share(own, best) - share) <= _CLOSE:
+            if abs(_share(chain_size, best) - share) <= _CLOSE:
                 break
     return best
 
@@ -170,8 +172,8 @@ def _cut(piece: Piece, size: float, holding: str) -> Piece | None:
     """Return the beginning of a piece whose length is nearest to a size, at least two words; None if it lacks what it must hold."""
     around = len(piece.shown) - len(piece.text)
     ends = [word.end() for word in re.finditer(r"\S+", piece.text)][min(1, len(piece.text.split()) - 1) :]
-    place = bisect.bisect_left(ends, size - around)
-    near = [ends[at] for at in (place - 1, place) if 0 <= at < len(ends)]
+    index = bisect.bisect_left(ends, size - around)
+    near = [ends[at] for at in (index - 1, index) if 0 <= at < len(ends)]
     end = min(near, key=lambda one: abs(one - (size - around)), default=0)
     cut = msgspec.structs.replace(piece, text=piece.text[:end])
     return cut if end and (not holding or holds(cut.text, holding)) else None
@@ -180,6 +182,6 @@ def _cut(piece: Piece, size: float, holding: str) -> Piece | None:
 def weave(chain: Sequence[Piece], injected: Collection[Piece], rng: random.Random) -> list[tuple[Piece, bool]]:
     """Put injected pieces at random places between those of a chain, which keep their order."""
     length = len(chain) + len(injected)
-    places = set(rng.sample(range(length), len(injected)))
-    own, other = iter(chain), iter(injected)
-    return [(next(other), True) if place in places else (next(own), False) for place in range(length)]
+    indices = set(rng.sample(range(length), len(injected)))
+    pieces, others = iter(chain), iter(injected)
+    return [(next(others), True) if index in indices else (next(pieces), False) for index in range(length)]

@@ -146,12 +146,12 @@ class _Study:
             for kind in dict.fromkeys(self.settings.kinds)
         }  # fmt: skip
         noises = self.noises(samples, pool)
-        for place, sample in enumerate(samples):
-            for kind, broken in ((kind, own[place]) for kind, own in outcomes.items()):
+        for index, sample in enumerate(samples):
+            for kind, broken in ((kind, by_sample[index]) for kind, by_sample in outcomes.items()):
                 if isinstance(broken, str):
                     self.report.refusals.append(Refusal(sample.question.id, broken, kind))
                     continue
-                for row in self.rows_of(sample, kind, broken, noises[place]):
+                for row in self.rows_of(sample, kind, broken, noises[index]):
                     faults = check_row(row)
                     if faults:
                         self.report.unsound += 1
@@ -163,15 +163,15 @@ class _Study:
     def samples(self, questions: Sequence[Question]) -> list[Sample]:
         """Return the questions whose supporting sentences are a chain of evidence."""
         extractions = self.extractor.extract([question.question for question in questions])
-        made = [
+        samples = [
             make_sample(question, extraction.features)
             for question, extraction in zip(questions, extractions, strict=True)
         ]
-        able = [sample for sample in made if sample.question.answers and sample.pieces and sample.features.all]
+        able = [sample for sample in samples if sample.question.answers and sample.pieces and sample.features.all]
         verdicts = self.discriminator.discriminate([sample.inquiry(sample.pieces) for sample in able])
         missing = {sample.question.id: verdict.missing for sample, (verdict,) in zip(able, verdicts, strict=True)}
         chains = []
-        for sample in made:
+        for sample in samples:
             reason = _unfit(sample, missing.get(sample.question.id, ()))
             if not reason:
                 chains.append(sample)
@@ -199,21 +199,21 @@ class _Study:
                 None if one is None or _meet(one.text, sample.question.answers) else one
                 for one, sample in zip(swap_all(answers, rngs, pool=pool, model=self.model), samples, strict=True)
             ]
-        asked = {
+        inquiries = {
             at: (samples[at].question.question, one.text, samples[at].question.answers)
             for at, one in enumerate(wrong)
             if one is not None and "misinformation" in wanted and largest > 0
         }
-        statements = dict(zip(asked, misstated(list(asked.values()), self.model, seed=seed), strict=True))
+        statements = dict(zip(inquiries, misstated(list(inquiries.values()), self.model, seed=seed), strict=True))
         return [_Noises(sentences[at], wrong[at], statements.get(at, [])) for at in range(len(samples))]
 
     def rows_of(self, sample: Sample, kind: Kind, broken: Broken, noises: _Noises) -> Iterator[Question]:
         for noise in dict.fromkeys(self.settings.noises):
-            made = self.beside(sample, kind, broken, noise, noises)
-            if isinstance(made, str):
-                self.report.refusals.append(Refusal(sample.question.id, made, kind, noise))
+            beside = self.beside(sample, kind, broken, noise, noises)
+            if isinstance(beside, str):
+                self.report.refusals.append(Refusal(sample.question.id, beside, kind, noise))
                 continue
-            chain, others = made
+            chain, others = beside
             wrong = noises.wrong if noise != "irrelevant" else None
             claims = Perturbation(
                 source=sample.question.id,

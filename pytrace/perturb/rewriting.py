@@ -96,15 +96,16 @@ _CLAUSES = re.compile(r"(?:[,;:]\s+|\s+[-–—]\s+|\s+(?=(?:and|but|which|who|w
 def clauses_cut(sentence: str, keep: Sequence[str]) -> list[str]:
     """Return a sentence less one of its clauses each time, as far as what must stay does; rests of one word are left out."""
     borders = [0, *(border.start() for border in _CLAUSES.finditer(sentence)), len(sentence)]
-    rests = []
+    shorter = []
     for start, end in itertools.pairwise(borders):
         before, behind = sentence[:start].rstrip(" ,;:-–—"), sentence[end:]
         gap = "" if behind[:1] in ",;:" else " "
-        rest = clean_text(before + gap + behind).lstrip(",;:-–— ")
-        rest = rest if rest.endswith((".", "!", "?")) or not rest else f"{rest}."
-        if start < end and len(rest.split()) > 1 and rest != sentence and all(holds(rest, one) for one in keep):
-            rests.append(rest[:1].upper() + rest[1:])
-    return rests
+        left = clean_text(before + gap + behind).lstrip(",;:-–— ")
+        if left and not left.endswith((".", "!", "?")):
+            left += "."
+        if start < end and len(left.split()) > 1 and left != sentence and all(holds(left, phrase) for phrase in keep):
+            shorter.append(left[:1].upper() + left[1:])
+    return shorter
 
 
 def blanked(sentence: str, answers: Sequence[str]) -> str:

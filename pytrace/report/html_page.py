@@ -116,15 +116,15 @@ def table(
 
 def _row(cells: Sequence[Cell]) -> str:
     row = []
-    for place, cell in enumerate(cells):
+    for index, cell in enumerate(cells):
         order = finite(cell.key) if isinstance(cell.key, int | float) else cell.key
         attributes = {
             "data-key": f"{order:g}" if isinstance(order, float) else None if order is None else str(order),
-            "scope": None if place else "row",
+            "scope": None if index else "row",
             "class": "best" if cell.best else None,
         }
         note = f"<small>{cell.note}</small>" if cell.note else ""
-        row.append(_element("td" if place else "th", cell.text + note, attributes))
+        row.append(_element("td" if index else "th", cell.text + note, attributes))
     return "".join(row)
 
 

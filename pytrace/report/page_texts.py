@@ -54,9 +54,9 @@ def rounded(value: float | None) -> float | None:
     return None if number is None else round(number, 4)
 
 
-def value_at(record: Any, place: Sequence[str]) -> Any:
+def value_at(record: Any, path: Sequence[str]) -> Any:
     """Return what stands at a place in a record: attributes, keys and numbers of entries that lead to it; None if nothing does."""
-    for name in place:
+    for name in path:
         if isinstance(record, dict):
             record = record.get(name)
         elif isinstance(record, tuple):

@@ -22,8 +22,8 @@ def bars(name: str, title: str, names: Mapping[str, str], counts: Mapping[str, i
     """Draw how many responses are of which kind or error as bars; those of errors are Figure 4 of the paper."""
     total = sum(counts.get(kind, 0) for kind in names)
     parts, texts = [], []
-    for place, (kind, word) in enumerate(names.items()):
-        count, y = counts.get(kind, 0), 44 * place
+    for row, (kind, word) in enumerate(names.items()):
+        count, y = counts.get(kind, 0), 44 * row
         words = f"{count:,} · {percent(count / total if total else None)}"
         texts.append(f"{word}: {words}")
         parts += [*titled(y + 18, word, words, ("label", "value")), rect("track", 0, y + 26, WIDTH, 8, rx=4)]
@@ -36,8 +36,8 @@ def bars(name: str, title: str, names: Mapping[str, str], counts: Mapping[str, i
 def gap_chart(summary: CertificationScores) -> str:
     """Draw precision, recall and F1 of answers (rings) and reasoning (squares) on one axis, and the gap between them."""
     parts, texts = share_axis(10, 172, 188), []
-    for place, (name, measure) in enumerate((("Precision", "precision"), ("Recall", "recall"), ("F1", "f1"))):
-        y = 34 + 54 * place
+    for row, (name, measure) in enumerate((("Precision", "precision"), ("Recall", "recall"), ("F1", "f1"))):
+        y = 34 + 54 * row
         answers = getattr(summary.answer, measure, None)
         reasoning = getattr(summary.reasoning, measure)
         first, second = finite(answers.value if answers else None), finite(reasoning.value)
@@ -62,11 +62,11 @@ def quadrants_chart(summary: CertificationScores) -> str:
         (70, 74, "right", "end"), (70, 136, "answer", "end"), (70, 152, "wrong", "end"),
     )  # fmt: skip
     parts, texts = [label(x, y, words, "tick", anchor=anchor) for x, y, words, anchor in heads], []
-    for place, (answer, kind) in enumerate(cells):
+    for row, (answer, kind) in enumerate(cells):
         count = summary.quadrants.get(f"{answer} {kind}", 0)
         share = count / total if total else None
         texts.append(f"answer {answer} and reasoning {kind}: {count}")
-        x, y = 82 + 114 * (place % 2), 24 + 78 * (place // 2)
+        x, y = 82 + 114 * (row % 2), 24 + 78 * (row // 2)
         # The quadrant that the paper is about: right for the wrong reasons.
         lucky = " lucky" if (answer, kind) == ("right", "unfaithful") else ""
         box = f'x="{x}" y="{y}" width="112" height="76" rx="4"'

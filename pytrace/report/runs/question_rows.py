@@ -46,11 +46,11 @@ def page_data(store: RunStore, methods: Sequence[str]) -> PageData:
         ids = [question.id for question in batch]
         by_id = [{storable(row.question_id): row for row in store.rows(method, ids)} for method in methods]
         block = []
-        for kept in batch:
-            rows = [column.get(storable(kept.id)) for column in by_id]
+        for record in batch:
+            rows = [column.get(storable(record.id)) for column in by_id]
             if not any(rows):
                 continue
-            question = _known(kept, rows)
+            question = _known(record, rows)
             answers = [cut(answer) for answer in question.answers[:_MOST_ENTRIES]]
             questions.append([cut(question.id), long_text(question.question), cut(question.kind), answers])
             scored = [None if row is None else (row, score_result(row)) for row in rows]

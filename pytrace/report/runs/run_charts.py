@@ -32,11 +32,11 @@ def scores_chart(methods: Sequence[MethodSummary]) -> str:
     """Draw EM (rings) and F1 (squares) of each method on one axis, with their 95 % intervals."""
     bottom = 44 * len(methods) + 6
     parts, texts = share_axis(4, bottom, bottom + 14), []
-    for place, summary in enumerate(methods):
-        y = 16 + 44 * place
+    for row, summary in enumerate(methods):
+        y = 16 + 44 * row
         words = f"EM {percent(summary.exact_match)} · F1 {percent(summary.f1)}"
         texts.append(f"{summary.method}: {words}")
-        parts += titled(y, f"{place + 1}  {cut(summary.method, 26)}", words, ("on-grid", "value on-grid"))
+        parts += titled(y, f"{row + 1}  {cut(summary.method, 26)}", words, ("on-grid", "value on-grid"))
         parts += estimate("em", summary.exact_match, summary.exact_match_interval, y + 9, ring=True, size=8)
         parts += estimate("f1", summary.f1, summary.f1_interval, y + 18, ring=False, size=8)
     return drawing("scores", "EM and F1 by method", texts, bottom + 20, parts)
@@ -175,12 +175,12 @@ def _stacks(
     ]
     most = max((sum(mean.values()) for mean in means), default=0.0) or 1.0
     parts, texts = [], []
-    for place, (summary, mean) in enumerate(zip(methods, means, strict=True)):
-        y, x = 40 * place, 0.0
+    for row, (summary, mean) in enumerate(zip(methods, means, strict=True)):
+        y, x = 40 * row, 0.0
         words = _amount(sum(mean.values()), unit)
         shares = ", ".join(f"{stage} {_amount(value, unit)}" for stage, value in mean.items() if value)
         texts.append(f"{summary.method}: {words} ({shares})")
-        parts += titled(y + 16, f"{place + 1}  {cut(summary.method, 30)}", words, ("label", "value"))
+        parts += titled(y + 16, f"{row + 1}  {cut(summary.method, 30)}", words, ("label", "value"))
         parts.append(rect("track", 0, y + 22, WIDTH, 9, rx=2))
         for stage, value in mean.items():
             width = WIDTH * value / most

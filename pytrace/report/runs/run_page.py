@@ -112,7 +112,7 @@ def _tiles(methods: Sequence[MethodSummary]) -> str:
         if not known:
             return NOTHING, "not known"
         value = min(known) if low else max(known)
-        winners = [one.method for one, own in zip(methods, values, strict=True) if own == value]
+        winners = [one.method for one, score in zip(methods, values, strict=True) if score == value]
         more = f" and {len(winners) - 2} more" if len(winners) > 2 else ""
         return percent(value), shown(", ".join(winners[:2]) + more)
 
@@ -154,9 +154,9 @@ def _settings(report: Report, store: RunStore) -> dict[str, str]:
     listed = {"begun": store.started}
     for name, value in (*report.notes.items(), *report.settings.items()):
         if name == "settings" and isinstance(value, dict):
-            for method, own in value.items():
+            for method, chosen in value.items():
                 if method in used or not used:
-                    listed |= _flat(method, own)
+                    listed |= _flat(method, chosen)
         else:
             listed |= _flat(name, value)
     return listed
@@ -165,6 +165,6 @@ def _settings(report: Report, store: RunStore) -> dict[str, str]:
 def _flat(name: str, value: Any) -> dict[str, str]:
     """Name each setting by the path that leads to it."""
     if isinstance(value, Mapping) and value:
-        return {path: words for key, own in value.items() for path, words in _flat(f"{name} · {key}", own).items()}
+        return {path: words for key, part in value.items() for path, words in _flat(f"{name} · {key}", part).items()}
     words = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     return {name: words[:_LONGEST_SETTING]}
