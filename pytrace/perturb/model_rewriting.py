@@ -64,9 +64,7 @@ def _checked(row: Rewriting) -> Rewriting:
     return row
 
 
-def rewrite(
-    model: LanguageModel | None, job: Job, inputs: Sequence[Rewriting], *, seed: int, samples: int | None = None
-) -> list[list[str]]:
+def rewrite(model: LanguageModel | None, job: Job, inputs: Sequence[Rewriting], *, seed: int) -> list[list[str]]:
     """Return what a model writes to each input, clean and none twice; all inputs are asked in one call."""
     if model is None or not inputs:
         return [[] for _ in inputs]
@@ -74,7 +72,7 @@ def rewrite(
     shown = tuple((_input(wording, row), row.output) for row in demonstrations(job))
     completions = model.generate(
         [Prompt(wording.instruction, shown, _input(wording, row)) for row in inputs],
-        max_tokens=wording.max_tokens, stop=("\n",), temperature=wording.temperature, n=samples or wording.samples, seed=seed,
+        max_tokens=wording.max_tokens, stop=("\n",), temperature=wording.temperature, n=wording.samples, seed=seed,
     )  # fmt: skip
     texts = [dict.fromkeys(_tidy(one.text, job) for one in written) for written in completions]
     return [[text for text in written if text] for written in texts]

@@ -125,9 +125,7 @@ def _templates(sample: Sample, wrong: str) -> list[str]:
     return list(dict.fromkeys(text[:1].upper() + text[1:] for text in texts))
 
 
-def fill(
-    chain_size: int, candidates: Iterable[Piece], share: float, *, holding: str = "", tolerance: float = TOLERANCE
-) -> Pieces | None:
+def fill(chain_size: int, candidates: Iterable[Piece], share: float, *, holding: str = "") -> Pieces | None:
     """Take so many pieces that they make up a share of the context; the last one is cut at a word border to fit."""
     if share == 0:
         return ()
@@ -143,7 +141,7 @@ def fill(
         # Where nothing fits behind the complete pieces, there is more room with one of them less.
         for complete in range(len(chosen), max(-1, len(chosen) - _LEFT_OUT), -1):
             filled = _with_last(chain_size, tuple(chosen[:complete]), waiting, share, holding)
-            if abs(_share(chain_size, filled) - share) <= tolerance:
+            if abs(_share(chain_size, filled) - share) <= TOLERANCE:
                 return filled
     return None
 

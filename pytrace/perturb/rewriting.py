@@ -64,15 +64,11 @@ def without(
 
 
 def misstated(
-    questions: Sequence[tuple[str, str, Sequence[str]]],
-    model: LanguageModel | None,
-    *,
-    count: int | None = None,
-    seed: int = 0,
+    questions: Sequence[tuple[str, str, Sequence[str]]], model: LanguageModel | None, *, seed: int = 0
 ) -> list[list[str]]:
     """Let a model state wrong answers, all in one call."""
     inputs = [Rewriting("misstated", question, (wrong,)) for question, wrong, _ in questions]
-    written = rewrite(model, "misstated", inputs, seed=seed, samples=count)
+    written = rewrite(model, "misstated", inputs, seed=seed)
     return [
         [text for text in texts if holds(text, wrong) and not holds_any(text, right) and len(text.split()) > 2]
         for (_, wrong, right), texts in zip(questions, written, strict=True)

@@ -350,7 +350,6 @@ def test_misinformation_holds_the_wrong_answer_and_never_the_right_one() -> None
     written = misstated(
         [(QUESTION.question, "Lima", ("Quillhaven",))],
         ScriptedModel(["The keeper was born in Lima.", "Born in Quillhaven, not Lima.", "Lima", "She was born there."]),
-        count=4,
     )
     assert written == [["The keeper was born in Lima."]]
     found = misinformation(SAMPLE.pieces, SAMPLE, "Lima", written[0], random.Random(0))
