@@ -55,14 +55,15 @@ def rounded(value: float | None) -> float | None:
 
 
 def value_at(record: Any, path: Sequence[str]) -> Any:
-    """Return what stands at a place in a record: attributes, keys and numbers of entries that lead to it; None if nothing does."""
+    """Return what stands in a record at a path of attributes, keys and indices; None where a part of it is missing."""
     for name in path:
         if isinstance(record, dict):
             record = record.get(name)
         elif isinstance(record, tuple):
             record = record[int(name)]
-        else:
-            record = getattr(record, name, None)
+        elif record is not None:
+            # Without a default: a path that is spelt wrong must not look like a missing value.
+            record = getattr(record, name)
     return record
 
 

@@ -13,7 +13,7 @@ from pytrace.report.certificates.response_rows import page_rows
 from pytrace.report.html_page import Cell, data_element, make_page, options, settings_list, table, tiles
 from pytrace.report.page_texts import NOTHING, counted, embedded_json, finite, interval, percent, points, shown
 
-# A drawing takes some 5 kB of the page; a reader who opens more than so many responses is rare.
+# A picture takes some 3 kB of the page, more than all else that a short response has.
 PICTURES = 500
 
 

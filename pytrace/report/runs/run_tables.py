@@ -18,7 +18,7 @@ from pytrace.evaluation.scores.knowledge_scores import KnowledgeScores
 from pytrace.evaluation.scores.significance import BootstrapTest
 from pytrace.evaluation.scores.study import Table
 from pytrace.evaluation.scores.summary import MethodSummary
-from pytrace.report.drawing import line
+from pytrace.report.drawing import line, rect
 from pytrace.report.html_page import Cell, table
 from pytrace.report.page_texts import NOTHING, finite, shown, value_at
 
@@ -101,20 +101,23 @@ def comparisons_table(comparisons: Sequence[Comparison], baseline: str, methods:
         if pair is None or method == baseline:
             continue
         # Where a report compares every two methods, the baseline may be the first of a pair.
-        turned = pair.first == baseline
-        em, f1, support = (_turned(test, turned) for test in (pair.exact_match, pair.f1, pair.supporting_recall))
+        sign = -1 if pair.first == baseline else 1
+        em, f1, support = (_signed(test, sign) for test in (pair.exact_match, pair.f1, pair.supporting_recall))
         tested = pair.exact_match_mcnemar
-        won, lost = (tested.only_first, tested.only_second)[:: -1 if turned else 1]
+        won, lost = (tested.only_first, tested.only_second)[::sign]
         # The address of the questions that one of the two alone answers right.
         link = f'<a href="#a={number}&amp;b={methods.index(baseline) + 1}&amp;outcome='
         rows.append(
             [
                 _method_cell(number, method),
-                Cell(f"{em.n:,}", em.n),
-                *_difference(em, pair.adjusted.get("exact_match")),
-                *_difference(f1, pair.adjusted.get("f1")),
-                Cell(_forest(f1)),
-                *_difference(support, pair.adjusted.get("supporting_recall")),
+                Cell(f"{pair.exact_match.n:,}", pair.exact_match.n),
+                _difference(*em),
+                _p_value(pair.exact_match.p_value, pair.adjusted.get("exact_match")),
+                _difference(*f1),
+                _p_value(pair.f1.p_value, pair.adjusted.get("f1")),
+                Cell(_forest(*f1)),
+                _difference(*support),
+                _p_value(pair.supporting_recall.p_value, pair.adjusted.get("supporting_recall")),
                 Cell(f'{link}won">{won:,}</a>', won),
                 Cell(f'{link}lost">{lost:,}</a>', lost),
                 _p_value(tested.p_value, pair.adjusted.get("exact_match_mcnemar")),
@@ -214,10 +217,17 @@ def failures_table(methods: Sequence[MethodSummary], most: int = 50) -> str:
     return table(f"Questions without an answer{more}", heads, rows, kind="wordy") if rows else ""
 
 
-def _difference(test: BootstrapTest, adjusted: float | None) -> tuple[Cell, Cell]:
-    value, low, high = finite(test.difference), finite(test.low), finite(test.high)
+def _signed(test: BootstrapTest, sign: int) -> tuple[float | None, float | None, float | None]:
+    """Return a difference and its interval, of second less first if the sign is negative."""
+    value, low, high = (
+        None if finite(end) is None else sign * (end or 0) for end in (test.difference, test.low, test.high)
+    )
+    return (value, low, high) if sign > 0 else (value, high, low)
+
+
+def _difference(value: float | None, low: float | None, high: float | None) -> Cell:
     note = "" if low is None or high is None else f"{_points(low)} to {_points(high)}"
-    return Cell(NOTHING if value is None else _points(value), value, note), _p_value(test.p_value, adjusted)
+    return Cell(NOTHING if value is None else _points(value), value, note)
 
 
 def _p_value(value: float | None, adjusted: float | None) -> Cell:
@@ -233,23 +243,14 @@ def _small(value: float) -> str:
     return "&lt; 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _turned(test: BootstrapTest, turned: bool) -> BootstrapTest:
-    """Return the test of second less first, if it is to be turned."""
-    if not turned:
-        return test
-    low, high = (None if end is None else -end for end in (test.high, test.low))
-    return BootstrapTest(None if test.difference is None else -test.difference, low, high, test.p_value, test.n)
-
-
-def _forest(test: BootstrapTest) -> str:
-    value, low, high = finite(test.difference), finite(test.low), finite(test.high)
+def _forest(value: float | None, low: float | None, high: float | None) -> str:
     if value is None:
         return NOTHING
     interval = "" if low is None or high is None else line("interval f1", 60 + 58 * low, 8, 60 + 58 * high, 8)
     # The cell beside it says the same in figures, so that nobody need hear it twice.
     return (
         f'<svg class="chart forest" viewBox="0 0 120 16" aria-hidden="true">{line("grid", 60, 0, 60, 16)}{interval}'
-        f'<rect class="f1" x="{56.5 + 58 * value:.1f}" y="4.5" width="7" height="7"/></svg>'
+        f"{rect('f1', 56.5 + 58 * value, 4.5, 7, 7)}</svg>"
     )
 
 
