@@ -7,7 +7,7 @@ import functools
 import itertools
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -50,10 +50,10 @@ def read_value(text: str) -> Parsed | None:
     # Dates come first: "2001-02-03" is a range of numbers as well, and a year begins it.
     date = _date(text)
     if date is not None:
-        return Parsed("date", _date_form(date), another=functools.partial(_another_date, date))
+        return Parsed("date", (_date_template(date),), another=functools.partial(_another_date, date))
     year = _YEAR.match(text)
     if year:
-        return Parsed("year", (_with_fields(year, {"year": "YEAR"}),), another=functools.partial(_year_like, year))
+        return Parsed("year", (_template(year, {"year": "{}"}),), another=functools.partial(_year_like, year))
     number = _number(text)
     if number is not None:
         return Parsed("number", _number_form(number), another=functools.partial(_another_number, number))
@@ -87,8 +87,8 @@ def _opposite(text: str) -> str:
     return written + "." * text.endswith(".")
 
 
-def _with_fields(match: re.Match[str], fields: dict[str, str]) -> str:
-    """Put texts in place of groups, which do not overlap."""
+def _template(match: re.Match[str], fields: Mapping[str, str]) -> str:
+    """Return a value's text with other texts, such as the fields of a format, in place of groups."""
     text = match.string
     # From the last to the first, so that the places of the others stay right.
     for name in sorted(fields, key=match.start, reverse=True):
@@ -135,50 +135,41 @@ def _month(date: re.Match[str]) -> int:
     return int(written) if written.isdigit() else _SHORT_MONTHS.index(written[:3]) + 1
 
 
-def _date_form(date: re.Match[str]) -> tuple[object, ...]:
-    """Return the format: the text with the style of each field in its place."""
+def _date_template(date: re.Match[str]) -> str:
+    """Return the format of a date, with a field for each of its parts in the style that it has."""
     fields = date.groupdict()
     month, day = date["month"], fields.get("day") or ""
     # Beside a month in words a day has one or two digits as it comes; in numbers the digits are part of the format.
     numeric = month.isdigit()
     styles = {
-        "year": "YEAR",
-        "ordinal": "TH",
-        "day": "D" * len(day) if numeric or day[:1] == "0" else "DAY",
-        "month": "M" * len(month) if numeric else "MONTH" if month in _MONTHS else "MON",
+        "year": "{year}",
+        "ordinal": "{ordinal}",
+        "day": f"{{day:0{len(day)}}}" if numeric or day[:1] == "0" else "{day}",
+        "month": f"{{month:0{len(month)}}}" if numeric else "{name}" if month in _MONTHS else "{short}",
     }
-    return (_with_fields(date, {name: style for name, style in styles.items() if fields.get(name)}),)
+    return _template(date, {name: style for name, style in styles.items() if fields.get(name)})
 
 
 def _another_date(date: re.Match[str], rng: random.Random) -> str:
-    fields, written = date.groupdict(), date["month"]
+    fields = date.groupdict()
     others = [number for number in range(1, 13) if number != _month(date)]
-    month = rng.choice(others)
-    changed: dict[str, str] = {}
+    month, day = rng.choice(others), 0
     year = _another_year(int(fields["year"]), rng) if fields.get("year") else None
-    if year is not None:
-        changed["year"] = str(year)
-    if written.isdigit():
-        if len(written) == 1:
-            month = rng.choice([number for number in others if number < 10])
-        changed["month"] = f"{month:0{len(written)}}"
-    else:
-        changed["month"] = (_MONTHS if written in _MONTHS else _SHORT_MONTHS)[month - 1]
+    if date["month"].isdigit() and len(date["month"]) == 1:
+        month = rng.choice([number for number in others if number < 10])
     if fields.get("day"):
         # A common year where none is told, so that February 29 is not made up.
         last = 12 if fields.get("mark") else calendar.monthrange(year or 2001, month)[1]
         # As many digits as before, so that "09" stays two and "9" one.
         low, high = (1, 9) if len(date["day"]) == 1 or date["day"][0] == "0" else (10, last)
         day = rng.choice([number for number in range(low, high + 1) if number != int(date["day"])])
-        changed["day"] = f"{day:0{len(date['day'])}}"
-        if fields.get("ordinal"):
-            changed["ordinal"] = _ordinal(day)
-    return _with_fields(date, changed)
+    name, short = _MONTHS[month - 1], _SHORT_MONTHS[month - 1]
+    return _date_template(date).format(year=year, month=month, name=name, short=short, day=day, ordinal=_ordinal(day))
 
 
 def _year_like(year: re.Match[str], rng: random.Random) -> str:
     number = _another_year(int(year["year"]), rng)
-    return _with_fields(year, {"year": str(number - number % 10 if year["decade"] else number)})
+    return _template(year, {"year": str(number - number % 10 if year["decade"] else number)})
 
 
 def _another_year(year: int, rng: random.Random) -> int:
@@ -223,7 +214,7 @@ def _number_form(number: re.Match[str]) -> tuple[object, ...]:
     """Return the digits, commas and decimals of the one or two numbers, and the text around them."""
     numbers = [name for name in ("first", "second") if number[name]]
     styles = dict.fromkeys(numbers, "#") | ({"ordinal": "TH"} if number["ordinal"] else {})
-    return (_with_fields(number, styles), *(_digits(number[name]) for name in numbers))
+    return (_template(number, styles), *(_digits(number[name]) for name in numbers))
 
 
 def _another_number(number: re.Match[str], rng: random.Random) -> str:
@@ -239,7 +230,7 @@ def _another_number(number: re.Match[str], rng: random.Random) -> str:
     fields = dict(zip(names, written, strict=True))
     if number["ordinal"]:
         fields["ordinal"] = _ordinal(int(written[-1].replace(",", "").partition(".")[0]))
-    return _with_fields(number, fields)
+    return _template(number, fields)
 
 
 def _century(written: str, rng: random.Random) -> str:
