@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const { ICONS, byId, count, drawing: drawn, fixed, holds, icon: symbol, legendEntry, listing, longText, make, section, shape, triple } = page;
+  const { ICONS, byId, count, drawing: drawn, fact, fixed, holds, icon: symbol, legendEntry, listing, longText, make, section, shape, triple } = page;
   const data = JSON.parse(byId("data").textContent);
   const MARKS = {
     faithful: ["Faithful", "good", ICONS.yes],
@@ -69,7 +69,6 @@
 
   function body(row) {
     const kind = row.error || row.kind;
-    const fact = (name, ...values) => make("div", {}, make("dt", {}, name), make("dd", { dir: "auto" }, ...values));
     const gold = row.gold.join(", ") + (row.moreGold ? ` and ${row.moreGold.toLocaleString("en")} more` : "");
     const facts = make("dl", { class: "facts" },
       fact("Gold answer", gold || "not known"),
