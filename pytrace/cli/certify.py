@@ -98,10 +98,12 @@ def certify(
     if out is not None:
         write_certificates(out, certificates)
     if page is not None:
-        from pytrace.report.certificates import write_page
+        from pytrace.report.certificates import certificate_page
+        from pytrace.report.html_page import write_page
 
         told = settings_in_words(chosen, graph=kg.name, steps=steps, samples=samples, encoder=models.encoder.name)
-        write_page(page, certificates, scores, base, title=f"Responses of {responses.name}", settings=told)
+        title = f"Responses of {responses.name}"
+        write_page(page, certificate_page(certificates, scores, base, title=title, settings=told))
     if plots is not None:
         from pytrace.report.certificate_plots import save_plots
 

@@ -81,7 +81,8 @@ def generate(
     from pytrace.certify.gold_paths import first_of_each_path, read_questions
     from pytrace.certify.grounding import GroundingSettings
     from pytrace.kg import KnowledgeBase
-    from pytrace.report.certificates import write_page
+    from pytrace.report.certificates import certificate_page
+    from pytrace.report.html_page import write_page
 
     own, checks = _split(settings, GenerationSettings(), GroundingSettings())
     questions = read_questions(data)
@@ -96,9 +97,8 @@ def generate(
         scores = score_certificates(certificates)
         write_certificates(out / f"certificates-{prompting}.jsonl", certificates)
         told = settings_in_words(checks, graph=kg.name, prompting=prompting, samples=samples, model=models.model.name)
-        write_page(
-            out / f"{prompting}.html", certificates, scores, base, title=f"{prompting}: {data.name}", settings=told
-        )
+        page = certificate_page(certificates, scores, base, title=f"{prompting}: {data.name}", settings=told)
+        write_page(out / f"{prompting}.html", page)
         results[prompting] = {"scores": scores, "usage": usage}
         if not as_json:
             common.print_styled(f"{prompting}: {len(questions)} questions of {data.name}, {models.model.name}", "bold")

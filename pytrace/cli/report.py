@@ -27,7 +27,8 @@ def report(*, directory: Path, baseline: str | None, out: Path | None, title: st
     from pytrace.evaluation.run.run_store import RunStore
     from pytrace.evaluation.scores.summary import score_run
     from pytrace.report.csv_tables import write_csv_tables
-    from pytrace.report.runs import write_report_page
+    from pytrace.report.html_page import write_page
+    from pytrace.report.runs import report_page
 
     path = directory / "run.sqlite"
     if not path.is_file():
@@ -48,7 +49,7 @@ def report(*, directory: Path, baseline: str | None, out: Path | None, title: st
         place = directory if out is None else out
         place.mkdir(parents=True, exist_ok=True)
         page = place / "report.html"
-        write_report_page(page, scored, store, title=heading, baseline=against)
+        write_page(page, report_page(scored, store, title=heading, baseline=against))
         written = [page, *write_csv_tables(place, scored, store)]
     if as_json:
         common.print_json(scored)

@@ -3,58 +3,61 @@
 from __future__ import annotations
 
 import calendar
+import functools
+import itertools
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
 
-ValueType = Literal["yes-no", "year", "date", "number"]
+from pytrace.perturb.word_lists import WORDS
 
+AnswerType = Literal[
+    "yes-no", "year", "date", "number", "nationality", "place", "person", "name", "phrase", "list"
+]  # fmt: skip
+
+# No year of the future is made up, which every reader would know to be wrong.
 _LATEST_YEAR = 2025
+# What is longer is no number with a unit, and the pattern of numbers need not be tried on it.
+_LONGEST_NUMBER = 80
 
 
-class Value(msgspec.Struct, frozen=True):
-    """A value's type, and its form: what must stay as it is in another value of the same format."""
+class Parsed(msgspec.Struct, frozen=True):
+    """An answer's type, what has to be equal in another of the same form, and how many words may differ little.
 
-    type: ValueType
+    A list has its `items`, a value what makes `another` of the same format, which may by chance be the same one again.
+    """
+
+    type: AnswerType
     form: tuple[object, ...]
+    words: int = 0
+    items: tuple[Parsed, ...] = ()
+    another: Callable[[random.Random], str] | None = None
+
+    def alike(self, other: Parsed) -> bool:
+        """Whether two answers have the same type and form."""
+        if (self.type, self.form, len(self.items)) != (other.type, other.form, len(other.items)):
+            return False
+        return abs(self.words - other.words) <= 1 and all(map(Parsed.alike, self.items, other.items))
 
 
-def parse(text: str) -> Value | None:
+def read_value(text: str) -> Parsed | None:
     """Read a value; None if the text is none."""
     if text.casefold().rstrip(".") in {"yes", "no"}:
-        return Value("yes-no", (_case(text), text.endswith(".")))
+        return Parsed("yes-no", (case_of(text), text.endswith(".")), another=lambda _: _opposite(text))
+    # Dates come first: "2001-02-03" is a range of numbers as well, and a year begins it.
     date = _date(text)
     if date is not None:
-        return Value("date", _date_form(date))
+        return Parsed("date", (_date_template(date),), another=functools.partial(_another_date, date))
     year = _YEAR.match(text)
     if year:
-        return Value("year", (year["before"] or "", year["decade"] or "", year["era"] or ""))
+        return Parsed("year", (_template(year, {"year": "{}"}),), another=functools.partial(_year_like, year))
     number = _number(text)
     if number is not None:
-        return Value("number", _number_form(number))
-    words = _number_words(text)
-    return None if words is None else Value("number", words)
-
-
-def another(text: str, rng: random.Random) -> str:
-    """Make another value in the same format, which may by chance be the same one."""
-    if text.casefold().rstrip(".") in {"yes", "no"}:
-        word = "no" if text.casefold().startswith("yes") else "yes"
-        written = {"upper": word.upper(), "title": word.title()}.get(_case(text.rstrip(".")), word)
-        return written + "." * text.endswith(".")
-    date = _date(text)
-    if date is not None:
-        return _another_date(text, date, rng)
-    year = _YEAR.match(text)
-    if year:
-        start, end = year.span("year")
-        made = _another_year(int(year["year"]), rng)
-        return text[:start] + str(made - made % 10 if year["decade"] else made) + text[end:]
-    number = _number(text)
-    return _another_number(text, number, rng) if number is not None else _other_words(text, rng)
+        return Parsed("number", _number_form(number), another=functools.partial(_another_number, number))
+    return _number_words(text)
 
 
 def renderings(text: str) -> list[str]:
@@ -68,24 +71,33 @@ def renderings(text: str) -> list[str]:
         name = calendar.month_name[month]
         return [f"{day} {name} {year}", f"{name} {day}, {year}", f"{year}-{month:02}-{day:02}"]
     if re.fullmatch(r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{4,15}", text) and not _YEAR.match(text):
-        whole = int(text.replace(",", ""))
-        return [f"{whole:,}", str(whole)]
+        number = int(text.replace(",", ""))
+        return [f"{number:,}", str(number)]
     return []
 
 
-def _case(text: str) -> str:
+def case_of(text: str) -> str:
+    """Return "upper", "title" or "lower"; a lone capital is a title."""
     return "upper" if text.isupper() and len(text) > 1 else "title" if text[:1].isupper() else "lower"
 
 
-def _put(text: str, pieces: list[tuple[tuple[int, int], str]]) -> str:
-    """Put texts in place of spans, which do not overlap."""
-    for (start, end), piece in sorted(pieces, reverse=True):
-        text = text[:start] + piece + text[end:]
+def _opposite(text: str) -> str:
+    word = "no" if text.casefold().startswith("yes") else "yes"
+    written = {"upper": word.upper(), "title": word.title()}.get(case_of(text.rstrip(".")), word)
+    return written + "." * text.endswith(".")
+
+
+def _template(match: re.Match[str], fields: Mapping[str, str]) -> str:
+    """Return a value's text with other texts, such as the fields of a format, in place of groups."""
+    text = match.string
+    # From the last to the first, so that the places of the others stay right.
+    for name in sorted(fields, key=match.start, reverse=True):
+        text = text[: match.start(name)] + fields[name] + text[match.end(name) :]
     return text
 
 
 _MONTHS = list(calendar.month_name)[1:]
-_SHORT_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_SHORT_MONTHS = [name[:3] for name in _MONTHS]
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)}|Sept|{'|'.join(_SHORT_MONTHS)})(?P<dot>\.?)"
 _DAY = r"(?P<day>[0-9]{1,2})(?P<ordinal>st|nd|rd|th)?"  # codespell:ignore nd
 _DATES = [
@@ -96,7 +108,7 @@ _DATES = [
         rf"{_MONTH},? +(?P<year>[0-9]{{4}})",
         r"(?P<year>[0-9]{4})(?P<mark>[-/.])(?P<month>[0-9]{2})(?P=mark)(?P<day>[0-9]{2})",
         # Which of the two is the day nobody can tell, so both are kept below 13.
-        r"(?P<day>[0-9]{1,2})(?P<mark>[-/.])(?P<month>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{4})",
+        r"(?P<day>0?[0-9]|1[0-2])(?P<mark>[-/.])(?P<month>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{4})",
         rf"{_MONTH}",
     )
 ]
@@ -108,133 +120,117 @@ _YEAR = re.compile(
 
 
 def _date(text: str) -> re.Match[str] | None:
-    for pattern in _DATES:
-        found = pattern.match(text)
-        if found:
-            fields = found.groupdict()
-            month, day = _month(found), fields.get("day")
-            # A leap year where none is told, so that February 29 is a date.
-            year = int(fields.get("year") or 2000)
-            ambiguous = pattern is _DATES[4]
-            if not 1 <= month <= 12 or (ambiguous and int(day or 1) > 12):
-                continue
-            if 1 <= int(day or 1) <= calendar.monthrange(max(year, 1), month)[1]:
-                return found
+    for date in filter(None, (pattern.match(text) for pattern in _DATES)):
+        fields = date.groupdict()
+        month, day = _month(date), int(fields.get("day") or 1)
+        # A leap year where none is told, so that February 29 is a date.
+        year = max(int(fields.get("year") or 2000), 1)
+        if 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year, month)[1]:
+            return date
     return None
 
 
 def _month(date: re.Match[str]) -> int:
     written = date["month"]
-    if written.isdigit():
-        return int(written)
-    return _SHORT_MONTHS.index(written[:3]) + 1
+    return int(written) if written.isdigit() else _SHORT_MONTHS.index(written[:3]) + 1
 
 
-def _date_form(date: re.Match[str]) -> tuple[object, ...]:
-    """Return the format: the text with the style of each field in its place."""
+def _date_template(date: re.Match[str]) -> str:
+    """Return the format of a date, with a field for each of its parts in the style that it has."""
     fields = date.groupdict()
-    styles = {"year": "YEAR", "ordinal": "TH"}
+    month, day = date["month"], fields.get("day") or ""
     # Beside a month in words a day has one or two digits as it comes; in numbers the digits are part of the format.
-    numeric = date["month"].isdigit()
-    styles["day"] = "D" * len(fields.get("day") or "") if numeric or (fields.get("day") or "")[:1] == "0" else "DAY"
-    styles["month"] = "M" * len(date["month"]) if numeric else "MONTH" if date["month"] in _MONTHS else "MON"
-    return (_put(date.string, [(date.span(name), style) for name, style in styles.items() if fields.get(name)]),)
+    numeric = month.isdigit()
+    styles = {
+        "year": "{year}",
+        "ordinal": "{ordinal}",
+        "day": f"{{day:0{len(day)}}}" if numeric or day[:1] == "0" else "{day}",
+        "month": f"{{month:0{len(month)}}}" if numeric else "{name}" if month in _MONTHS else "{short}",
+    }
+    return _template(date, {name: style for name, style in styles.items() if fields.get(name)})
 
 
-def _another_date(text: str, date: re.Match[str], rng: random.Random) -> str:
+def _another_date(date: re.Match[str], rng: random.Random) -> str:
     fields = date.groupdict()
-    month = rng.choice([number for number in range(1, 13) if number != _month(date)])
-    pieces: list[tuple[tuple[int, int], str]] = []
+    others = [number for number in range(1, 13) if number != _month(date)]
+    month, day = rng.choice(others), 0
     year = _another_year(int(fields["year"]), rng) if fields.get("year") else None
-    if year is not None:
-        pieces.append((date.span("year"), str(year)))
-    written = date["month"]
-    if written.isdigit():
-        if len(written) == 1:
-            month = rng.choice([number for number in range(1, 10) if number != _month(date)])
-        pieces.append((date.span("month"), f"{month:0{len(written)}}"))
-    else:
-        names = _MONTHS if written in _MONTHS else _SHORT_MONTHS
-        pieces.append((date.span("month"), names[month - 1]))
+    if date["month"].isdigit() and len(date["month"]) == 1:
+        month = rng.choice([number for number in others if number < 10])
     if fields.get("day"):
+        # A common year where none is told, so that February 29 is not made up.
         last = 12 if fields.get("mark") else calendar.monthrange(year or 2001, month)[1]
         # As many digits as before, so that "09" stays two and "9" one.
         low, high = (1, 9) if len(date["day"]) == 1 or date["day"][0] == "0" else (10, last)
         day = rng.choice([number for number in range(low, high + 1) if number != int(date["day"])])
-        pieces.append((date.span("day"), f"{day:0{len(date['day'])}}"))
-        if fields.get("ordinal"):
-            pieces.append((date.span("ordinal"), _ordinal(day)))
-    return _put(text, pieces)
+    name, short = _MONTHS[month - 1], _SHORT_MONTHS[month - 1]
+    return _date_template(date).format(year=year, month=month, name=name, short=short, day=day, ordinal=_ordinal(day))
+
+
+def _year_like(year: re.Match[str], rng: random.Random) -> str:
+    number = _another_year(int(year["year"]), rng)
+    return _template(year, {"year": str(number - number % 10 if year["decade"] else number)})
 
 
 def _another_year(year: int, rng: random.Random) -> int:
     """Return a year some time before or after, of as many digits and not in the future."""
     low, high = 10 ** (len(str(year)) - 1), max(_LATEST_YEAR, year) if year > 999 else 999
-    near = [one for one in range(max(low, year - 60), min(high, year + 60) + 1) if abs(one - year) >= 3]
+    near = [other for other in range(max(low, year - 60), min(high, year + 60) + 1) if abs(other - year) >= 3]
     return rng.choice(near)
 
 
+_FIGURE = r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?"
 _NUMBER = re.compile(
     r"(?P<before>(?:about|after|almost|approximately|around|at least|before|c\.|circa|less than|more than|nearly|over|roughly|"
     r"some|under|up to) ?)?"
     r"(?P<sign>(?:US|A|C)?[$€£¥₹]|[A-Z]{3} |[-+−])?"
-    r"(?P<first>[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)"
-    r"(?:(?P<between> ?[-–—:] ?| to | and )(?P<second>[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?))?"
+    rf"(?P<first>{_FIGURE})(?:(?P<between> ?[-–—:] ?| to | and )(?P<second>{_FIGURE}))?"
     r"(?P<ordinal>st|nd|rd|th)?(?P<unit>[ -]?[%°a-zA-Z²³µ/.()-]*(?: [%°a-zA-Z²³µ/.()-]+){0,4})\Z"  # codespell:ignore nd
 )
-_UNITS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-_TEENS = [
-    "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-]  # fmt: skip
-_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
-_TIMES = ["twice", "thrice"]
-_SCALES = ["hundred", "thousand", "million", "billion"]
-_WORDS = {word: group for group in (_UNITS, _TEENS, _TENS, _ORDINALS, _TIMES, _SCALES) for word in group}
 
 
 def _number(text: str) -> re.Match[str] | None:
-    found = _NUMBER.match(text)
-    if found is None or len(text) > 80:
+    match = _NUMBER.match(text)
+    if match is None or len(text) > _LONGEST_NUMBER:
         return None
     # "12 Angry Men" and "747 Boeing" are names: a unit is written small or in a few letters ("GHz").
-    if any(re.match(r"[A-Z][a-z]{2,}", word) for word in found["unit"].split()):
+    if any(re.match(r"[A-Z][a-z]{2,}", word) for word in match["unit"].split()):
         return None
-    if re.fullmatch(r"[a-zA-Z].*", found["unit"]) and len(found["unit"].split()[0]) > 4:
+    if re.fullmatch(r"[a-zA-Z].*", match["unit"]) and len(match["unit"].split()[0]) > 4:
         return None
-    return found
+    return match
 
 
 def _digits(written: str) -> tuple[int, bool, int]:
-    whole, _, decimals = written.partition(".")
-    return len(whole.replace(",", "")), "," in whole, len(decimals)
+    integer, _, decimals = written.partition(".")
+    return len(integer.replace(",", "")), "," in integer, len(decimals)
+
+
+def _amount(written: str) -> float:
+    return float(written.replace(",", ""))
 
 
 def _number_form(number: re.Match[str]) -> tuple[object, ...]:
-    second = _digits(number["second"]) if number["second"] else None
-    kept = (
-        number["before"] or "",
-        number["sign"] or "",
-        number["between"] or "",
-        bool(number["ordinal"]),
-        number["unit"],
-    )
-    return (*kept, _digits(number["first"]), second)
+    """Return the digits, commas and decimals of the one or two numbers, and the text around them."""
+    numbers = [name for name in ("first", "second") if number[name]]
+    styles = dict.fromkeys(numbers, "#") | ({"ordinal": "TH"} if number["ordinal"] else {})
+    return (_template(number, styles), *(_digits(number[name]) for name in numbers))
 
 
-def _another_number(text: str, number: re.Match[str], rng: random.Random) -> str:
+def _another_number(number: re.Match[str], rng: random.Random) -> str:
     names = ["first", "second"] if number["second"] else ["first"]
     # There were few centuries yet.
-    made = [_century(number[name], rng) if "centur" in number["unit"] else _like(number[name], rng) for name in names]
-    given = [float(number[name].replace(",", "")) for name in names]
-    if len(made) == 2 and given[0] < given[1]:
-        made.sort(key=lambda one: float(one.replace(",", "")))
-        if _digits(made[0]) != _digits(number["first"]):
-            made.reverse()
-    pieces = [(number.span(name), one) for name, one in zip(names, made, strict=True)]
+    make = _century if "centur" in number["unit"] else _like
+    written = [make(number[name], rng) for name in names]
+    # What rises goes on rising, unless the digits of its ends forbid it.
+    if len(written) == 2 and _amount(number["first"]) < _amount(number["second"]):
+        written.sort(key=_amount)
+        if _digits(written[0]) != _digits(number["first"]):
+            written.reverse()
+    fields = dict(zip(names, written, strict=True))
     if number["ordinal"]:
-        pieces.append((number.span("ordinal"), _ordinal(int(made[-1].replace(",", "").partition(".")[0]))))
-    return _put(text, pieces)
+        fields["ordinal"] = _ordinal(int(written[-1].replace(",", "").partition(".")[0]))
+    return _template(number, fields)
 
 
 def _century(written: str, rng: random.Random) -> str:
@@ -243,16 +239,15 @@ def _century(written: str, rng: random.Random) -> str:
 
 def _like(written: str, rng: random.Random) -> str:
     """Write a number with as many digits, the same commas, decimals and leading zeros."""
-    whole, point, decimals = written.partition(".")
-    bare = whole.replace(",", "")
-    if re.fullmatch(r"1[0-9]{3}|20[0-9]{2}", whole):
-        digits = str(_another_year(int(whole), rng))  # a range of years stays one
+    integer, point, decimals = written.partition(".")
+    bare = integer.replace(",", "")
+    if re.fullmatch(r"1[0-9]{3}|20[0-9]{2}", integer):
+        digits = str(_another_year(int(integer), rng))  # a range of years stays one
     else:
         zeros = min(len(bare) - len(bare.lstrip("0")), len(bare) - 1)
-        rest = len(bare) - zeros
-        first = rng.choice("23456789") if rest else ""  # a lone 1 would want another form of its noun
-        digits = "0" * zeros + first + "".join(rng.choice("0123456789") for _ in range(rest - 1))
-    if "," in whole:
+        first = rng.choice("23456789")  # a lone 1 would want another form of its noun
+        digits = "0" * zeros + first + "".join(rng.choice("0123456789") for _ in range(len(bare) - zeros - 1))
+    if "," in integer:
         digits = f"{int(digits):,}"
     return digits + point + "".join(rng.choice("123456789") for _ in decimals)
 
@@ -263,47 +258,42 @@ def _ordinal(number: int) -> str:
     return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")  # codespell:ignore nd
 
 
-_WORD = re.compile(r"[a-z]+", re.IGNORECASE | re.ASCII)
+_GROUPS = {word: group for group in (*WORDS.number_groups, WORDS.scales) for word in group}
 
 
-def _counting(text: str) -> Iterator[re.Match[str]]:
-    """Return the words behind an article, which may begin a number ("the third")."""
-    return _WORD.finditer(text, re.match(r"(?:the |an? )?", text, re.IGNORECASE).end())  # type: ignore[union-attr]
-
-
-def _number_words(text: str) -> tuple[object, ...] | None:
-    """Return the form of a number in words ("twenty-three miles"): the sort of each word, and what else stands there."""
-    if len(text) > 80:
+def _number_words(text: str) -> Parsed | None:
+    """Read a number in words ("twenty-three miles"); its form is the sort of each word, and what else stands there."""
+    if len(text) > _LONGEST_NUMBER:
         return None
-    form: list[object] = []
-    counted = last = 0
-    for found in _counting(text):
-        group = _WORDS.get(found[0].lower())
-        if group is None:
-            break
-        counted += 1
-        form.extend(
-            (text[last : found.start()], tuple(group) if group is not _SCALES else found[0].lower(), _case(found[0]))
-        )
-        last = found.end()
-    rest = text[last:]
+    # An article may stand before a number ("the third").
+    start = re.match(r"(?:the |an? )?", text, re.IGNORECASE).end()  # type: ignore[union-attr]
+    matches = re.compile(r"[a-z]+", re.IGNORECASE | re.ASCII).finditer(text, start)
+    words = list(itertools.takewhile(lambda word: word[0].lower() in _GROUPS, matches))
+    if not words or (len(words) == 1 and text.lower() in WORDS.scales):
+        return None
+    behind = text[words[-1].end() :]
     # "one of the judges" counts nobody, and "Five Summer Stories" is a name.
-    follows = rest.split()
-    if not counted or len(follows) > 2 or rest[:3] == " of" or any(not word.islower() for word in follows):
+    unit = behind.split()
+    if len(unit) > 2 or behind[:3] == " of" or not all(word.islower() for word in unit):
         return None
-    if counted == 1 and text.lower() in _SCALES:
-        return None
-    return ("words", *form, rest)
+    ends = [0, *(word.end() for word in words)]
+    gaps = [text[end : word.start()] for end, word in zip(ends, words, strict=False)]
+    sorts = [(_sort(word[0].lower()), case_of(word[0])) for word in words]
+
+    def another(rng: random.Random) -> str:
+        return "".join(gap + _other_word(word[0], rng) for gap, word in zip(gaps, words, strict=True)) + behind
+
+    return Parsed("number", ("words", *gaps, *sorts, behind), another=another)
 
 
-def _other_words(text: str, rng: random.Random) -> str:
-    pieces = []
-    for found in _counting(text):
-        group = _WORDS.get(found[0].lower())
-        if group is None:
-            break
-        if group is not _SCALES:
-            # Not "one", which would want another form of its noun.
-            word = rng.choice([one for one in group if one not in {"one", found[0].lower()}] or [found[0]])
-            pieces.append((found.span(), word.title() if _case(found[0]) == "title" else word))
-    return _put(text, pieces)
+def _sort(word: str) -> object:
+    return word if word in WORDS.scales else _GROUPS[word]
+
+
+def _other_word(word: str, rng: random.Random) -> str:
+    if word.lower() in WORDS.scales:
+        return word
+    # Not "one", which would want another form of its noun.
+    others = [other for other in _GROUPS[word.lower()] if other not in {"one", word.lower()}]
+    written = rng.choice(others or [word])
+    return written.title() if case_of(word) == "title" else written

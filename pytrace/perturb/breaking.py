@@ -16,15 +16,17 @@ import msgspec
 
 from pytrace.chain_of_evidence.discriminator import Discriminator, Verdict
 from pytrace.chain_of_evidence.features import Features
-from pytrace.documents.mentions import holds, holds_any, mentions, replace, rng_of, surface
+from pytrace.documents.mentions import holds, holds_any, mentions, rng_of, surface
 from pytrace.models.language_model import LanguageModel
-from pytrace.perturb.pieces import Piece, Pieces, Sample, knowledge
-from pytrace.perturb.rewriting import Order, Rewritten, blanked, broader, clauses_cut, joined, named, without
+from pytrace.perturb.model_rewriting import Job, Rewriting
+from pytrace.perturb.pieces import Pieces, Sample, put
+from pytrace.perturb.rewriting import Rewritten, blanked, broader, clauses_cut, joined, named, without
 from pytrace.records import Feature
 
 Kind = Literal["coe", "senp", "wordp", "erp", "intentp"]
 KINDS: tuple[Kind, ...] = ("coe", "senp", "wordp", "erp", "intentp")
 
+# Bounds on what a judge and a model are asked about one question: relations to remove, and sentences that may hold one.
 _MOST_RELATIONS = 3
 _MOST_SENTENCES = 4
 # Of the ways to rewrite a sentence so many are tried before the last one, which leaves nothing but the nodes.
@@ -58,48 +60,37 @@ def break_chains(
     settled: Callable[[], None] = lambda: None,
 ) -> list[Outcome]:
     """Break the chain of every sample in one way; what the discriminator is asked, it is asked about all of them at once."""
-    courses: list[_Course]
     if kind == "coe":
-        outcomes: list[Outcome] = [Broken(sample.pieces) for sample in samples]
-        for _ in outcomes:
+        for _ in samples:
             settled()
-        return outcomes
+        return [Broken(sample.pieces) for sample in samples]
     if kind == "senp":
         courses = [_remove(sample, seed, tries, threshold) for sample in samples]
     elif kind == "wordp":
-        courses = _replacing(samples, model, seed, tries)
+        nodes = list(dict.fromkeys(node for sample in samples for node in sample.surfaces))
+        expressions = dict(zip(nodes, broader(nodes, model, seed=seed), strict=True))
+        courses = [_replace(sample, expressions, seed, tries) for sample in samples]
     else:
         courses = _rewriting(kind, samples, discriminator, model, seed, tries)
-    return _run(courses, samples, discriminator, settled)
-
-
-def _run(
-    courses: Sequence[_Course], samples: Sequence[Sample], discriminator: Discriminator, settled: Callable[[], None]
-) -> list[Outcome]:
     outcomes: dict[int, Outcome] = {}
     offered: dict[int, Pieces] = {}
 
-    def continue_thoughts(place: int, verdict: Verdict | None) -> None:
-        course = courses[place]
+    def proceed(at: int, verdict: Verdict | None) -> None:
         try:
-            offered[place] = next(course) if verdict is None else course.send(verdict)
+            # A generator that has not begun takes no verdict but None.
+            offered[at] = courses[at].send(verdict)  # type: ignore[arg-type]
         except StopIteration as stop:
-            outcomes[place] = stop.value
+            outcomes[at] = stop.value
             settled()
 
-    for place in range(len(courses)):
-        continue_thoughts(place, None)
+    for at in range(len(courses)):
+        proceed(at, None)
     while offered:
         waiting, offered = offered, {}
-        verdicts = discriminator.discriminate(
-            [
-                (samples[at].question.question, samples[at].features, [knowledge(pieces)])
-                for at, pieces in waiting.items()
-            ]
-        )
+        verdicts = discriminator.discriminate([samples[at].inquiry(pieces) for at, pieces in waiting.items()])
         for at, (verdict,) in zip(waiting, verdicts, strict=True):
-            continue_thoughts(at, verdict)
-    return [outcomes[place] for place in range(len(courses))]
+            proceed(at, verdict)
+    return [outcomes[at] for at in range(len(courses))]
 
 
 def _remove(sample: Sample, seed: int, tries: int, threshold: float) -> _Course:
@@ -112,18 +103,18 @@ def _remove(sample: Sample, seed: int, tries: int, threshold: float) -> _Course:
     rng_of(seed, sample.question.id, "senp").shuffle(candidates)
     # Without the answer no reader can be right, so that a chain should rather break elsewhere.
     candidates.sort(key=lambda piece: holds_any(piece.shown, sample.stated))
-    rest = sample.pieces
+    left = sample.pieces
     removed: list[str] = []
-    for piece in candidates[:tries]:
-        if len(rest) == 1:
+    for candidate in candidates[:tries]:
+        if len(left) == 1:
             break
-        rest = tuple(one for one in rest if one is not piece)
-        removed.append(piece.text)
-        verdict = yield rest
+        left = tuple(piece for piece in left if piece is not candidate)
+        removed.append(candidate.text)
+        verdict = yield left
         # The same sentence may stand in two documents; as long as one is left nothing is removed.
-        left = any(gone.casefold() in one.shown.casefold() for gone in removed for one in rest)
-        if verdict.complete is False and not left:
-            return Broken(rest, removed=tuple(removed), missing=verdict.missing)
+        remains = any(sentence.casefold() in piece.shown.casefold() for sentence in removed for piece in left)
+        if verdict.complete is False and not remains:
+            return Broken(left, removed=tuple(removed), missing=verdict.missing)
     return f"still a chain of evidence after {len(removed)} of {len(sample.pieces)} sentences were removed"
 
 
@@ -131,12 +122,6 @@ def _is_answer(node: str, answers: Sequence[str]) -> bool:
     return any(holds(node, answer) and len(node) <= 1.5 * len(answer) for answer in answers) or any(
         node.casefold() == answer.casefold() for answer in answers
     )
-
-
-def _replacing(samples: Sequence[Sample], model: LanguageModel | None, seed: int, tries: int) -> list[_Course]:
-    nodes = list(dict.fromkeys(node for sample in samples for node in sample.surfaces))
-    expressions = dict(zip(nodes, broader(nodes, model, seed=seed), strict=True))
-    return [_replace(sample, {node: expressions[node] for node in sample.surfaces}, seed, tries) for sample in samples]
 
 
 def _replace(sample: Sample, expressions: dict[str, list[Rewritten]], seed: int, tries: int) -> _Course:
@@ -147,33 +132,23 @@ def _replace(sample: Sample, expressions: dict[str, list[Rewritten]], seed: int,
     pieces = sample.pieces
     replaced: list[tuple[str, str, str]] = []
     for node in nodes[:tries]:
-        fitting = next((made for one in expressions[node] if (made := _put(sample, pieces, node, one, replaced))), None)
-        if fitting is None:
+        gone = [node, *(before for before, _, _ in replaced)]
+        for expression in expressions[node]:
+            changed = put(pieces, [(node, expression.text)])
+            # The node must be gone everywhere, and no expression may bring back one that was replaced before.
+            if not any(holds(piece.shown, one) for piece in changed for one in gone) and _same_answers(sample, changed):
+                break
+        else:
             continue
-        pieces, one = fitting
-        replaced.append((node, one.text, one.by))
+        pieces = changed
+        replaced.append((node, expression.text, expression.by))
         verdict = yield pieces
         if verdict.complete is False:
-            gone = tuple(node for node, _, _ in replaced)
-            kept = tuple(one for one in sample.surfaces if any(holds(piece.shown, one) for piece in pieces))
-            return Broken(pieces, gone, tuple(replaced), kept, verdict.missing)
+            standing = tuple(other for other in sample.surfaces if any(holds(piece.shown, other) for piece in pieces))
+            return Broken(
+                pieces, tuple(before for before, _, _ in replaced), tuple(replaced), standing, verdict.missing
+            )
     return f"still a chain of evidence after {len(replaced)} of {len(nodes)} nodes were replaced"
-
-
-def _put(
-    sample: Sample, pieces: Pieces, node: str, by: Rewritten, before: Sequence[tuple[str, str, str]]
-) -> tuple[Pieces, Rewritten] | None:
-    """Replace a node everywhere, titles included; None if a node were still there or an answer no longer."""
-    changed = tuple(
-        msgspec.structs.replace(
-            piece, title=replace(piece.title, node, by.text), text=replace(piece.text, node, by.text)
-        )
-        for piece in pieces
-    )
-    gone = [node, *(one for one, _, _ in before)]
-    if any(holds(piece.shown, one) for piece in changed for one in gone) or not _same_answers(sample, changed):
-        return None
-    return changed, by
 
 
 def _same_answers(sample: Sample, pieces: Pieces) -> bool:
@@ -185,11 +160,8 @@ def _same_answers(sample: Sample, pieces: Pieces) -> bool:
     return held(sample.pieces) == held(pieces)
 
 
-class _Attempt(msgspec.Struct, frozen=True):
-    """A feature to remove, and for each of the pieces that hold it the texts to try, by its place."""
-
-    feature: Feature
-    texts: dict[int, list[Rewritten]]
+# A feature to remove, and for each of the pieces that hold it the texts to try, by its place.
+_Attempt = tuple[Feature, dict[int, list[Rewritten]]]
 
 
 def _rewriting(
@@ -201,135 +173,118 @@ def _rewriting(
     tries: int,
 ) -> list[_Course]:
     """Find the sentences that hold each feature, and let the model rewrite all of them in one call."""
-    features = [_relations(sample) if kind == "erp" else _intent(sample) for sample in samples]
-    ranked = _ranked(samples, features, discriminator)
-    orders: dict[tuple[int, Feature, int], Order] = {}
-    first: dict[tuple[int, Feature, int], Order] = {}
+    job: Job = "unrelated" if kind == "erp" else "unintended"
+    wanted = [_wanted(kind, sample) for sample in samples]
+    verdicts = discriminator.discriminate(
+        [
+            (sample.question.question, features, [piece.shown for piece in sample.pieces])
+            for sample, features in zip(samples, wanted, strict=True)
+        ]
+    )
+    orders: dict[tuple[int, Feature], dict[int, Rewriting]] = {}
+    by_model: dict[tuple[int, Feature, int], Rewriting] = {}
     for at, sample in enumerate(samples):
-        for feature in features[at]:
-            surely = _holding(sample, feature) or ranked[at, feature][:1]
+        for number, feature in enumerate(wanted[at].all):
+            probabilities = [verdict.probabilities[number] or 0.0 for verdict in verdicts[at]]
+            likely = sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True)
+            surely = _holding(sample, feature) or likely[:1]
+            rewritings = orders[at, feature] = {}
             # Where the feature is still found, the sentence is next that held it most probably of the others.
-            places = [*surely, *(place for place in ranked[at, feature] if place not in surely)]
-            for number, place in enumerate(places[:_MOST_SENTENCES]):
-                text = sample.pieces[place].text
-                keep = [node for node in sample.surfaces if holds(text, node)]
-                if kind == "erp":
-                    keep += [answer for answer in sample.stated if holds(text, answer)]
-                job: Literal["unrelated", "unintended"] = "unrelated" if kind == "erp" else "unintended"
-                order = orders[at, feature, place] = Order(job, text, tuple(dict.fromkeys(keep)), feature.statement)
-                if number < len(surely):
-                    first[at, feature, place] = order
-    written = dict(zip(first, without(list(first.values()), model, seed=seed), strict=True))
-    attempts: list[list[_Attempt]] = [[] for _ in samples]
-    for at, sample in enumerate(samples):
-        for feature in features[at]:
-            places = [place for one, other, place in orders if (one, other) == (at, feature)]
-            texts = {
-                place: [*written.get((at, feature, place), ()), *_by_rule(sample, feature, orders[at, feature, place])]
-                for place in places
-            }
-            texts = {place: own for place, own in texts.items() if own}
-            if texts:
-                attempts[at].append(_Attempt(feature, texts))
+            for index in [*surely, *(index for index in likely if index not in surely)][:_MOST_SENTENCES]:
+                text = sample.pieces[index].text
+                must_stay = [*sample.surfaces, *(sample.stated if kind == "erp" else ())]
+                keep = tuple(dict.fromkeys(phrase for phrase in must_stay if holds(text, phrase)))
+                rewritings[index] = Rewriting(job, text, keep, feature.statement)
+                if index in surely:
+                    by_model[at, feature, index] = rewritings[index]
+    written = dict(zip(by_model, without(job, list(by_model.values()), model, seed=seed), strict=True))
     what = "relation between two nodes that the sentences hold" if kind == "erp" else "intent"
-    return [_rewrite(sample, own, tries, what) for sample, own in zip(samples, attempts, strict=True)]
+    courses = []
+    for at, sample in enumerate(samples):
+        attempts: list[_Attempt] = []
+        for feature in wanted[at].all:
+            texts = {
+                index: [*written.get((at, feature, index), ()), *_by_rule(sample, feature, order)]
+                for index, order in orders[at, feature].items()
+            }
+            attempts.append((feature, {index: ways for index, ways in texts.items() if ways}))
+        attempts = [attempt for attempt in attempts if attempt[1]]
+        courses.append(_rewrite(sample, attempts, tries, what))
+    return courses
 
 
-def _relations(sample: Sample) -> list[Feature]:
+def _wanted(kind: Kind, sample: Sample) -> Features:
+    """Return the features to remove: relations of which both nodes stand in the sentences, or the intent."""
+    if kind == "intentp":
+        return Features(sample.features.intent)
     texts = [piece.shown for piece in sample.pieces]
-    return [one for one in sample.features.relations if all(surface(node, texts) for node in one.nodes)][
-        :_MOST_RELATIONS
-    ]
-
-
-def _intent(sample: Sample) -> list[Feature]:
-    return [Feature("intent", sample.features.intent)] if sample.features.intent else []
-
-
-def _ranked(
-    samples: Sequence[Sample], features: Sequence[Sequence[Feature]], discriminator: Discriminator
-) -> dict[tuple[int, Feature], list[int]]:
-    """Return the places of the sentences by how probably each holds a feature, the most probable first."""
-    asked = [
-        (sample.question.question, _only(own), [piece.shown for piece in sample.pieces])
-        for sample, own in zip(samples, features, strict=True)
-    ]
-    found: dict[tuple[int, Feature], list[int]] = {}
-    for at, verdicts in enumerate(discriminator.discriminate(asked)):
-        for number, feature in enumerate(_only(features[at]).all):
-            likely = [verdict.probabilities[number] or 0.0 for verdict in verdicts]
-            found[at, feature] = sorted(range(len(likely)), key=lambda place, of=likely: -of[place])  # type: ignore[misc]
-    return found
-
-
-def _only(features: Sequence[Feature]) -> Features:
-    intent = next((one.text for one in features if one.kind == "intent"), "")
-    return Features(intent, (), tuple(one for one in features if one.kind == "relation"))
+    held = [one for one in sample.features.relations if all(surface(node, texts) for node in one.nodes)]
+    return Features(relations=tuple(held[:_MOST_RELATIONS]))
 
 
 def _holding(sample: Sample, feature: Feature) -> list[int]:
     """Return the places of the sentences that a rule knows to hold a feature: both nodes, or the answer."""
+    texts = [piece.text for piece in sample.pieces]
     if feature.kind == "intent":
-        return [place for place, piece in enumerate(sample.pieces) if holds_any(piece.text, sample.stated)]
-    both = [
-        place for place, piece in enumerate(sample.pieces) if all(surface(node, [piece.text]) for node in feature.nodes)
-    ]
+        return [index for index, text in enumerate(texts) if holds_any(text, sample.stated)]
+
+    def both(some: Sequence[str]) -> list[int]:
+        return [index for index, text in enumerate(some) if all(surface(node, [text]) for node in feature.nodes)]
+
     # Where the title stands for one of the nodes, the sentence says the relation all the same.
-    return both or [
-        place
-        for place, piece in enumerate(sample.pieces)
-        if all(surface(node, [piece.shown]) for node in feature.nodes)
-    ]
+    return both(texts) or both([piece.shown for piece in sample.pieces])
 
 
-def _by_rule(sample: Sample, feature: Feature, order: Order) -> list[Rewritten]:
-    text = order.sentence
+def _by_rule(sample: Sample, feature: Feature, order: Rewriting) -> list[Rewritten]:
+    text = order.input
     if feature.kind == "relation":
         ends = [surface(node, [text]) for node in feature.nodes]
-        made = [joined(text, *ends)] if all(ends) else []
+        ways = [joined(text, *ends)] if all(ends) else []
     else:
-        made = [blanked(text, sample.stated)]
-    made += [*clauses_cut(text, order.keep), *named(order.keep)]
-    fitting = [
-        one for one in dict.fromkeys(made) if one and one != text and all(holds(one, node) for node in order.keep)
+        ways = [blanked(text, sample.stated)]
+    ways += [*clauses_cut(text, order.keep), *named(order.keep)]
+    return [
+        Rewritten(way, "rule")
+        for way in dict.fromkeys(ways)
+        if way and way != text and all(holds(way, phrase) for phrase in order.keep)
     ]
-    return [Rewritten(one, "rule") for one in fitting]
 
 
 def _rewrite(sample: Sample, attempts: Sequence[_Attempt], tries: int, what: str) -> _Course:
     """Rewrite one sentence after the other until the feature is gone, each first in milder ways and then in the last one."""
-    asked = 0
-    for attempt in attempts:
+    tried = 0
+    for feature, texts in attempts:
         pieces = sample.pieces
         done: dict[int, Rewritten] = {}
-        for place, texts in attempt.texts.items():
-            for text in dict.fromkeys([*texts[:_MILDER], texts[-1]]):
-                if asked == tries:
+        for index, ways in texts.items():
+            # What is rewritten in vain stays rewritten in the last way, so that sentences that say the same fall one by one.
+            for way in dict.fromkeys([*ways[:_MILDER], ways[-1]]):
+                if tried == tries:
                     break
-                changed = _with_text(pieces, place, text.text)
-                if not _sound(sample, changed, {*done, place}):
+                changed = _with_text(pieces, index, way.text)
+                if not _sound(sample, changed, {*done, index}):
                     continue
-                asked += 1
+                tried += 1
                 verdict = yield changed
-                if attempt.feature in verdict.missing:
-                    done[place] = text
+                if feature in verdict.missing:
+                    done[index] = way
                     replaced = tuple((sample.pieces[at].text, one.text, one.by) for at, one in sorted(done.items()))
-                    return Broken(changed, (attempt.feature.statement,), replaced, sample.surfaces, verdict.missing)
-            last = texts[-1]
-            if _sound(sample, _with_text(pieces, place, last.text), {*done, place}):
-                pieces, done[place] = _with_text(pieces, place, last.text), last
+                    return Broken(changed, (feature.statement,), replaced, sample.surfaces, verdict.missing)
+            changed = _with_text(pieces, index, ways[-1].text)
+            if _sound(sample, changed, {*done, index}):
+                pieces, done[index] = changed, ways[-1]
     if not attempts:
         return f"no {what} could be removed from {len(sample.pieces)} sentences"
-    return f"the {what} was still found after {asked} rewritings"
+    return f"the {what} was still found after {tried} rewritings"
 
 
-def _with_text(pieces: Pieces, place: int, text: str) -> Pieces:
-    return tuple(msgspec.structs.replace(piece, text=text) if at == place else piece for at, piece in enumerate(pieces))
+def _with_text(pieces: Pieces, index: int, text: str) -> Pieces:
+    return (*pieces[:index], msgspec.structs.replace(pieces[index], text=text), *pieces[index + 1 :])
 
 
-def _sound(sample: Sample, pieces: Sequence[Piece], chosen: Iterable[int]) -> bool:
+def _sound(sample: Sample, pieces: Pieces, chosen: Iterable[int]) -> bool:
     """Whether every node still stands somewhere, and no sentence is left as it was."""
-    gone = {sample.pieces[place].text for place in chosen}
+    gone = {sample.pieces[index].text for index in chosen}
     return not any(piece.text in gone for piece in pieces) and all(
         any(holds(piece.shown, node) for piece in pieces) for node in sample.surfaces
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,9 +22,9 @@ from pytrace.perturb.answer_types import Swap, swap_all
 from pytrace.perturb.breaking import KINDS, Broken, Kind, break_chains
 from pytrace.perturb.noise import Retrieve, fill, irrelevant, misinformation, swapped
 from pytrace.perturb.perturbed_rows import NOISES, Noise, check_row, make_row
-from pytrace.perturb.pieces import Piece, Sample, characters, knowledge, make_sample
+from pytrace.perturb.pieces import Piece, Sample, characters, make_sample, supporting_ids
 from pytrace.perturb.rewriting import misstated
-from pytrace.records import Perturbation, Question
+from pytrace.records import Feature, Perturbation, Question
 
 __all__ = ["KINDS", "NOISES", "RATIOS", "Kind", "Noise", "PerturbReport", "Refusal", "Settings", "check_row", "perturb"]
 
@@ -84,35 +86,35 @@ def perturb(
     # Only questions whose supporting sentences are a chain of evidence to the discriminator are used. Each chain is
     # broken in every wanted way, and noise is injected at every ratio. A row that cannot be made is refused with a
     # reason, and one that does not keep what it claims is not given out.
-    chosen = settings if settings is not None else Settings()
+    chosen, counts = settings or Settings(), report if report is not None else PerturbReport()
     _check(chosen, questions)
-    told = report if report is not None else PerturbReport()
-    told.questions += len(questions)
-    return _Study(extractor, discriminator, retrieve, model, chosen, told, settled).rows(
-        questions, [answer for one in questions for answer in one.answers] if pool is None else pool
-    )
+    counts.questions += len(questions)
+    study = _Study(extractor, discriminator, retrieve, model, chosen, counts, settled)
+    return study.rows(questions, [answer for one in questions for answer in one.answers] if pool is None else pool)
 
 
 def _check(settings: Settings, questions: Sequence[Question]) -> None:
     ids = Counter(question.id for question in questions)
-    repeated = next((name for name, count in ids.items() if count > 1), None)
-    if repeated is not None:
-        raise InputError(f"question id {repeated!r} occurs {ids[repeated]} times; give each question an id of its own")
-    for ratio in settings.ratios:
-        if not 0 <= ratio < 1:
-            raise InputError(
-                f"ratio is {ratio}; the injected share of the characters lies from 0 to below 1, for instance 0.5"
-            )
+    kinds, noises, ratios = map(len, (settings.kinds, settings.noises, settings.ratios))
+    faults = [
+        f"question id {name!r} occurs {count} times; give each question an id of its own"
+        for name, count in ids.items()
+        if count > 1
+    ]
+    faults += [
+        f"ratio is {ratio}; the injected share of the characters lies from 0 to below 1, for instance 0.5"
+        for ratio in settings.ratios
+        if not 0 <= ratio < 1
+    ]
     if settings.tries < 1:
-        raise InputError(f"tries is {settings.tries}; a judge has to be asked at least once")
-    if not (settings.kinds and settings.noises and settings.ratios):
-        raise InputError(
-            f"{len(settings.kinds)} kinds, {len(settings.noises)} noises and {len(settings.ratios)} ratios were given; "
-            "a row needs one of each"
-        )
+        faults.append(f"tries is {settings.tries}; a judge has to be asked at least once")
+    if not (kinds and noises and ratios):
+        faults.append(f"{kinds} kinds, {noises} noises and {ratios} ratios were given; a row needs one of each")
+    if faults:
+        raise InputError(faults[0])
 
 
-class _Noises(msgspec.Struct):
+class _Noises(NamedTuple):
     """What may stand beside a question's chain: irrelevant sentences, a wrong answer, a model's statements of it."""
 
     sentences: list[Piece]
@@ -120,26 +122,17 @@ class _Noises(msgspec.Struct):
     statements: list[str]
 
 
+@dataclass(frozen=True)
 class _Study:
     """Holds what all parts of making the rows need."""
 
-    def __init__(
-        self,
-        extractor: Extractor,
-        discriminator: Discriminator,
-        retrieve: Retrieve,
-        model: LanguageModel | None,
-        settings: Settings,
-        report: PerturbReport,
-        settled: Callable[[], None],
-    ) -> None:
-        self.extractor = extractor
-        self.discriminator = discriminator
-        self.retrieve = retrieve
-        self.model = model
-        self.settings = settings
-        self.report = report
-        self.settled = settled
+    extractor: Extractor
+    discriminator: Discriminator
+    retrieve: Retrieve
+    model: LanguageModel | None
+    settings: Settings
+    report: PerturbReport
+    settled: Callable[[], None]
 
     def rows(self, questions: Sequence[Question], pool: Sequence[str]) -> Iterator[Question]:
         samples = self.samples(questions)
@@ -153,12 +146,12 @@ class _Study:
             for kind in dict.fromkeys(self.settings.kinds)
         }  # fmt: skip
         noises = self.noises(samples, pool)
-        for place, sample in enumerate(samples):
-            for kind, broken in ((kind, own[place]) for kind, own in outcomes.items()):
+        for index, sample in enumerate(samples):
+            for kind, broken in ((kind, by_sample[index]) for kind, by_sample in outcomes.items()):
                 if isinstance(broken, str):
                     self.report.refusals.append(Refusal(sample.question.id, broken, kind))
                     continue
-                for row in self.rows_of(sample, kind, broken, noises[place]):
+                for row in self.rows_of(sample, kind, broken, noises[index]):
                     faults = check_row(row)
                     if faults:
                         self.report.unsound += 1
@@ -170,32 +163,16 @@ class _Study:
     def samples(self, questions: Sequence[Question]) -> list[Sample]:
         """Return the questions whose supporting sentences are a chain of evidence."""
         extractions = self.extractor.extract([question.question for question in questions])
-        made = [
+        samples = [
             make_sample(question, extraction.features)
             for question, extraction in zip(questions, extractions, strict=True)
         ]
-        able = [sample for sample in made if sample.question.answers and sample.pieces and sample.features.all]
-        verdicts = self.discriminator.discriminate(
-            [(sample.question.question, sample.features, [knowledge(sample.pieces)]) for sample in able]
-        )
-        missing = {
-            sample.question.id: verdict.missing
-            for sample, (verdict,) in zip(able, verdicts, strict=True)
-            if verdict.missing
-        }
+        able = [sample for sample in samples if sample.question.answers and sample.pieces and sample.features.all]
+        verdicts = self.discriminator.discriminate([sample.inquiry(sample.pieces) for sample in able])
+        missing = {sample.question.id: verdict.missing for sample, (verdict,) in zip(able, verdicts, strict=True)}
         chains = []
-        for sample in made:
-            reason = ""
-            if not sample.question.answers:
-                reason = "it has no answer"
-            elif not sample.pieces:
-                reason = f"none of {len(sample.question.documents)} documents supports it"
-            elif not sample.features.all:
-                reason = "no feature was found in it"
-            elif sample.question.id in missing:
-                lacking = missing[sample.question.id]
-                shown = "; ".join(feature.statement for feature in lacking)
-                reason = f"its {len(sample.pieces)} sentences are no chain of evidence: {len(lacking)} features lack ({shown})"
+        for sample in samples:
+            reason = _unfit(sample, missing.get(sample.question.id, ()))
             if not reason:
                 chains.append(sample)
                 continue
@@ -209,41 +186,53 @@ class _Study:
         """Find what may stand beside each chain: one call of the retriever and few of the model for all of them."""
         wanted, seed = set(self.settings.noises), self.settings.seed
         largest = max(self.settings.ratios)
-        sentences: list[list[Piece]] = [[] for _ in samples]
-        if wanted & {"irrelevant", "swapped"} and largest > 0:
-            needed = [round(characters(sample.pieces) * largest / (1 - largest)) for sample in samples]
-            sentences = irrelevant(samples, self.retrieve, needed=needed)
+        nothing: list[list[Piece]] = [[] for _ in samples]
+        needed = [round(characters(sample.pieces) * largest / (1 - largest)) for sample in samples]
+        beside = bool(wanted & {"irrelevant", "swapped"}) and largest > 0
+        sentences = irrelevant(samples, self.retrieve, needed=needed) if beside else nothing
         wrong: list[Swap | None] = [None] * len(samples)
         if wanted & {"misinformation", "swapped"}:
             answers = [sample.question.answers[0] for sample in samples]
             rngs = [rng_of(seed, sample.question.id, "wrong") for sample in samples]
             wrong = [
                 # An alias of the right answer would be no wrong one.
-                one if one is not None and not _is_right(one.text, sample) else None
+                None if one is None or _meet(one.text, sample.question.answers) else one
                 for one, sample in zip(swap_all(answers, rngs, pool=pool, model=self.model), samples, strict=True)
             ]
-        statements: list[list[str]] = [[] for _ in samples]
-        if "misinformation" in wanted and largest > 0:
-            asked = [
-                (place, (sample.question.question, one.text, sample.question.answers))
-                for place, (sample, one) in enumerate(zip(samples, wrong, strict=True))
-                if one is not None
-            ]
-            written = misstated([one for _, one in asked], self.model, seed=seed)
-            for (place, _), own in zip(asked, written, strict=True):
-                statements[place] = own
-        return [_Noises(*one) for one in zip(sentences, wrong, statements, strict=True)]
+        inquiries = {
+            at: (samples[at].question.question, one.text, samples[at].question.answers)
+            for at, one in enumerate(wrong)
+            if one is not None and "misinformation" in wanted and largest > 0
+        }
+        statements = dict(zip(inquiries, misstated(list(inquiries.values()), self.model, seed=seed), strict=True))
+        return [_Noises(sentences[at], wrong[at], statements.get(at, [])) for at in range(len(samples))]
 
     def rows_of(self, sample: Sample, kind: Kind, broken: Broken, noises: _Noises) -> Iterator[Question]:
         for noise in dict.fromkeys(self.settings.noises):
-            made = self.beside(sample, kind, broken, noise, noises)
-            if isinstance(made, str):
-                self.report.refusals.append(Refusal(sample.question.id, made, kind, noise))
+            beside = self.beside(sample, kind, broken, noise, noises)
+            if isinstance(beside, str):
+                self.report.refusals.append(Refusal(sample.question.id, beside, kind, noise))
                 continue
-            chain, others = made
+            chain, others = beside
             wrong = noises.wrong if noise != "irrelevant" else None
+            claims = Perturbation(
+                source=sample.question.id,
+                kind=kind,
+                noise=noise,
+                ratio=0.0,
+                measured=0.0,  # of what is injected, which is known when the row is made
+                seed=self.settings.seed,
+                hops=len(supporting_ids(sample.question)),
+                features=sample.features.all,
+                missing=chain.missing,
+                removed=chain.removed,
+                replaced=chain.replaced,
+                kept=chain.kept,
+                wrong_answer="" if wrong is None else wrong.text,
+                wrong_answer_by="" if wrong is None else wrong.by,
+            )
+            holding = claims.wrong_answer if noise == "misinformation" else ""
             for ratio in dict.fromkeys(self.settings.ratios):
-                holding = wrong.text if wrong is not None and noise == "misinformation" else ""
                 injected = fill(characters(chain.pieces), others, ratio, holding=holding)
                 if injected is None:
                     reason = (
@@ -252,9 +241,7 @@ class _Study:
                     )
                     self.report.refusals.append(Refusal(sample.question.id, reason, kind, noise))
                     continue
-                yield make_row(
-                    sample.question, chain.pieces, injected, self.claims(sample, kind, chain, noise, ratio, wrong)
-                )
+                yield make_row(sample.question, chain.pieces, injected, msgspec.structs.replace(claims, ratio=ratio))
 
     def beside(
         self, sample: Sample, kind: Kind, broken: Broken, noise: Noise, noises: _Noises
@@ -277,39 +264,32 @@ class _Study:
             return f"the answer {sample.question.answers[0]!r} stands in none of {len(sample.pieces)} sentences, so it cannot be swapped"
         return _swap_chain(sample, broken, wrong), [piece for piece in others if not holds_any(piece.shown, [wrong])]
 
-    def claims(
-        self, sample: Sample, kind: Kind, broken: Broken, noise: Noise, ratio: float, wrong: Swap | None
-    ) -> Perturbation:
-        question = sample.question
-        supporting = {*question.supporting_documents, *(document_id for document_id, _ in question.supporting_facts)}
-        return Perturbation(
-            source=question.id,
-            kind=kind,
-            noise=noise,
-            ratio=ratio,
-            measured=0.0,
-            seed=self.settings.seed,
-            hops=len(supporting),
-            features=sample.features.all,
-            missing=broken.missing,
-            removed=broken.removed,
-            replaced=broken.replaced,
-            kept=broken.kept,
-            wrong_answer="" if wrong is None else wrong.text,
-            wrong_answer_by="" if wrong is None else wrong.by,
-        )
+
+def _unfit(sample: Sample, missing: Sequence[Feature]) -> str:
+    """Say why a question's supporting sentences are no chain of evidence; "" if they are one."""
+    if not sample.question.answers:
+        return "it has no answer"
+    if not sample.pieces:
+        return f"none of {len(sample.question.documents)} documents supports it"
+    if not sample.features.all:
+        return "no feature was found in it"
+    if not missing:
+        return ""
+    shown = "; ".join(feature.statement for feature in missing)
+    return f"its {len(sample.pieces)} sentences are no chain of evidence: {len(missing)} features lack ({shown})"
 
 
-def _is_right(text: str, sample: Sample) -> bool:
-    return any(holds_any(text, [answer]) or holds_any(answer, [text]) for answer in sample.question.answers)
+def _meet(text: str, answers: Sequence[str]) -> bool:
+    return any(holds_any(text, [answer]) or holds_any(answer, [text]) for answer in answers)
 
 
 def _swap_chain(sample: Sample, broken: Broken, wrong: str) -> Broken:
     """Swap the answer in a broken chain, and in what is told of its rewritten sentences."""
-    told = [Piece("", after, "") for _, after, _ in broken.replaced]
-    after = [piece.text for piece in swapped(told, sample.stated, wrong)]
+    rewritten = swapped([Piece("", after, "") for _, after, _ in broken.replaced], sample.stated, wrong)
     return msgspec.structs.replace(
         broken,
         pieces=swapped(broken.pieces, sample.stated, wrong),
-        replaced=tuple((before, text, by) for (before, _, by), text in zip(broken.replaced, after, strict=True)),
+        replaced=tuple(
+            (before, piece.text, by) for (before, _, by), piece in zip(broken.replaced, rewritten, strict=True)
+        ),
     )

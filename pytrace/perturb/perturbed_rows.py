@@ -32,27 +32,23 @@ def make_row(
 ) -> Question:
     """Make a question whose documents are a chain's pieces with injected ones between them."""
     done = perturbation
-    ratio = f"{done.ratio:g}"
-    ratio = ratio if float(ratio) == done.ratio else repr(done.ratio)
+    # As short as may be, but two ratios never share an id.
+    ratio = f"{done.ratio:g}" if float(f"{done.ratio:g}") == done.ratio else repr(done.ratio)
     row_id = f"{question.id}/{done.kind}/{done.noise}/{ratio}/{done.seed}"
     woven = weave(chain, injected, rng_of(done.seed, row_id))
-    documents: list[Document] = []
-    pieces: dict[str, str] = {}
-    others: dict[str, str] = {}
-    for number, (piece, is_injected) in enumerate(woven):
-        document = Document(f"{row_id}#{number}", piece.title, (piece.text,))
-        documents.append(document)
-        (others if is_injected else pieces)[document.id] = piece.origin
+    documents = [Document(f"{row_id}#{number}", piece.title, (piece.text,)) for number, (piece, _) in enumerate(woven)]
+    origins: dict[bool, dict[str, str]] = {False: {}, True: {}}
+    for document, (piece, is_injected) in zip(documents, woven, strict=True):
+        origins[is_injected][document.id] = piece.origin
+    measured = measured_ratio(documents, origins[True])
     return Question(
         id=row_id,
         question=question.question,
         answers=question.answers,
         documents=tuple(documents),
-        supporting_documents=tuple(pieces),
+        supporting_documents=tuple(origins[False]),
         kind=question.kind,
-        perturbation=msgspec.structs.replace(
-            done, pieces=pieces, injected=others, measured=measured_ratio(documents, others)
-        ),
+        perturbation=msgspec.structs.replace(done, pieces=origins[False], injected=origins[True], measured=measured),
     )
 
 
@@ -72,113 +68,100 @@ def check_row(row: Question) -> list[str]:
     # wrong one. Every document must say where it came from.
     if row.perturbation is None:
         return ["the question has no perturbation, so it claims nothing that could be checked"]
-    return [*_origins(row, row.perturbation), *_removal(row, row.perturbation), *_answers(row, row.perturbation)]
+    checks = [*_origins(row, row.perturbation), *_removal(row, row.perturbation), *_answers(row, row.perturbation)]
+    return [message for is_wrong, message in checks if is_wrong]
 
 
-def _origins(row: Question, done: Perturbation) -> Iterator[str]:
+# Whether a claim does not hold, and how to say so.
+_Check = tuple[bool, str]
+
+
+def _origins(row: Question, done: Perturbation) -> Iterator[_Check]:
     ids = [document.id for document in row.documents]
-    if not done.source:
-        yield "the question that it was made of is not named"
-    if len(set(ids)) < len(ids):
-        yield f"{len(ids)} documents have {len(set(ids))} ids"
-    told = [*done.pieces, *done.injected]
-    if sorted(told) != sorted(ids):
-        yield f"{len(told)} origins are told for {len(ids)} documents, or for others"
-    if set(row.supporting_documents) != set(done.pieces):
-        yield "the supporting documents are not the pieces of the chain"
-    if not done.pieces:
-        yield "no piece of the chain is left"
-    if not all(origin.startswith("chain:") for origin in done.pieces.values()):
-        yield "a piece of the chain does not come from the question's documents"
-    if not all(origin.startswith(_ORIGINS[done.noise]) for origin in done.injected.values()):
-        yield f"an injected text is none of {done.noise} noise"
+    known = [*done.pieces, *done.injected]
+    foreign = [origin for origin in done.pieces.values() if not origin.startswith("chain:")]
+    others = [origin for origin in done.injected.values() if not origin.startswith(_ORIGINS[done.noise])]
     measured = measured_ratio(row.documents, done.injected)
-    if not (math.isfinite(done.measured) and math.isclose(measured, done.measured, abs_tol=1e-9)):
-        yield f"{100 * measured:.1f} % of the characters are injected, not {100 * done.measured:.1f} % as measured"
-    if not abs(measured - done.ratio) <= TOLERANCE:
-        yield f"{100 * measured:.1f} % of the characters are injected, not {100 * done.ratio:.1f} % as claimed"
+    exact = math.isfinite(done.measured) and math.isclose(measured, done.measured, abs_tol=1e-9)
+    share = f"{100 * measured:.1f} % of the characters are injected"
+    yield not done.source, "the question that it was made of is not named"
+    yield len(set(ids)) < len(ids), f"{len(ids)} documents have {len(set(ids))} ids"
+    yield sorted(known) != sorted(ids), f"{len(known)} origins are told for {len(ids)} documents, or for others"
+    yield set(row.supporting_documents) != set(done.pieces), "the supporting documents are not the pieces of the chain"
+    yield not done.pieces, "no piece of the chain is left"
+    yield bool(foreign), "a piece of the chain does not come from the question's documents"
+    yield bool(others), f"an injected text is none of {done.noise} noise"
+    yield not exact, f"{share}, not {100 * done.measured:.1f} % as measured"
+    # Written so that a ratio that is no number fails, too.
+    yield not abs(measured - done.ratio) <= TOLERANCE, f"{share}, not {100 * done.ratio:.1f} % as claimed"
 
 
-def _removal(row: Question, done: Perturbation) -> Iterator[str]:
-    context = [document_text(document) for document in row.documents]
+def _removal(row: Question, done: Perturbation) -> Iterator[_Check]:
+    context = [document_text(document).casefold() for document in row.documents]
     chain = [document_text(document) for document in row.documents if document.id in done.pieces]
-    if done.kind == "coe" and (done.removed or done.replaced):
-        yield "the chain is said to be whole, but something was removed"
-    if done.kind != "coe" and not done.removed:
-        yield "nothing is said to be removed"
+
+    def held(phrase: str) -> bool:
+        return any(holds(text, phrase) for text in chain)
+
+    whole = done.kind == "coe"
+    yield whole and bool(done.removed or done.replaced), "the chain is said to be whole, but something was removed"
+    yield not whole and not done.removed, "nothing is said to be removed"
     if done.kind == "senp":
-        yield from (
-            f"the removed sentence {sentence!r} is still there"
-            for sentence in done.removed
-            if any(sentence.casefold() in text.casefold() for text in context)
-        )
+        for sentence in done.removed:
+            there = any(sentence.casefold() in text for text in context)
+            yield there, f"the removed sentence {sentence!r} is still there"
     elif done.kind == "wordp":
-        yield from (
-            f"the replaced node {node!r} is still there"
-            for node in done.removed
-            if any(holds(text, node) for text in chain)
-        )
-        if {before for before, _, _ in done.replaced} != set(done.removed):
-            yield "the replaced nodes are not the removed ones"
-    elif done.kind != "coe":
-        yield from _rewritings(row, done, chain)
+        for node in done.removed:
+            yield held(node), f"the replaced node {node!r} is still there"
+        before = {phrase for phrase, _, _ in done.replaced}
+        yield before != set(done.removed), "the replaced nodes are not the removed ones"
+    elif not whole:
+        yield not done.replaced, "no sentence is said to be rewritten"
+        sentences = {sentence.casefold() for document in row.documents for sentence in document.sentences}
+        for old, new, _ in done.replaced:
+            yield old.casefold() in sentences, f"the sentence {old!r} still stands as it was"
+            stands = any(text.endswith(f"] {new}") for text in chain)
+            yield not stands, f"the sentence {new!r} does not stand in the chain"
     for node in done.kept:
-        if not any(holds(text, node) for text in chain):
-            yield f"the node {node!r} is no longer there"
+        yield not held(node), f"the node {node!r} is no longer there"
 
 
-def _rewritings(row: Question, done: Perturbation, chain: Sequence[str]) -> Iterator[str]:
-    if not done.replaced:
-        yield "no sentence is said to be rewritten"
-    sentences = {sentence.casefold() for document in row.documents for sentence in document.sentences}
-    for before, after, _ in done.replaced:
-        if before.casefold() in sentences:
-            yield f"the sentence {before!r} still stands as it was"
-        if not any(text.endswith(f"] {after}") for text in chain):
-            yield f"the sentence {after!r} does not stand in the chain"
-
-
-def _answers(row: Question, done: Perturbation) -> Iterator[str]:
-    right = stated_answers(row)
-    injected = [document for document in row.documents if document.id in done.injected]
-    for document in injected:
-        text = document_text(document)
-        if holds_any(text, row.answers):
-            yield f"the injected text {text!r} holds a right answer"
-        if done.noise == "misinformation" and not holds(text, done.wrong_answer):
-            yield f"the injected text {text!r} does not hold the wrong answer {done.wrong_answer!r}"
+def _answers(row: Question, done: Perturbation) -> Iterator[_Check]:
+    texts = {document.id: document_text(document) for document in row.documents}
+    wrong = done.wrong_answer
+    for text in (text for document_id, text in texts.items() if document_id in done.injected):
+        yield holds_any(text, row.answers), f"the injected text {text!r} holds a right answer"
+        lacks = done.noise == "misinformation" and not holds(text, wrong)
+        yield lacks, f"the injected text {text!r} does not hold the wrong answer {wrong!r}"
     if done.noise == "irrelevant":
         return
-    wrong = done.wrong_answer
-    if not wrong or not any(same_type(answer, wrong) for answer in row.answers):
-        yield f"the wrong answer {wrong!r} is not of the type and form of {row.answers[0]!r}"
-    if normalise_answer(wrong) in {normalise_answer(answer) for answer in row.answers}:
-        yield f"the wrong answer {wrong!r} is a right one"
+    alike = bool(wrong) and any(same_type(answer, wrong) for answer in row.answers)
+    yield not alike, f"the wrong answer {wrong!r} is not of the type and form of {row.answers[0]!r}"
+    right = {normalise_answer(answer) for answer in row.answers}
+    yield normalise_answer(wrong) in right, f"the wrong answer {wrong!r} is a right one"
     if done.noise == "swapped":
-        for document in row.documents:
-            if holds_any(document_text(document), right):
-                yield f"the text {document_text(document)!r} still holds the right answer"
+        for text in texts.values():
+            yield holds_any(text, stated_answers(row)), f"the text {text!r} still holds the right answer"
 
 
 def row_object(row: Question) -> dict[str, Any]:
     """Return a perturbed question as a row of our own format, which `read_questions` reads back."""
-    documents = [
-        {
-            "id": document.id,
-            "title": document.title,
-            "sentences": list(document.sentences),
-            "supporting": document.id in row.supporting_documents,
-        }
-        for document in row.documents
-    ]
-    made: dict[str, Any] = {
+    row_fields: dict[str, Any] = {
         "id": row.id,
         "question": row.question,
         "answers": list(row.answers),
-        "documents": documents,
+        "documents": [
+            {
+                "id": document.id,
+                "title": document.title,
+                "sentences": list(document.sentences),
+                "supporting": document.id in row.supporting_documents,
+            }
+            for document in row.documents
+        ],
         "perturbation": msgspec.to_builtins(row.perturbation),
     }
-    return {**made, "type": row.kind} if row.kind else made
+    return {**row_fields, "type": row.kind} if row.kind else row_fields
 
 
 def row_line(row: Question) -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from pytrace.chain_of_evidence.features import Features
-from pytrace.documents.mentions import holds_any, surface
+from pytrace.documents.mentions import holds_any, replace, surface
 from pytrace.records import Question
 
 
@@ -43,10 +43,19 @@ class Sample(msgspec.Struct, frozen=True):
         """The right answers that can stand in a text: a yes or no does not."""
         return stated_answers(self.question)
 
+    def inquiry(self, pieces: Sequence[Piece]) -> tuple[str, Features, list[str]]:
+        """Ask a discriminator whether pieces, joined to one text, hold the question's features."""
+        return self.question.question, self.features, [knowledge(pieces)]
+
 
 def stated_answers(question: Question) -> tuple[str, ...]:
     """Return the right answers that can stand in a text: a yes or no does not."""
     return tuple(answer for answer in question.answers if answer.casefold().strip(" .") not in {"yes", "no"})
+
+
+def supporting_ids(question: Question) -> set[str]:
+    """Return the documents that support a question, named as such or by one of their sentences."""
+    return {*question.supporting_documents, *(document_id for document_id, _ in question.supporting_facts)}
 
 
 def make_sample(question: Question, features: Features) -> Sample:
@@ -55,21 +64,33 @@ def make_sample(question: Question, features: Features) -> Sample:
     # supporting fact they are all sentences.
     facts = set(question.supporting_facts)
     with_facts = {document_id for document_id, _ in facts}
+    supporting = supporting_ids(question)
     pieces = tuple(
         Piece(document.title, sentence, f"chain:{document.id}#{index}")
         for document in question.documents
-        if document.id in question.supporting_documents or document.id in with_facts
+        if document.id in supporting
         for index, sentence in enumerate(document.sentences)
         if sentence.strip() and (document.id not in with_facts or (document.id, index) in facts)
     )
     texts = [piece.shown for piece in pieces]
     answers = stated_answers(question)
-    found = dict.fromkeys(
+    surfaces = dict.fromkeys(
         surface(node, texts)
         for node in features.nodes
         if not holds_any(node, answers) and not any(holds_any(answer, [node]) for answer in answers)
     )
-    return Sample(question, features, pieces, tuple(one for one in found if one))
+    return Sample(question, features, pieces, tuple(filter(None, surfaces)))
+
+
+def put(pieces: Iterable[Piece], pairs: Sequence[tuple[str, str]]) -> Pieces:
+    """Put phrases in place of others, one pair after the other, in titles as well."""
+
+    def written(text: str) -> str:
+        for before, after in pairs:
+            text = replace(text, before, after)
+        return text
+
+    return tuple(msgspec.structs.replace(one, title=written(one.title), text=written(one.text)) for one in pieces)
 
 
 def knowledge(pieces: Sequence[Piece]) -> str:
@@ -82,6 +103,6 @@ def knowledge(pieces: Sequence[Piece]) -> str:
     return " ".join(shown)
 
 
-def characters(pieces: Sequence[Piece]) -> int:
+def characters(pieces: Iterable[Piece]) -> int:
     """Count the characters of pieces as the reader sees them."""
     return sum(len(piece.shown) for piece in pieces)

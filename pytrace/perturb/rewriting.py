@@ -15,17 +15,12 @@ import msgspec
 
 from pytrace.documents.mentions import holds, holds_any, replace
 from pytrace.documents.sentences import clean_text
-from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.models.language_model import LanguageModel
 from pytrace.perturb.answer_types import classify
-from pytrace.perturb.rewriting_demonstrations import Job, demonstrations
+from pytrace.perturb.model_rewriting import Job, Rewriting, rewrite
+from pytrace.perturb.word_lists import WORDS
 
-INSTRUCTIONS: dict[Job, str] = {
-    "broader": "Write a more general expression for the phrase, which does not tell which one is meant.",
-    "unrelated": "Rewrite the sentence so that it no longer says what is named, and keep everything else.",
-    "unintended": "Rewrite the sentence so that it no longer tells the information that is named, and keep everything else.",
-    "misstated": "Write one statement that gives the answer to the question.",
-}
-_SAMPLES = 3
+# A longer expression than this is a description, which may tell what is meant after all.
 _LONGEST_EXPRESSION = 8
 
 
@@ -36,19 +31,10 @@ class Rewritten(msgspec.Struct, frozen=True):
     by: Literal["rule", "model"]
 
 
-class Order(msgspec.Struct, frozen=True):
-    """What a model is to rewrite: a sentence, the phrases that must stay in it, and what it is no longer to tell."""
-
-    job: Literal["unrelated", "unintended"]
-    sentence: str
-    keep: tuple[str, ...]
-    without: str
-
-
 def broader(phrases: Sequence[str], model: LanguageModel | None, *, seed: int = 0) -> list[list[Rewritten]]:
     """Find higher-level expressions for phrases, all in one call."""
-    written = _write(model, "broader", [_phrase_input(phrase) for phrase in phrases], max_tokens=16, seed=seed)
-    found = []
+    written = rewrite(model, "broader", [Rewriting("broader", phrase) for phrase in phrases], seed=seed)
+    expressions = []
     for phrase, texts in zip(phrases, written, strict=True):
         # What is shorter than the phrase and part of it ("company" of "hotel company") is more general; the reverse is not.
         fitting = [
@@ -56,33 +42,33 @@ def broader(phrases: Sequence[str], model: LanguageModel | None, *, seed: int = 
             for text in texts
             if len(text.split()) <= _LONGEST_EXPRESSION and any(map(str.isalpha, text)) and not holds(text, phrase)
         ]
-        found.append([*fitting, Rewritten(_by_type(phrase), "rule")])
-    return found
+        by_type = WORDS.broader.get(classify(phrase), "a certain thing")
+        # The expression of a type may itself be the phrase, such as "that year".
+        last = "something" if holds(by_type, phrase) else by_type
+        expressions.append([*fitting, Rewritten(last, "rule")])
+    return expressions
 
 
-def without(orders: Sequence[Order], model: LanguageModel | None, *, seed: int = 0) -> list[list[Rewritten]]:
-    """Rewrite sentences without a relation or the intent, all in one call."""
-    found: list[list[Rewritten]] = [[] for _ in orders]
-    jobs: tuple[Literal["unrelated", "unintended"], ...] = ("unrelated", "unintended")
-    for job in jobs:
-        places = [place for place, order in enumerate(orders) if order.job == job]
-        inputs = [_order_input(orders[place].sentence, orders[place].keep, orders[place].without) for place in places]
-        for place, texts in zip(places, _write(model, job, inputs, max_tokens=96, seed=seed), strict=True):
-            order = orders[place]
-            found[place] = [
-                Rewritten(text, "model")
-                for text in texts
-                if text.casefold() != order.sentence.casefold() and all(holds(text, one) for one in order.keep)
-            ]
-    return found
+def without(
+    job: Job, orders: Sequence[Rewriting], model: LanguageModel | None, *, seed: int = 0
+) -> list[list[Rewritten]]:
+    """Rewrite sentences without a relation ("unrelated") or the intent ("unintended"), all in one call."""
+    return [
+        [
+            Rewritten(text, "model")
+            for text in texts
+            if text.casefold() != order.input.casefold() and all(holds(text, phrase) for phrase in order.keep)
+        ]
+        for order, texts in zip(orders, rewrite(model, job, orders, seed=seed), strict=True)
+    ]
 
 
 def misstated(
-    questions: Sequence[tuple[str, str, Sequence[str]]], model: LanguageModel | None, *, count: int = 6, seed: int = 0
+    questions: Sequence[tuple[str, str, Sequence[str]]], model: LanguageModel | None, *, seed: int = 0
 ) -> list[list[str]]:
     """Let a model state wrong answers, all in one call."""
-    inputs = [_statement_input(question, wrong) for question, wrong, _ in questions]
-    written = _write(model, "misstated", inputs, max_tokens=64, samples=count, temperature=0.9, seed=seed)
+    inputs = [Rewriting("misstated", question, (wrong,)) for question, wrong, _ in questions]
+    written = rewrite(model, "misstated", inputs, seed=seed)
     return [
         [text for text in texts if holds(text, wrong) and not holds_any(text, right) and len(text.split()) > 2]
         for (_, wrong, right), texts in zip(questions, written, strict=True)
@@ -105,22 +91,24 @@ _CLAUSES = re.compile(r"(?:[,;:]\s+|\s+[-–—]\s+|\s+(?=(?:and|but|which|who|w
 
 def clauses_cut(sentence: str, keep: Sequence[str]) -> list[str]:
     """Return a sentence less one of its clauses each time, as far as what must stay does; rests of one word are left out."""
-    borders = [0, *(found.start() for found in _CLAUSES.finditer(sentence)), len(sentence)]
-    rests = []
+    borders = [0, *(border.start() for border in _CLAUSES.finditer(sentence)), len(sentence)]
+    shorter = []
     for start, end in itertools.pairwise(borders):
         before, behind = sentence[:start].rstrip(" ,;:-–—"), sentence[end:]
         gap = "" if behind[:1] in ",;:" else " "
-        rest = clean_text(before + gap + behind).lstrip(",;:-–— ")
-        rest = rest if rest.endswith((".", "!", "?")) or not rest else f"{rest}."
-        if start < end and len(rest.split()) > 1 and rest != sentence and all(holds(rest, one) for one in keep):
-            rests.append(rest[:1].upper() + rest[1:])
-    return rests
+        left = clean_text(before + gap + behind).lstrip(",;:-–— ")
+        if left and not left.endswith((".", "!", "?")):
+            left += "."
+        if start < end and len(left.split()) > 1 and left != sentence and all(holds(left, phrase) for phrase in keep):
+            shorter.append(left[:1].upper() + left[1:])
+    return shorter
 
 
 def blanked(sentence: str, answers: Sequence[str]) -> str:
     """Put "something" or its like in place of an answer."""
+    # The longest first: an alias may be a part of another.
     for answer in sorted(answers, key=len, reverse=True):
-        sentence = replace(sentence, answer, _UNTOLD.get(classify(answer), "something"))
+        sentence = replace(sentence, answer, WORDS.untold.get(classify(answer), "something"))
     return sentence
 
 
@@ -129,79 +117,8 @@ def named(keep: Sequence[str]) -> list[str]:
     return [f"Much is told of {' and of '.join(keep)}."] if keep else []
 
 
-_UNTOLD = {
-    "year": "some year",
-    "date": "some day",
-    "number": "some number",
-    "nationality": "some nationality",
-    "place": "some place",
-    "person": "somebody",
-}
-_BROADER = {
-    "year": "that year",
-    "date": "that day",
-    "number": "a certain number",
-    "nationality": "foreign",
-    "place": "this place",
-    "person": "this person",
-    "name": "a certain name",
-    "list": "these things",
-}
-
-
-def _by_type(phrase: str) -> str:
-    expression = _BROADER.get(classify(phrase), "a certain thing")
-    return "something" if holds(expression, phrase) else expression
-
-
 def _span(sentence: str, phrase: str) -> tuple[int, int] | None:
     words = re.findall(r"\w+", phrase)
     pattern = r"[\W_]{1,4}".join(map(re.escape, words))
-    found = re.search(rf"(?<!\w){pattern}(?!\w)", sentence, re.IGNORECASE) if words else None
-    return found.span() if found else None
-
-
-def _phrase_input(phrase: str) -> str:
-    return f"Phrase: {phrase}\nMore general:"
-
-
-def _order_input(sentence: str, keep: Sequence[str], unsaid: str) -> str:
-    return f"Sentence: {sentence}\nKeep: {'; '.join(keep) or '-'}\nNo longer say: {unsaid}\nRewritten:"
-
-
-def _statement_input(question: str, answer: str) -> str:
-    return f"Question: {question}\nAnswer: {answer}\nStatement:"
-
-
-def _write(
-    model: LanguageModel | None,
-    job: Job,
-    inputs: Sequence[str],
-    *,
-    max_tokens: int,
-    seed: int,
-    samples: int = _SAMPLES,
-    temperature: float = 0.7,
-) -> list[list[str]]:
-    """Return what a model writes to each input, clean and none twice."""
-    if model is None or not inputs:
-        return [[] for _ in inputs]
-    shown = []
-    for one in demonstrations(job):
-        if job == "broader":
-            given = _phrase_input(one.input)
-        elif job == "misstated":
-            given = _statement_input(one.input, one.keep[0])
-        else:
-            given = _order_input(one.input, one.keep, one.without)
-        shown.append((given, one.output))
-    completions = model.generate(
-        [Prompt(INSTRUCTIONS[job], tuple(shown), given) for given in inputs],
-        max_tokens=max_tokens, stop=("\n",), temperature=temperature, n=samples, seed=seed,
-    )  # fmt: skip
-    return [list(dict.fromkeys(text for one in written if (text := _tidy(one.text, job)))) for written in completions]
-
-
-def _tidy(text: str, job: Job) -> str:
-    cleaned = clean_text(text).strip("\"' ")
-    return cleaned.rstrip(".") if job == "broader" else cleaned
+    match = re.search(rf"(?<!\w){pattern}(?!\w)", sentence, re.IGNORECASE) if words else None
+    return match.span() if match else None

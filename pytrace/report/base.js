@@ -20,6 +20,7 @@ const page = (() => {
   const whole = (number) => number.toLocaleString("en");
   const count = (number, name) => `${whole(number)} ${name}${number === 1 ? "" : "s"}`;
   const fixed = (number) => (number === null ? "–" : number.toFixed(2));
+  const fact = (name, ...values) => make("div", {}, make("dt", {}, name), make("dd", { dir: "auto" }, ...values));
   const section = (title, ...children) => make("div", {}, make("h4", {}, title), ...children);
 
   // What a state looks like: a word, a colour and an icon, so that colour never speaks alone.
@@ -217,5 +218,5 @@ const page = (() => {
     return search.toLowerCase().split(/\s+/).every((word) => row.words.includes(word));
   }
 
-  return { ICONS, arrow, byId, count, drawing, fixed, graph, holds, icon, legendEntry, listing, longText, make, path, section, shape, triple, unpack, whole };
+  return { ICONS, arrow, byId, count, drawing, fact, fixed, graph, holds, icon, legendEntry, listing, longText, make, path, section, shape, triple, unpack, whole };
 })();

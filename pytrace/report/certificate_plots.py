@@ -2,79 +2,59 @@
 
 from __future__ import annotations
 
-import importlib
-import warnings
 from pathlib import Path
 from typing import Any
 
-from pytrace.errors import MissingDependencyError, StoreError
-from pytrace.report.certificates.page_summary import ERROR_NAMES, PageSummary, Scores
-from pytrace.report.figures import Estimate, finite, points
-from pytrace.report.page_texts import clean
-from pytrace.storage.files import atomic_output
+from pytrace.certify.certification_scores import CertificationScores, Quality
+from pytrace.evaluation.scores.figure_files import new_figure, save_figure
+from pytrace.report.certificates.certificate_charts import ERROR_NAMES
+from pytrace.report.page_texts import clean, finite, points
 
-FORMATS = ("png", "svg")
-_MEASURES = ("Precision", "Recall", "F1")
+_MEASURES = {"precision": "Precision", "recall": "Recall", "f1": "F1"}
 # Where the bars stand, and two colours that stay apart for all eyes and in grey; the second is hatched as well.
 _LOOKS = {"answers": (-0.2, "#1c5a9c", ""), "reasoning": (0.2, "#62b59f", "//")}
 
 
-def save_plots(summary: PageSummary, directory: Path, *, title: str = "") -> list[Path]:
+def save_plots(summary: CertificationScores, directory: Path, *, title: str = "") -> list[Path]:
     """Draw why responses are unfaithful, and precision, recall and F1 of answers beside those of reasoning."""
     # Source: Table 3 and Figure 4 of "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge
     # Graphs".
-    figures = []
+    plots = []
     if any(summary.errors.get(error, 0) for error in ERROR_NAMES):
-        figures.append(("errors", _draw_errors))
-    if any(finite(one.value) is not None for _, scores in _both(summary) for one in _estimates(scores)):
-        figures.append(("gap", _draw_gap))
-    if not figures:
-        return []
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib.figure")  # draws without a display
-    except ImportError as error:
-        raise MissingDependencyError(
-            "drawing the plots of certificates needs matplotlib: pip install 'pytrace-rag[eval]'"
-        ) from error
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"cannot make the folder {directory}: {error.strerror or error}; name another one for the plots"
-        ) from error
+        plots.append(("errors", _draw_errors))
+    qualities = [quality for quality in (summary.answer, summary.reasoning) if quality is not None]
+    if any(finite(getattr(quality, name).value) is not None for quality in qualities for name in _MEASURES):
+        plots.append(("gap", _draw_gap))
     paths: list[Path] = []
-    for name, draw in figures:
-        figure = matplotlib.Figure(figsize=(6.4, 4), layout="constrained")
-        axes = figure.subplots()
+    for name, draw in plots:
+        figure, axes = new_figure("the plots of certificates", (6.4, 4))
         axes.set_title(_headline(title, draw(axes, summary)), fontsize="medium")
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-        for extension in FORMATS:
-            paths.append(directory / f"{name}.{extension}")
-            with atomic_output(paths[-1]) as stream, warnings.catch_warnings():
-                # A title in a script that the font lacks is drawn as boxes, which anyone sees.
-                warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-                figure.savefig(stream, dpi=150, format=extension)
+        paths += save_figure(figure, directory, name, dpi=150)
     return paths
 
 
-def _draw_errors(axes: Any, summary: PageSummary) -> str:
+def _draw_errors(axes: Any, summary: CertificationScores) -> str:
     """Draw the breakdown and say what it shows."""
     counts = [summary.errors.get(error, 0) for error in ERROR_NAMES]
     total = sum(counts)
     bars = axes.barh(list(ERROR_NAMES.values()), counts, color=_LOOKS["answers"][1], height=0.6)
     axes.bar_label(bars, [f"{count:,} ({count / total:.1%})" for count in counts], padding=4)
     axes.invert_yaxis()
+    # Room for the words behind the longest bar.
     axes.set_xlim(0, 1.25 * max(counts))
     axes.set_xlabel("unfaithful responses")
     return "why reasoning is unfaithful"
 
 
-def _draw_gap(axes: Any, summary: PageSummary) -> str:
+def _draw_gap(axes: Any, summary: CertificationScores) -> str:
     """Draw the measures and say what they show."""
-    for name, scores in _both(summary):
-        _draw_scores(axes, scores, name)
-    axes.set_xticks(range(len(_MEASURES)), _MEASURES)
+    for name, quality in (("answers", summary.answer), ("reasoning", summary.reasoning)):
+        if quality is not None:
+            _draw_quality(axes, quality, name)
+    axes.set_xticks(range(len(_MEASURES)), _MEASURES.values())
+    # Above 100 there is room for the legend.
     axes.set_ylim(0, 119)
     axes.set_yticks(range(0, 101, 20))
     axes.set_ylabel("percent")
@@ -85,32 +65,22 @@ def _draw_gap(axes: Any, summary: PageSummary) -> str:
     return f"answers beside reasoning{gap}"
 
 
-def _draw_scores(axes: Any, scores: Scores, name: str) -> None:
+def _draw_quality(axes: Any, quality: Quality, name: str) -> None:
     offset, colour, hatch = _LOOKS[name]
     label = name
-    for place, estimate in enumerate(_estimates(scores)):
+    for position, measure in enumerate(_MEASURES):
+        estimate = getattr(quality, measure)
         value, low, high = finite(estimate.value), finite(estimate.low), finite(estimate.high)
         if value is None:
             continue
+        # A bootstrapped interval may lie beside its figure, and matplotlib refuses a negative bar.
         errors = None if low is None or high is None else [[100 * max(value - low, 0)], [100 * max(high - value, 0)]]
         bars = axes.bar(
-            place + offset, 100 * value, width=0.38, color=colour, hatch=hatch, edgecolor="white", label=label,
+            position + offset, 100 * value, width=0.38, color=colour, hatch=hatch, edgecolor="white", label=label,
             yerr=errors, capsize=3, error_kw={"elinewidth": 1},
         )  # fmt: skip
         axes.bar_label(bars, [f"{100 * value:.1f}"], padding=2, fontsize="small")
         label = "_nolegend_"
-
-
-def _both(summary: PageSummary) -> list[tuple[str, Scores]]:
-    return [
-        (name, scores)
-        for name, scores in (("answers", summary.answer), ("reasoning", summary.reasoning))
-        if scores is not None
-    ]
-
-
-def _estimates(scores: Scores) -> tuple[Estimate, Estimate, Estimate]:
-    return scores.precision, scores.recall, scores.f1
 
 
 def _headline(title: str, words: str) -> str:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import random
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.models.scripted import ScriptedModel
-from pytrace.perturb.answer_types import classify, same_type, swap, swap_all, variants
+from pytrace.perturb.answer_types import Swap, classify, same_type, swap_all, variants
 from pytrace.reader.answers import normalise_answer
+
+
+def swap(text: str, rng: random.Random, **options: Any) -> Swap | None:
+    return swap_all([text], [rng], **options)[0]
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from pytrace.errors import DataError, InputError
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.perturb.breaking import Broken, Kind, break_chains
+from pytrace.perturb.model_rewriting import demonstrations
 from pytrace.perturb.noise import fill, irrelevant, misinformation, swapped, weave
 from pytrace.perturb.perturbations import PerturbReport, Settings, check_row, perturb
 from pytrace.perturb.perturbed_rows import make_row, row_line, row_object
 from pytrace.perturb.pieces import Piece, Sample, characters, knowledge, make_sample
 from pytrace.perturb.rewriting import blanked, broader, clauses_cut, joined, misstated
-from pytrace.perturb.rewriting_demonstrations import demonstrations
 from pytrace.records import Document, Feature, Perturbation, Question
 from pytrace.retrieval import OriginalOrderRetriever, make_retriever
 
@@ -350,7 +350,6 @@ def test_misinformation_holds_the_wrong_answer_and_never_the_right_one() -> None
     written = misstated(
         [(QUESTION.question, "Lima", ("Quillhaven",))],
         ScriptedModel(["The keeper was born in Lima.", "Born in Quillhaven, not Lima.", "Lima", "She was born there."]),
-        count=4,
     )
     assert written == [["The keeper was born in Lima."]]
     found = misinformation(SAMPLE.pieces, SAMPLE, "Lima", written[0], random.Random(0))

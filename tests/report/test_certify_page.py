@@ -27,9 +27,10 @@ from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder
 from pytrace.records import Triple
 from pytrace.report.certificate_plots import save_plots
-from pytrace.report.certificates import certificate_page, write_page
+from pytrace.report.certificates import certificate_page
 from pytrace.report.certificates.picture import Box, Picture, draw, text_width
 from pytrace.report.certificates.response_rows import page_rows
+from pytrace.report.html_page import write_page
 
 GOLD = (
     Triple("frederica_of_mecklenburg-strelitz", "spouse", "ernest_augustus_i_of_hanover"),
@@ -435,7 +436,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     hostile = certificate(steps=(step(0, text=HOSTILE),), question=HOSTILE, text=HOSTILE + "y" * 100_000, name=HOSTILE)
     certificates.append(hostile)
-    write_page(path, certificates, score_certificates(certificates), BASE, title="140 responses", settings=SETTINGS)
+    summary = score_certificates(certificates)
+    write_page(path, certificate_page(certificates, summary, BASE, title="140 responses", settings=SETTINGS))
     return path
 
 
@@ -518,7 +520,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "page.html"
     certificates = examples()
     summary = score_certificates(certificates)
-    write_page(path, certificates, summary, BASE, title="First")
+    write_page(path, certificate_page(certificates, summary, BASE, title="First"))
     before = path.read_text(encoding="utf-8")
     assert before == certificate_page(certificates, summary, BASE, title="First")
 
@@ -527,7 +529,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StoreError, match="No space left"):
-        write_page(path, certificates, summary, BASE, title="Second")
+        write_page(path, certificate_page(certificates, summary, BASE, title="Second"))
     assert path.read_text(encoding="utf-8") == before
     assert list(tmp_path.iterdir()) == [path]
 

@@ -12,7 +12,7 @@ from pytrace.cli import main
 from pytrace.errors import StoreError
 from pytrace.evaluation.run.run_store import RunStore
 from pytrace.evaluation.scores.summary import Report, make_report, score_run
-from pytrace.report.csv_tables import COMPARISON_COLUMNS, METHOD_COLUMNS, QUESTION_COLUMNS, csv_lines, write_csv_tables
+from pytrace.report.csv_tables import COLUMNS, csv_lines, write_csv_tables
 from tests.example_runs import HOSTILE, METHODS, fill_run
 
 FILES = ["comparisons.csv", "methods.csv", "questions.csv", "report.html"]
@@ -119,16 +119,16 @@ def written(count: int, directory: Path) -> tuple[Report, list[Path]]:
 def test_tables_have_a_row_a_method_a_pair_and_an_answer(tmp_path: Path) -> None:
     report, (methods, comparisons, questions) = written(5, tmp_path)
     rows = table(methods)
-    assert tuple(rows[0]) == METHOD_COLUMNS
+    assert list(rows[0]) == list(COLUMNS["methods"])
     assert [float(row["exact_match"]) for row in rows] == [one.exact_match for one in report.methods]
     assert (rows[2]["failed"], rows[3]["supporting_error_rate"]) == ("1", "")
     rows = table(comparisons)
-    assert tuple(rows[0]) == COMPARISON_COLUMNS
+    assert list(rows[0]) == list(COLUMNS["comparisons"])
     assert len(rows) == 6
     assert float(rows[0]["f1_difference"]) == report.comparisons[0].f1.difference
     assert float(rows[0]["exact_match_p_holm"]) == report.comparisons[0].adjusted["exact_match"]
     rows = table(questions)
-    assert tuple(rows[0]) == QUESTION_COLUMNS
+    assert list(rows[0]) == list(COLUMNS["questions"])
     assert len(rows) == 20
     assert (rows[1]["method"], rows[1]["question_id"], rows[1]["answer"], rows[1]["exact_match"]) == (
         "trace",

@@ -20,9 +20,10 @@ from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.evaluation.run.runner import evaluate
 from pytrace.evaluation.scores.summary import Report, make_report, score_run
 from pytrace.records import Question
+from pytrace.report.html_page import write_page
 from pytrace.report.page_texts import packed_json
 from pytrace.report.runs import question_rows as page_rows
-from pytrace.report.runs import report_page, write_report_page
+from pytrace.report.runs import report_page
 from pytrace.report.runs.question_rows import page_data
 from tests.browser import Browser
 from tests.example_runs import DOCUMENTS, HOSTILE, METHODS, chained, fill_run, question
@@ -326,7 +327,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     with RunStore(":memory:") as store:
         fill_run(store, 2)
         report = score_run(store)
-        write_report_page(path, report, store, title="First")
+        write_page(path, report_page(report, store, title="First"))
         before = path.read_text(encoding="utf-8")
 
         def full(_: object) -> None:
@@ -334,7 +335,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
         monkeypatch.setattr("os.fsync", full)
         with pytest.raises(StoreError, match="No space left"):
-            write_report_page(path, report, store, title="Second")
+            write_page(path, report_page(report, store, title="Second"))
     assert path.read_text(encoding="utf-8") == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -351,7 +352,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("report") / "report.html"
     with RunStore(":memory:") as store:
         fill_run(store, COUNT)
-        write_report_page(place, score_run(store), store, title=f"{COUNT} questions <b>")
+        write_page(place, report_page(score_run(store), store, title=f"{COUNT} questions <b>"))
     return place
 
 
@@ -581,7 +582,7 @@ def test_a_long_list_is_drawn_fifty_at_a_time(tab: Browser, tmp_path: Path) -> N
                     answer=METHODS["trace-doc"](Question(f"q{number}", "?", ("x",))),
                 ),
             )
-        write_report_page(place, score_run(store), store, title="Many")
+        write_page(place, report_page(score_run(store), store, title="Many"))
     tab.open(place, "#page=40")
     assert listed(tab) == list(range(1951, 2001))
     assert "1,951 to 2,000 of 2,000 questions" in tab.value("document.body.innerText")

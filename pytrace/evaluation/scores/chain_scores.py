@@ -144,9 +144,7 @@ def chain_sentence_recall(chains: Iterable[Chain], gold: GoldEvidence) -> float 
     if not gold.sentences:
         return None
     origins = {
-        (unit.document_id, unit.sentence)
-        for unit in _units(chains)
-        if unit.sentence >= 0 or isinstance(unit, TextUnit)
+        (unit.document_id, unit.sentence) for unit in _units(chains) if unit.sentence >= 0 or isinstance(unit, TextUnit)
     }
     held = sum((id, index) in origins or (id, -1) in origins for id, index, _ in gold.sentences)
     return held / len(gold.sentences)

@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from pytrace.errors import MissingDependencyError
 from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.scores.figure_files import new_figure, save_figure
 from pytrace.evaluation.scores.matching import FuzzyMatcher, Matcher, Pair
 from pytrace.evaluation.scores.metrics import mean_of
 from pytrace.evaluation.scores.significance import mann_whitney
@@ -23,7 +22,6 @@ from pytrace.perturb.perturbed_rows import Noise
 from pytrace.records import Perturbation
 
 SIGNIFICANT = 0.05
-FORMATS = ("png", "svg")
 
 # What a table shows: how often the right answer is given, or the wrong one that the chain tells.
 _METRICS: Mapping[Noise, Literal["ACC", "FR"]] = {"irrelevant": "ACC", "swapped": "FR", "misinformation": "ACC"}
@@ -197,20 +195,12 @@ def _measure(cell: Cell) -> float | None:
 def draw_curves(study: Study, directory: Path) -> list[Path]:
     """Draw each noise's shares over its ratio, one curve a kind, as PNG and SVG."""
     # Source: Tables 2 to 4, as curves.
-    try:
-        figures: Any = importlib.import_module("matplotlib.figure")  # draws without a display
-    except ImportError as error:
-        raise MissingDependencyError(
-            "drawing the curves of a study needs matplotlib: pip install 'pytrace-rag[eval]'"
-        ) from error
-    directory.mkdir(parents=True, exist_ok=True)
     paths: list[Path] = []
     for noise in _NOISES:
         cells = [cell for cell in study.cells if cell.noise == noise]
         if not cells:
             continue
-        figure = figures.Figure(figsize=(7, 5), layout="constrained")
-        axes = figure.subplots()
+        figure, axes = new_figure("the curves of a study", (7, 5))
         for kind in KINDS:
             points = [
                 (cell.ratio, 100 * share)
@@ -231,7 +221,5 @@ def draw_curves(study: Study, directory: Path) -> list[Path]:
             axes.legend(fontsize="small")
         # A method's name may hold what no file name may.
         name = re.sub(r"[^\w.-]+", "-", study.method, flags=re.ASCII).strip(".-") or "method"
-        for extension in FORMATS:
-            paths.append(directory / f"{name}-{noise}.{extension}")
-            figure.savefig(paths[-1], dpi=120)
+        paths += save_figure(figure, directory, f"{name}-{noise}", dpi=120)
     return paths

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from pytrace.certify.certificate_records import Certificate
+from pytrace.certify.certification_scores import CertificationScores
 from pytrace.errors import InputError
 from pytrace.kg import KnowledgeBase
-from pytrace.report.certificates.certificate_charts import errors_chart, gap_chart, kinds_chart, quadrants_chart
-from pytrace.report.certificates.page_summary import ERROR_NAMES, KIND_NAMES, PageSummary, undecided_share
+from pytrace.report.certificates.certificate_charts import ERROR_NAMES, KIND_NAMES, bars, gap_chart, quadrants_chart
 from pytrace.report.certificates.response_rows import page_rows
-from pytrace.report.figures import NOTHING, finite, interval, percent, points
-from pytrace.report.html_page import counted, make_page, settings_list, tiles
-from pytrace.report.page_texts import embedded_json, shown
-from pytrace.storage.files import atomic_output
+from pytrace.report.html_page import Cell, data_element, make_page, options, settings_list, table, tiles
+from pytrace.report.page_texts import NOTHING, counted, embedded_json, finite, interval, percent, points, shown
 
+# A picture takes some 3 kB of the page, more than all else that a short response has.
 PICTURES = 500
 
 
 def certificate_page(
     certificates: Sequence[Certificate],
-    summary: PageSummary,
+    summary: CertificationScores,
     base: KnowledgeBase,
     *,
     title: str,
@@ -69,68 +67,38 @@ def certificate_page(
     settings = settings or {}
     if pictures < 0:
         raise InputError(f"a page cannot have {pictures} pictures; give 0 or more")
-    data = embedded_json(
-        {
-            "rows": list(page_rows(certificates, base, pictures=pictures)),
-            "pictures": pictures,
-            "threshold": _number(settings.get("threshold")),
-            "entityThreshold": _number(settings.get("entity_threshold")),
-        }
-    )
-    left_out = len(certificates) - sum(summary.quadrants.values())
+    data = {
+        "rows": list(page_rows(certificates, base, pictures=pictures)),
+        "pictures": pictures,
+        "threshold": _number(settings.get("threshold")),
+        "entityThreshold": _number(settings.get("entity_threshold")),
+    }
+    few = f"The graph is drawn for the first {pictures:,} responses only."
     fields = {
-        "data": data,
         "title": shown(title or "Certified responses"),
+        "overline": "Certificates of reasoning",
         "lead": _lead(certificates, summary, base),
         "tiles": _tiles(summary),
+        "noun": "response",
+        "note": "",
+        "status": "",
+        "data": data_element("data", embedded_json(data), kind="application/json"),
         "measures": _measures(summary),
         "settings": settings_list(settings),
-        "kinds": kinds_chart(summary),
-        "errors": errors_chart(summary),
+        "kinds": bars("kinds", "Responses by kind", KIND_NAMES, summary.kinds),
+        "errors": bars("errors", "Unfaithful responses by error", ERROR_NAMES, summary.errors),
         "gap": gap_chart(summary),
         "gap_words": _gap_words(summary.gap.value),
         "quadrants": quadrants_chart(summary),
-        "left_out": _left_out(left_out),
+        "left_out": _left_out(len(certificates) - sum(summary.quadrants.values())),
         "kind_options": _options(KIND_NAMES, [one.kind for one in certificates]),
         "error_options": _options(ERROR_NAMES, [one.error for one in certificates]),
-        "pictured": ""
-        if pictures >= len(certificates)
-        else f"The graph is drawn for the first {pictures:,} responses only.",
+        "pictured": few if pictures < len(certificates) else "",
     }
-    return make_page(__name__.rpartition(".")[0], "page", fields)
+    return make_page(__name__.rpartition(".")[0], fields)
 
 
-def write_page(
-    path: Path,
-    certificates: Sequence[Certificate],
-    summary: PageSummary,
-    base: KnowledgeBase,
-    *,
-    title: str,
-    settings: Mapping[str, str] | None = None,
-    pictures: int = PICTURES,
-) -> None:
-    """Write certificates as one HTML file, in one step: there is the whole page or what was there before.
-
-    Parameters
-    ----------
-    path
-        The file.
-    certificates, summary, base, title, settings, pictures
-        See `certificate_page`.
-
-    Raises
-    ------
-    InputError
-        `pictures` is negative.
-    StoreError
-        The file cannot be written.
-    """
-    page = certificate_page(certificates, summary, base, title=title, settings=settings, pictures=pictures)
-    with atomic_output(path) as stream:
-        stream.write(page.encode())
-
-
+# Settings come as the words that the page shows, and only numbers can be marked on a bar.
 def _number(text: str | None) -> float | None:
     try:
         return finite(float(text)) if text is not None else None
@@ -138,48 +106,54 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def _lead(certificates: Sequence[Certificate], summary: PageSummary, base: KnowledgeBase) -> str:
+def _lead(certificates: Sequence[Certificate], summary: CertificationScores, base: KnowledgeBase) -> str:
     total = len(certificates)
     if not total:
         return f"There is no response to certify. The graph has {counted(len(base), 'triple')}."
     faithful = sum(one.kind == "faithful" for one in certificates)
     known = [one.answer_correct for one in certificates if one.answer_correct is not None]
-    answers = f" The answer is right in {sum(known):,} of the {len(known):,} with gold answers." if known else ""
-    steps = (
-        ""
-        if undecided_share(summary) is None
-        else f" The graph cannot decide {percent(undecided_share(summary))} of the steps."
-    )
-    return (
-        f"{counted(total, 'response')} checked step by step against a graph of {counted(len(base), 'triple')}."
-        f" <strong>{faithful:,} reason{'s' if faithful == 1 else ''} faithfully.</strong>{answers}{steps}"
-    )
+    words = [
+        f"{counted(total, 'response')} checked step by step against a graph of {counted(len(base), 'triple')}.",
+        f"<strong>{faithful:,} reason{'s' if faithful == 1 else ''} faithfully.</strong>",
+    ]
+    if known:
+        words.append(f"The answer is right in {sum(known):,} of the {len(known):,} with gold answers.")
+    if _undecided(summary) is not None:
+        words.append(f"The graph cannot decide {percent(_undecided(summary))} of the steps.")
+    return " ".join(words)
 
 
-def _tiles(summary: PageSummary) -> str:
+def _undecided(summary: CertificationScores) -> float | None:
+    """Return the share of steps that the graph cannot decide, None without steps."""
+    total = sum(summary.steps.values())
+    return summary.steps.get("undecided", 0) / total if total else None
+
+
+def _tiles(summary: CertificationScores) -> str:
     answers, reasoning = summary.answer.f1 if summary.answer else None, summary.reasoning.f1
+    answered = interval(answers) if answers else ""
     return tiles(
         {
-            "Answers, F1": (
-                percent(answers.value if answers else None),
-                (interval(answers) if answers else "") or "no gold answers",
-            ),
+            "Answers, F1": (percent(answers.value if answers else None), answered or "no gold answers"),
             "Reasoning, F1": (percent(reasoning.value), interval(reasoning) or "nothing to judge"),
             "Gap": (points(summary.gap.value), "answers less reasoning, F1"),
             "Edit rate": (percent(summary.edit_rate.mean), "mean, to the nearest gold path"),
-            "Undecided": (percent(undecided_share(summary)), "of the steps"),
+            "Undecided": (percent(_undecided(summary)), "of the steps"),
         }
     )
 
 
-def _measures(summary: PageSummary) -> str:
+def _measures(summary: CertificationScores) -> str:
     rows = []
     for name, scores in (("Answers", summary.answer), ("Reasoning", summary.reasoning)):
-        estimates = (scores.precision, scores.recall, scores.f1) if scores else ()
-        written = [f"<td>{percent(one.value)}<small>{interval(one) or NOTHING}</small></td>" for one in estimates]
-        cells = "".join(written) or f"<td>{NOTHING}</td>" * 3
-        rows.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
-    return "".join(rows)
+        cells = [Cell(NOTHING)] * 3
+        if scores:
+            measured = (scores.precision, scores.recall, scores.f1)
+            cells = [Cell(percent(one.value), note=interval(one) or NOTHING) for one in measured]
+        rows.append([Cell(name), *cells])
+    heads = [(name, "") for name in ("", "Precision", "Recall", "F1")]
+    caption = "Precision, recall and F1, with their confidence intervals"
+    return table(caption, heads, rows, kind="plain", scrolls=False)
 
 
 def _gap_words(gap: float | None) -> str:
@@ -198,6 +172,4 @@ def _left_out(count: int) -> str:
 
 
 def _options(names: Mapping[str, str], values: Sequence[str | None]) -> str:
-    return "".join(
-        f'<option value="{key}">{label} ({values.count(key):,})</option>' for key, label in names.items()
-    )  # fmt: skip
+    return options({kind: f"{name} ({values.count(kind):,})" for kind, name in names.items()})

@@ -1,22 +1,21 @@
 "use strict";
 (() => {
-  const { byId, count, drawing: drawn, fixed, holds, icon: symbol, legendEntry, listing, longText, make, section, shape, triple } = page;
+  const { ICONS, byId, count, drawing: drawn, fact, fixed, holds, icon: symbol, legendEntry, listing, longText, make, section, shape, triple } = page;
   const data = JSON.parse(byId("data").textContent);
-  // What a state looks like: a word, a colour and an icon, so that colour never speaks alone.
   const MARKS = {
-    faithful: ["Faithful", "good", "M3 8.5 6.5 12 13 4.5"],
-    unfaithful: ["Unfaithful", "bad", "M4 4 12 12 M12 4 4 12"],
-    factual: ["Factual error", "bad", "M4 4 12 12 M12 4 4 12"],
+    faithful: ["Faithful", "good", ICONS.yes],
+    unfaithful: ["Unfaithful", "bad", ICONS.no],
+    factual: ["Factual error", "bad", ICONS.no],
     incoherent: ["Incoherence", "bad", "M1.5 8 H5.5 M10.5 8 H14.5 M9.5 3.5 6.5 12.5"],
     answer: ["Answer error", "bad", "M8 2.5 A5.5 5.5 0 1 0 8 13.5 A5.5 5.5 0 1 0 8 2.5 M4.2 4.2 11.8 11.8"],
-    abstained: ["Abstained", "none", "M3 8 H13"],
+    abstained: ["Abstained", "none", ICONS.dash],
     unstructured: ["Unstructured", "none", "M2 5 Q5 2 8 5 T14 5 M2 11 Q5 8 8 11 T14 11"],
-    supported: ["supported", "good", "M3 8.5 6.5 12 13 4.5"],
-    unsupported: ["not supported", "bad", "M4 4 12 12 M12 4 4 12"],
+    supported: ["supported", "good", ICONS.yes],
+    unsupported: ["not supported", "bad", ICONS.no],
     undecided: ["undecided", "doubt", "M5 5.5 Q5 2.5 8 2.5 T11 5.5 Q11 7 8 8.5 V10 M8 13.4 V13.5"],
-    right: ["answer right", "good", "M3 8.5 6.5 12 13 4.5"],
-    wrong: ["answer wrong", "bad", "M4 4 12 12 M12 4 4 12"],
-    unknown: ["no gold answer", "none", "M3 8 H13"],
+    right: ["answer right", "good", ICONS.yes],
+    wrong: ["answer wrong", "bad", ICONS.no],
+    unknown: ["no gold answer", "none", ICONS.dash],
   };
 
   const icon = (name, label) => symbol(MARKS[name][2], label);
@@ -70,7 +69,6 @@
 
   function body(row) {
     const kind = row.error || row.kind;
-    const fact = (name, ...values) => make("div", {}, make("dt", {}, name), make("dd", { dir: "auto" }, ...values));
     const gold = row.gold.join(", ") + (row.moreGold ? ` and ${row.moreGold.toLocaleString("en")} more` : "");
     const facts = make("dl", { class: "facts" },
       fact("Gold answer", gold || "not known"),

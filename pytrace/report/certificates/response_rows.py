@@ -11,15 +11,15 @@ from pytrace.certify.certificate_records import Certificate, CertifiedStep, Matc
 from pytrace.certify.wording import named_path
 from pytrace.kg import KnowledgeBase
 from pytrace.records import Triple
-from pytrace.report.certificates.picture import Picture, draw
-from pytrace.report.figures import finite
-from pytrace.report.page_texts import cut
+from pytrace.report.certificates.picture import draw
+from pytrace.report.page_texts import cut, long_text, rounded
 
-# A browser reads a page of some ten million characters in about a second.
+# A browser reads a page of some ten million characters in about a second; twice that is the most that responses may take,
+# after which each is cut to what tells whether to look for it elsewhere.
 _LONGEST_RESPONSE = 100_000
 _ALL_RESPONSES = 20_000_000
 _SHORT_RESPONSE = 2_000
-_LONGEST_TEXT = 4_000
+# Steps, and answers, triples or names of one response: more than these nobody reads.
 _MOST_STEPS = 100
 _MOST_ENTRIES = 50
 
@@ -28,37 +28,36 @@ def page_rows(certificates: Sequence[Certificate], base: KnowledgeBase, *, pictu
     """Turn certificates into the page's rows."""
     room = _ALL_RESPONSES
     for number, one in enumerate(certificates):
-        kept = min(_LONGEST_RESPONSE, max(room, _SHORT_RESPONSE))
-        room -= min(len(one.text), kept)
-        path = [_parts(triple) for triple in named_path(base, one.gold_path[:_MOST_ENTRIES])]
+        text = one.text[: min(_LONGEST_RESPONSE, max(room, _SHORT_RESPONSE))]
+        room -= len(text)
         yield {
             "id": cut(one.id),
-            "question": _text(one.question),
-            "text": one.text[:kept],
-            "left": max(len(one.text) - kept, 0),
+            "question": long_text(one.question),
+            "text": text,
+            "left": len(one.text) - len(text),
             "kind": one.kind,
             "error": one.error,
             "right": one.answer_correct,
-            "answer": _text(one.answer),
+            "answer": long_text(one.answer),
             "gold": [cut(answer) for answer in one.answers[:_MOST_ENTRIES]],
             "moreGold": max(len(one.answers) - _MOST_ENTRIES, 0),
             "reached": cut(one.reached),
             "distance": one.edit_distance,
-            "rate": _rounded(one.edit_rate),
-            "why": _text(one.reason),
+            "rate": rounded(one.edit_rate),
+            "why": long_text(one.reason),
             "steps": [_step(step) for step in one.steps[:_MOST_STEPS]],
             "moreSteps": max(len(one.steps) - _MOST_STEPS, 0),
-            "path": path,
-            "picture": _picture(draw(one, base)) if number < pictures else None,
+            "path": [_parts(triple) for triple in named_path(base, one.gold_path[:_MOST_ENTRIES])],
+            "picture": msgspec.to_builtins(draw(one, base)) if number < pictures else None,
         }
 
 
 def _step(step: CertifiedStep) -> dict[str, Any]:
     return {
-        "text": _text(step.text),
+        "text": long_text(step.text),
         "status": step.status,
         "follows": step.follows,
-        "why": _text(step.reason),
+        "why": long_text(step.reason),
         "entities": [cut(entity) for entity in step.entities[:_MOST_ENTRIES]],
         "match": _match(step.match),
         "runnerUp": _match(step.runner_up),
@@ -70,30 +69,17 @@ def _match(match: Match | None) -> dict[str, Any] | None:
         return None
     return {
         "triple": _parts(match.triple),
-        "score": _rounded(match.score),
-        "cosine": _rounded(match.cosine),
-        "head": _rounded(match.head_ratio),
-        "tail": _rounded(match.tail_ratio),
+        "score": rounded(match.score),
+        "cosine": rounded(match.cosine),
+        "head": rounded(match.head_ratio),
+        "tail": rounded(match.tail_ratio),
         "headFound": match.head_found,
         "tailFound": match.tail_found,
-        "relation": _rounded(match.relation_cosine),
+        "relation": rounded(match.relation_cosine),
         "otherRelation": "" if match.relation_found else cut(match.nearest_relation),
-        "otherCosine": _rounded(match.nearest_cosine),
+        "otherCosine": rounded(match.nearest_cosine),
     }
-
-
-def _picture(picture: Picture | None) -> dict[str, Any] | None:
-    return None if picture is None else msgspec.to_builtins(picture)
 
 
 def _parts(triple: Triple) -> list[str]:
     return [cut(triple.head), cut(triple.relation), cut(triple.tail)]
-
-
-def _text(text: str) -> str:
-    return cut(text, _LONGEST_TEXT)
-
-
-def _rounded(value: float | None) -> float | None:
-    number = finite(value)
-    return None if number is None else round(number, 4)

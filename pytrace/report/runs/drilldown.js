@@ -1,7 +1,7 @@
 "use strict";
 // A question opened: each method's answer, and for those that are looked at their evidence.
 const drillDown = (() => {
-  const { ICONS, count, drawing, fixed, icon, legendEntry, longText, make, section, triple, whole } = page;
+  const { ICONS, count, drawing, fact, fixed, icon, legendEntry, longText, make, section, triple, whole } = page;
   const { percent, rankClass } = chainDrawing;
 
   const share = (value) => (value === null || value === undefined ? "–" : `${(100 * value).toFixed(0)}%`);
@@ -10,10 +10,11 @@ const drillDown = (() => {
     const [colour, path, name] = verdict(score);
     return make("span", { class: `mark ${colour}` }, icon(path, words ? null : name), words ? name : null);
   }
+  const table = (name, attributes, heads, rows) => make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": name },
+    make("table", attributes, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, rows)));
   const number = (rank) => make("span", { class: `rank ${rankClass(rank)}` }, String(rank + 1));
 
   function body(row, data, methods, detail) {
-    const fact = (name, ...values) => make("div", {}, make("dt", {}, name), make("dd", { dir: "auto" }, ...values));
     const facts = make("dl", { class: "facts" },
       fact("Gold answer", make("strong", {}, row.answers.join(" · ") || "none known")),
       detail.gold.length ? fact("Supported by", detail.gold.map((title, place) => [place ? " · " : "", make("bdi", { class: "gold-text" }, title)])) : null,
@@ -47,9 +48,8 @@ const drillDown = (() => {
         : [make("td", { class: "words label", colspan: 7 }, "not asked yet")];
       return [make("tr", {}, make("th", { scope: "row" }, button), cells), toggle];
     });
-    const answers = make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Answers" }, make("table", { class: "answers" },
-      make("thead", {}, make("tr", {}, ["Method", "Answer", "EM", "F1", "Support P", "Support R", "Context", "Seconds"].map((name, place) => make("th", { scope: "col", class: place === 1 ? "words" : null }, name)))),
-      make("tbody", {}, rows.map(([element]) => element))));
+    const heads = ["Method", "Answer", "EM", "F1", "Support P", "Support R", "Context", "Seconds"].map((name, place) => make("th", { scope: "col", class: place === 1 ? "words" : null }, name));
+    const answers = table("Answers", { class: "answers" }, heads, rows.map(([element]) => element));
     for (const place of new Set([data.a, data.b])) if (detail.methods[place]) rows[place][1](true);
     return make("div", { class: "body" }, facts, section("Answers: choose a method to see or to hide what it did", answers), panels);
   }
@@ -108,14 +108,14 @@ const drillDown = (() => {
       return make("td", { class: `cover ${state}`, title: words }, value === null || value === undefined ? "–" : value.toFixed(2), make("span", { class: "told" }, `, ${words}`));
     };
     const left = own.pool.length - columns.length;
-    return make("div", {}, make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Coverage" }, make("table", { class: "coverage" },
-      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Feature"), columns.map((one) => make("th", { scope: "col" }, make("span", { class: "place" }, String(one.place + 1)), make("bdi", {}, name(one.snippet)))))),
-      make("tbody", {}, own.features.map((one) => make("tr", {}, make("th", { scope: "row", dir: "auto" }, one[1], make("small", {}, one[3].length ? one[0] : `${one[0]}, held by nobody`)), columns.map((column) => cell(one, column.place))))))),
-    make("p", { class: "label" }, `Probability that a snippet holds the feature; filled: chosen for the reader, framed: holds it too.${left ? ` ${count(left, "snippet")} that hold nothing are left out.` : ""}`));
+    const heads = [make("th", { scope: "col" }, "Feature"), columns.map((one) => make("th", { scope: "col" }, make("span", { class: "place" }, String(one.place + 1)), make("bdi", {}, name(one.snippet))))];
+    const rows = own.features.map((one) => make("tr", {}, make("th", { scope: "row", dir: "auto" }, one[1], make("small", {}, one[3].length ? one[0] : `${one[0]}, held by nobody`)), columns.map((column) => cell(one, column.place))));
+    return make("div", {}, table("Coverage", { class: "coverage" }, heads, rows),
+      make("p", { class: "label" }, `Probability that a snippet holds the feature; filled: chosen for the reader, framed: holds it too.${left ? ` ${count(left, "snippet")} that hold nothing are left out.` : ""}`));
   }
 
   function query(one) {
-    const line = (name, words) => (words ? make("div", {}, make("dt", {}, name), make("dd", { dir: "auto" }, words)) : null);
+    const line = (name, words) => (words ? fact(name, words) : null);
     return make("li", {}, make("p", { dir: "auto" }, make("strong", {}, make("bdi", {}, one.question)), make("span", { class: "label" }, one.place < 0 ? " the question itself" : ` thought ${one.place + 1}`)),
       make("dl", { class: "facts" },
         one.refused.map(([written, reason]) => line("Refused", `${written || "(nothing)"}: ${reason}`)),
@@ -181,8 +181,8 @@ const drillDown = (() => {
   function cost(own) {
     const rows = (own.stages || []).map(([stage, seconds, ...counts]) => make("tr", {}, make("th", { scope: "row" }, stage), make("td", {}, seconds.toFixed(2)),
       [0, 1, 2, 3].map((place) => make("td", {}, counts.length ? whole(counts[place]) : "–"))));
-    return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Cost" }, make("table", {},
-      make("thead", {}, make("tr", {}, ["Stage", "Seconds", "Prompts", "Asked", "Evaluated", "Written"].map((name) => make("th", { scope: "col" }, name)))), make("tbody", {}, rows)));
+    const heads = ["Stage", "Seconds", "Prompts", "Asked", "Evaluated", "Written"].map((name) => make("th", { scope: "col" }, name));
+    return table("Cost", {}, heads, rows);
   }
 
   return { body, mark };

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -11,28 +11,17 @@ import msgspec
 from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.evaluation.scores.metrics import ResultScore, score_result
 from pytrace.reader.evidence import document_text
-from pytrace.records import (
-    Answer,
-    Chain,
-    Document,
-    FeatureCover,
-    KnowledgeQuery,
-    Question,
-    TextUnit,
-    Unit,
-    WrittenTriples,
-)
-from pytrace.report.figures import finite
-from pytrace.report.page_texts import cut, packed_json
+from pytrace.records import Answer, Document, FeatureCover, KnowledgeQuery, Question, TextUnit, Unit, WrittenTriples
+from pytrace.report.page_texts import cut, long_text, packed_json, rounded
 from pytrace.storage.text import storable
 
+# Questions in a block: some 100 kB of JSON, which a browser unpacks in a few milliseconds.
 BLOCK = 25
-"""Questions in a block: some 100 kB of JSON, which a browser unpacks in a few milliseconds."""
-
 # Documents that no method chose and that support nothing leave the page once it holds so many characters of documents.
 _ALL_DOCUMENTS = 60_000_000
-_LONGEST_TEXT = 4_000
+# The list of all questions, which is unpacked at once, has so much of each answer.
 _LONGEST_ANSWER = 400
+# Of what one question or method may have without bound.
 _MOST_ENTRIES = 100
 _MOST_CHAINS = 20
 _MOST_VALUES = 20
@@ -52,25 +41,24 @@ def page_data(store: RunStore, methods: Sequence[str]) -> PageData:
     blocks: list[str] = []
     sizes: list[int] = []
     room = _ALL_DOCUMENTS
-    for part in _batches(_questions(store)):
-        found = [
-            {storable(row.question_id): row for row in store.rows(method, [one.id for one in part])}
-            for method in methods
-        ]
+    listed = _questions(store)
+    while batch := list(itertools.islice(listed, BLOCK)):
+        ids = [question.id for question in batch]
+        by_id = [{storable(row.question_id): row for row in store.rows(method, ids)} for method in methods]
         block = []
-        for question in part:
-            rows = [own.get(storable(question.id)) for own in found]
+        for record in batch:
+            rows = [column.get(storable(record.id)) for column in by_id]
             if not any(rows):
                 continue
-            question = _known(question, rows)  # noqa: PLW2901
+            question = _known(record, rows)
             answers = [cut(answer) for answer in question.answers[:_MOST_ENTRIES]]
-            questions.append([cut(question.id), _text(question.question), cut(question.kind), answers])
-            scores = [None if row is None else score_result(row) for row in rows]
-            for column, row, score in zip(results, rows, scores, strict=True):
-                column.append(_score(row, score))
-            kept = _kept(question, rows, room)
-            room -= sum(len(question.documents[place].text) for place in kept)
-            block.append(_details(question, rows, scores, kept))
+            questions.append([cut(question.id), long_text(question.question), cut(question.kind), answers])
+            scored = [None if row is None else (row, score_result(row)) for row in rows]
+            for column, result in zip(results, scored, strict=True):
+                column.append(None if result is None else _score(*result))
+            documents = _documents(question, rows, room)
+            room -= sum(len(document.text) for document in documents)
+            block.append(_details(question, scored, documents))
         blocks.append(packed_json(block))
         sizes.append(len(block))
     index = {"methods": list(methods), "questions": questions, "results": results, "blocks": sizes}
@@ -79,130 +67,128 @@ def page_data(store: RunStore, methods: Sequence[str]) -> PageData:
 
 def _questions(store: RunStore) -> Iterator[Question]:
     """Yield the questions that have results: as they were kept, then those that no record was kept of."""
-    asked = dict.fromkeys(store.asked())
+    answered = dict.fromkeys(store.asked())
     for question in store.questions():
-        if storable(question.id) in asked:
-            del asked[storable(question.id)]
+        if storable(question.id) in answered:
+            del answered[storable(question.id)]
             yield question
-    yield from (Question(question_id, "", ()) for question_id in asked)
-
-
-def _batches(questions: Iterator[Question]) -> Iterator[list[Question]]:
-    while part := list(itertools.islice(questions, BLOCK)):
-        yield part
+    yield from (Question(question_id, "", ()) for question_id in answered)
 
 
 def _known(question: Question, rows: Sequence[Result | None]) -> Question:
     """Complete a question that was not kept by what its results say."""
+    row = next(row for row in rows if row is not None)
     if question.question:
         return question
-    row = next(row for row in rows if row is not None)
     return Question(
         row.question_id, row.question, row.answers, supporting_documents=row.supporting_documents, kind=row.kind
     )  # fmt: skip
 
 
-def _score(row: Result | None, score: ResultScore | None) -> list[Any] | None:
-    if row is None or score is None:
-        return None
+def _score(row: Result, score: ResultScore) -> list[Any]:
     text = None if row.answer is None else cut(row.answer.text, _LONGEST_ANSWER)
-    return [text, None if score.exact_match is None else int(score.exact_match), _rounded(score.f1)]
+    return [text, None if score.exact_match is None else int(score.exact_match), rounded(score.f1)]
 
 
-def _kept(question: Question, rows: Sequence[Result | None], room: int) -> list[int]:
+def _documents(question: Question, rows: Sequence[Result | None], room: int) -> list[Document]:
     """Return which documents the page has: all while there is room, then those that support or were chosen."""
-    places = range(len(question.documents))
     if sum(len(document.text) for document in question.documents) <= room:
-        return list(places)
-    used = {*question.supporting_documents, *(fact[0] for fact in question.supporting_facts)}
-    for row in rows:
-        if row is not None and row.answer is not None:
-            used |= {*row.answer.evidence.votes, *(triple.document_id for triple in _units(row.answer))}
-    return [place for place in places if question.documents[place].id in used]
+        return list(question.documents)
+    used = {*question.supporting_documents, *(document_id for document_id, _ in question.supporting_facts)}
+    for answer in (row.answer for row in rows if row is not None and row.answer is not None):
+        used |= {*answer.evidence.votes, *(triple.document_id for triple in _units(answer))}
+    return [document for document in question.documents if document.id in used]
 
 
 def _details(
-    question: Question, rows: Sequence[Result | None], scores: Sequence[ResultScore | None], kept: Sequence[int]
+    question: Question, scored: Sequence[tuple[Result, ResultScore] | None], documents: Sequence[Document]
 ) -> dict[str, Any]:
-    documents = [question.documents[place] for place in kept]
     facts: dict[str, list[int]] = {}
     for document_id, sentence in question.supporting_facts:
         facts.setdefault(document_id, []).append(sentence)
     titles = {document.id: document.title for document in question.documents}
-    gold = list(dict.fromkeys((*question.supporting_documents, *facts)))
+    gold = dict.fromkeys((*question.supporting_documents, *facts))
     return {
         "documents": [
             [
                 cut(document.title or document.id),
-                [_text(sentence) for sentence in document.sentences],
+                [long_text(sentence) for sentence in document.sentences],
                 int(document.id in gold),
                 sorted(facts.get(document.id, ())),
             ]
             for document in documents
         ],
         "leftOut": len(question.documents) - len(documents),
-        "gold": [cut(titles.get(one, one)) for one in gold],
+        "gold": [cut(titles.get(document_id, document_id)) for document_id in gold],
         "done": _done(question),
-        "methods": [
-            None if row is None or score is None else _method(row, score, documents)
-            for row, score in zip(rows, scores, strict=True)
-        ],
+        "methods": [None if result is None else _method(*result, documents) for result in scored],
     }
 
 
 def _done(question: Question) -> list[str]:
     """Say in words what had been done to a question's documents on purpose."""
-    what = question.perturbation
-    if what is None:
+    done = question.perturbation
+    if done is None:
         return []
-    said = [f"{what.kind}, {what.noise} at a ratio of {what.ratio:g} (measured {what.measured:.3f})"]
-    said += [f"removed: {text}" for text in what.removed]
-    said += [f"replaced: {before} by {after} ({how})" for before, after, how in what.replaced]
-    said += [f"wrong answer: {what.wrong_answer}"] if what.wrong_answer else []
-    return [_text(text) for text in said[:_MOST_ENTRIES]]
+    words = [f"{done.kind}, {done.noise} at a ratio of {done.ratio:g} (measured {done.measured:.3f})"]
+    words += [f"removed: {text}" for text in done.removed]
+    words += [f"replaced: {before} by {after} ({how})" for before, after, how in done.replaced]
+    words += [f"wrong answer: {done.wrong_answer}"] if done.wrong_answer else []
+    return [long_text(text) for text in words[:_MOST_ENTRIES]]
 
 
 def _method(row: Result, score: ResultScore, documents: Sequence[Document]) -> dict[str, Any]:
-    support = [_rounded(getattr(score.support, name)) for name in ("precision", "recall", "f1", "error_rate")]
+    """Return what led a method to its answer; documents and units are named by where they stand in their lists."""
+    support = [rounded(getattr(score.support, name)) for name in ("precision", "recall", "f1", "error_rate")]
     if row.answer is None:
-        return {"error": _text(row.error), "support": support}
+        return {"error": long_text(row.error), "support": support}
     answer, evidence = row.answer, row.answer.evidence
-    places = {document.id: place for place, document in enumerate(documents)}
-    texts = {document_text(document): place for place, document in enumerate(documents)}
+    numbers = {document.id: number for number, document in enumerate(documents)}
+    texts = {document_text(document): number for number, document in enumerate(documents)}
     units = {unit: number for number, unit in enumerate(dict.fromkeys(_units(answer)))}
-    derivation = evidence.derivation
-    cover = derivation if isinstance(derivation, FeatureCover) else FeatureCover((), ())
-    triples = derivation.triples if isinstance(derivation, WrittenTriples) else ()
-    told: dict[str, Any] = {
+    cover = evidence.derivation if isinstance(evidence.derivation, FeatureCover) else FeatureCover((), ())
+    triples = evidence.derivation.triples if isinstance(evidence.derivation, WrittenTriples) else ()
+
+    def document(document_id: str) -> int | str:
+        return numbers.get(document_id, cut(document_id))
+
+    def parts(unit: Unit) -> list[str]:
+        # The page tells text from triples by the empty relation.
+        if isinstance(unit, TextUnit):
+            return [cut(unit.title), "", long_text(unit.body)]
+        return [cut(unit.head), cut(unit.relation), cut(unit.tail)]
+
+    details: dict[str, Any] = {
         "support": support,
         "kind": evidence.kind,
-        # A document that was read whole stands in the page once, and here by its place.
-        "context": [texts.get(entry, _text(entry)) for entry in evidence.context[:_MOST_ENTRIES]],
+        # A document that was read in full stands in the page once, and here by its number.
+        "context": [texts.get(entry, long_text(entry)) for entry in evidence.context[:_MOST_ENTRIES]],
         "moreContext": max(len(evidence.context) - _MOST_ENTRIES, 0),
-        "chosen": [places.get(one, cut(one)) for one in evidence.document_ids],
-        "votes": [[places.get(one, cut(one)), votes] for one, votes in evidence.votes.items()],
-        "units": [_unit(unit, places) for unit in units],
-        "chains": [_chain(chain, units) for chain in evidence.chains[:_MOST_CHAINS]],
+        "chosen": [document(document_id) for document_id in evidence.document_ids],
+        "votes": [[document(document_id), votes] for document_id, votes in evidence.votes.items()],
+        "units": [[*parts(unit), document(unit.document_id), unit.sentence] for unit in units],
+        "chains": [
+            [[units[unit] for unit in chain.units], [*map(rounded, chain.steps)], rounded(chain.score), int(chain.finished)]
+            for chain in evidence.chains[:_MOST_CHAINS]
+        ],
         "features": [
             [
-                one.feature.kind,
-                _text(one.feature.statement),
-                [_rounded(value) for value in one.probabilities],
-                one.covered_by,
-                one.chosen,
+                held.feature.kind, long_text(held.feature.statement), [*map(rounded, held.probabilities)], held.covered_by,
+                held.chosen,
             ]
-            for one in cover.coverage
+            for held in cover.coverage
         ],
-        "pool": [[places.get(one, cut(one)), sentence] for one, sentence in cover.pool],
+        "pool": [[document(document_id), sentence] for document_id, sentence in cover.pool],
         "triples": [[cut(one.head), cut(one.relation), cut(one.tail)] for one in triples[:_MOST_ENTRIES]],
-        "rationale": [_text(one) for one in evidence.reasoning.rationale[:_MOST_ENTRIES]],
-        "queries": [_query(one) for one in evidence.reasoning.queries[:_MOST_ENTRIES]],
+        "rationale": [long_text(thought) for thought in evidence.reasoning.rationale[:_MOST_ENTRIES]],
+        "queries": [_query(query) for query in evidence.reasoning.queries[:_MOST_ENTRIES]],
         "stages": [[stage, round(seconds, 3), *_counts(answer, stage)] for stage, seconds in answer.seconds.items()],
-        "notes": [_text(one) for one in answer.notes],
+        "notes": [long_text(note) for note in answer.notes],
         "contextTokens": answer.context_tokens,
         "deterministic": answer.deterministic,
-    }
-    return {name: value for name, value in told.items() if value not in ([], 0, False)}
+    }  # fmt: skip
+    # What is empty need not be told, and of thousands of answers it would be much.
+    return {name: value for name, value in details.items() if value not in ([], 0, False)}
 
 
 def _counts(answer: Answer, stage: str) -> list[int]:
@@ -214,43 +200,18 @@ def _units(answer: Answer) -> Iterator[Unit]:
     return (unit for chain in answer.evidence.chains[:_MOST_CHAINS] for unit in chain.units)
 
 
-def _unit(unit: Unit, places: Mapping[str, int]) -> list[Any]:
-    place = places.get(unit.document_id, cut(unit.document_id))
-    # The page tells text from triples by the empty relation.
-    parts = (
-        [cut(unit.title), "", _text(unit.body)]
-        if isinstance(unit, TextUnit)
-        else [cut(part) for part in (unit.head, unit.relation, unit.tail)]
-    )
-    return [*parts, place, unit.sentence]
-
-
-def _chain(chain: Chain, units: Mapping[Unit, int]) -> list[Any]:
-    steps = [_rounded(step) for step in chain.steps]
-    return [[units[unit] for unit in chain.units], steps, _rounded(chain.score), int(chain.finished)]
-
-
 def _query(query: KnowledgeQuery) -> dict[str, Any]:
     return {
         "place": query.place,
-        "question": _text(query.question),
-        "written": _text(query.written),
-        "run": _text(query.sparql),
+        "question": long_text(query.question),
+        "written": long_text(query.written),
+        "run": long_text(query.sparql),
         "store": cut(query.store),
-        "links": [[cut(mention), cut(key), _rounded(score)] for mention, key, score in query.links[:_MOST_VALUES]],
-        "refused": [[_text(written), _text(reason)] for written, reason in query.refused[:_MOST_VALUES]],
+        "links": [[cut(mention), cut(key), rounded(score)] for mention, key, score in query.links[:_MOST_VALUES]],
+        "refused": [[long_text(written), long_text(reason)] for written, reason in query.refused[:_MOST_VALUES]],
         "values": [cut(value) for value in query.values[:_MOST_VALUES]],
         "moreValues": max(len(query.values) - _MOST_VALUES, 0),
-        "facts": [_text(fact.text) for fact in query.facts[:_MOST_VALUES]],
+        "facts": [long_text(fact.text) for fact in query.facts[:_MOST_VALUES]],
         "outcome": query.outcome,
-        "reason": _text(query.reason),
+        "reason": long_text(query.reason),
     }
-
-
-def _text(text: str) -> str:
-    return cut(text, _LONGEST_TEXT)
-
-
-def _rounded(value: float | None) -> float | None:
-    number = finite(value)
-    return None if number is None else round(number, 4)

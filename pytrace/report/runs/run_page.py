@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pytrace.evaluation.run.run_store import RunStore
 from pytrace.evaluation.scores.study import study_tables
 from pytrace.evaluation.scores.summary import MethodSummary, Report
-from pytrace.report.figures import NOTHING, percent
-from pytrace.report.html_page import counted, make_page, settings_list, tiles
-from pytrace.report.page_texts import packed_json, shown
-from pytrace.report.runs.chain_table import chains_table
+from pytrace.report.html_page import data_element, figures, key, make_page, options, section, settings_list, tiles
+from pytrace.report.page_texts import NOTHING, counted, packed_json, percent, shown
+from pytrace.report.runs import run_charts, run_tables
 from pytrace.report.runs.question_rows import PageData, page_data
-from pytrace.report.runs.run_charts import (
-    agreement_chart,
-    context_chart,
-    scores_chart,
-    seconds_chart,
-    stage_key,
-    support_chart,
-    tokens_chart,
-)
-from pytrace.report.runs.run_tables import (
-    claims_tables,
-    comparisons_table,
-    failures_table,
-    kinds_table,
-    knowledge_table,
-    methods_table,
-    ranking_table,
-    study_tables_markup,
-)
-from pytrace.storage.files import atomic_output
 
-_LONGEST_LIST = 2_000
+# Of a setting, such as a list of files, the page shows so many characters.
+_LONGEST_SETTING = 2_000
+_OLD_RUN = (
+    "<p>This run is of an older version, which did not keep the documents; their titles and sentences are missing.</p>"
+)
 
 
 def report_page(report: Report, store: RunStore, *, title: str, baseline: str | None = None) -> str:
@@ -76,103 +58,73 @@ def report_page(report: Report, store: RunStore, *, title: str, baseline: str | 
     names = [one.method for one in methods]
     against = baseline or report.baseline or (names[0] if names else "")
     data = page_data(store, names)
+    # Methods go by their number on the page and in its addresses, for a name may hold anything.
+    studies = [one for study in report.studies for one in study_tables(study)]
+    compared = run_tables.comparisons_table(report.comparisons, against, names)
+    kinds = [one[2] for one in data.index["questions"]]
+    blocks = [data_element(f"block-{number}", block) for number, block in enumerate(data.blocks)]
+    numbered = {str(number): f"{number} {name}" for number, name in enumerate(names, 1)}
     fields = {
         "title": shown(title),
+        "overline": "Evaluation of question answering",
         "lead": _lead(report, data, store),
-        "tiles": _tiles(report),
-        "methods": methods_table(methods),
-        "plots": _plots(methods, data),
-        "comparisons": _section(
-            "compared", f"Each method beside {against}", comparisons_table(report.comparisons, against, names)
-        ),
-        "kinds": _section("kinds", "By kind of question", kinds_table(methods)),
-        "ranking": _section("ranking", "Documents as a ranking", ranking_table(methods)),
-        "chains": _section("chains", "Chains and graphs", chains_table(methods)),
-        "studies": _section(
-            "studies",
-            "Imperfect evidence",
-            study_tables_markup([one for study in report.studies for one in study_tables(study)]),
-        ),
-        "claims": _section("claims", "Claims", claims_tables(report.claims)),
-        "knowledge": _section("knowledge", "Knowledge bases", knowledge_table(report.knowledge)),
-        "failures": _section("failures", "Failed", failures_table(methods)),
+        "tiles": _tiles(report.methods),
+        "noun": "question",
+        "note": "" if any(True for _ in store.questions()) else _OLD_RUN,
+        "status": "Reading the questions …",
+        "data": "\n".join(["".join(blocks), data_element("data", packed_json(data.index))]),
+        "methods": run_tables.methods_table(methods),
         "settings": settings_list(_settings(report, store)),
-        "kind_options": _kind_options(data),
-        "first_options": _options(names, 0),
-        "second_options": _options(names, names.index(against) if against in names[1:] else 1),
-        "right_options": "".join(
-            f'<option value="{number}">{number} of {len(names)}</option>' for number in range(len(names) + 1)
-        ),
-        "documents": ""
-        if any(True for _ in store.questions())
-        else "<p>This run is of an older version, which did not keep the documents; their titles and sentences are missing.</p>",
-        "data": packed_json(data.index),
-        "blocks": "".join(
-            f'<script type="text/plain" id="block-{number}">{block}</script>'
-            for number, block in enumerate(data.blocks)
-        ),
+        "plots": _plots(methods, data),
+        "comparisons": section("compared", f"Each method beside {against}", compared),
+        "kinds": section("kinds", "By kind of question", run_tables.kinds_table(methods)),
+        "ranking": section("ranking", "Documents as a ranking", run_tables.ranking_table(methods)),
+        "chains": section("chains", "Chains and graphs", run_tables.chains_table(methods)),
+        "studies": section("studies", "Imperfect evidence", run_tables.study_tables_markup(studies)),
+        "claims": section("claims", "Claims", run_tables.claims_tables(report.claims)),
+        "knowledge": section("knowledge", "Knowledge bases", run_tables.knowledge_table(report.knowledge)),
+        "failures": section("failures", "Failed", run_tables.failures_table(methods)),
+        "first_options": options(numbered, "1"),
+        # The baseline stands beside the first method, or the second method if the baseline is the first.
+        "second_options": options(numbered, str(names.index(against) + 1) if against in names[1:] else "2"),
+        "right_options": options({str(number): f"{number} of {len(names)}" for number in range(len(names) + 1)}),
+        "kind_options": options({kind: f"{kind} ({kinds.count(kind):,})" for kind in sorted(set(kinds) - {""})}),
     }
-    return make_page(__name__.rpartition(".")[0], "report", fields, scripts=("chains", "drilldown"))
-
-
-def write_report_page(path: Path, report: Report, store: RunStore, *, title: str, baseline: str | None = None) -> None:
-    """Write a run as one HTML file, in one step: there is the whole page or what was there before.
-
-    Parameters
-    ----------
-    path
-        The file.
-    report, store, title, baseline
-        See `report_page`.
-
-    Raises
-    ------
-    StoreError
-        The run cannot be read, or the file not be written.
-    """
-    page = report_page(report, store, title=title, baseline=baseline)
-    with atomic_output(path) as stream:
-        stream.write(page.encode())
+    return make_page(__name__.rpartition(".")[0], fields, scripts=("chains", "drilldown", "page"))
 
 
 def _lead(report: Report, data: PageData, store: RunStore) -> str:
     answers = sum(one is not None for column in data.index["results"] for one in column)
-    total = report.questions * len(report.methods)
-    missing = "" if answers >= total else f" The run is not complete: {total - answers:,} answers are still to come."
-    pool = report.pool
-    given = (
-        ""
-        if pool is None or pool.recall.mean is None
-        else f" Of the supporting documents, methods are given {percent(pool.recall.mean)}."
-    )
-    started = shown(store.started.replace("T", " ").replace("+00:00", " UTC"))
-    return (
-        f"{counted(report.questions, 'question')} asked of {counted(len(report.methods), 'method')}, "
-        f"{counted(answers, 'answer')}.{missing}{given} The run was begun on {started}."
-    )
+    missing = report.questions * len(report.methods) - answers
+    questions, methods = counted(report.questions, "question"), counted(len(report.methods), "method")
+    words = [f"{questions} asked of {methods}, {counted(answers, 'answer')}."]
+    if missing > 0:
+        words.append(f"The run is not complete: {missing:,} answers are still to come.")
+    if report.pool is not None and report.pool.recall.mean is not None:
+        words.append(f"Of the supporting documents, methods are given {percent(report.pool.recall.mean)}.")
+    started = store.started.replace("T", " ").replace("+00:00", " UTC")
+    return " ".join([*words, f"The run was begun on {shown(started)}."])
 
 
-def _tiles(report: Report) -> str:
-    methods = report.methods
-
-    def best(values: Sequence[tuple[str, float | None]], *, low: bool = False) -> tuple[str, str]:
-        known = [(value, name) for name, value in values if value is not None]
+def _tiles(methods: Sequence[MethodSummary]) -> str:
+    def best(values: Sequence[float | None], *, low: bool = False) -> tuple[str, str]:
+        known = [value for value in values if value is not None]
         if not known:
             return NOTHING, "not known"
-        value = (min if low else max)(value for value, _ in known)
-        winners = [name for own, name in known if own == value]
-        names = ", ".join(winners[:2]) + (f" and {len(winners) - 2} more" if len(winners) > 2 else "")
-        return percent(value), shown(names)
+        value = min(known) if low else max(known)
+        winners = [one.method for one, score in zip(methods, values, strict=True) if score == value]
+        more = f" and {len(winners) - 2} more" if len(winners) > 2 else ""
+        return percent(value), shown(", ".join(winners[:2]) + more)
 
-    cheapest = [(one.evaluated_tokens.mean, one.method) for one in methods if one.evaluated_tokens.mean is not None]
-    tokens, cheap = min(cheapest, default=(None, "not known"))
+    evaluated = [(one.evaluated_tokens.mean, one.method) for one in methods if one.evaluated_tokens.mean is not None]
+    tokens, cheapest = min(evaluated, default=(None, "not known"))
     return tiles(
         {
-            "Best exact match": best([(one.method, one.exact_match) for one in methods]),
-            "Best F1": best([(one.method, one.f1) for one in methods]),
-            "Best recall of support": best([(one.method, one.supporting_recall.mean) for one in methods]),
-            "Least error rate": best([(one.method, one.supporting_error_rate.mean) for one in methods], low=True),
-            "Fewest tokens evaluated": (NOTHING if tokens is None else f"{tokens:,.0f}", shown(cheap)),
+            "Best exact match": best([one.exact_match for one in methods]),
+            "Best F1": best([one.f1 for one in methods]),
+            "Best recall of support": best([one.supporting_recall.mean for one in methods]),
+            "Least error rate": best([one.supporting_error_rate.mean for one in methods], low=True),
+            "Fewest tokens evaluated": (NOTHING if tokens is None else f"{tokens:,.0f}", shown(cheapest)),
         }
     )
 
@@ -181,62 +133,38 @@ def _plots(methods: Sequence[MethodSummary], data: PageData) -> str:
     if not methods:
         return ""
     right = [sum(bool(one[1]) for one in row if one is not None) for row in zip(*data.index["results"], strict=True)]
-    key = (
-        '<p class="key" aria-hidden="true"><span><i class="key-em"></i>EM</span><span><i class="key-f1"></i>F1</span>'
-        '<span><i class="key-interval"></i>95 % interval</span></p>'
+    marks = key([("key-em", "EM"), ("key-f1", "F1"), ("key-interval", "95 % interval")])
+    choose = "<figcaption>Choose a column to see its questions.</figcaption>"
+    return figures(
+        {
+            "EM and F1": run_charts.scores_chart(methods) + marks,
+            "What F1 costs in context": run_charts.context_chart(methods),
+            "Recall against error rate": run_charts.support_chart(methods),
+            "Who is right?": run_charts.agreement_chart(right, len(methods)) + choose,
+            "Seconds a question": run_charts.seconds_chart(methods),
+            "Tokens evaluated a question": run_charts.tokens_chart(methods),
+        }
     )
-    stages = f'<p class="key" aria-hidden="true">{stage_key(methods)}</p>'
-    figures = (
-        ("EM and F1", scores_chart(methods) + key),
-        ("What F1 costs in context", context_chart(methods)),
-        ("Recall against error rate", support_chart(methods)),
-        (
-            "Who is right?",
-            agreement_chart(right, len(methods)) + "<figcaption>Choose a column to see its questions.</figcaption>",
-        ),
-        ("Seconds a question", seconds_chart(methods) + stages),
-        ("Tokens evaluated a question", tokens_chart(methods) + stages),
-    )
-    return "".join(f"<figure><h3>{title}</h3>{drawing}</figure>" for title, drawing in figures)
-
-
-def _section(name: str, title: str, content: str) -> str:
-    if not content:
-        return ""
-    return f'<section aria-labelledby="{name}-heading"><h2 id="{name}-heading">{shown(title)}</h2>{content}</section>'
 
 
 def _settings(report: Report, store: RunStore) -> dict[str, str]:
     """Name what an answer depends on; of the settings of methods, those of the methods that were asked."""
+    # A method may be asked in variants, as "trace:beams=5", that share the settings of its name.
     used = {one.method.partition(":")[0] for one in report.methods}
-    told = {"begun": store.started}
+    listed = {"begun": store.started}
     for name, value in (*report.notes.items(), *report.settings.items()):
         if name == "settings" and isinstance(value, dict):
-            for method, own in value.items():
+            for method, chosen in value.items():
                 if method in used or not used:
-                    told |= dict(_flat(method, own))
+                    listed |= _flat(method, chosen)
         else:
-            told |= dict(_flat(name, value))
-    return told
+            listed |= _flat(name, value)
+    return listed
 
 
-def _flat(name: str, value: Any) -> list[tuple[str, str]]:
+def _flat(name: str, value: Any) -> dict[str, str]:
+    """Name each setting by the path that leads to it."""
     if isinstance(value, Mapping) and value:
-        return [entry for key, own in value.items() for entry in _flat(f"{name} · {key}", own)]
+        return {path: words for key, part in value.items() for path, words in _flat(f"{name} · {key}", part).items()}
     words = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    return [(name, words[:_LONGEST_LIST])]
-
-
-def _options(names: Sequence[str], chosen: int) -> str:
-    return "".join(
-        f'<option value="{place + 1}"{" selected" if place == chosen else ""}>{place + 1} {shown(name)}</option>'
-        for place, name in enumerate(names)
-    )
-
-
-def _kind_options(data: PageData) -> str:
-    kinds = [one[2] for one in data.index["questions"]]
-    return "".join(
-        f'<option value="{shown(kind)}">{shown(kind)} ({kinds.count(kind):,})</option>'
-        for kind in sorted(set(kinds) - {""})
-    )
+    return {name: words[:_LONGEST_SETTING]}

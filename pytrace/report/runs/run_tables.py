@@ -1,115 +1,95 @@
-"""The tables of a run's page: scores and costs, comparisons, kinds of question, chains, claims and knowledge bases."""
+"""The tables of a run's page: scores and costs, comparisons, kinds of question, chains, claims and knowledge bases.
+
+Where a row is a record and a column one of its figures, the columns stand in `tables.json`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Literal
 from urllib.parse import quote
+
+import msgspec
 
 from pytrace.evaluation.scores.comparisons import Comparison
 from pytrace.evaluation.scores.labels_and_queries import ClaimScores, KnowledgeScores
 from pytrace.evaluation.scores.significance import BootstrapTest
 from pytrace.evaluation.scores.study import Table
 from pytrace.evaluation.scores.summary import MethodSummary
-from pytrace.report.drawing import line
-from pytrace.report.figures import NOTHING, finite
-from pytrace.report.page_texts import shown
+from pytrace.report.drawing import line, rect
+from pytrace.report.html_page import Cell, table
+from pytrace.report.page_texts import NOTHING, finite, shown, value_at
+
+_WORDS: Mapping[str, Callable[[float], str]] = {
+    "percent": lambda value: f"{100 * value:.1f}",
+    "count": "{:,}".format,
+    # Of what is small each tenth counts; of thousands of tokens none does.
+    "amount": lambda value: f"{value:,.1f}" if value < 10 else f"{value:,.0f}",
+    "tenths": "{:.1f}".format,
+    "seconds": "{:.2f}".format,
+    "decimal": "{:,.2f}".format,
+}
 
 
-class Cell(NamedTuple):
-    """A cell: its markup, what it is sorted by (None: after all others), a smaller second line, and whether it is the best."""
-
-    text: str
-    key: float | str | None = None
-    note: str = ""
-    best: bool = False
-
-
-class Head(NamedTuple):
-    """A column's head: its name, what it says in full, and whether a high or a low value is good, where one is."""
+class _Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A column: its name, what it says in full, where in a record its value and interval stand, and which value is best."""
 
     name: str
     full: str = ""
-    good: str = ""
+    value: tuple[str, ...] = ()
+    words: Literal["percent", "count", "amount", "tenths", "seconds", "decimal"] = "percent"
+    interval: tuple[str, ...] = ()
+    best: Literal["", "high", "low"] = ""
+
+    def cells(self, records: Sequence[object]) -> list[Cell]:
+        """Write this column's cell of each record; the best is marked if there is a contest."""
+        # What a record does not count, such as an outcome that no query had, it has none of.
+        missing = 0 if self.words == "count" else None
+        values = [finite(value_at(record, self.value)) for record in records]
+        values = [missing if value is None else value for value in values]
+        known = {value for value in values if value is not None}
+        best = None if len(known) < 2 or not self.best else max(known) if self.best == "high" else min(known)
+        cells = []
+        for record, value in zip(records, values, strict=True):
+            ends = value_at(record, self.interval) if self.interval else None
+            note = "" if ends is None else f"{100 * ends[0]:.1f}–{100 * ends[1]:.1f}"
+            cells.append(Cell(_word(value, self.words), value, note, best=value is not None and value == best))
+        return cells
 
 
-def table(caption: str, heads: Sequence[Head], rows: Sequence[Sequence[Cell]], *, kind: str = "sortable") -> str:
-    """Write a table that scrolls by itself where the page is narrow; the first cell of a row is its head."""
-    head = "".join(
-        f'<th scope="col"{f" title={_quoted(one.full)}" if one.full else ""}>{shown(one.name)}</th>' for one in heads
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f"<{'td' if place else 'th'}{_key(cell)}{'' if place else _ROW}{_BEST if cell.best else ''}>{cell.text}"
-            f"{f'<small>{cell.note}</small>' if cell.note else ''}</{'td' if place else 'th'}>"
-            for place, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="Table"><table class="{kind}">'
-        f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+class _Columns(msgspec.Struct, frozen=True):
+    caption: str
+    columns: tuple[_Column, ...]
 
 
-_ROW = ' scope="row"'
-_BEST = ' class="best"'
-_METHOD_HEADS = (
-    Head("Method"),
-    Head("n", "questions"),
-    Head("EM", "exact match, in percent, with its 95 % interval", "high"),
-    Head("F1", "F1 of the answers' words, in percent, with its 95 % interval", "high"),
-    Head("Support P", "precision of the documents chosen, in percent", "high"),
-    Head("Support R", "recall of the supporting documents, in percent", "high"),
-    Head("Error rate", "share of the chosen documents that support nothing, in percent", "low"),
-    Head("Context", "tokens of evidence that the reader saw, mean", "low"),
-    Head("Prompts", "prompts a question, mean", "low"),
-    Head("Asked", "prompt tokens asked for a question, mean", "low"),
-    Head("Evaluated", "tokens really evaluated a question, mean", "low"),
-    Head("Seconds", "wall-clock seconds a question, mean", "low"),
-    Head("Failed", "questions without an answer"),
-)
+_TABLES = msgspec.json.decode((resources.files(__package__) / "tables.json").read_bytes(), type=dict[str, _Columns])
+
+
+def _word(value: float | None, words: str = "percent") -> str:
+    return NOTHING if value is None else _WORDS[words](value)
+
+
+def _record_table(caption: str, columns: Sequence[_Column], rows: Sequence[tuple[Cell, object]]) -> str:
+    """Write a table of records, each with the head of its row."""
+    cells = [column.cells([record for _, record in rows]) for column in columns]
+    written = [[head, *row] for (head, _), row in zip(rows, zip(*cells, strict=True), strict=True)]
+    return table(caption, _heads(columns), written)
+
+
+def _heads(columns: Iterable[_Column]) -> list[tuple[str, str]]:
+    return [("Method", ""), *((column.name, column.full) for column in columns)]
+
+
+def _method_cell(number: int, method: str) -> Cell:
+    """Write the head of a method's row: the number that it has on all of the page, and its name."""
+    return Cell(f'<span class="place">{number}</span> {shown(method)}', method)
 
 
 def methods_table(methods: Sequence[MethodSummary]) -> str:
     """Write the main table: how good each method is, and what it costs."""
-    columns: list[list[tuple[float | None, str, str]]] = [
-        [
-            (one.n, f"{one.n:,}", ""),
-            (one.exact_match, _percent(one.exact_match), _interval(one.exact_match_interval)),
-            (one.f1, _percent(one.f1), _interval(one.f1_interval)),
-            *(
-                (mean.mean, _percent(mean.mean), "")
-                for mean in (one.supporting_precision, one.supporting_recall, one.supporting_error_rate)
-            ),
-            *(
-                (quantity.mean, _whole(quantity.mean), "")
-                for quantity in (one.context_tokens, one.calls, one.prompt_tokens, one.evaluated_tokens)
-            ),
-            (one.seconds.mean, NOTHING if one.seconds.mean is None else f"{one.seconds.mean:.2f}", ""),
-            (one.failed, f"{one.failed:,}", ""),
-        ]
-        for one in methods
-    ]
-    best = []
-    for place, head in enumerate(_METHOD_HEADS[1:]):
-        known = [row[place][0] for row in columns if row[place][0] is not None]
-        pick = {"high": max, "low": min}.get(head.good)
-        # Without a contest there is no winner.
-        best.append(pick(value for value in known if value is not None) if pick and len(set(known)) > 1 else None)
-    rows = [
-        [
-            method_cell(number, one.method),
-            *(
-                Cell(text, value, note, best=value is not None and value == best[place])
-                for place, (value, text, note) in enumerate(row)
-            ),
-        ]
-        for number, (one, row) in enumerate(zip(methods, columns, strict=True), 1)
-    ]
-    return table("Scores in percent, costs a question; the best of a column is bold", _METHOD_HEADS, rows)
+    rows = [(_method_cell(number, one.method), one) for number, one in enumerate(methods, 1)]
+    return _record_table(_TABLES["methods"].caption, _TABLES["methods"].columns, rows)
 
 
 def comparisons_table(comparisons: Sequence[Comparison], baseline: str, methods: Sequence[str]) -> str:
@@ -119,88 +99,74 @@ def comparisons_table(comparisons: Sequence[Comparison], baseline: str, methods:
         pair = next((one for one in comparisons if {one.first, one.second} == {method, baseline}), None)
         if pair is None or method == baseline:
             continue
-        turned = pair.first == baseline
-        em, f1 = _turned(pair.exact_match, turned=turned), _turned(pair.f1, turned=turned)
+        # Where a report compares every two methods, the baseline may be the first of a pair.
+        sign = -1 if pair.first == baseline else 1
+        em, f1, support = (_signed(test, sign) for test in (pair.exact_match, pair.f1, pair.supporting_recall))
         tested = pair.exact_match_mcnemar
-        won, lost = (tested.only_first, tested.only_second)[:: -1 if turned else 1]
+        won, lost = (tested.only_first, tested.only_second)[::sign]
         # The address of the questions that one of the two alone answers right.
         link = f'<a href="#a={number}&amp;b={methods.index(baseline) + 1}&amp;outcome='
         rows.append(
             [
-                method_cell(number, method),
-                Cell(f"{em.n:,}", em.n),
-                *_difference(em, pair.adjusted.get("exact_match")),
-                *_difference(f1, pair.adjusted.get("f1")),
-                Cell(_forest(f1)),
-                *_difference(_turned(pair.supporting_recall, turned=turned), pair.adjusted.get("supporting_recall")),
+                _method_cell(number, method),
+                Cell(f"{pair.exact_match.n:,}", pair.exact_match.n),
+                _difference(*em),
+                _p_value(pair.exact_match.p_value, pair.adjusted.get("exact_match")),
+                _difference(*f1),
+                _p_value(pair.f1.p_value, pair.adjusted.get("f1")),
+                Cell(_forest(*f1)),
+                _difference(*support),
+                _p_value(pair.supporting_recall.p_value, pair.adjusted.get("supporting_recall")),
                 Cell(f'{link}won">{won:,}</a>', won),
                 Cell(f'{link}lost">{lost:,}</a>', lost),
                 _p_value(tested.p_value, pair.adjusted.get("exact_match_mcnemar")),
             ]
         )
-    if not rows:
-        return ""
-    heads = (
-        Head("Method"),
-        Head("n", "questions that both were asked"),
-        Head("EM", "difference in points of a percent, with its 95 % interval"),
-        Head("p", "paired bootstrap"),
-        Head("F1", "difference in points of a percent, with its 95 % interval"),
-        Head("p", "paired bootstrap"),
-        Head("F1, drawn", "the difference in F1 with its interval, from -100 to 100 points"),
-        Head(
-            "Support R",
-            "difference in recall of the supporting documents, in points of a percent, with its 95 % interval",
-        ),
-        Head("p", "paired bootstrap"),
-        Head("Won", "questions that the method answers right and the baseline wrong"),
-        Head("Lost", "questions that the baseline answers right and the method wrong"),
-        Head("p, McNemar", "of won and lost questions"),
-    )
-    return table(f"Less {shown(baseline)}, in points of a percent, question by question", heads, rows)
+    named = _TABLES["comparisons"]
+    return table(named.caption.format(baseline=shown(baseline)), _heads(named.columns), rows) if rows else ""
 
 
 def kinds_table(methods: Sequence[MethodSummary]) -> str:
     """Write EM and F1 on each kind of question; empty if no question has a kind."""
     kinds = sorted({kind for one in methods for kind in one.by_kind})
-    if not kinds:
-        return ""
     rows = []
     for number, one in enumerate(methods, 1):
-        cells = [method_cell(number, one.method)]
-        for kind in kinds:
-            own = one.by_kind.get(kind)
-            if own is None:
-                cells += [Cell(NOTHING), Cell(NOTHING)]
-                continue
-            note = f"of {own.n:,}"
-            cells += [Cell(_percent(own.exact_match), own.exact_match, note), Cell(_percent(own.f1), own.f1, note)]
-        rows.append(cells)
-    heads = [Head("Method"), *(Head(f"{kind}: {name}") for kind in kinds for name in ("EM", "F1"))]
-    return table("EM and F1 by kind of question, in percent", heads, rows)
+        scores = [one.by_kind.get(kind) for kind in kinds]
+        rows.append([_method_cell(number, one.method)])
+        for score in scores:
+            note = "" if score is None else f"of {score.n:,}"
+            for value in (None, None) if score is None else (score.exact_match, score.f1):
+                rows[-1].append(Cell(_word(value), value, note))
+    heads = [("Method", ""), *((f"{kind}: {name}", "") for kind in kinds for name in ("EM", "F1"))]
+    return table("EM and F1 by kind of question, in percent", heads, rows) if kinds else ""
 
 
 def ranking_table(methods: Sequence[MethodSummary]) -> str:
     """Write how well the documents chosen are ranked; empty if nothing is known to support an answer."""
-    known = [(number, one.method, one.ranking) for number, one in enumerate(methods, 1) if one.ranking is not None]
-    depths = list(dict.fromkeys(depth for _, _, own in known for depth in own.recall))
-    rows = []
-    for number, method, own in known:
-        shares = [own.ndcg, *(own.recall.get(depth) for depth in depths)]
-        means = [None if share is None else share.mean for share in shares]
-        documents = own.documents.mean
-        chosen = Cell(NOTHING if documents is None else f"{documents:.1f}", documents)
-        rows.append([method_cell(number, method), chosen, *(Cell(_percent(mean), mean) for mean in means)])
-    heads = [
-        Head("Method"),
-        Head("Chosen", "documents that a question's answer rests on, mean"),
-        Head("nDCG@10", "of the documents chosen, in their order, in percent"),
-        *(
-            Head(f"Recall@{depth}", f"share of the supporting documents among the first {depth}, in percent")
-            for depth in depths
-        ),
+    ranked = [(_method_cell(number, one.method), one.ranking) for number, one in enumerate(methods, 1) if one.ranking]
+    depths = dict.fromkeys(depth for _, ranking in ranked for depth in ranking.recall)
+    share = "share of the supporting documents among the first {}, in percent"
+    recall = [_Column(f"Recall@{depth}", share.format(depth), ("recall", depth, "mean")) for depth in depths]
+    columns = [*_TABLES["ranking"].columns, *recall]
+    return _record_table(_TABLES["ranking"].caption, columns, ranked) if ranked else ""
+
+
+def chains_table(methods: Sequence[MethodSummary]) -> str:
+    """Write the chains and the graphs that they were searched in; what no method has is left out (TRACE, Table 5)."""
+    rows = [(_method_cell(number, one.method), one.chains) for number, one in enumerate(methods, 1) if one.chains]
+    known = [
+        one for one in _TABLES["chains"].columns if any(finite(value_at(row, one.value)) is not None for _, row in rows)
     ]
-    return table("The documents chosen as a ranking, in percent", heads, rows) if rows else ""
+    return _record_table(_TABLES["chains"].caption, known, rows) if known else ""
+
+
+def knowledge_table(knowledge: Sequence[KnowledgeScores]) -> str:
+    """Write how often each method asked its knowledge base, and how it did where it asked and where not."""
+    *columns, refused = _TABLES["knowledge"].columns
+    outcomes = dict.fromkeys(name for one in knowledge for name in one.queries)
+    rows = [(Cell(shown(one.method), one.method), one) for one in knowledge]
+    queries = [_Column(f"Queries {name}", value=("queries", name), words="count") for name in outcomes]
+    return _record_table(_TABLES["knowledge"].caption, [*columns, *queries, refused], rows) if rows else ""
 
 
 def study_tables_markup(tables: Sequence[Table]) -> str:
@@ -208,7 +174,7 @@ def study_tables_markup(tables: Sequence[Table]) -> str:
     return "".join(
         table(
             shown(one.title),
-            [Head(name) for name in one.columns],
+            [(name, "") for name in one.columns],
             [[Cell(shown(cell)) for cell in row] for row in one.rows],
             kind="plain",
         )
@@ -218,100 +184,56 @@ def study_tables_markup(tables: Sequence[Table]) -> str:
 
 def claims_tables(claims: Sequence[ClaimScores]) -> str:
     """Write which labels each method gave to the claims of which, and the scores of each label."""
-    written = []
+    tables = []
     for scores in claims:
-        given = list(
-            dict.fromkeys([*(one.label for one in scores.labels), *(n for one in scores.labels for n in one.given)])
-        )
-        heads = [
-            Head("Gold"),
-            *(Head(f"given {name}") for name in given),
-            Head("Precision"),
-            Head("Recall"),
-            Head("F1"),
-        ]
-        rows = [
-            [
-                Cell(shown(one.label), one.label),
-                *(
-                    Cell(f"{one.given.get(name, 0):,}", one.given.get(name, 0), best=name == one.label)
-                    for name in given
-                ),
-                *(Cell(_percent(value), value) for value in (one.precision, one.recall, one.f1)),
-            ]
-            for one in scores.labels
-        ]
+        labels = [one.label for one in scores.labels]
+        columns = list(dict.fromkeys([*labels, *(name for one in scores.labels for name in one.given)]))
+        heads = ["Gold", *(f"given {name}" for name in columns), "Precision", "Recall", "F1"]
+        rows = []
+        for one in scores.labels:
+            counts = [(name, one.given.get(name, 0)) for name in columns]
+            given = [Cell(f"{count:,}", count, best=name == one.label) for name, count in counts]
+            measured = [Cell(_word(value), value) for value in (one.precision, one.recall, one.f1)]
+            rows.append([Cell(shown(one.label), one.label), *given, *measured])
         caption = (
-            f"{shown(scores.method)}: labels of {scores.n:,} claims; accuracy {_percent(scores.accuracy)}, "
-            f"macro F1 {_percent(scores.macro_f1)}"
+            f"{shown(scores.method)}: labels of {scores.n:,} claims; accuracy {_word(scores.accuracy)}, "
+            f"macro F1 {_word(scores.macro_f1)}"
         )
-        written.append(table(caption, heads, rows, kind="plain"))
-    return "".join(written)
-
-
-def knowledge_table(knowledge: Sequence[KnowledgeScores]) -> str:
-    """Write how often each method asked its knowledge base, and how it did where it asked and where not."""
-    if not knowledge:
-        return ""
-    outcomes = list(dict.fromkeys(name for one in knowledge for name in one.queries))
-    heads = [
-        Head("Method"),
-        Head("n", "answered questions"),
-        Head("Asked", "questions for which the knowledge base was asked"),
-        Head("Got facts", "questions that got a fact"),
-        Head("EM, asked", "where it was asked, in percent"),
-        Head("EM, not asked", "where it was not, in percent"),
-        *(Head(f"Queries {name}") for name in outcomes),
-        Head("Refused on the way", "queries tried before the last one"),
-    ]
-    rows = [
-        [
-            Cell(shown(one.method), one.method),
-            *(Cell(f"{value:,}", value) for value in (one.n, one.asked, one.informed)),
-            *(Cell(_percent(value), value) for value in (one.asked_exact_match, one.other_exact_match)),
-            *(Cell(f"{one.queries.get(name, 0):,}", one.queries.get(name, 0)) for name in outcomes),
-            Cell(f"{one.refused:,}", one.refused),
-        ]
-        for one in knowledge
-    ]
-    return table("What was asked of knowledge bases", heads, rows)
+        tables.append(table(caption, [(head, "") for head in heads], rows, kind="plain"))
+    return "".join(tables)
 
 
 def failures_table(methods: Sequence[MethodSummary], most: int = 50) -> str:
     """Write which questions have no answer, and why; empty if all have one."""
     failures = [(one.method, failure) for one in methods for failure in one.failures]
-    if not failures:
-        return ""
-    rows = [
-        [
-            Cell(shown(method), method),
-            Cell(
-                f'<a href="#q={quote(one.question_id, errors="replace")}">{shown(one.question_id)}</a>', one.question_id
-            ),
-            Cell(shown(one.error), one.error),
-        ]
-        for method, one in failures[:most]
-    ]
+    rows = []
+    for method, one in failures[:most]:
+        address = quote(one.question_id, errors="replace")
+        link = Cell(f'<a href="#q={address}">{shown(one.question_id)}</a>', one.question_id)
+        rows.append([Cell(shown(method), method), link, Cell(shown(one.error), one.error)])
     more = f" (the first {most} of {len(failures):,})" if len(failures) > most else ""
-    heads = (Head("Method"), Head("Question"), Head("Why"))
-    return table(f"Questions without an answer{more}", heads, rows, kind="wordy")
+    heads = [("Method", ""), ("Question", ""), ("Why", "")]
+    return table(f"Questions without an answer{more}", heads, rows, kind="wordy") if rows else ""
 
 
-def method_cell(number: int, method: str) -> Cell:
-    """Write the head of a method's row: the number that it has on all of the page, and its name."""
-    return Cell(f'<span class="place">{number}</span> {shown(method)}', method)
+def _signed(test: BootstrapTest, sign: int) -> tuple[float | None, float | None, float | None]:
+    """Return a difference and its interval, of second less first if the sign is negative."""
+    value, low, high = (
+        None if finite(end) is None else sign * (end or 0) for end in (test.difference, test.low, test.high)
+    )
+    return (value, low, high) if sign > 0 else (value, high, low)
 
 
-def _difference(test: BootstrapTest, adjusted: float | None) -> tuple[Cell, Cell]:
-    value, low, high = finite(test.difference), finite(test.low), finite(test.high)
+def _difference(value: float | None, low: float | None, high: float | None) -> Cell:
     note = "" if low is None or high is None else f"{_points(low)} to {_points(high)}"
-    return Cell(NOTHING if value is None else _points(value), value, note), _p_value(test.p_value, adjusted)
+    return Cell(NOTHING if value is None else _points(value), value, note)
 
 
 def _p_value(value: float | None, adjusted: float | None) -> Cell:
     """Write a p-value, and below it what Holm's procedure makes of it; bold where what counts is below 0.05."""
     if value is None:
         return Cell(NOTHING)
+    # Of many comparisons some are below 0.05 by chance alone, so the adjusted one counts where there is one.
     decisive = value if adjusted is None else adjusted
     return Cell(_small(value), value, "" if adjusted is None else f"Holm {_small(adjusted)}", best=decisive < 0.05)
 
@@ -320,46 +242,18 @@ def _small(value: float) -> str:
     return "&lt; 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _turned(test: BootstrapTest, *, turned: bool) -> BootstrapTest:
-    """Return the test of second less first, if it is to be turned."""
-    if not turned:
-        return test
-    low, high = (None if end is None else -end for end in (test.high, test.low))
-    return BootstrapTest(None if test.difference is None else -test.difference, low, high, test.p_value, test.n)
-
-
-def _forest(test: BootstrapTest) -> str:
-    value, low, high = finite(test.difference), finite(test.low), finite(test.high)
+def _forest(value: float | None, low: float | None, high: float | None) -> str:
     if value is None:
         return NOTHING
     interval = "" if low is None or high is None else line("interval f1", 60 + 58 * low, 8, 60 + 58 * high, 8)
+    # The cell beside it says the same in figures, so that nobody need hear it twice.
     return (
         f'<svg class="chart forest" viewBox="0 0 120 16" aria-hidden="true">{line("grid", 60, 0, 60, 16)}{interval}'
-        f'<rect class="f1" x="{56.5 + 58 * value:.1f}" y="4.5" width="7" height="7"/></svg>'
+        f"{rect('f1', 56.5 + 58 * value, 4.5, 7, 7)}</svg>"
     )
-
-
-def _percent(value: float | None) -> str:
-    return NOTHING if finite(value) is None else f"{100 * (value or 0):.1f}"
 
 
 def _points(value: float) -> str:
     rounded = round(100 * value, 1)
+    # A true minus sign is as wide as a plus; a difference that rounds to nothing has no sign.
     return f"{rounded:+.1f}".replace("-", "−") if rounded else "0.0"
-
-
-def _whole(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:,.1f}" if value < 10 else f"{value:,.0f}"
-
-
-def _interval(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f"{100 * interval[0]:.1f}–{100 * interval[1]:.1f}"
-
-
-def _key(cell: Cell) -> str:
-    key = finite(cell.key) if isinstance(cell.key, int | float) else cell.key
-    return "" if key is None else f" data-key={_quoted(f'{key:g}' if isinstance(key, float) else str(key))}"
-
-
-def _quoted(text: str) -> str:
-    return f'"{shown(text)}"'

@@ -53,6 +53,8 @@
   }
 
   // The outcomes say how many of the questions that fit otherwise have them.
+  const columns = make("div", { class: "columns", "aria-hidden": "true" });
+  byId("list").before(columns);
   const outcomes = document.querySelector("select[name=outcome]");
   const words = [...outcomes.options].map((option) => option.textContent);
   function changed(state) {
@@ -62,7 +64,7 @@
       const number = base.filter((row) => OUTCOMES[option.value](row.scores[a], row.scores[b])).length;
       option.textContent = `${words[place]} (${number.toLocaleString("en")})`;
     });
-    byId("columns").replaceChildren(make("span", {}, "Question"), make("span", {}, `A: ${methods[a] ?? ""}`), a === b ? "" : make("span", {}, `B: ${methods[b] ?? ""}`), make("span", {}, "Right"));
+    columns.replaceChildren(make("span", {}, "Question"), make("span", {}, `A: ${methods[a] ?? ""}`), a === b ? "" : make("span", {}, `B: ${methods[b] ?? ""}`), make("span", {}, "Right"));
   }
 
   function item(row, state) {
