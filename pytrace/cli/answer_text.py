@@ -1,4 +1,4 @@
-"""How an answer is told: a few lines, all of it with --explain, or one JSON document."""
+"""How an answer is shown: a few lines, all of it with --explain, or one JSON document."""
 
 from __future__ import annotations
 
@@ -24,42 +24,60 @@ from pytrace.records import (
 
 # A query may give as many values as it may give rows; more than these would bury the rest.
 _VALUES = 20
+_TITLES = 8
 
 
 def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool) -> None:
     """Print the answer, the best chain with its sentences, and with `explain` everything that led to it."""
     by_id = {document.id: document for document in documents}
+    evidence = answer.evidence
     common.print_styled(f"Answer: {answer.text or '(none)'}", "bold green")
     for note in answer.notes:
         common.print_styled(f"Note: {note}", "yellow")
-    chains = answer.evidence.chains
-    for number, chain in enumerate(chains if explain else chains[:1], 1):
+    for number, chain in enumerate(evidence.chains if explain else evidence.chains[:1], 1):
         _print_chain(number, chain, by_id, explain=explain)
-    if not chains:
-        _print_sources(answer, by_id)
-    _print_coverage(answer.evidence, by_id, explain=explain)
+    if not evidence.chains:
+        _print_sources(evidence, by_id)
+    if isinstance(evidence.derivation, FeatureCover) and evidence.derivation.coverage:
+        _print_coverage(evidence.derivation, by_id, explain=explain)
     if explain:
-        _print_thoughts(answer.evidence)
-        _print_queries(answer.evidence)
-        _print_votes(answer, by_id)
+        written = evidence.derivation.triples if isinstance(evidence.derivation, WrittenTriples) else ()
+        _print_section("Triples written from the question", [f"  {triple.text}" for triple in written])
+        thoughts = enumerate(evidence.reasoning.rationale, 1)
+        _print_section("Thoughts", [f"  {number}. {sentence}" for number, sentence in thoughts])
+        queries = enumerate(evidence.reasoning.queries, 1)
+        lines = [line for number, query in queries for line in _query_lines(number, query)]
+        _print_section("Asked of the knowledge base", lines)
+        if evidence.votes:
+            common.print_styled("\nVotes")
+            ranked = sorted(evidence.votes.items(), key=lambda item: -item[1])
+            common.print_table(("VOTES", "DOCUMENT"), [(votes, by_id[document].title) for document, votes in ranked])
         _print_costs(answer)
 
 
-def _print_sources(answer: Answer, by_id: dict[str, Document]) -> None:
+def _print_section(title: str, lines: Sequence[str]) -> None:
+    """Print lines under a title; nothing where there are none."""
+    if lines:
+        common.print_styled(f"\n{title}")
+        for line in lines:
+            common.print_text(line)
+
+
+def _print_sources(evidence: Evidence, by_id: dict[str, Document]) -> None:
     """Print what was read: sentences as they are, documents by title."""
-    evidence = answer.evidence
+    queries = evidence.reasoning.queries
     if evidence.kind in {"sentences", "mixed", "facts"}:
         for entry in evidence.context:
-            common.print_text(
-                f"  {common.printable(_shorten(entry)) if evidence.reasoning.queries else _shorten(entry)}"
-            )
+            # What a knowledge base said may come from a stranger's server, documents are the user's own.
+            common.print_text(f"  {common.printable(_shorten(entry)) if queries else _shorten(entry)}")
     if evidence.kind == "facts":
-        stores = dict.fromkeys(query.store for query in evidence.reasoning.queries if query.facts)
+        stores = dict.fromkeys(query.store for query in queries if query.facts)
         common.print_text(f"Facts of {', '.join(map(common.printable, stores))}.")
         return
-    titles = [_title(one, by_id) for one in evidence.document_ids]
-    shown = ", ".join(titles[:8]) + (f" and {len(titles) - 8} more" if len(titles) > 8 else "")
-    common.print_text(f"Read from {len(titles)} documents: {shown}" if titles else "Read from no document.")
+    titles = [_title(document, by_id) for document in evidence.document_ids]
+    more = f" and {len(titles) - _TITLES} more" if len(titles) > _TITLES else ""
+    shown = f"Read from {len(titles)} documents: {', '.join(titles[:_TITLES])}{more}"
+    common.print_text(shown if titles else "Read from no document.")
 
 
 def _title(document_id: str, by_id: dict[str, Document]) -> str:
@@ -67,54 +85,39 @@ def _title(document_id: str, by_id: dict[str, Document]) -> str:
     return by_id[document_id].title if document_id in by_id else document_id
 
 
-def _print_coverage(evidence: Evidence, by_id: dict[str, Document], *, explain: bool) -> None:
+def _print_coverage(cover: FeatureCover, by_id: dict[str, Document], *, explain: bool) -> None:
     """Print which snippets hold which feature of the question, and which feature nobody holds."""
-    cover = evidence.derivation
-    if not isinstance(cover, FeatureCover) or not cover.coverage:
-        return
-    common.print_styled("\nFeatures", "bold")
-    rows = []
-    for one in cover.coverage:
-        shown = one.covered_by if explain else one.chosen
-        held = ", ".join(f"{_snippet(cover, at, by_id)} {_probability(one.probabilities[at])}" for at in shown)
-        rows.append((one.feature.kind, one.feature.statement, held or "nobody"))
-    common.print_table(("KIND", "FEATURE", "HELD BY"), rows)
+
+    def snippet(rank: int, probability: float | None) -> str:
+        document_id, sentence = cover.pool[rank]
+        where = "" if sentence < 0 else f" (sentence {sentence + 1})"
+        certainty = "undecided" if probability is None else f"p={probability:.2f}"
+        return f"{_title(document_id, by_id)}{where} {certainty}"
+
+    def held(coverage: Coverage) -> str:
+        ranks = coverage.covered_by if explain else coverage.chosen
+        return ", ".join(snippet(rank, coverage.probabilities[rank]) for rank in ranks)
+
+    common.print_styled("\nFeatures")
+    common.print_records(
+        cover.coverage,
+        (
+            ("KIND", lambda coverage: coverage.feature.kind),
+            ("FEATURE", lambda coverage: coverage.feature.statement),
+            ("HELD BY", lambda coverage: held(coverage) or "nobody"),
+        ),
+    )
 
 
-def _snippet(cover: FeatureCover, rank: int, by_id: dict[str, Document]) -> str:
-    document_id, sentence = cover.pool[rank]
-    title = _title(document_id, by_id)
-    return title if sentence < 0 else f"{title} (sentence {sentence + 1})"
+def _query_lines(number: int, query: KnowledgeQuery) -> Iterator[str]:
+    """Yield what a knowledge base was asked, how it was asked, and what it said."""
+    asker = "the question itself" if query.place < 0 else f"thought {query.place + 1}"
+    yield f"  {number}. {common.printable(query.question)} ({asker})"
+    for label, text in _query_details(query):
+        yield f"     {label}: {common.printable(text)}"
 
 
-def _probability(value: float | None) -> str:
-    return "undecided" if value is None else f"p={value:.2f}"
-
-
-def _print_thoughts(evidence: Evidence) -> None:
-    if isinstance(evidence.derivation, WrittenTriples) and evidence.derivation.triples:
-        common.print_styled("\nTriples written from the question", "bold")
-        for triple in evidence.derivation.triples:
-            common.print_text(f"  {triple.text}")
-    if evidence.reasoning.rationale:
-        common.print_styled("\nThoughts", "bold")
-        for number, sentence in enumerate(evidence.reasoning.rationale, 1):
-            common.print_text(f"  {number}. {sentence}")
-
-
-def _print_queries(evidence: Evidence) -> None:
-    """Print what a knowledge base was asked, how it was asked, and what it said."""
-    if not evidence.reasoning.queries:
-        return
-    common.print_styled("\nAsked of the knowledge base", "bold")
-    for number, query in enumerate(evidence.reasoning.queries, 1):
-        place = "the question itself" if query.place < 0 else f"thought {query.place + 1}"
-        common.print_text(f"  {number}. {common.printable(query.question)} ({place})")
-        for label, text in _query_lines(query):
-            common.print_text(f"     {label}: {common.printable(text)}")
-
-
-def _query_lines(query: KnowledgeQuery) -> Iterator[tuple[str, str]]:
+def _query_details(query: KnowledgeQuery) -> Iterator[tuple[str, str]]:
     for written, reason in query.refused:
         yield "refused", f"{written or '(nothing)'}: {reason}"
     if query.written:
@@ -134,51 +137,37 @@ def _query_lines(query: KnowledgeQuery) -> Iterator[tuple[str, str]]:
 def _print_chain(number: int, chain: Chain, by_id: dict[str, Document], *, explain: bool) -> None:
     ending = "ended by the selector" if chain.finished else "full length"
     detail = f", {ending}" if explain else ""
-    common.print_styled(f"\nChain {number} (probability {math.exp(chain.score):.3f}{detail})", "bold")
+    common.print_styled(f"\nChain {number} (probability {math.exp(chain.score):.3f}{detail})")
     for position, triple in enumerate(chain.triples):
         probability = f"  p={math.exp(chain.steps[position]):.3f}" if explain else ""
         document = by_id.get(triple.document_id)
-        said = _shorten(supporting_sentence(triple, by_id))
-        if document is not None and not triple.relation:
-            # A sentence is its own support; saying it twice would help nobody.
-            common.print_text(f'  {position + 1}. {document.title}: "{said}"{probability}')
-        else:
-            common.print_text(f"  {position + 1}. {triple.text}{probability}")
-        if document is not None:
-            if triple.relation:
-                common.print_styled(f'     {document.title}: "{said}"', "dim")
-            if explain and document.source:
-                common.print_styled(f"     from {document.source}", "dim")
+        support = "" if document is None else f'{document.title}: "{_shorten(supporting_sentence(triple, by_id))}"'
+        # A sentence is its own support; saying it twice would help nobody.
+        own_support = support and not triple.relation
+        common.print_text(f"  {position + 1}. {support if own_support else triple.text}{probability}")
+        if support and not own_support:
+            common.print_styled(f"     {support}", "dim")
+        if explain and document is not None and document.source:
+            common.print_styled(f"     from {document.source}", "dim")
 
 
 def _shorten(text: str, width: int = 240) -> str:
     return text if len(text) <= width else text[: width - 1].rsplit(" ", 1)[0] + "…"
 
 
-def _print_votes(answer: Answer, by_id: dict[str, Document]) -> None:
-    if answer.evidence.votes:
-        common.print_styled("\nVotes", "bold")
-        ranked = sorted(answer.evidence.votes.items(), key=lambda item: -item[1])
-        common.print_table(("VOTES", "DOCUMENT"), [(str(votes), by_id[one].title) for one, votes in ranked])
-
-
 def _print_costs(answer: Answer) -> None:
-    common.print_styled("\nCost", "bold")
-    rows = []
-    for stage, seconds in answer.seconds.items():
-        usage = answer.usage[stage]
-        rows.append(
-            (
-                stage,
-                f"{seconds:.2f}",
-                str(usage.calls),
-                str(usage.prompt_tokens),
-                str(usage.evaluated_tokens),
-                str(usage.generated_tokens),
-            )
-        )
-    columns = ("STAGE", "SECONDS", "PROMPTS", "TOKENS ASKED FOR", "TOKENS EVALUATED", "TOKENS GENERATED")
-    common.print_table(columns, rows)
+    common.print_styled("\nCost")
+    common.print_records(
+        answer.seconds,
+        (
+            ("STAGE", lambda stage: stage),
+            ("SECONDS", lambda stage: f"{answer.seconds[stage]:.2f}"),
+            ("PROMPTS", lambda stage: answer.usage[stage].calls),
+            ("TOKENS ASKED FOR", lambda stage: answer.usage[stage].prompt_tokens),
+            ("TOKENS EVALUATED", lambda stage: answer.usage[stage].evaluated_tokens),
+            ("TOKENS GENERATED", lambda stage: answer.usage[stage].generated_tokens),
+        ),
+    )
     common.print_text(f"The reader saw {answer.context_tokens} tokens of evidence.")
 
 
@@ -208,9 +197,9 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
     }
     derivation = answer.evidence.derivation
     if isinstance(derivation, FeatureCover) and derivation.coverage:
-        result["features"] = [_feature(one, derivation, by_id, explain=explain) for one in derivation.coverage]
+        result["features"] = [_feature(each, derivation, by_id, explain=explain) for each in derivation.coverage]
     if isinstance(derivation, WrittenTriples) and derivation.triples:
-        result["triples"] = [(one.head, one.relation, one.tail) for one in derivation.triples]
+        result["triples"] = [(triple.head, triple.relation, triple.tail) for triple in derivation.triples]
     if rationale := answer.evidence.reasoning.rationale:
         result["rationale"] = rationale
     if queries := answer.evidence.reasoning.queries:
@@ -224,31 +213,32 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
     return result
 
 
-def _feature(one: Coverage, cover: FeatureCover, by_id: dict[str, Document], *, explain: bool) -> dict[str, Any]:
+def _feature(coverage: Coverage, cover: FeatureCover, by_id: dict[str, Document], *, explain: bool) -> dict[str, Any]:
     """Return a feature and the snippets that hold it; with `explain` all that were judged."""
 
-    def told(place: int) -> dict[str, Any]:
-        document_id, sentence = cover.pool[place]
+    def snippet(rank: int) -> dict[str, Any]:
+        document_id, sentence = cover.pool[rank]
         return {
-            "rank": place + 1,
+            "rank": rank + 1,
             "document_id": document_id,
             "document": _title(document_id, by_id),
             "sentence_index": sentence,
-            "probability": one.probabilities[place],
-            "chosen": place in one.chosen,
+            "probability": coverage.probabilities[rank],
+            "chosen": rank in coverage.chosen,
         }
 
+    ranks = range(len(coverage.probabilities)) if explain else coverage.covered_by
     return {
-        "kind": one.feature.kind,
-        "text": one.feature.text,
-        "nodes": one.feature.nodes,
-        "covered": bool(one.covered_by),
-        "snippets": [told(place) for place in (range(len(one.probabilities)) if explain else one.covered_by)],
+        "kind": coverage.feature.kind,
+        "text": coverage.feature.text,
+        "nodes": coverage.feature.nodes,
+        "covered": bool(coverage.covered_by),
+        "snippets": [snippet(rank) for rank in ranks],
     }
 
 
 def _chain(chain: Chain, by_id: dict[str, Document]) -> dict[str, Any]:
-    def told(triple: Triple, step: float) -> dict[str, Any]:
+    def link(triple: Triple, step: float) -> dict[str, Any]:
         document = by_id.get(triple.document_id)
         return {
             "head": triple.head,
@@ -264,5 +254,5 @@ def _chain(chain: Chain, by_id: dict[str, Document]) -> dict[str, Any]:
         "probability": math.exp(chain.score),
         "log_probability": chain.score,
         "ended": chain.finished,
-        "triples": [told(triple, step) for triple, step in zip(chain.triples, chain.steps, strict=False)],
+        "triples": [link(triple, step) for triple, step in zip(chain.triples, chain.steps, strict=False)],
     }

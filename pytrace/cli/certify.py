@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import click
 
@@ -18,59 +18,33 @@ from pytrace.cli.certifying import (
     settings_in_words,
     write_certificates,
 )
-from pytrace.cli.loading import encoder_options, graph_option, settings_option
+from pytrace.cli.options import Options, Result, option, takes
+from pytrace.cli.shared_options import ENCODER, GRAPH, GRAPH_FORMAT, SETTINGS
 from pytrace.engine.loading import EncoderLoader
 
-if TYPE_CHECKING:
-    from pytrace.certify.generative import Choice
-    from pytrace.certify.response_parsing import StepForm
+
+class _Options(Options):
+    kg: Path | None = GRAPH
+    kg_format: str | None = GRAPH_FORMAT
+    responses: Path | None = option("JSON Lines with question, response and gold answers.")
+    steps: Literal["numbered", "sentences"] = option(
+        "What a step is: a numbered line, or a sentence before the conclusion.", default="numbered"
+    )
+    samples: Literal["majority", "best", "all"] = option(
+        "Of several responses to a question: the first of the majority, the best, or each.", default="majority"
+    )
+    limit: int | None = option("Only the first so many responses.", ge=1)
+    out: Path | None = option("Write every certificate here.", metavar="FILE.jsonl")
+    page: Path | None = option("Write one page to look at them.", metavar="FILE.html")
+    plots: Path | None = option("Draw errors and gap as PNG and SVG.", metavar="DIR")
+    explain: bool = option("Show every response with its steps.")
+    settings: tuple[str, ...] = SETTINGS
+    models: EncoderLoader = ENCODER
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@graph_option(required=False)
-@click.option(
-    "--responses", type=click.Path(path_type=Path), help="JSON Lines with question, response and gold answers."
-)
-@click.option(
-    "--steps",
-    type=click.Choice(["numbered", "sentences"]),
-    default="numbered",
-    show_default=True,
-    help="What a step is: a numbered line, or a sentence before the conclusion.",
-)
-@click.option(
-    "--samples",
-    type=click.Choice(["majority", "best", "all"]),
-    default="majority",
-    show_default=True,
-    help="Of several responses to a question: the first of the majority, the best, or each.",
-)
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many responses.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.jsonl", help="Write every certificate here.")
-@click.option("--page", type=click.Path(path_type=Path), metavar="FILE.html", help="Write one page to look at them.")
-@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Draw errors and gap as PNG and SVG.")
-@click.option("--explain", is_flag=True, help="Show every response with its steps.")
-@settings_option
-@encoder_options
-@common.json_option
-@click.pass_context
-def certify(
-    context: click.Context,
-    *,
-    kg: Path | None,
-    kg_format: str | None,
-    responses: Path | None,
-    steps: StepForm,
-    samples: Choice,
-    limit: int | None,
-    out: Path | None,
-    page: Path | None,
-    plots: Path | None,
-    explain: bool,
-    settings: tuple[str, ...],
-    models: EncoderLoader,
-    as_json: bool,
-) -> None:
+@takes(_Options)
+def certify(options: _Options) -> Result | None:
     """Check the reasoning of responses, of any model, against a knowledge graph.
 
     Each line of the responses has `question`, `response` (or several as `responses`), and where they are known `answers` and
@@ -78,8 +52,9 @@ def certify(
     on from each other and lead to a gold answer. --set changes what counts as a fact: rule=paper, threshold=0.7,
     entity_threshold=0.8, relation_margin=0.2, top=10.
     """
-    if context.invoked_subcommand is not None:
-        return
+    if click.get_current_context().invoked_subcommand is not None:
+        return None
+    kg, responses, models = options.kg, options.responses, options.models
     if kg is None or responses is None:
         raise click.UsageError(
             "give --kg PATH and --responses FILE, or one of the commands discriminate, generate and paths"
@@ -90,30 +65,33 @@ def certify(
     from pytrace.kg import KnowledgeBase
     from pytrace.methods.base import changed
 
-    chosen = changed(GroundingSettings(), settings, what="certify")
-    rows = list(read_responses(responses, limit=limit))
-    base = KnowledgeBase.load(kg, models.encoder, format=kg_format)
-    certificates = certify_responses(base, models, rows, chosen, steps=steps, samples=samples)
+    settings = changed(GroundingSettings(), options.settings, what="certify")
+    rows = list(read_responses(responses, limit=options.limit))
+    base = KnowledgeBase.load(kg, models.encoder, format=options.kg_format)
+    certificates = certify_responses(base, models, rows, settings, steps=options.steps, samples=options.samples)
     scores = score_certificates(certificates)
-    if out is not None:
-        write_certificates(out, certificates)
-    if page is not None:
+    if options.out is not None:
+        write_certificates(options.out, certificates)
+    if options.page is not None:
         from pytrace.report.certificates import write_page
 
-        told = settings_in_words(chosen, graph=kg.name, steps=steps, samples=samples, encoder=models.encoder.name)
-        write_page(page, certificates, scores, base, title=f"Responses of {responses.name}", settings=told)
-    if plots is not None:
+        words = settings_in_words(
+            settings, graph=kg.name, steps=options.steps, samples=options.samples, encoder=models.encoder.name
+        )
+        write_page(options.page, certificates, scores, base, title=f"Responses of {responses.name}", settings=words)
+    if options.plots is not None:
         from pytrace.report.certificate_plots import save_plots
 
-        save_plots(scores, plots)
-    if as_json:
-        common.print_json({"scores": scores, "settings": chosen, "certificates": certificates})
-        return
-    if explain:
-        for one in certificates:
-            print_certificate(one)
-        common.print_text()
-    print_scores(scores)
+        save_plots(scores, options.plots)
+
+    def show_text() -> None:
+        if options.explain:
+            for certificate in certificates:
+                print_certificate(certificate)
+            common.print_text()
+        print_scores(scores)
+
+    return Result({"scores": scores, "settings": settings, "certificates": certificates}, show_text)
 
 
 certify.add_command(discriminate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,16 +38,17 @@ def certify_responses(
     certifier = Certifier(base, models.encoder, settings, steps=steps)
     certificates = []
     with common.progress("certifying", len(responses)) as advance:
-        for one in certifier.certify(responses):
-            certificates.append(one)
+        for certificate in certifier.certify(responses):
+            certificates.append(certificate)
             advance()
     return list(choose_samples(certificates, how=samples))
 
 
 def settings_in_words(settings: GroundingSettings, **more: object) -> dict[str, str]:
     """Return settings for people to read, with whatever else led to the certificates."""
-    told = {**msgspec.to_builtins(settings), "entity_threshold": settings.least_ratio, **more}
-    return {name: str(value) for name, value in told.items()}
+    # `least_ratio` is what the setting of the entities' threshold comes to, which by default depends on the rule.
+    words = {**msgspec.to_builtins(settings), "entity_threshold": settings.least_ratio, **more}
+    return {name: str(value) for name, value in words.items()}
 
 
 def write_certificates(path: Path, certificates: Sequence[Certificate]) -> None:
@@ -56,18 +57,15 @@ def write_certificates(path: Path, certificates: Sequence[Certificate]) -> None:
     from pytrace.storage.text import dump_json
 
     with atomic_output(path) as stream:
-        for one in certificates:
-            stream.write(dump_json(one).encode() + b"\n")
+        for certificate in certificates:
+            stream.write(dump_json(certificate).encode() + b"\n")
 
 
 def print_scores(scores: CertificationScores) -> None:
     """Print what certificates say together."""
-    kinds = ", ".join(f"{count} {kind}" for kind, count in scores.kinds.items())
-    common.print_text(f"{scores.n} responses: {kinds}")
-    errors = ", ".join(f"{count} {error}" for error, count in scores.errors.items())
-    common.print_text(f"errors: {errors}")
-    steps = ", ".join(f"{count} {status}" for status, count in scores.steps.items())
-    common.print_text(f"steps: {steps}")
+    common.print_text(f"{scores.n} responses: {_counts(scores.kinds)}")
+    common.print_text(f"errors: {_counts(scores.errors)}")
+    common.print_text(f"steps: {_counts(scores.steps)}")
     rows = [] if scores.answer is None else [("answer", *_quality(scores.answer))]
     common.print_table(("", "PRECISION", "RECALL", "F1"), [*rows, ("reasoning", *_quality(scores.reasoning))])
     if scores.gap.value is not None:
@@ -80,26 +78,34 @@ def print_scores(scores: CertificationScores) -> None:
     common.print_text("percent with 95 % bootstrap intervals; precision is of structured responses, recall of all")
 
 
-def print_certificate(one: Certificate) -> None:
+def print_certificate(certificate: Certificate) -> None:
     """Print one response with its steps and what is wrong with them."""
-    error = "" if one.error is None else f" ({one.error} error)" if one.error != "incoherent" else " (incoherent)"
+    error = (
+        ""
+        if certificate.error is None
+        else f" ({certificate.error} error)"
+        if certificate.error != "incoherent"
+        else " (incoherent)"
+    )
     common.print_text()
-    common.print_styled(common.printable(f"{one.id}: {one.question}"), "bold")
-    common.print_text(f"{one.kind}{error}: {common.printable(one.reason)}")
-    for number, step in enumerate(one.steps, 1):
+    common.print_styled(common.printable(f"{certificate.id}: {certificate.question}"))
+    common.print_text(f"{certificate.kind}{error}: {common.printable(certificate.reason)}")
+    for number, step in enumerate(certificate.steps, 1):
         common.print_text(f"  {_MARKS[step.status]} {number}. {common.printable(step.text)}")
         common.print_text(f"       {common.printable(step.reason)}")
-    if one.answer:
-        right = "" if one.answer_correct is None else " (right)" if one.answer_correct else " (wrong)"
-        gold = f"; gold: {', '.join(one.answers)}" if one.answers else ""
-        common.print_text(f"  answer: {common.printable(one.answer + right + gold)}")
+    if certificate.answer:
+        right = "" if certificate.answer_correct is None else " (right)" if certificate.answer_correct else " (wrong)"
+        gold = f"; gold: {', '.join(certificate.answers)}" if certificate.answers else ""
+        common.print_text(f"  answer: {common.printable(certificate.answer + right + gold)}")
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 def _quality(quality: Quality) -> tuple[str, str, str]:
     return _interval(quality.precision), _interval(quality.recall), _interval(quality.f1)
 
 
-def _interval(one: Interval) -> str:
-    if one.value is None or one.low is None or one.high is None:
-        return "-"
-    return f"{100 * one.value:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})"
+def _interval(interval: Interval) -> str:
+    return common.percent_interval(interval.value, interval.low, interval.high)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from pytrace.cli import common
-from pytrace.cli.knowledge import knowledge_options
-from pytrace.cli.loading import MethodType, model_options, settings_option
+from pytrace.cli.options import Options, Result, argument, option, takes
+from pytrace.cli.shared_options import KNOWLEDGE, LIMIT, MODELS, SETTINGS, MethodType
 from pytrace.cli.sweeps import baseline_label, expand
 from pytrace.engine.evaluation_jobs import EvaluationJob, make_askers, open_job
 from pytrace.engine.knowledge import KnowledgeOptions
@@ -27,105 +27,71 @@ if TYPE_CHECKING:
     from pytrace.methods.catalog import Method, MethodName
     from pytrace.records import Question
 
+_NOTES = 20  # on a screen, of what is wrong with rows of the data
+
+
+class _Options(Options):
+    methods: tuple[MethodName, ...] = argument("METHOD...", required=True, type=MethodType())
+    data: Path = option("Questions with answers, claims, or a BEIR folder.")
+    data_format: str = option("Of the data: hotpotqa, triviaqa, flashrag, fever, …", "--format", default="auto")
+    limit: int | None = LIMIT
+    pad: int | None = option(
+        "Bring each question to N documents by those of other questions, which hold no gold answer.", ge=1, metavar="N"
+    )
+    pad_seed: int | None = option("Of what --pad draws.  [default: 0]", ge=0)
+    pool: int | None = option(
+        "Of a BEIR corpus, give each question the N documents that BM25 ranks first.  [default: 100]", ge=1, metavar="N"
+    )
+    sweeps: tuple[str, ...] = option(
+        "Ask every METHOD that has this setting once with each value. May be repeated: every combination is asked.",
+        "--sweep",
+        metavar="NAME=V1,V2,…",
+    )
+    seeds: str | None = option("Ask every METHOD that draws by a seed once with each of these.", metavar="N,N,…")
+    baseline: MethodName | None = option(
+        "The METHOD that the others are compared with.", metavar="METHOD", type=MethodType()
+    )
+    out: Path | None = option("Keep every answer here as soon as it is there.")
+    resume: bool = option("Go on with the run in --out.")
+    retry_failed: bool = option("With --resume: ask again what failed before.")
+    processes: int = option(
+        "Processes that answer, each with models of its own; they share the processors, unless --threads says how many each has.",
+        ge=1,
+        default=1,
+    )
+    engine: Literal["local", "ray"] = option("Who starts the processes: this program, or Ray.", default="local")
+    ray_address: str | None = option("A Ray cluster, such as auto.  [default: one on this machine]", metavar="ADDRESS")
+    kg: Path | None = option("Use the triples of this graph; their cost is not counted.")
+    batch: int | None = option(
+        "Questions in flight together; a killed run asks these again.  [default: 8; 1 with --deterministic]", ge=1
+    )
+    plots: Path | None = option("Draw the curves of perturbed questions.", metavar="DIR")
+    match: Literal["words", "model"] = option(
+        "For perturbed questions: who says that an answer means the right or the wrong one.", default="words"
+    )
+    knowledge: KnowledgeOptions = KNOWLEDGE
+    settings: tuple[str, ...] = SETTINGS
+    models: Engine = MODELS
+
+    def check(self) -> None:
+        if self.resume and self.out is None:
+            raise InputError("--resume needs --out, the directory of the run to go on with")
+        if self.retry_failed and not self.resume:
+            raise InputError(
+                "--retry-failed asks again what failed before, and a new run has nothing; give --out and --resume too"
+            )
+        if self.ray_address is not None and self.engine != "ray":
+            raise InputError(f"--ray-address {self.ray_address} is of --engine ray; give that too")
+        if self.pad_seed is not None and self.pad is None:
+            raise InputError(
+                f"--pad-seed {self.pad_seed} is of what --pad draws, and nothing is padded; give --pad N too"
+            )
+        self.knowledge.check(self.methods)
+
 
 @click.command("eval")
-@click.argument("methods", metavar="METHOD...", nargs=-1, required=True, type=MethodType())
-@click.option(
-    "--data", type=click.Path(path_type=Path), required=True, help="Questions with answers, claims, or a BEIR folder."
-)
-@click.option(
-    "--format",
-    "data_format",
-    default="auto",
-    show_default=True,
-    help="Of the data: hotpotqa, triviaqa, flashrag, fever, …",
-)
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many questions.")
-@click.option(
-    "--pad",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Bring each question to N documents by those of other questions, which hold no gold answer.",
-)
-@click.option("--pad-seed", type=click.IntRange(min=0), help="Of what --pad draws.  [default: 0]")
-@click.option(
-    "--pool",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Of a BEIR corpus, give each question the N documents that BM25 ranks first.  [default: 100]",
-)
-@click.option(
-    "--sweep",
-    "sweeps",
-    multiple=True,
-    metavar="NAME=V1,V2,…",
-    help="Ask every METHOD that has this setting once with each value. May be repeated: every combination is asked.",
-)
-@click.option("--seeds", metavar="N,N,…", help="Ask every METHOD that draws by a seed once with each of these.")
-@click.option("--baseline", type=MethodType(), metavar="METHOD", help="The METHOD that the others are compared with.")
-@click.option("--out", type=click.Path(path_type=Path), help="Keep every answer here as soon as it is there.")
-@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
-@click.option("--retry-failed", is_flag=True, help="With --resume: ask again what failed before.")
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Processes that answer, each with models of its own; they share the processors, unless --threads says how many each has.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="Who starts the processes: this program, or Ray.",
-)
-@click.option("--ray-address", metavar="ADDRESS", help="A Ray cluster, such as auto.  [default: one on this machine]")
-@click.option("--kg", type=click.Path(path_type=Path), help="Use the triples of this graph; their cost is not counted.")
-@click.option(
-    "--batch",
-    type=click.IntRange(min=1),
-    help="Questions in flight together; a killed run asks these again.  [default: 8; 1 with --deterministic]",
-)
-@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Draw the curves of perturbed questions.")
-@click.option(
-    "--match",
-    type=click.Choice(["words", "model"]),
-    default="words",
-    show_default=True,
-    help="For perturbed questions: who says that an answer means the right or the wrong one.",
-)
-@knowledge_options
-@settings_option
-@model_options
-@common.json_option
-def evaluate(
-    *,
-    methods: tuple[MethodName, ...],
-    data: Path,
-    data_format: str,
-    limit: int | None,
-    pad: int | None,
-    pad_seed: int | None,
-    pool: int | None,
-    sweeps: tuple[str, ...],
-    seeds: str | None,
-    baseline: MethodName | None,
-    out: Path | None,
-    resume: bool,
-    retry_failed: bool,
-    processes: int,
-    engine: str,
-    ray_address: str | None,
-    kg: Path | None,
-    batch: int | None,
-    plots: Path | None,
-    match: str,
-    knowledge: KnowledgeOptions,
-    settings: tuple[str, ...],
-    models: Engine,
-    as_json: bool,
-) -> None:
+@takes(_Options)
+def evaluate(options: _Options) -> Result:
     """Ask each METHOD the questions of a data set, and report scores and costs.
 
     Reported are exact match and F1, precision, recall and error rate of the documents chosen against the supporting ones,
@@ -147,80 +113,76 @@ def evaluate(
     However many --processes answer, the batches are the same, and this process alone writes --out. A run may be gone on with by
     other processes or another engine.
     """
+    from pytrace.cli.report import print_report, print_seeds
     from pytrace.evaluation.data.datasets import data_settings
     from pytrace.evaluation.run.runner import RunStore, batch_sizes
     from pytrace.evaluation.run.runner import evaluate as run
     from pytrace.evaluation.run.seeds import seed_summaries
-    from pytrace.evaluation.scores.study import ModelMatcher
+    from pytrace.evaluation.scores.study import ModelMatcher, draw_curves
 
-    _check_options(out=out, resume=resume, retry_failed=retry_failed, engine=engine, ray_address=ray_address)
-    if pad_seed is not None and pad is None:
-        raise InputError(f"--pad-seed {pad_seed} is of what --pad draws, and nothing is padded; give --pad N too")
-    knowledge.check(methods)
-    chosen = expand(methods, sweeps, seeds, models.settings_name, settings)
-    compared = baseline_label(baseline, chosen)
-    if sweeps or seeds is not None:
-        click.echo(f"pytrace: --sweep and --seeds make {len(chosen)} methods of {len(methods)}", err=True)
-    questions = _questions(data, data_format, limit=limit, pad=pad, pad_seed=pad_seed or 0, pool=pool)
-    job = EvaluationJob(chosen, settings, models, knowledge, kg, batch)
-    threads = models.threads or max(1, len(os.sched_getaffinity(0)) // processes)
+    models, out = options.models, options.out
+    methods = expand(options.methods, options.sweeps, options.seeds, models.settings_name, options.settings)
+    baseline = baseline_label(options.baseline, methods)
+    if options.sweeps or options.seeds is not None:
+        common.remark(f"--sweep and --seeds make {len(methods)} methods of {len(options.methods)}")
+    questions = _questions(options)
+    job = EvaluationJob(methods, options.settings, models, options.knowledge, options.kg, options.batch)
+    threads = models.threads or max(1, len(os.sched_getaffinity(0)) // options.processes)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as opened, RunStore(":memory:" if out is None else out / "run.sqlite") as store:
-        made = opened.enter_context(open_job(job))
-        check_claims(made.methods, questions)
-        check_gold(chosen, questions)
+    with ExitStack() as stack, RunStore(":memory:" if out is None else out / "run.sqlite") as store:
+        opened = stack.enter_context(open_job(job))
+        check_claims(opened.methods, questions)
+        check_gold(methods, questions)
         store.open_run(
             {
-                "data": data_settings(data, pool=pool),
-                **made.settings(threads),
-                "padding": {"documents": pad, "seed": pad_seed or 0} if pad else None,
+                "data": data_settings(options.data, pool=options.pool),
+                **opened.settings(threads),
+                "padding": {"documents": options.pad, "seed": options.pad_seed or 0} if options.pad else None,
             },
-            resume=resume,
+            resume=options.resume,
             # How it is run may change on resuming, and no answer depends on where files lie.
             notes={
-                "data": str(data),
-                "triples": None if kg is None else str(kg),
+                "data": str(options.data),
+                "triples": None if options.kg is None else str(options.kg),
                 "cpu": platform.machine(),
-                "engine": engine,
-                "processes": processes,
+                "engine": options.engine,
+                "processes": options.processes,
             },
         )
-        matcher = ModelMatcher(models.model) if match == "model" else None
-        askers = made.askers()
+        matcher = ModelMatcher(models.model) if options.match == "model" else None
+        askers = opened.askers()
         answering: Mapping[str, Batched] | Executor = askers
-        if processes > 1 or engine == "ray":
-            answering = _elsewhere(job, batch_sizes(askers), engine, processes, threads, ray_address)
-            del made, askers
-            opened.close()
+        if options.processes > 1 or options.engine == "ray":
+            # Settings and batch sizes needed the models here; from now on each process has its own, and memory is scarce.
+            answering = _elsewhere(
+                job, batch_sizes(askers), options.engine, options.processes, threads, options.ray_address
+            )
+            del opened, askers
+            stack.close()
             job.release(keep_model=matcher is not None)
-        with _progress(store, chosen, questions, retry_failed=retry_failed) as tell:
+        with _progress(store, methods, questions, retry_failed=options.retry_failed) as show:
             report = run(
                 answering,
                 questions,
                 store=store,
-                progress=tell,
-                retry_failed=retry_failed,
+                progress=show,
+                retry_failed=options.retry_failed,
                 matcher=matcher,
-                baseline=compared,
+                baseline=baseline,
             )
-    spread = seed_summaries(report.methods)
-    if plots is not None:
-        from pytrace.evaluation.scores.study import draw_curves
-
+    seeds = seed_summaries(report.methods)
+    if options.plots is not None:
         for study in report.studies:
-            draw_curves(study, plots)
+            draw_curves(study, options.plots)
         if not report.studies:
-            click.echo(
-                "pytrace: --plots draws the curves of questions that 'pytrace perturb' made; here are none", err=True
-            )
-    if as_json:
-        common.print_json({**{name: getattr(report, name) for name in report.__struct_fields__}, "seeds": spread})
-    else:
-        from pytrace.cli.report_text import print_report, print_seeds
+            common.remark("--plots draws the curves of questions that 'pytrace perturb' made; here are none")
 
+    def show_text() -> None:
         print_report(report)
-        print_seeds(spread)
+        print_seeds(seeds)
+
+    return Result({**{name: getattr(report, name) for name in report.__struct_fields__}, "seeds": seeds}, show_text)
 
 
 def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -> None:
@@ -228,7 +190,7 @@ def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -
     from pytrace.evaluation.data.datasets import CLAIM
     from pytrace.methods.base import ClaimMethod
 
-    claims = sum(one.kind == CLAIM for one in questions)
+    claims = sum(question.kind == CLAIM for question in questions)
     for label, method in methods.items():
         if claims and not isinstance(method, ClaimMethod):
             raise InputError(
@@ -240,7 +202,7 @@ def check_gold(methods: Iterable[MethodName], questions: Sequence[Question]) -> 
     """Refuse to read gold documents where there are none."""
     from pytrace.methods.baselines import GOLD
 
-    without = [one.id for one in questions if not one.supporting_documents]
+    without = [question.id for question in questions if not question.supporting_documents]
     if without and any(method.name == GOLD for method in methods):
         raise InputError(
             f"gold reads the documents that support the answer, and {len(without)} of {len(questions)} questions (such as "
@@ -248,40 +210,28 @@ def check_gold(methods: Iterable[MethodName], questions: Sequence[Question]) -> 
         )
 
 
-def _check_options(*, out: Path | None, resume: bool, retry_failed: bool, engine: str, ray_address: str | None) -> None:
-    if resume and out is None:
-        raise InputError("--resume needs --out, the directory of the run to go on with")
-    if retry_failed and not resume:
-        raise InputError(
-            "--retry-failed asks again what failed before, and a new run has nothing; give --out and --resume too"
-        )
-    if ray_address is not None and engine != "ray":
-        raise InputError(f"--ray-address {ray_address} is of --engine ray; give that too")
-
-
-def _questions(
-    data: Path, data_format: str, *, limit: int | None, pad: int | None, pad_seed: int, pool: int | None
-) -> Sequence[Question]:
-    """Read the questions, and tell on stderr what was wrong with some."""
+def _questions(options: _Options) -> Sequence[Question]:
+    """Read the questions, and say on stderr what is wrong with some."""
     from pytrace.evaluation.data.datasets import read_questions
     from pytrace.evaluation.data.padding import pad_questions
     from pytrace.evaluation.data.question_report import QuestionReport
 
-    told = QuestionReport()
-    # What is drawn for a question must not depend on how many are asked.
-    read = read_questions(data, format=data_format, limit=None if pad else limit, report=told, pool=pool)  # type: ignore[arg-type]
-    everything = list(read)
-    questions = everything[:limit]
+    report = QuestionReport()
+    pad = options.pad
+    # What is drawn for a question must not depend on how many are asked, so padding draws from all.
+    most = None if pad else options.limit
+    everything = list(
+        read_questions(options.data, format=options.data_format, limit=most, report=report, pool=options.pool)  # type: ignore[arg-type]
+    )
+    questions = everything[: options.limit]
     if pad:
-        questions = pad_questions(questions, pad, others=everything, seed=pad_seed)
+        questions = pad_questions(questions, pad, others=everything, seed=options.pad_seed or 0)
         short = sum(len(question.documents) < pad for question in questions)
         if short:
-            click.echo(
-                f"pytrace: {short} of {len(questions)} questions have fewer than {pad} documents: the data hold no more for them",
-                err=True,
+            common.remark(
+                f"{short} of {len(questions)} questions have fewer than {pad} documents: the data hold no more for them"
             )
-    for note in told.notes[:20]:
-        click.echo(f"pytrace: {note}", err=True)
+    common.remark_first(report.notes, _NOTES)
     return questions
 
 
@@ -309,15 +259,14 @@ def _progress(
     ids = {question.id for question in questions}
     lacking = 0
     for method in methods:
-        kept = store.done(method.label)
-        lacking += len(ids - (kept - store.failed(method.label) if retry_failed else kept))
+        stored = store.done(method.label)
+        lacking += len(ids - (stored - store.failed(method.label) if retry_failed else stored))
     with common.progress("answering", lacking) as advance:
         done: dict[str, int] = {}
 
-        def tell(state: Progress) -> None:
-            before = done.get(state.method, state.resumed)
+        def show(state: Progress) -> None:
+            # Resumed answers count as done in a state, but not in what is lacking.
+            advance(state.done - done.get(state.method, state.resumed))
             done[state.method] = state.done
-            for _ in range(state.done - before):
-                advance()
 
-        yield tell
+        yield show

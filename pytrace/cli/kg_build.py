@@ -11,39 +11,35 @@ import click
 import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.loading import model_options, settings_option
+from pytrace.cli.options import Options, Result, option, takes
+from pytrace.cli.shared_options import MODELS, SETTINGS
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
-    from pytrace.records import Document
+    from pytrace.records import Document, Usage
     from pytrace.triples.extraction import Extraction, Extractor
     from pytrace.triples.graph import SyncReport, TripleStore
+    from pytrace.triples.graph.graph_records import GraphStatistics
 
 _SHOWN = 5  # troubled documents on a screen
 _LISTED = 1_000  # and in a JSON document; `kg show --failures` lists any number
 _TITLE = 200  # characters of a title in a list: some are texts by themselves
 
 
+class _Options(Options):
+    docs: Path = option("Documents: a file or a folder.")
+    out: Path = option("The graph's directory.")
+    resume: bool = option("Go on with, or bring up to date, the graph that is there.")
+    retry: bool = option("Extract again the documents for which sentences stand in.")
+    settings: tuple[str, ...] = SETTINGS
+    models: Engine = MODELS
+
+
 @click.command()
-@click.option("--docs", type=click.Path(path_type=Path), required=True, help="Documents: a file or a folder.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The graph's directory.")
-@click.option("--resume", is_flag=True, help="Go on with, or bring up to date, the graph that is there.")
-@click.option("--retry", is_flag=True, help="Extract again the documents for which sentences stand in.")
-@settings_option
-@model_options
-@common.json_option
-def build(
-    *,
-    docs: Path,
-    out: Path,
-    resume: bool,
-    retry: bool,
-    settings: tuple[str, ...],
-    models: Engine,
-    as_json: bool,
-) -> None:
+@takes(_Options)
+def build(options: _Options) -> Result:
     """Extract the triples of documents into a graph (sentences or documents with --set unit=...).
 
     Every document is stored as soon as it is done; a killed build goes on with --resume and repeats none. With --resume a
@@ -54,33 +50,29 @@ def build(
     from pytrace.methods.trace.triple_method import make_extractor
     from pytrace.triples.graph import TripleStore
 
+    out, models = options.out, options.models
     report = ReadReport()
-    documents = read_documents(docs, report=report, distinct=False)
-    extractor = make_extractor(
-        models.model, models.encoder, method_settings("trace", models.settings_name, ("unit=triple", *settings))
-    )
-    with TripleStore.open(out, recipe=extractor.recipe, mode="resume" if resume else "create") as graph:
+    documents = read_documents(options.docs, report=report, distinct=False)
+    settings = method_settings("trace", models.settings_name, ("unit=triple", *options.settings))
+    extractor = make_extractor(models.model, models.encoder, settings)
+    with TripleStore.open(out, recipe=extractor.recipe, mode="resume" if options.resume else "create") as graph:
         changes = _sync(graph, documents, out, report)
-        for skipped in report.skipped:
-            click.echo(f"pytrace: skipped {skipped.source} ({skipped.title}): {skipped.reason}", err=True)
-        unnamed = report.empty + report.duplicates + report.other_files - len(report.skipped)
-        if unnamed > 0:
-            click.echo(f"pytrace: skipped {unnamed} more", err=True)
-        outcome = _extract(graph, extractor, models, retry=retry)
+        common.print_skipped(report)
+        outcome = _extract(graph, extractor, models, retry=options.retry)
         statistics = graph.statistics()
     usage = models.model.usage
-    if as_json:
-        common.print_json(
-            {
-                "graph": out,
-                **msgspec.structs.asdict(outcome),
-                "changes": changes,
-                "skipped": report.skipped,
-                "statistics": statistics,
-                "usage": usage,
-            }
-        )
-        return
+    document = {
+        "graph": out,
+        **msgspec.structs.asdict(outcome),
+        "changes": changes,
+        "skipped": report.skipped,
+        "statistics": statistics,
+        "usage": usage,
+    }
+    return Result(document, lambda: _print(out, outcome, changes, statistics, usage))
+
+
+def _print(out: Path, outcome: _Outcome, changes: SyncReport, statistics: GraphStatistics, usage: Usage) -> None:
     common.print_text(
         f"{out}: {statistics.documents} documents, {statistics.triples} triples, {statistics.entities} entities; "
         f"{outcome.extracted} documents extracted now, {changes.unchanged} known before, {changes.removed} removed"
@@ -134,8 +126,8 @@ def _sync(graph: TripleStore, documents: Iterator[Document], out: Path, report: 
             return graph.sync(_counted(documents, advance), repeated=report.add_duplicate)
         except InputError as error:
             # One of 200,000 lines is wrong: whoever reads this must know that no half of them got in.
-            kept = len(graph)
-            state = f"the {kept} documents in {out} stay as they were" if kept else f"nothing was stored in {out}"
+            count = len(graph)
+            state = f"the {count} documents in {out} stay as they were" if count else f"nothing was stored in {out}"
             raise InputError(f"{error}; {state}") from error
 
 
@@ -171,8 +163,5 @@ def _remark_on_stop(outcome: _Outcome, waiting: int) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        click.echo(
-            f"pytrace: stopped after {outcome.extracted} of {waiting} documents; they are stored, go on with --resume",
-            err=True,
-        )
+        common.remark(f"stopped after {outcome.extracted} of {waiting} documents; they are stored, go on with --resume")
         raise

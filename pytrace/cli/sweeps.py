@@ -15,57 +15,27 @@ if TYPE_CHECKING:
 def expand(
     methods: Sequence[MethodName], sweeps: Sequence[str], seeds: str | None, llm: str, settings: Sequence[str] = ()
 ) -> tuple[MethodName, ...]:
-    """Return every method with every combination of the values of the swept settings that it has and does not name itself.
-
-    Parameters
-    ----------
-    methods
-        As the user named them.
-    sweeps
-        Each ``NAME=V1,V2,…``.
-    seeds
-        ``N,N,…`` for the setting `seed`.
-    llm
-        The language model as the user named it.
-    settings
-        What holds for all methods, ``NAME=VALUE``; it cannot be swept, too.
-
-    Returns
-    -------
-    tuple of MethodName
-        In the order of the methods; the last option's values change fastest, and seeds faster. No two are the same.
-
-    Raises
-    ------
-    InputError
-        A sweep is not to be read, is given twice, or no method has or leaves open its setting.
-
-    Examples
-    --------
-    >>> from pytrace.methods.catalog import parse_method
-    >>> methods = [parse_method("rag"), parse_method("cot-sc:top=2")]
-    >>> [one.label for one in expand(methods, ["samples=3,5"], "7", "tiny")]
-    ['rag', 'cot-sc:top=2,samples=3,seed=7', 'cot-sc:top=2,samples=5,seed=7']
-    """
+    """Return every method with every combination of the values of the swept settings that it has and does not name itself."""
+    # In the order of the methods; the last option's values change fastest, and seeds faster. No two are the same.
     from pytrace.methods.base import setting_name
     from pytrace.methods.catalog import MethodName, default_settings, method_settings
 
     swept = _values(sweeps, seeds)
-    for one in settings:
-        if setting_name(one) in swept:
-            raise InputError(f"{setting_name(one)} is both set ({one}) and swept; leave one of them out")
+    for setting in settings:
+        if setting_name(setting) in swept:
+            raise InputError(f"{setting_name(setting)} is both set ({setting}) and swept; leave one of them out")
     used: set[str] = set()
     expanded: dict[tuple[str, frozenset[tuple[str, str]]], MethodName] = {}
     for method in methods:
-        named = {setting_name(one) for one in method.overrides}
+        named = {setting_name(setting) for setting in method.overrides}
         fields = default_settings(method.name, llm).__struct_fields__
-        mine = {name: values for name, values in swept.items() if name in fields and name not in named}
-        used |= mine.keys()
-        for values in itertools.product(*mine.values()):
-            added = (f"{name}={value}" for name, value in zip(mine, values, strict=True))
-            made = MethodName(method.name, (*method.overrides, *added))
-            method_settings(made, llm)
-            expanded.setdefault(identity(made), made)
+        open_values = {name: values for name, values in swept.items() if name in fields and name not in named}
+        used |= open_values.keys()
+        for values in itertools.product(*open_values.values()):
+            added = (f"{name}={value}" for name, value in zip(open_values, values, strict=True))
+            variant = MethodName(method.name, (*method.overrides, *added))
+            method_settings(variant, llm)  # a wrong value must not be found after hours of asking
+            expanded.setdefault(identity(variant), variant)
     for name in swept:
         if name not in used:
             option = "--seeds" if name == "seed" and seeds is not None else f"--sweep {name}"
@@ -81,7 +51,7 @@ def identity(method: MethodName) -> tuple[str, frozenset[tuple[str, str]]]:
     from pytrace.methods.base import setting_name
 
     return method.name, frozenset(
-        {setting_name(one): one.partition("=")[2].strip() for one in method.overrides}.items()
+        {setting_name(setting): setting.partition("=")[2].strip() for setting in method.overrides}.items()
     )
 
 
@@ -93,7 +63,7 @@ def baseline_label(baseline: MethodName | None, methods: Sequence[MethodName]) -
         if identity(method) == identity(baseline):
             return method.label
     raise InputError(
-        f"the baseline {baseline.label} is none of the methods; choose one of {', '.join(one.label for one in methods)}"
+        f"the baseline {baseline.label} is none of the methods; choose one of {', '.join(method.label for method in methods)}"
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from pytrace.cli import common
-from pytrace.cli.loading import MethodType, model_options, settings_option
+from pytrace.cli.options import Options, Result, argument, option, takes
+from pytrace.cli.shared_options import MODELS, SETTINGS, MethodType
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
@@ -17,59 +18,37 @@ if TYPE_CHECKING:
     from pytrace.evaluation.run.runner import Batched
     from pytrace.methods.catalog import MethodName
     from pytrace.records import Question
-    from pytrace.tuning import Objective, Trial, Tuned
+    from pytrace.tuning import Trial, Tuned
+
+
+class _Options(Options):
+    method: MethodName = argument("METHOD", type=MethodType())
+    data: Path = option("Questions with answers.")
+    data_format: str = option("Of the data, as for 'eval'.", "--format", default="auto")
+    # One question at least to search with, and one to judge by.
+    limit: int | None = option("Only the first so many questions.", ge=2)
+    tries: tuple[str, ...] = option(
+        "Choose among these values, in place of the method's own space. May be repeated; A+NAME=B sets two at once.",
+        "--try",
+        metavar="NAME=V1,V2,…",
+    )
+    objective: Literal["f1", "em", "support", "f1+support"] = option(
+        "What to make large: answers, supporting documents, or the mean of both.", default="f1+support"
+    )
+    hold_out: float = option(
+        "Share of the questions, the last ones, that only judge what was found.", ge=0, le=0.9, default=0.5
+    )
+    passes: int = option("Over the space, at most.", ge=1, default=3)
+    out: Path = option("Keeps all answers, and what was found.")
+    resume: bool = option("Go on with the search in --out.")
+    batch: int = option("Questions in flight together.", ge=1, default=8)
+    settings: tuple[str, ...] = SETTINGS
+    models: Engine = MODELS
 
 
 @click.command("tune")
-@click.argument("method", metavar="METHOD", type=MethodType())
-@click.option("--data", type=click.Path(path_type=Path), required=True, help="Questions with answers.")
-@click.option("--format", "data_format", default="auto", show_default=True, help="Of the data, as for 'eval'.")
-@click.option("--limit", type=click.IntRange(min=2), help="Only the first so many questions.")
-@click.option(
-    "--try",
-    "tries",
-    multiple=True,
-    metavar="NAME=V1,V2,…",
-    help="Choose among these values, in place of the method's own space. May be repeated; A+NAME=B sets two at once.",
-)
-@click.option(
-    "--objective",
-    type=click.Choice(["f1", "em", "support", "f1+support"]),
-    default="f1+support",
-    show_default=True,
-    help="What to make large: answers, supporting documents, or the mean of both.",
-)
-@click.option(
-    "--hold-out",
-    type=click.FloatRange(0, 0.9),
-    default=0.5,
-    show_default=True,
-    help="Share of the questions, the last ones, that only judge what was found.",
-)
-@click.option("--passes", type=click.IntRange(min=1), default=3, show_default=True, help="Over the space, at most.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Keeps all answers, and what was found.")
-@click.option("--resume", is_flag=True, help="Go on with the search in --out.")
-@click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True, help="Questions in flight together.")
-@settings_option
-@model_options
-@common.json_option
-def tune(
-    *,
-    method: MethodName,
-    data: Path,
-    data_format: str,
-    limit: int | None,
-    tries: tuple[str, ...],
-    objective: Objective,
-    hold_out: float,
-    passes: int,
-    out: Path,
-    resume: bool,
-    batch: int,
-    settings: tuple[str, ...],
-    models: Engine,
-    as_json: bool,
-) -> None:
+@takes(_Options)
+def tune(options: _Options) -> Result:
     """Search for the settings of METHOD that do best on questions with answers, and say how they do on others.
 
     One choice is made after the other, the best value of each so far kept, until a pass over all choices changes nothing.
@@ -88,18 +67,17 @@ def tune(
     from pytrace.tuning import default_space, parse_choice
     from pytrace.tuning import tune as search
 
+    method, models, out, llm = options.method, options.models, options.out, options.models.settings_name
     if "knowledge base" in METHODS[method.name].needs:
         raise InputError(
             f"{method.name} asks a knowledge base, which a search has none of; compare its settings with 'pytrace eval'"
         )
-    start = MethodName(
-        method.name, (*check_overrides([method], models.settings_name, settings)[method.name], *method.overrides)
-    )
-    space = [parse_choice(one, start, models.settings_name) for one in tries] or list(
-        default_space(method.name, models.settings_name)
-    )
-    questions = list(read_questions(data, format=data_format, limit=limit))  # type: ignore[arg-type]
-    searched, held_out = split_questions(questions, hold_out)
+    settings = check_overrides([method], llm, options.settings)[method.name]
+    # What the METHOD names itself comes last and so wins over --set.
+    start = MethodName(method.name, (*settings, *method.overrides))
+    space = [parse_choice(choice, start, llm) for choice in options.tries] or list(default_space(method.name, llm))
+    questions = list(read_questions(options.data, format=options.data_format, limit=options.limit))  # type: ignore[arg-type]
+    searched, held_out = split_questions(questions, options.hold_out)
     out.mkdir(parents=True, exist_ok=True)
 
     with (
@@ -108,14 +86,12 @@ def tune(
     ):
 
         def make(named: MethodName) -> Batched:
-            made = make_method(
-                named, model, lambda: models.encoder, models.settings_name, cross_encoder=lambda: models.cross_encoder
-            )
-            return Batched(asker(made, gold=named.name == GOLD), batch)
+            trial = make_method(named, model, lambda: models.encoder, llm, cross_encoder=lambda: models.cross_encoder)
+            return Batched(asker(trial, gold=named.name == GOLD), options.batch)
 
         store.open_run(
             {
-                "data": data_settings(data),
+                "data": data_settings(options.data),
                 "questions": len(questions),
                 "language model": models.model.fingerprint,
                 "encoder": models.encoder.fingerprint,
@@ -124,27 +100,24 @@ def tune(
                 "start": start.label,
                 "versions": versions(remote=models.remote),
             },
-            resume=resume,
-            notes={"data": str(data)},
+            resume=options.resume,
+            notes={"data": str(options.data)},
         )
         tuned = search(
             start,
             make,
             space,
             searched,
-            llm=models.settings_name,
+            llm=llm,
             store=store,
-            objective=objective,
+            objective=options.objective,
             held_out=held_out,
-            passes=passes,
-            told=_tell,
+            passes=options.passes,
+            told=_show_trial,
         )
     chosen = {"method": tuned.method, "llm": models.llm, "settings": parse_method(tuned.method).overrides}
     replace_file(out / "settings.json", common.json_bytes(chosen))
-    if as_json:
-        common.print_json(tuned)
-    else:
-        _print(tuned, out)
+    return Result(tuned, lambda: _print(tuned, out))
 
 
 def split_questions(questions: list[Question], hold_out: float) -> tuple[list[Question], list[Question]]:
@@ -157,36 +130,32 @@ def split_questions(questions: list[Question], hold_out: float) -> tuple[list[Qu
     return questions[: len(questions) - held], questions[len(questions) - held :]
 
 
-_COLUMNS = ("TRIED", "N", "EM", "F1", "SUPPORT R", "ERROR RATE", "CONTEXT", "OBJECTIVE", "")
+def _changed(trial: Trial) -> str:
+    return ", ".join(trial.changed) or "(start)"
 
 
-def _row(trial: Trial) -> tuple[str, ...]:
-    def percent(value: float | None) -> str:
-        return "-" if value is None else f"{100 * value:.1f}"
-
-    return (
-        ", ".join(trial.changed) or "(start)",
-        str(trial.n),
-        percent(trial.exact_match),
-        percent(trial.f1),
-        percent(trial.support_recall),
-        percent(trial.support_error_rate),
-        f"{trial.context_tokens:.0f}",
-        percent(trial.objective),
-        trial.outcome,
-    )
-
-
-def _tell(trial: Trial) -> None:
-    row = _row(trial)
-    click.echo(
-        f"pytrace: {trial.outcome}: {row[0]}: EM {row[2]}, F1 {row[3]}, objective {row[7]} on {trial.n} of {trial.of} questions",
-        err=True,
+def _show_trial(trial: Trial) -> None:
+    common.remark(
+        f"{trial.outcome}: {_changed(trial)}: EM {common.percent(trial.exact_match)}, F1 {common.percent(trial.f1)}, "
+        f"objective {common.percent(trial.objective)} on {trial.n} of {trial.of} questions"
     )
 
 
 def _print(tuned: Tuned, out: Path) -> None:
-    common.print_table(_COLUMNS, [_row(trial) for trial in tuned.trials])
+    common.print_records(
+        tuned.trials,
+        (
+            ("TRIED", _changed),
+            ("N", lambda trial: trial.n),
+            ("EM", lambda trial: common.percent(trial.exact_match)),
+            ("F1", lambda trial: common.percent(trial.f1)),
+            ("SUPPORT R", lambda trial: common.percent(trial.support_recall)),
+            ("ERROR RATE", lambda trial: common.percent(trial.support_error_rate)),
+            ("CONTEXT", lambda trial: f"{trial.context_tokens:.0f}"),
+            ("OBJECTIVE", lambda trial: common.percent(trial.objective)),
+            ("", lambda trial: trial.outcome),
+        ),
+    )
     common.print_text(f"\nbest of {len(tuned.trials)} on {tuned.questions} questions: {tuned.method}")
     if not tuned.settings:
         common.print_text("nothing did better than the settings that it began with")

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytrace.errors import InputError
 
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
     from pytrace.kg.fact_store import FactStore
     from pytrace.kg.linking import EntityLinker
-    from pytrace.kg.queries.query_records import Grammar, QueryGenerator
+    from pytrace.kg.queries.query_records import QueryGenerator
     from pytrace.methods.catalog import MethodName
     from pytrace.methods.cok.chain_of_knowledge import Knowledge
     from pytrace.models.encoders.encoder import Encoder
 
 FEW_SHOT = "few-shot"
-GRAMMARS = ("words", "relations", "none")
 # What 'pytrace train query-generator' calls the model in its directory.
 TRAINED = "query-generator.gguf"
 
@@ -36,7 +35,7 @@ class KnowledgeOptions:
     kb_cache: Path | None
     user_agent: str | None
     query_generator: str | None
-    query_grammar: Grammar | None
+    query_grammar: Literal["words", "relations", "none"] | None
 
     def check(self, methods: Sequence[MethodName]) -> None:
         """Refuse options that do not belong together, and methods that lack a knowledge base or have no use for one."""

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytrace.engine.corpus import Corpus
 from pytrace.errors import InputError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytrace.methods.catalog import MethodName
     from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
     from pytrace.models.encoders.encoder import OnnxEncoder
-    from pytrace.models.language_model import LanguageModel, Style
+    from pytrace.models.language_model import LanguageModel
     from pytrace.records import Answer, Document, Evidence
 
 # From about this size on the encoder, no longer the reader, is what limits the answers.
@@ -66,7 +66,7 @@ class Engine(EncoderLoader):
     llm: str = "tiny"
     gpu_layers: int | None = None
     context: int | None = None
-    llm_style: Style | None = None
+    llm_style: Literal["auto", "chat", "plain"] | None = None
     llm_model: str | None = None
     api_key_env: str = "PYTRACE_API_KEY"
     concurrency: int = 8

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytrace.cli import common, loading, program
+from pytrace.cli import common, program
+from pytrace.engine import loading
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 
 FACTS = "Corfu\tpart of\tGreece\nGreece\tspeaks\tGreek\nRome\tpart of\tItaly\nItaly\tspeaks\tItalian\n"

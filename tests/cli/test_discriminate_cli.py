@@ -11,8 +11,9 @@ import click
 import pytest
 
 from pytrace.certify.validity import MODES
-from pytrace.cli import common, loading
+from pytrace.cli import common
 from pytrace.cli.certify_discriminate import _MODES, discriminate
+from pytrace.engine import loading
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Triple

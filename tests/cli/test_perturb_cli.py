@@ -10,8 +10,9 @@ from typing import Any
 import click
 import pytest
 
-from pytrace.cli import common, loading
+from pytrace.cli import common
 from pytrace.cli.perturb import perturb
+from pytrace.engine import loading
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.perturb.perturbations import check_row

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from pytrace.cli.loading import model_options
+from pytrace.cli.options import Options, takes
+from pytrace.cli.shared_options import MODELS
 from pytrace.engine.loading import Engine
 from pytrace.errors import DeviceUnavailableError, ModelError, ModelFileError, StoreError
 from pytrace.models import registry
@@ -401,10 +402,13 @@ def test_vectors_made_before_an_error_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by", ["option", "variable", "nothing"])
 def test_the_command_line_keeps_vectors_where_it_is_told_to(tmp_path: Path, by: str) -> None:
+    class Chosen(Options):
+        models: Engine = MODELS
+
     @click.command()
-    @model_options
-    def command(models: Engine) -> None:
-        models.encoder.encode(["red"])
+    @takes(Chosen)
+    def command(options: Chosen) -> None:
+        options.models.encoder.encode(["red"])
 
     place = str(tmp_path / "cache")
     given = ["--encoder", str(make(tmp_path / "model"))] + ["--vector-cache", place] * (by == "option")
