@@ -13,7 +13,7 @@ import click
 
 from pytrace.bench import CARD_KERNELS, KERNELS
 from pytrace.cli import common
-from pytrace.cli.options import Options, argument, option, takes
+from pytrace.cli.commands import Command, argument, option
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from pytrace.bench.suite import Run
 
 
-class _Options(Options):
+class Bench(Command):
+    """Verify each KERNEL's answers, then time it beside its peers on the same data and threads.
+
+    KERNEL is similarity, fuzzy, alignment, set_cover or beam; all by default. A wrong answer ends the run with exit
+    status 1. Peers that are not installed are named and left out; get them with pip install 'pytrace-rag[bench]'. On a
+    card (--device cuda) peers are PyTorch, CuPy and faiss with CUDA; set_cover runs on the processor alone.
+    """
+
     kernels: tuple[str, ...] = argument("[KERNEL]...", choices=KERNELS)
     rows: bool = option("Time each case that has a bar (default: yes).", "--rows/--no-rows", default=True)
     sweeps: bool = option("Time growing sizes (default: yes).", "--sweeps/--no-sweeps", default=True)
@@ -53,55 +60,46 @@ class _Options(Options):
             raise InputError("nothing is left to do with both --no-rows and --no-sweeps; leave one out")
         _check_places(self.plots, self.output, self.data, sweeps=self.sweeps)
 
+    def run(self) -> int:
+        from pytrace import _core
+        from pytrace.bench import bench_report as report
+        from pytrace.bench.measurements import Settings
+        from pytrace.bench.suite import Run
 
-@click.command()
-@takes(_Options)
-def bench(options: _Options) -> int:
-    """Verify each KERNEL's answers, then time it beside its peers on the same data and threads.
+        def save(document: Document) -> None:
+            # A pipe takes one document, the last.
+            output = self.output
+            if output is not None and (document.complete or not output.exists() or output.is_file()):
+                _write(output, document)
 
-    KERNEL is similarity, fuzzy, alignment, set_cover or beam; all by default. A wrong answer ends the run with exit
-    status 1. Peers that are not installed are named and left out; get them with pip install 'pytrace-rag[bench]'. On a
-    card (--device cuda) peers are PyTorch, CuPy and faiss with CUDA; set_cover runs on the processor alone.
-    """
-    from pytrace import _core
-    from pytrace.bench import bench_report as report
-    from pytrace.bench.measurements import Settings
-    from pytrace.bench.suite import Run
-
-    def save(document: Document) -> None:
-        # A pipe takes one document, the last.
-        output = options.output
-        if output is not None and (document.complete or not output.exists() or output.is_file()):
-            _write(output, document)
-
-    settings = Settings(
-        threads=options.threads or _core.num_threads(),
-        repetitions=options.repetitions,
-        seed=options.seed,
-        quick=options.quick,
-        rows=options.rows,
-        sweeps=options.sweeps and options.device == "cpu",
-        data=options.data,
-        device=options.device,
-        scale=options.scale,
-    )
-    run = Run(options.kernels, settings, tell=common.remark, changed=save)
-    for warning in run.document.warnings:
-        common.remark(warning)
-    with run.started() as measure:
-        if not options.as_json:
-            _print_lines(report.heading(run.document))
-        for name in run.kernels:
-            with contextlib.nullcontext() if options.as_json else _printed(run, name):
-                measure(name)
-            if options.plots is not None:
-                _draw(run.document, name, options.plots)
-    if options.as_json:
-        common.print_json(run.document)
-    else:
-        common.print_text()
-        _print_lines(report.summary(run.document))
-    return common.FAILED if options.strict and run.document.bars.missed else 0
+        settings = Settings(
+            threads=self.threads or _core.num_threads(),
+            repetitions=self.repetitions,
+            seed=self.seed,
+            quick=self.quick,
+            rows=self.rows,
+            sweeps=self.sweeps and self.device == "cpu",
+            data=self.data,
+            device=self.device,
+            scale=self.scale,
+        )
+        run = Run(self.kernels, settings, tell=common.remark, changed=save)
+        for warning in run.document.warnings:
+            common.remark(warning)
+        with run.started() as measure:
+            if not self.as_json:
+                _print_lines(report.heading(run.document))
+            for name in run.kernels:
+                with contextlib.nullcontext() if self.as_json else _printed(run, name):
+                    measure(name)
+                if self.plots is not None:
+                    _draw(run.document, name, self.plots)
+        if self.as_json:
+            common.print_json(run.document)
+        else:
+            common.print_text()
+            _print_lines(report.summary(run.document))
+        return common.FAILED if self.strict and run.document.bars.missed else 0
 
 
 def _check_card(kernels: tuple[str, ...], *, rows: bool, plots: Path | None) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-import click
-
 from pytrace.cli import common
-from pytrace.cli.options import Options, Result, option, takes
+from pytrace.cli.commands import Command, Result, option
 from pytrace.cli.shared_options import DISTINCT, GOLD_DATA, GRAPH, GRAPH_FORMAT, LIMIT, MODELS, SEED
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -21,7 +19,15 @@ _MODES: tuple[_Mode, ...] = get_args(_Mode)
 _NAMED = 10
 
 
-class _Options(Options):
+class Discriminate(Command):
+    """Let the language model judge valid and invalid reasoning paths, and report how often it is right.
+
+    Of each question's gold path three invalid ones are made: with an entity replaced so that its triples are no facts
+    (factual), with its triples in an order that cannot be read from the question's entity (incoherent), and another
+    question's path (misguided). Reported is the accuracy by kind with its 95 % interval; 50 % balanced is what a model gets
+    that always says the same.
+    """
+
     kg: Path = GRAPH
     kg_format: str | None = GRAPH_FORMAT
     data: Path = GOLD_DATA
@@ -38,40 +44,30 @@ class _Options(Options):
         if self.resume and self.out is None:
             raise InputError("--resume needs --out, the file of the run to go on with")
 
+    def run(self) -> Result:
+        from pytrace.certify.discriminative import evaluate_discriminative
+        from pytrace.certify.gold_paths import read_questions
+        from pytrace.kg import KnowledgeBase
 
-@click.command()
-@takes(_Options)
-def discriminate(options: _Options) -> Result:
-    """Let the language model judge valid and invalid reasoning paths, and report how often it is right.
-
-    Of each question's gold path three invalid ones are made: with an entity replaced so that its triples are no facts
-    (factual), with its triples in an order that cannot be read from the question's entity (incoherent), and another
-    question's path (misguided). Reported is the accuracy by kind with its 95 % interval; 50 % balanced is what a model gets
-    that always says the same.
-    """
-    from pytrace.certify.discriminative import evaluate_discriminative
-    from pytrace.certify.gold_paths import read_questions
-    from pytrace.kg import KnowledgeBase
-
-    models = options.models
-    questions = read_questions(options.data)
-    base = KnowledgeBase.load(options.kg, models.encoder, format=options.kg_format)
-    modes = options.modes or _MODES
-    with common.progress("asking in modes", len(modes)) as advance:
-        report = evaluate_discriminative(
-            base,
-            questions,
-            models.model,
-            modes=modes,
-            seed=options.seed,
-            limit=options.limit,
-            distinct=options.distinct,
-            calibrated=options.calibrated,
-            out=options.out,
-            resume=options.resume,
-            done=lambda _: advance(),
-        )
-    return Result(report, lambda: _print(report))
+        models = self.models
+        questions = read_questions(self.data)
+        base = KnowledgeBase.load(self.kg, models.encoder, format=self.kg_format)
+        modes = self.modes or _MODES
+        with common.progress("asking in modes", len(modes)) as advance:
+            report = evaluate_discriminative(
+                base,
+                questions,
+                models.model,
+                modes=modes,
+                seed=self.seed,
+                limit=self.limit,
+                distinct=self.distinct,
+                calibrated=self.calibrated,
+                out=self.out,
+                resume=self.resume,
+                done=lambda _: advance(),
+            )
+        return Result(report, lambda: _print(report))
 
 
 def _print(report: DiscriminativeReport) -> None:

@@ -8,11 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import click
 import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.options import Options, Result, option, takes
+from pytrace.cli.commands import Command, Result, option
 from pytrace.cli.shared_options import LIMIT, ROWS_OUT
 from pytrace.errors import InputError
 
@@ -37,7 +36,14 @@ class _Outcome(msgspec.Struct, frozen=True):
     stopped: str
 
 
-class _Options(Options):
+class Paths(Command):
+    """Write questions with their gold paths, for the other commands of 'certify'.
+
+    A row that has paths keeps them. One with a query (`sparql`) gets those that lead from its topics to its answers in
+    what the query matches; one with neither, the shortest ones between topics and answers in the whole graph. FILE.jsonl
+    is there when all is done, and not before.
+    """
+
     kg: Path = option("The graph: RDF, TSV, JSON lines or a graph of 'kg build'.")
     data: Path = option("Questions: PathQuestion's text, or JSON lines.")
     out: Path = ROWS_OUT
@@ -45,45 +51,36 @@ class _Options(Options):
     max_hops: int = option("The most triples of a path.", ge=1, le=8, default=4)
     seconds: float = option("For one query's answers; what is found by then is kept.", gt=0, default=10.0)
 
+    def run(self) -> Result:
+        from pytrace.certify.gold_paths import check_paths, question_line, read_rows
+        from pytrace.storage.files import atomic_output
 
-@click.command()
-@takes(_Options)
-def paths(options: _Options) -> Result:
-    """Write questions with their gold paths, for the other commands of 'certify'.
-
-    A row that has paths keeps them. One with a query (`sparql`) gets those that lead from its topics to its answers in
-    what the query matches; one with neither, the shortest ones between topics and answers in the whole graph. FILE.jsonl
-    is there when all is done, and not before.
-    """
-    from pytrace.certify.gold_paths import check_paths, question_line, read_rows
-    from pytrace.storage.files import atomic_output
-
-    out = options.out
-    if out.is_dir():
-        raise InputError(f"--out {out} is a folder; name a file for the rows")
-    rows = read_rows(options.data, limit=options.limit)
-    graph = _Graph(options.kg)
-    questions: list[GoldQuestion] = []
-    outcomes: list[_Outcome] = []
-    with common.progress("looking for paths", len(rows)) as advance:
-        for row in rows:
-            question, outcome = _solved(row, graph, options.max_hops, options.seconds)
-            questions.append(question)
-            outcomes.append(outcome)
-            advance()
-    absent = check_paths(graph.base, questions)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_output(out) as stream:
-        stream.writelines(map(question_line, questions))
-    document = {
-        "out": out,
-        "questions": len(outcomes),
-        "with_paths": sum(outcome.paths > 0 for outcome in outcomes),
-        "paths": sum(outcome.paths for outcome in outcomes),
-        "absent": absent,
-        "outcomes": outcomes,
-    }
-    return Result(document, lambda: _print(out, outcomes, absent))
+        out = self.out
+        if out.is_dir():
+            raise InputError(f"--out {out} is a folder; name a file for the rows")
+        rows = read_rows(self.data, limit=self.limit)
+        graph = _Graph(self.kg)
+        questions: list[GoldQuestion] = []
+        outcomes: list[_Outcome] = []
+        with common.progress("looking for paths", len(rows)) as advance:
+            for row in rows:
+                question, outcome = _solved(row, graph, self.max_hops, self.seconds)
+                questions.append(question)
+                outcomes.append(outcome)
+                advance()
+        absent = check_paths(graph.base, questions)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_output(out) as stream:
+            stream.writelines(map(question_line, questions))
+        document = {
+            "out": out,
+            "questions": len(outcomes),
+            "with_paths": sum(outcome.paths > 0 for outcome in outcomes),
+            "paths": sum(outcome.paths for outcome in outcomes),
+            "absent": absent,
+            "outcomes": outcomes,
+        }
+        return Result(document, lambda: _print(out, outcomes, absent))
 
 
 class _Graph:

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import msgspec
 
 from pytrace import __version__, _core
 from pytrace.cli import common
-from pytrace.cli.options import Options, Result, takes
+from pytrace.cli.commands import Command, Result
 from pytrace.errors import DeviceUnavailableError, PytraceError
 from pytrace.models import registry
 from pytrace.models.llama import extra_buffers as llama_buffers
@@ -91,12 +90,12 @@ class Report(msgspec.Struct, frozen=True):
     problems: list[Problem]
 
 
-@click.command()
-@takes(Options)
-def doctor(_: Options) -> Result:
+class Doctor(Command):
     """Say what this installation has, what it lacks and what to do about it."""
-    report = examine()
-    return Result(report, lambda: _print(report))
+
+    def run(self) -> Result:
+        report = examine()
+        return Result(report, lambda: _print(report))
 
 
 def _print(report: Report) -> None:

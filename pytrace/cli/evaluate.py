@@ -10,10 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import click
-
 from pytrace.cli import common
-from pytrace.cli.options import Options, Result, argument, option, takes
+from pytrace.cli.commands import Command, Result, argument, option
 from pytrace.cli.shared_options import KNOWLEDGE, LIMIT, MODELS, SETTINGS, MethodType
 from pytrace.cli.sweeps import baseline_label, expand
 from pytrace.engine.evaluation_jobs import EvaluationJob, make_askers, open_job
@@ -30,7 +28,29 @@ if TYPE_CHECKING:
 _NOTES = 20  # on a screen, of what is wrong with rows of the data
 
 
-class _Options(Options):
+class Eval(Command):
+    """Ask each METHOD the questions of a data set, and report scores and costs.
+
+    Reported are exact match and F1, precision, recall and error rate of the documents chosen against the supporting ones,
+    context tokens, prompts, tokens asked for and really evaluated, and seconds by stage. Each method extracts its own
+    triples, so that its cost is its own; what a batch of questions shares is divided evenly among them.
+
+    Questions that 'pytrace perturb' made are reported by what was done to them, too: the share of right answers (ACC), or of
+    answers that follow a wrong chain (FR), with Mann-Whitney tests against the whole chain.
+
+    Of a BEIR folder, whose questions mostly have no answers, the documents that are chosen are scored: nDCG@10 and recall too.
+
+    Claims are judged: EM is the accuracy of their labels then, and each label's scores are reported beside it. The method cok
+    asks the knowledge base of --kb where its thoughts disagree.
+
+    A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4. With
+    --sweep and --seeds one METHOD becomes many; what a METHOD names itself is not swept. The scores of methods that differ in
+    their seed only are summed up, too.
+
+    However many --processes answer, the batches are the same, and this process alone writes --out. A run may be gone on with by
+    other processes or another engine.
+    """
+
     methods: tuple[MethodName, ...] = argument("METHOD...", required=True, type=MethodType())
     data: Path = option("Questions with answers, claims, or a BEIR folder.")
     data_format: str = option("Of the data: hotpotqa, triviaqa, flashrag, fever, …", "--format", default="auto")
@@ -88,101 +108,112 @@ class _Options(Options):
             )
         self.knowledge.check(self.methods)
 
+    def run(self) -> Result:
+        from pytrace.cli.report import print_report, print_seeds
+        from pytrace.evaluation.data.datasets import data_settings
+        from pytrace.evaluation.run.runner import RunStore, batch_sizes
+        from pytrace.evaluation.run.runner import evaluate as run
+        from pytrace.evaluation.run.seeds import seed_summaries
+        from pytrace.evaluation.scores.study import ModelMatcher, draw_curves
 
-@click.command("eval")
-@takes(_Options)
-def evaluate(options: _Options) -> Result:
-    """Ask each METHOD the questions of a data set, and report scores and costs.
+        models, out = self.models, self.out
+        methods = expand(self.methods, self.sweeps, self.seeds, models.settings_name, self.settings)
+        baseline = baseline_label(self.baseline, methods)
+        if self.sweeps or self.seeds is not None:
+            common.remark(f"--sweep and --seeds make {len(methods)} methods of {len(self.methods)}")
+        questions = self._questions()
+        job = EvaluationJob(methods, self.settings, models, self.knowledge, self.kg, self.batch)
+        threads = models.threads or max(1, len(os.sched_getaffinity(0)) // self.processes)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack, RunStore(":memory:" if out is None else out / "run.sqlite") as store:
+            opened = stack.enter_context(open_job(job))
+            check_claims(opened.methods, questions)
+            check_gold(methods, questions)
+            store.open_run(
+                {
+                    "data": data_settings(self.data, pool=self.pool),
+                    **opened.settings(threads),
+                    "padding": {"documents": self.pad, "seed": self.pad_seed or 0} if self.pad else None,
+                },
+                resume=self.resume,
+                # How it is run may change on resuming, and no answer depends on where files lie.
+                notes={
+                    "data": str(self.data),
+                    "triples": None if self.kg is None else str(self.kg),
+                    "cpu": platform.machine(),
+                    "engine": self.engine,
+                    "processes": self.processes,
+                },
+            )
+            matcher = ModelMatcher(models.model) if self.match == "model" else None
+            askers = opened.askers()
+            answering: Mapping[str, Batched] | Executor = askers
+            if self.processes > 1 or self.engine == "ray":
+                # Settings and batch sizes needed the models; each process has its own, and those here would lie idle.
+                answering = self._processes(job, batch_sizes(askers), threads)
+                del opened, askers
+                stack.close()
+                job.release(keep_model=matcher is not None)
+            with _progress(store, methods, questions, retry_failed=self.retry_failed) as show:
+                report = run(
+                    answering,
+                    questions,
+                    store=store,
+                    progress=show,
+                    retry_failed=self.retry_failed,
+                    matcher=matcher,
+                    baseline=baseline,
+                )
+        seeds = seed_summaries(report.methods)
+        if self.plots is not None:
+            for study in report.studies:
+                draw_curves(study, self.plots)
+            if not report.studies:
+                common.remark("--plots draws the curves of questions that 'pytrace perturb' made; here are none")
 
-    Reported are exact match and F1, precision, recall and error rate of the documents chosen against the supporting ones,
-    context tokens, prompts, tokens asked for and really evaluated, and seconds by stage. Each method extracts its own
-    triples, so that its cost is its own; what a batch of questions shares is divided evenly among them.
+        def show_text() -> None:
+            print_report(report)
+            print_seeds(seeds)
 
-    Questions that 'pytrace perturb' made are reported by what was done to them, too: the share of right answers (ACC), or of
-    answers that follow a wrong chain (FR), with Mann-Whitney tests against the whole chain.
+        return Result({**{name: getattr(report, name) for name in report.__struct_fields__}, "seeds": seeds}, show_text)
 
-    Of a BEIR folder, whose questions mostly have no answers, the documents that are chosen are scored: nDCG@10 and recall too.
+    def _questions(self) -> Sequence[Question]:
+        """Read the questions, and say on stderr what is wrong with some."""
+        from pytrace.evaluation.data.datasets import read_questions
+        from pytrace.evaluation.data.padding import pad_questions
+        from pytrace.evaluation.data.question_report import QuestionReport
 
-    Claims are judged: EM is the accuracy of their labels then, and each label's scores are reported beside it. The method cok
-    asks the knowledge base of --kb where its thoughts disagree.
-
-    A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4. With
-    --sweep and --seeds one METHOD becomes many; what a METHOD names itself is not swept. The scores of methods that differ in
-    their seed only are summed up, too.
-
-    However many --processes answer, the batches are the same, and this process alone writes --out. A run may be gone on with by
-    other processes or another engine.
-    """
-    from pytrace.cli.report import print_report, print_seeds
-    from pytrace.evaluation.data.datasets import data_settings
-    from pytrace.evaluation.run.runner import RunStore, batch_sizes
-    from pytrace.evaluation.run.runner import evaluate as run
-    from pytrace.evaluation.run.seeds import seed_summaries
-    from pytrace.evaluation.scores.study import ModelMatcher, draw_curves
-
-    models, out = options.models, options.out
-    methods = expand(options.methods, options.sweeps, options.seeds, models.settings_name, options.settings)
-    baseline = baseline_label(options.baseline, methods)
-    if options.sweeps or options.seeds is not None:
-        common.remark(f"--sweep and --seeds make {len(methods)} methods of {len(options.methods)}")
-    questions = _questions(options)
-    job = EvaluationJob(methods, options.settings, models, options.knowledge, options.kg, options.batch)
-    threads = models.threads or max(1, len(os.sched_getaffinity(0)) // options.processes)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack, RunStore(":memory:" if out is None else out / "run.sqlite") as store:
-        opened = stack.enter_context(open_job(job))
-        check_claims(opened.methods, questions)
-        check_gold(methods, questions)
-        store.open_run(
-            {
-                "data": data_settings(options.data, pool=options.pool),
-                **opened.settings(threads),
-                "padding": {"documents": options.pad, "seed": options.pad_seed or 0} if options.pad else None,
-            },
-            resume=options.resume,
-            # How it is run may change on resuming, and no answer depends on where files lie.
-            notes={
-                "data": str(options.data),
-                "triples": None if options.kg is None else str(options.kg),
-                "cpu": platform.machine(),
-                "engine": options.engine,
-                "processes": options.processes,
-            },
+        report = QuestionReport()
+        pad = self.pad
+        # What is drawn for a question must not depend on how many are asked, so padding draws from all.
+        most = None if pad else self.limit
+        everything = list(
+            read_questions(self.data, format=self.data_format, limit=most, report=report, pool=self.pool)  # type: ignore[arg-type]
         )
-        matcher = ModelMatcher(models.model) if options.match == "model" else None
-        askers = opened.askers()
-        answering: Mapping[str, Batched] | Executor = askers
-        if options.processes > 1 or options.engine == "ray":
-            # Settings and batch sizes needed the models here; from now on each process has its own, and memory is scarce.
-            answering = _elsewhere(
-                job, batch_sizes(askers), options.engine, options.processes, threads, options.ray_address
-            )
-            del opened, askers
-            stack.close()
-            job.release(keep_model=matcher is not None)
-        with _progress(store, methods, questions, retry_failed=options.retry_failed) as show:
-            report = run(
-                answering,
-                questions,
-                store=store,
-                progress=show,
-                retry_failed=options.retry_failed,
-                matcher=matcher,
-                baseline=baseline,
-            )
-    seeds = seed_summaries(report.methods)
-    if options.plots is not None:
-        for study in report.studies:
-            draw_curves(study, options.plots)
-        if not report.studies:
-            common.remark("--plots draws the curves of questions that 'pytrace perturb' made; here are none")
+        questions = everything[: self.limit]
+        if pad:
+            questions = pad_questions(questions, pad, others=everything, seed=self.pad_seed or 0)
+            short = sum(len(question.documents) < pad for question in questions)
+            if short:
+                common.remark(
+                    f"{short} of {len(questions)} questions have fewer than {pad} documents: the data hold no more for them"
+                )
+        common.remark_first(report.notes, _NOTES)
+        return questions
 
-    def show_text() -> None:
-        print_report(report)
-        print_seeds(seeds)
+    def _processes(self, job: EvaluationJob, sizes: Mapping[str, int], threads: int) -> Executor:
+        """Return the engine that has other processes answer, each with so many threads."""
+        make = partial(make_askers, job.for_processes(threads))
+        if self.engine == "ray":
+            from pytrace.evaluation.run.ray_engine import RayEngine
 
-    return Result({**{name: getattr(report, name) for name in report.__struct_fields__}, "seeds": seeds}, show_text)
+            layers = self.models.gpu_layers
+            gpu = self.models.device == "cuda" or (layers is not None and layers != 0)
+            return RayEngine(make, sizes, processes=self.processes, threads=threads, gpu=gpu, address=self.ray_address)
+        from pytrace.evaluation.run.workers import Workers
+
+        return Workers(make, sizes, processes=self.processes)
 
 
 def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -> None:
@@ -208,47 +239,6 @@ def check_gold(methods: Iterable[MethodName], questions: Sequence[Question]) -> 
             f"gold reads the documents that support the answer, and {len(without)} of {len(questions)} questions (such as "
             f"{without[0]!r}) have none; leave it out"
         )
-
-
-def _questions(options: _Options) -> Sequence[Question]:
-    """Read the questions, and say on stderr what is wrong with some."""
-    from pytrace.evaluation.data.datasets import read_questions
-    from pytrace.evaluation.data.padding import pad_questions
-    from pytrace.evaluation.data.question_report import QuestionReport
-
-    report = QuestionReport()
-    pad = options.pad
-    # What is drawn for a question must not depend on how many are asked, so padding draws from all.
-    most = None if pad else options.limit
-    everything = list(
-        read_questions(options.data, format=options.data_format, limit=most, report=report, pool=options.pool)  # type: ignore[arg-type]
-    )
-    questions = everything[: options.limit]
-    if pad:
-        questions = pad_questions(questions, pad, others=everything, seed=options.pad_seed or 0)
-        short = sum(len(question.documents) < pad for question in questions)
-        if short:
-            common.remark(
-                f"{short} of {len(questions)} questions have fewer than {pad} documents: the data hold no more for them"
-            )
-    common.remark_first(report.notes, _NOTES)
-    return questions
-
-
-def _elsewhere(
-    job: EvaluationJob, sizes: Mapping[str, int], engine: str, processes: int, threads: int, ray_address: str | None
-) -> Executor:
-    """Return the engine that has other processes answer, each with so many threads."""
-    make = partial(make_askers, job.for_processes(threads))
-    if engine == "ray":
-        from pytrace.evaluation.run.ray_engine import RayEngine
-
-        layers = job.models.gpu_layers
-        gpu = job.models.device == "cuda" or (layers is not None and layers != 0)
-        return RayEngine(make, sizes, processes=processes, threads=threads, gpu=gpu, address=ray_address)
-    from pytrace.evaluation.run.workers import Workers
-
-    return Workers(make, sizes, processes=processes)
 
 
 @contextmanager

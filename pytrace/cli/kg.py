@@ -13,8 +13,8 @@ import click
 import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.kg_build import build
-from pytrace.cli.options import Options, Result, argument, option, takes
+from pytrace.cli.commands import Command, Result, argument, click_group, option
+from pytrace.cli.kg_build import Build
 from pytrace.cli.shared_options import ENCODER
 from pytrace.engine.loading import EncoderLoader
 from pytrace.errors import DataError, InputError
@@ -23,17 +23,6 @@ from pytrace.triples.graph import GraphReader, TripleStore
 from pytrace.triples.graph.exchange import FORMATS, read_triples
 
 _FAILURES_SHOWN = 5
-
-
-@click.group()
-def kg() -> None:
-    """Build knowledge graphs of documents, look into them, exchange them with other programs, change them by hand.
-
-    DIR is the directory of a graph. Any number of programs may read it while one writes.
-    """
-
-
-kg.add_command(build)
 
 
 # What most commands of this group are told first.
@@ -49,7 +38,9 @@ class _Source(msgspec.Struct):
     text: str | None
 
 
-class _ShowOptions(Options):
+class Show(Command):
+    """Show a graph in numbers, and triples with the sentences that support them."""
+
     directory: Path = _DIRECTORY
     document_id: str | None = option("Only the triples of this document.", "--document", metavar="ID")
     entity: str | None = option("Only the triples with this entity as head or tail.", metavar="NAME")
@@ -57,60 +48,56 @@ class _ShowOptions(Options):
     only_failures: bool = option("List the documents that failed or were cut off.", "--failures")
     as_json: bool
 
+    def run(self) -> Result | None:
+        document_id, entity, limit = self.document_id, self.entity, self.limit
+        if self.only_failures:
+            if document_id is not None or entity is not None:
+                raise click.UsageError(
+                    "--failures lists the documents of the whole graph; leave out --document and --entity"
+                )
+            _show_failures(self.directory, as_json=self.as_json)
+            return None
+        with TripleStore.open(self.directory, mode="read") as graph, graph.snapshot() as frozen:
+            statistics = frozen.statistics()
+            failures = list(islice(frozen.failures(), limit if self.as_json else _FAILURES_SHOWN))
+            chosen = _chosen(frozen, document_id, entity, limit + 1)  # one more tells whether there are more
+            sources = list(_sources(frozen, chosen[:limit]))
+            document = None if document_id is None else frozen.document(document_id)
+            waiting = document_id is not None and frozen.extraction(document_id) is None
+            recipe, location = frozen.recipe, frozen.location
 
-@kg.command()
-@takes(_ShowOptions)
-def show(options: _ShowOptions) -> Result | None:
-    """Show a graph in numbers, and triples with the sentences that support them."""
-    document_id, entity, limit = options.document_id, options.entity, options.limit
-    if options.only_failures:
-        if document_id is not None or entity is not None:
-            raise click.UsageError(
-                "--failures lists the documents of the whole graph; leave out --document and --entity"
-            )
-        _show_failures(options.directory, as_json=options.as_json)
-        return None
-    with TripleStore.open(options.directory, mode="read") as graph, graph.snapshot() as frozen:
-        statistics = frozen.statistics()
-        failures = list(islice(frozen.failures(), limit if options.as_json else _FAILURES_SHOWN))
-        chosen = _chosen(frozen, document_id, entity, limit + 1)  # one more tells whether there are more
-        sources = list(_sources(frozen, chosen[:limit]))
-        document = None if document_id is None else frozen.document(document_id)
-        waiting = document_id is not None and frozen.extraction(document_id) is None
-        recipe, location = frozen.recipe, frozen.location
+        def show_text() -> None:
+            if document is None and entity is None:
+                _print_statistics(location, msgspec.structs.asdict(statistics), msgspec.structs.asdict(recipe))
+                for name, reason in failures:
+                    common.print_text(common.printable(f"failed: {name}: {reason}"))
+                if statistics.failures > len(failures):
+                    common.print_text(f"failed: {statistics.failures - len(failures)} more (--failures lists them)")
+            elif document is not None:
+                state = "waits for its extraction" if waiting else f"from {document.source}" if document.source else ""
+                common.print_text(common.printable(f"{document.id}: {document.title}{f' ({state})' if state else ''}"))
+            for source in sources:
+                _print_triple(source)
+            if not sources and limit and not waiting:
+                common.print_text("no triples" if entity is None else common.printable(f"no triples about {entity!r}"))
+            elif len(chosen) > limit > 0:
+                common.print_text(f"(the first {limit}; --limit shows more)")
 
-    def show_text() -> None:
-        if document is None and entity is None:
-            _print_statistics(location, msgspec.structs.asdict(statistics), msgspec.structs.asdict(recipe))
-            for name, reason in failures:
-                common.print_text(common.printable(f"failed: {name}: {reason}"))
-            if statistics.failures > len(failures):
-                common.print_text(f"failed: {statistics.failures - len(failures)} more (--failures lists them)")
-        elif document is not None:
-            state = "waits for its extraction" if waiting else f"from {document.source}" if document.source else ""
-            common.print_text(common.printable(f"{document.id}: {document.title}{f' ({state})' if state else ''}"))
-        for source in sources:
-            _print_triple(source)
-        if not sources and limit and not waiting:
-            common.print_text("no triples" if entity is None else common.printable(f"no triples about {entity!r}"))
-        elif len(chosen) > limit > 0:
-            common.print_text(f"(the first {limit}; --limit shows more)")
-
-    return Result(
-        {
-            "graph": location,
-            "recipe": recipe,
-            "recipe_hash": recipe.hash,
-            "statistics": statistics,
-            "failures": [{"document_id": name, "reason": reason} for name, reason in failures],
-            "document": document,
-            "triples": [
-                {**msgspec.structs.asdict(source.triple), "title": source.title, "text": source.text}
-                for source in sources
-            ],
-        },
-        show_text,
-    )
+        return Result(
+            {
+                "graph": location,
+                "recipe": recipe,
+                "recipe_hash": recipe.hash,
+                "statistics": statistics,
+                "failures": [{"document_id": name, "reason": reason} for name, reason in failures],
+                "document": document,
+                "triples": [
+                    {**msgspec.structs.asdict(source.triple), "title": source.title, "text": source.text}
+                    for source in sources
+                ],
+            },
+            show_text,
+        )
 
 
 def _show_failures(directory: Path, *, as_json: bool) -> None:
@@ -176,7 +163,12 @@ def _print_triple(source: _Source) -> None:
     )
 
 
-class _ExportOptions(Options):
+class Export(Command):
+    """Write a graph as JSON lines (all of it), RDF (documents and triples) or TSV (triples alone).
+
+    The file appears when all of it is written, and replaces one of that name.
+    """
+
     directory: Path = _DIRECTORY
     out: str = option("The file to write (- for standard output).", metavar="FILE|-")
     format_name: str | None = _FORMAT
@@ -186,65 +178,56 @@ class _ExportOptions(Options):
         if self.out == "-" and self.as_json:
             raise click.UsageError("--json and --out - both want standard output; name a file")
 
-
-@kg.command("export")
-@takes(_ExportOptions)
-def export_command(options: _ExportOptions) -> Result | None:
-    """Write a graph as JSON lines (all of it), RDF (documents and triples) or TSV (triples alone).
-
-    The file appears when all of it is written, and replaces one of that name.
-    """
-    out = options.out
-    with TripleStore.open(options.directory, mode="read") as graph:
-        if out == "-":
-            graph.export(sys.stdout.buffer, format=options.format_name or "jsonl")
-            return None
-        count = graph.export(out, format=options.format_name)
-    return Result({"documents": count, "file": out}, f"wrote {count} documents to {common.printable(out)}")
+    def run(self) -> Result | None:
+        out = self.out
+        with TripleStore.open(self.directory, mode="read") as graph:
+            if out == "-":
+                graph.export(sys.stdout.buffer, format=self.format_name or "jsonl")
+                return None
+            count = graph.export(out, format=self.format_name)
+        return Result({"documents": count, "file": out}, f"wrote {count} documents to {common.printable(out)}")
 
 
-class _ImportOptions(Options):
-    file: Path = argument("FILE")
-    out: Path = option("A new graph's directory.", metavar="DIR")
-    format_name: str | None = _FORMAT
-
-
-@kg.command("import")
-@takes(_ImportOptions)
-def import_command(options: _ImportOptions) -> Result:
+class Import(Command):
     """Make a graph of a file: one that 'kg export' wrote, or any N-Triples, Turtle or TSV of triples.
 
     Nothing is imported unless the whole file can be read.
     """
-    out = options.out
-    if not options.file.is_file():
-        raise DataError("there is no such file; correct the path", path=options.file)
-    with TripleStore.open(out, mode="create") as graph:
-        graph.import_(options.file, format=options.format_name)
-        statistics = graph.statistics()
-    return Result(
-        {"graph": out, "statistics": statistics},
-        f"imported {statistics.documents} documents and {statistics.triples} triples into {out}",
-    )
+
+    file: Path = argument("FILE")
+    out: Path = option("A new graph's directory.", metavar="DIR")
+    format_name: str | None = _FORMAT
+
+    def run(self) -> Result:
+        out = self.out
+        if not self.file.is_file():
+            raise DataError("there is no such file; correct the path", path=self.file)
+        with TripleStore.open(out, mode="create") as graph:
+            graph.import_(self.file, format=self.format_name)
+            statistics = graph.statistics()
+        return Result(
+            {"graph": out, "statistics": statistics},
+            f"imported {statistics.documents} documents and {statistics.triples} triples into {out}",
+        )
 
 
-class _RemoveOptions(Options):
+class Remove(Command):
+    """Delete documents and their triples; if one of the ids is not there, none is deleted."""
+
     directory: Path = _DIRECTORY
     document_ids: tuple[str, ...] = argument("DOCUMENT_ID...", required=True)
 
-
-@kg.command()
-@takes(_RemoveOptions)
-def remove(options: _RemoveOptions) -> Result:
-    """Delete documents and their triples; if one of the ids is not there, none is deleted."""
-    names = list(dict.fromkeys(options.document_ids))
-    with TripleStore.open(options.directory) as graph:
-        graph.remove(names)
-        left = len(graph)
-    return Result({"removed": names, "documents": left}, f"removed {len(names)} documents; {left} are left")
+    def run(self) -> Result:
+        names = list(dict.fromkeys(self.document_ids))
+        with TripleStore.open(self.directory) as graph:
+            graph.remove(names)
+            left = len(graph)
+        return Result({"removed": names, "documents": left}, f"removed {len(names)} documents; {left} are left")
 
 
-class _EditOptions(Options):
+class Edit(Command):
+    """Replace a document's triples by others; a triple without a sentence gets the one that supports it best."""
+
     directory: Path = _DIRECTORY
     document_id: str = argument("DOCUMENT_ID")
     file: Path = option(
@@ -253,24 +236,20 @@ class _EditOptions(Options):
         metavar="FILE",
     )
 
-
-@kg.command()
-@takes(_EditOptions)
-def edit(options: _EditOptions) -> Result:
-    """Replace a document's triples by others; a triple without a sentence gets the one that supports it best."""
-    document_id = options.document_id
-    triples = read_triples(options.file)
-    with TripleStore.open(options.directory) as graph:
-        triples = _grounded(graph, graph.document(document_id), triples)
-        try:
-            changed = graph.replace_triples(document_id, triples)
-        except InputError as error:
-            raise DataError(str(error), path=options.file) from error
-    text = f"{common.printable(document_id)} has {len(triples)} triples now"
-    if len(changed) > 1:
-        others = ", ".join(name for name in changed if name != document_id)
-        text += f"\nso have the documents with the same words: {common.printable(others)}"
-    return Result({"documents": changed, "triples": len(triples)}, text)
+    def run(self) -> Result:
+        document_id = self.document_id
+        triples = read_triples(self.file)
+        with TripleStore.open(self.directory) as graph:
+            triples = _grounded(graph, graph.document(document_id), triples)
+            try:
+                changed = graph.replace_triples(document_id, triples)
+            except InputError as error:
+                raise DataError(str(error), path=self.file) from error
+        text = f"{common.printable(document_id)} has {len(triples)} triples now"
+        if len(changed) > 1:
+            others = ", ".join(name for name in changed if name != document_id)
+            text += f"\nso have the documents with the same words: {common.printable(others)}"
+        return Result({"documents": changed, "triples": len(triples)}, text)
 
 
 def _grounded(graph: GraphReader, document: Document, triples: list[Triple]) -> list[Triple]:
@@ -292,54 +271,61 @@ def _grounded(graph: GraphReader, document: Document, triples: list[Triple]) -> 
     return result
 
 
-class _IndexOptions(Options):
-    source: Path = argument()
-    out: Path = option("The knowledge base's directory.")
-    format: str | None = option("If the suffix of a file does not tell it.", choices=FORMATS)
-    models: EncoderLoader = ENCODER
-
-
-@kg.command()
-@takes(_IndexOptions)
-def index(options: _IndexOptions) -> Result:
+class Index(Command):
     """Compile a knowledge graph for `pytrace certify`: triples, names and the vectors of their sentences.
 
     SOURCE is a file of triples (TSV, JSON lines, N-Triples, Turtle) or the directory of a graph. A build that was ended
     goes on where it was when the same command is run again.
     """
-    from pytrace.kg import KnowledgeBase
 
-    out, encoder = options.out, options.models.encoder
-    started = time.perf_counter()
-    with ExitStack() as stack:
-        known = encoded = 0
-        advance: Callable[..., None] | None = None
+    source: Path = argument()
+    out: Path = option("The knowledge base's directory.")
+    format: str | None = option("If the suffix of a file does not tell it.", choices=FORMATS)
+    models: EncoderLoader = ENCODER
 
-        def show(done: int, total: int) -> None:
-            nonlocal known, encoded, advance
-            if advance is None:  # the first call says what an earlier build left
-                known = encoded = done
-                advance = stack.enter_context(common.progress("encoding triples", total - done))
-            advance(done - encoded)
-            encoded = done
+    def run(self) -> Result:
+        from pytrace.kg import KnowledgeBase
 
-        base = KnowledgeBase.build(options.source, out, encoder, progress=show, format=options.format)
-    seconds = time.perf_counter() - started
-    size = sum(path.stat().st_size for path in out.iterdir())
-    entities, relations = len(base.columns.entity_keys), len(base.columns.relation_keys)
-    document = {
-        "knowledge_base": out,
-        "triples": len(base),
-        "entities": entities,
-        "relations": relations,
-        "encoder": encoder.name,
-        "dimension": encoder.dimension,
-        "encoded": len(base) - known,
-        "seconds": seconds,
-        "bytes": size,
-    }
-    text = (
-        f"{out}: {len(base)} triples, {entities} entities, {relations} relations; "
-        f"{len(base) - known} triples encoded now, {known} known before\n{common.human_size(size)} in {seconds:.1f} s"
-    )
-    return Result(document, text)
+        out, encoder = self.out, self.models.encoder
+        started = time.perf_counter()
+        with ExitStack() as stack:
+            known = encoded = 0
+            advance: Callable[..., None] | None = None
+
+            def show(done: int, total: int) -> None:
+                nonlocal known, encoded, advance
+                if advance is None:  # the first call says what an earlier build left
+                    known = encoded = done
+                    advance = stack.enter_context(common.progress("encoding triples", total - done))
+                advance(done - encoded)
+                encoded = done
+
+            base = KnowledgeBase.build(self.source, out, encoder, progress=show, format=self.format)
+        seconds = time.perf_counter() - started
+        size = sum(path.stat().st_size for path in out.iterdir())
+        entities, relations = len(base.columns.entity_keys), len(base.columns.relation_keys)
+        document = {
+            "knowledge_base": out,
+            "triples": len(base),
+            "entities": entities,
+            "relations": relations,
+            "encoder": encoder.name,
+            "dimension": encoder.dimension,
+            "encoded": len(base) - known,
+            "seconds": seconds,
+            "bytes": size,
+        }
+        text = (
+            f"{out}: {len(base)} triples, {entities} entities, {relations} relations; "
+            f"{len(base) - known} triples encoded now, {known} known before\n{common.human_size(size)} in {seconds:.1f} s"
+        )
+        return Result(document, text)
+
+
+kg = click_group(
+    """Build knowledge graphs of documents, look into them, exchange them with other programs, change them by hand.
+
+    DIR is the directory of a graph. Any number of programs may read it while one writes.
+    """,
+    *(Build, Show, Export, Import, Remove, Edit, Index),
+)

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.options import Options, Result, option, takes
+from pytrace.cli.commands import Command, Result, option
 from pytrace.cli.shared_options import MODELS, SETTINGS
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -28,7 +27,13 @@ _LISTED = 1_000  # and in a JSON document; `kg show --failures` lists any number
 _TITLE = 200  # characters of a title in a list: some are texts by themselves
 
 
-class _Options(Options):
+class Build(Command):
+    """Extract the triples of documents into a graph (sentences or documents with --set unit=...).
+
+    Every document is stored as soon as it is done; a killed build goes on with --resume and repeats none. With --resume a
+    changed corpus is followed: new and changed documents are extracted, deleted ones leave the graph.
+    """
+
     docs: Path = option("Documents: a file or a folder.")
     out: Path = option("The graph's directory.")
     resume: bool = option("Go on with, or bring up to date, the graph that is there.")
@@ -36,40 +41,32 @@ class _Options(Options):
     settings: tuple[str, ...] = SETTINGS
     models: Engine = MODELS
 
+    def run(self) -> Result:
+        from pytrace.documents import ReadReport, read_documents
+        from pytrace.methods.catalog import method_settings
+        from pytrace.methods.trace.triple_method import make_extractor
+        from pytrace.triples.graph import TripleStore
 
-@click.command()
-@takes(_Options)
-def build(options: _Options) -> Result:
-    """Extract the triples of documents into a graph (sentences or documents with --set unit=...).
-
-    Every document is stored as soon as it is done; a killed build goes on with --resume and repeats none. With --resume a
-    changed corpus is followed: new and changed documents are extracted, deleted ones leave the graph.
-    """
-    from pytrace.documents import ReadReport, read_documents
-    from pytrace.methods.catalog import method_settings
-    from pytrace.methods.trace.triple_method import make_extractor
-    from pytrace.triples.graph import TripleStore
-
-    out, models = options.out, options.models
-    report = ReadReport()
-    documents = read_documents(options.docs, report=report, distinct=False)
-    settings = method_settings("trace", models.settings_name, ("unit=triple", *options.settings))
-    extractor = make_extractor(models.model, models.encoder, settings)
-    with TripleStore.open(out, recipe=extractor.recipe, mode="resume" if options.resume else "create") as graph:
-        changes = _sync(graph, documents, out, report)
-        common.print_skipped(report)
-        outcome = _extract(graph, extractor, models, retry=options.retry)
-        statistics = graph.statistics()
-    usage = models.model.usage
-    document = {
-        "graph": out,
-        **msgspec.structs.asdict(outcome),
-        "changes": changes,
-        "skipped": report.skipped,
-        "statistics": statistics,
-        "usage": usage,
-    }
-    return Result(document, lambda: _print(out, outcome, changes, statistics, usage))
+        out, models = self.out, self.models
+        report = ReadReport()
+        documents = read_documents(self.docs, report=report, distinct=False)
+        settings = method_settings("trace", models.settings_name, ("unit=triple", *self.settings))
+        extractor = make_extractor(models.model, models.encoder, settings)
+        with TripleStore.open(out, recipe=extractor.recipe, mode="resume" if self.resume else "create") as graph:
+            changes = _sync(graph, documents, out, report)
+            common.print_skipped(report)
+            outcome = _extract(graph, extractor, models, retry=self.retry)
+            statistics = graph.statistics()
+        usage = models.model.usage
+        document = {
+            "graph": out,
+            **msgspec.structs.asdict(outcome),
+            "changes": changes,
+            "skipped": report.skipped,
+            "statistics": statistics,
+            "usage": usage,
+        }
+        return Result(document, lambda: _print(out, outcome, changes, statistics, usage))
 
 
 def _print(out: Path, outcome: _Outcome, changes: SyncReport, statistics: GraphStatistics, usage: Usage) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-import click
-
 from pytrace.cli import common
-from pytrace.cli.options import Options, Result, argument, option, takes
+from pytrace.cli.commands import Command, Result, argument, click_group, option
 from pytrace.errors import ModelFileError
 from pytrace.models import registry
 from pytrace.models.registry import rewritten
@@ -15,49 +13,40 @@ from pytrace.models.registry.known_models import Role
 from pytrace.models.registry.progress import PullProgress
 
 
-@click.group()
-def models() -> None:
-    """List, fetch and check the models that are known by name.
-
-    NAME is a model, or a profile: a language model and an encoder that go together. Files are kept in PYTRACE_HOME
-    (default: pytrace in the user's cache directory); once they are there nothing touches the network.
-    """
-
-
-@models.command("list")
-@takes(Options)
-def list_models(_: Options) -> Result:
+class List(Command):
     """Show every known model, its profiles, and whether it is on this machine."""
-    known = registry.catalog()
-    statuses = [registry.status(model, known=known) for model in known.models]
-    files = registry.rewritten_files()
 
-    def show_text() -> None:
-        common.print_records(
-            statuses,
-            (
-                ("NAME", lambda model: model.name),
-                ("ROLE", lambda model: model.role),
-                ("PROFILES", lambda model: ",".join(model.profiles) or "-"),
-                ("SIZE", lambda model: common.human_size(model.size)),
-                ("STATE", lambda model: model.state),
-                ("HASH", lambda model: "pinned" if model.pinned else "unpinned"),
-                ("REWRITTEN", lambda model: _choice(model.rewritten)),
-                ("LICENSE", lambda model: model.license),
-            ),
-        )
-        if any(not model.pinned for model in statuses):
-            common.print_text(
-                "\nunpinned: no hash is known beforehand; that of the first pull is recorded and held to."
+    def run(self) -> Result:
+        known = registry.catalog()
+        statuses = [registry.status(model, known=known) for model in known.models]
+        files = registry.rewritten_files()
+
+        def show_text() -> None:
+            common.print_records(
+                statuses,
+                (
+                    ("NAME", lambda model: model.name),
+                    ("ROLE", lambda model: model.role),
+                    ("PROFILES", lambda model: ",".join(model.profiles) or "-"),
+                    ("SIZE", lambda model: common.human_size(model.size)),
+                    ("STATE", lambda model: model.state),
+                    ("HASH", lambda model: "pinned" if model.pinned else "unpinned"),
+                    ("REWRITTEN", lambda model: _choice(model.rewritten)),
+                    ("LICENSE", lambda model: model.license),
+                ),
             )
-        for file in files:
-            common.print_text(f"{file.source}: {_choice(file)}.")
-        for profile in known.profiles:
-            if profile.notes:
-                common.print_text(f"{profile.name}: {profile.notes}.")
+            if any(not model.pinned for model in statuses):
+                common.print_text(
+                    "\nunpinned: no hash is known beforehand; that of the first pull is recorded and held to."
+                )
+            for file in files:
+                common.print_text(f"{file.source}: {_choice(file)}.")
+            for profile in known.profiles:
+                if profile.notes:
+                    common.print_text(f"{profile.name}: {profile.notes}.")
 
-    document = {"home": registry.home(), "models": statuses, "rewritten": files, "profiles": known.profiles}
-    return Result(document, show_text)
+        document = {"home": registry.home(), "models": statuses, "rewritten": files, "profiles": known.profiles}
+        return Result(document, show_text)
 
 
 def _choice(choice: rewritten.RewrittenStatus | None) -> str:
@@ -68,7 +57,9 @@ def _choice(choice: rewritten.RewrittenStatus | None) -> str:
     return choice.format if choice.state == "in use" else f"{choice.format} ({choice.state})"
 
 
-class _PullOptions(Options):
+class Pull(Command):
+    """Fetch models; files that are here already are left alone, and so are choices of a weight format."""
+
     names: tuple[str, ...] = argument("NAME...", required=True)
     repair: bool = option("Hash the files that are here too, and fetch damaged ones again.")
     fastest: bool = option(
@@ -76,51 +67,45 @@ class _PullOptions(Options):
     )
     as_json: bool
 
-
-@models.command()
-@takes(_PullOptions)
-def pull(options: _PullOptions) -> Result:
-    """Fetch models; files that are here already are left alone, and so are choices of a weight format."""
-    registry.select(options.names)  # a wrong name at the end must not be found after an hour of fetching
-    progress = PullProgress(common.messages())
-    pulled = [registry.pull(name, progress=progress, repair=options.repair) for name in options.names]
-    statuses = {status.name: status for each in pulled for status in each}
-    for name, status in statuses.items():
-        good = status.rewritten is not None and status.rewritten.state in {"in use", "original kept"}
-        if options.fastest and status.role == "language-model" and not good:
-            record = _choose(name, None)
-            if not options.as_json:
-                _print_record(record)
-            statuses[name] = registry.status(registry.select([name])[0])
-    lines = [
-        f"{status.name}: {status.state}, {common.human_size(status.size)}, {status.directory}"
-        f"{f', rewritten: {_choice(status.rewritten)}' if status.rewritten is not None else ''}"
-        for status in statuses.values()
-    ]
-    return Result(list(statuses.values()), "\n".join(lines))
+    def run(self) -> Result:
+        registry.select(self.names)  # a wrong name at the end must not be found after an hour of fetching
+        progress = PullProgress(common.messages())
+        pulled = [registry.pull(name, progress=progress, repair=self.repair) for name in self.names]
+        statuses = {status.name: status for each in pulled for status in each}
+        for name, status in statuses.items():
+            good = status.rewritten is not None and status.rewritten.state in {"in use", "original kept"}
+            if self.fastest and status.role == "language-model" and not good:
+                record = _choose(name, None)
+                if not self.as_json:
+                    _print_record(record)
+                statuses[name] = registry.status(registry.select([name])[0])
+        lines = [
+            f"{status.name}: {status.state}, {common.human_size(status.size)}, {status.directory}"
+            f"{f', rewritten: {_choice(status.rewritten)}' if status.rewritten is not None else ''}"
+            for status in statuses.values()
+        ]
+        return Result(list(statuses.values()), "\n".join(lines))
 
 
-class _FastestOptions(Options):
-    name: str = argument("NAME|FILE")
-    undo: bool = option("Go back to the original, and remove the rewritten file.")
-    threads: int | None = option("Threads to measure with.", ge=1)
-
-
-@models.command()
-@takes(_FastestOptions)
-def fastest(options: _FastestOptions) -> Result:
+class Fastest(Command):
     """Rewrite a language model into the weight format that is fastest on this processor and keeps its answers.
 
     llama.cpp's own quantiser writes each format; all are measured, and those faster than the original are compared with it
     on labelled steps of reasoning chains until one chooses alike. From then on the name, or the file, stands for the
     rewritten file, which is kept in PYTRACE_HOME with a record of the figures; the original stays where it is.
     """
-    if options.undo:
-        undone = rewritten.undo(registry.folder_of_rewritten(options.name))
-        text = f"{options.name}: {'back to the original' if undone else 'there is nothing to undo'}"
-        return Result({"name": options.name, "undone": undone}, text)
-    record = _choose(options.name, options.threads)
-    return Result(record, lambda: _print_record(record))
+
+    name: str = argument("NAME|FILE")
+    undo: bool = option("Go back to the original, and remove the rewritten file.")
+    threads: int | None = option("Threads to measure with.", ge=1)
+
+    def run(self) -> Result:
+        if self.undo:
+            undone = rewritten.undo(registry.folder_of_rewritten(self.name))
+            text = f"{self.name}: {'back to the original' if undone else 'there is nothing to undo'}"
+            return Result({"name": self.name, "undone": undone}, text)
+        record = _choose(self.name, self.threads)
+        return Result(record, lambda: _print_record(record))
 
 
 def _choose(name: str, threads: int | None) -> rewritten.Record:
@@ -180,58 +165,66 @@ def _print_record(record: rewritten.Record) -> None:
     common.print_text(f"{record.reason}.")
 
 
-class _VerifyOptions(Options):
+class Verify(Command):
+    """Read every byte of models and compare hashes; without names, of all that are here."""
+
     names: tuple[str, ...] = argument("[NAME...]")
     as_json: bool
 
-
-@models.command()
-@takes(_VerifyOptions)
-def verify(options: _VerifyOptions) -> None:
-    """Read every byte of models and compare hashes; without names, of all that are here."""
-    known, names = registry.catalog(), options.names
-    chosen = registry.select(names) if names else known.models
-    if not names:
-        chosen = tuple(model for model in chosen if registry.status(model, known=known).state != "missing")
-    statuses = [registry.status(model, hashed=True, known=known) for model in chosen]
-    choices = [(status.name, status.rewritten) for status in statuses if status.rewritten is not None]
-    # Rewritten files of models that are no name of the catalog but a path.
-    files = () if names else registry.rewritten_files(hashed=True)
-    choices += [(file.source, file) for file in files]
-    rows: list[tuple[str, str, str, str]] = [
-        (status.name, file.path, file.state, file.sha256 or "?") for status in statuses for file in status.files
-    ]
-    rows += [
-        (name, choice.path, choice.state, choice.sha256 or "?") for name, choice in choices if choice.path is not None
-    ]
-    text = partial(common.print_table, ("MODEL", "FILE", "STATE", "SHA256"), rows)
-    # Printed before the error that names what is damaged, which has the exit status.
-    Result([*statuses, *files], text).show(as_json=options.as_json)
-    damaged = [(status, file) for status in statuses for file in status.files if file.state != "ok"]
-    bad = [f"{status.name}/{file.path} ({file.state})" for status, file in damaged]
-    broken = " ".join(dict.fromkeys(status.name for status, _ in damaged))
-    remedies = [f"'pytrace models pull --repair {broken}'"] if bad else []
-    for name, choice in choices:
-        if choice.state not in rewritten.HARMLESS:
-            bad.append(f"{choice.path} ({choice.state})")
-            remedies.append(f"'pytrace models fastest {name}'")
-    if bad:
-        raise ModelFileError(f"{', '.join(bad)}; run {' and '.join(remedies)}")
+    def run(self) -> None:
+        known, names = registry.catalog(), self.names
+        chosen = registry.select(names) if names else known.models
+        if not names:
+            chosen = tuple(model for model in chosen if registry.status(model, known=known).state != "missing")
+        statuses = [registry.status(model, hashed=True, known=known) for model in chosen]
+        choices = [(status.name, status.rewritten) for status in statuses if status.rewritten is not None]
+        # Rewritten files of models that are no name of the catalog but a path.
+        files = () if names else registry.rewritten_files(hashed=True)
+        choices += [(file.source, file) for file in files]
+        rows: list[tuple[str, str, str, str]] = [
+            (status.name, file.path, file.state, file.sha256 or "?") for status in statuses for file in status.files
+        ]
+        rows += [
+            (name, choice.path, choice.state, choice.sha256 or "?")
+            for name, choice in choices
+            if choice.path is not None
+        ]
+        text = partial(common.print_table, ("MODEL", "FILE", "STATE", "SHA256"), rows)
+        # Printed before the error that names what is damaged, which has the exit status.
+        Result([*statuses, *files], text).show(as_json=self.as_json)
+        damaged = [(status, file) for status in statuses for file in status.files if file.state != "ok"]
+        bad = [f"{status.name}/{file.path} ({file.state})" for status, file in damaged]
+        broken = " ".join(dict.fromkeys(status.name for status, _ in damaged))
+        remedies = [f"'pytrace models pull --repair {broken}'"] if bad else []
+        for name, choice in choices:
+            if choice.state not in rewritten.HARMLESS:
+                bad.append(f"{choice.path} ({choice.state})")
+                remedies.append(f"'pytrace models fastest {name}'")
+        if bad:
+            raise ModelFileError(f"{', '.join(bad)}; run {' and '.join(remedies)}")
 
 
-class _PathOptions(Options):
+class Path(Command):
+    """Print where a model is: a GGUF file for a language model, a directory for an encoder."""
+
     name: str = argument()
     role: Role | None = option("Of a profile, only this one.")
 
+    def run(self) -> Result:
+        name, role = self.name, self.role
+        wanted = [model for model in registry.select([name]) if role is None or model.role == role]
+        if not wanted:
+            raise ModelFileError(f"{name!r} has no {str(role).replace('-', ' ')}; leave --role out to see what it has")
+        paths = [(model, registry.resolve(model.name, model.role)) for model in wanted]
+        document = [{"name": model.name, "role": model.role, "path": location} for model, location in paths]
+        return Result(document, "\n".join(str(location) for _, location in paths))
 
-@models.command()
-@takes(_PathOptions)
-def path(options: _PathOptions) -> Result:
-    """Print where a model is: a GGUF file for a language model, a directory for an encoder."""
-    name, role = options.name, options.role
-    wanted = [model for model in registry.select([name]) if role is None or model.role == role]
-    if not wanted:
-        raise ModelFileError(f"{name!r} has no {str(role).replace('-', ' ')}; leave --role out to see what it has")
-    paths = [(model, registry.resolve(model.name, model.role)) for model in wanted]
-    document = [{"name": model.name, "role": model.role, "path": location} for model, location in paths]
-    return Result(document, "\n".join(str(location) for _, location in paths))
+
+models = click_group(
+    """List, fetch and check the models that are known by name.
+
+    NAME is a model, or a profile: a language model and an encoder that go together. Files are kept in PYTRACE_HOME
+    (default: pytrace in the user's cache directory); once they are there nothing touches the network.
+    """,
+    *(List, Pull, Fastest, Verify, Path),
+)

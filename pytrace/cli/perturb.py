@@ -7,10 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-import click
-
 from pytrace.cli import common
-from pytrace.cli.options import Options, Result, option, takes
+from pytrace.cli.commands import Command, Result, option
 from pytrace.cli.shared_options import MODELS, ROWS_OUT, SEED
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -30,7 +28,14 @@ _NAMED = 20  # on a screen, of what was left out
 _Judge = Literal["model", "text", "fused"]
 
 
-class _Options(Options):
+class Perturb(Command):
+    """Make questions with broken chains of evidence, irrelevant text and misinformation, for 'pytrace eval'.
+
+    A question is used if its supporting sentences hold all of its features. Each of its rows says what was removed, replaced
+    and injected; it is checked against that, without any model, before it is written. FILE.jsonl is there when all is done,
+    and not before.
+    """
+
     data: Path = option("Questions with documents and answers.")
     data_format: str = option("Of the data: hotpotqa, musique, …", "--format", default="auto")
     kinds: tuple[_Kind, ...] = option(
@@ -60,73 +65,64 @@ class _Options(Options):
     )
     models: Engine = MODELS
 
+    def run(self) -> Result:
+        from pytrace.chain_of_evidence.discriminator import Discriminator
+        from pytrace.evaluation.data.datasets import read_questions
+        from pytrace.evaluation.data.question_report import QuestionReport
+        from pytrace.methods.catalog import method_settings
+        from pytrace.methods.scope_coe import ScopeSettings, make_feature_extractor
+        from pytrace.perturb.perturbations import RATIOS, PerturbReport, Settings
+        from pytrace.perturb.perturbations import perturb as make_rows
+        from pytrace.retrieval import make_retriever
 
-@click.command()
-@takes(_Options)
-def perturb(options: _Options) -> Result:
-    """Make questions with broken chains of evidence, irrelevant text and misinformation, for 'pytrace eval'.
-
-    A question is used if its supporting sentences hold all of its features. Each of its rows says what was removed, replaced
-    and injected; it is checked against that, without any model, before it is written. FILE.jsonl is there when all is done,
-    and not before.
-    """
-    from pytrace.chain_of_evidence.discriminator import Discriminator
-    from pytrace.evaluation.data.datasets import read_questions
-    from pytrace.evaluation.data.question_report import QuestionReport
-    from pytrace.methods.catalog import method_settings
-    from pytrace.methods.scope_coe import ScopeSettings, make_feature_extractor
-    from pytrace.perturb.perturbations import RATIOS, PerturbReport, Settings
-    from pytrace.perturb.perturbations import perturb as make_rows
-    from pytrace.retrieval import make_retriever
-
-    models, out = options.models, options.out
-    settings = Settings(
-        kinds=tuple(dict.fromkeys(options.kinds or _KINDS)),
-        noises=tuple(dict.fromkeys(options.noises or _NOISES)),
-        ratios=tuple(dict.fromkeys(options.ratios or RATIOS)),
-        seed=options.seed,
-    )
-    for ratio in settings.ratios:
-        if not 0 <= ratio < 1:
-            raise InputError(
-                f"--ratio {ratio} is no share that can be injected; give one from 0 to below 1, for instance 0.5"
-            )
-    if out.is_dir():
-        raise InputError(f"--out {out} is a folder; name a file for the rows")
-    notes = QuestionReport()
-    questions = list(
-        read_questions(options.data, format=options.data_format, limit=options.limit, report=notes)  # type: ignore[arg-type]
-    )
-    common.remark_first(notes.notes, _NAMED)
-    documents = list({document.id: document for question in questions for document in question.documents}.values())
-    report = PerturbReport()
-    scope = method_settings("scope-coe", models.settings_name)
-    assert isinstance(scope, ScopeSettings)
-    judge = _judge(options.judge or scope.judge, models, scope)
-    with common.progress("breaking chains", len(questions) * len(settings.kinds)) as advance:
-        rows = make_rows(
-            questions,
-            extractor=make_feature_extractor(models.model, scope),
-            discriminator=Discriminator(judge, threshold=options.threshold),
-            retrieve=make_retriever(options.retriever, documents, models.encoder).retrieve,
-            model=models.model,
-            settings=settings,
-            report=report,
-            settled=advance,
+        models, out = self.models, self.out
+        settings = Settings(
+            kinds=tuple(dict.fromkeys(self.kinds or _KINDS)),
+            noises=tuple(dict.fromkeys(self.noises or _NOISES)),
+            ratios=tuple(dict.fromkeys(self.ratios or RATIOS)),
+            seed=self.seed,
         )
-        counts = _write(rows, out, report)
-    document = {
-        "out": out,
-        "questions": report.questions,
-        "chains": report.chains,
-        "rows": report.rows,
-        "checked": report.rows + report.unsound,
-        "unsound": report.unsound,
-        "faults": report.faults,
-        "by_kind": [{"kind": kind, "noise": noise, "rows": count} for (kind, noise), count in counts.items()],
-        "refusals": report.refusals,
-    }
-    return Result(document, lambda: _print(out, report, counts, settings.kinds, settings.noises))
+        for ratio in settings.ratios:
+            if not 0 <= ratio < 1:
+                raise InputError(
+                    f"--ratio {ratio} is no share that can be injected; give one from 0 to below 1, for instance 0.5"
+                )
+        if out.is_dir():
+            raise InputError(f"--out {out} is a folder; name a file for the rows")
+        notes = QuestionReport()
+        questions = list(
+            read_questions(self.data, format=self.data_format, limit=self.limit, report=notes)  # type: ignore[arg-type]
+        )
+        common.remark_first(notes.notes, _NAMED)
+        documents = list({document.id: document for question in questions for document in question.documents}.values())
+        report = PerturbReport()
+        scope = method_settings("scope-coe", models.settings_name)
+        assert isinstance(scope, ScopeSettings)
+        judge = _judge(self.judge or scope.judge, models, scope)
+        with common.progress("breaking chains", len(questions) * len(settings.kinds)) as advance:
+            rows = make_rows(
+                questions,
+                extractor=make_feature_extractor(models.model, scope),
+                discriminator=Discriminator(judge, threshold=self.threshold),
+                retrieve=make_retriever(self.retriever, documents, models.encoder).retrieve,
+                model=models.model,
+                settings=settings,
+                report=report,
+                settled=advance,
+            )
+            counts = _write(rows, out, report)
+        document = {
+            "out": out,
+            "questions": report.questions,
+            "chains": report.chains,
+            "rows": report.rows,
+            "checked": report.rows + report.unsound,
+            "unsound": report.unsound,
+            "faults": report.faults,
+            "by_kind": [{"kind": kind, "noise": noise, "rows": count} for (kind, noise), count in counts.items()],
+            "refusals": report.refusals,
+        }
+        return Result(document, lambda: _print(out, report, counts, settings.kinds, settings.noises))
 
 
 def _judge(name: _Judge, models: Engine, settings: ScopeSettings) -> Judge:

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from pytrace.cli.commands import Command, Result, argument, option
 from pytrace.cli.common import percent, print_records, print_table, print_text
-from pytrace.cli.options import Options, Result, argument, option, takes
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,63 +17,62 @@ if TYPE_CHECKING:
     from pytrace.evaluation.scores.knowledge_scores import KnowledgeScores
     from pytrace.evaluation.scores.metrics import Mean
     from pytrace.evaluation.scores.significance import BootstrapTest
-    from pytrace.evaluation.scores.summary import MethodSummary, PoolRecall, Report
+    from pytrace.evaluation.scores.summary import MethodSummary, PoolRecall
+    from pytrace.evaluation.scores.summary import Report as EvaluationReport
 
 
-class _Options(Options):
-    directory: Path = argument("DIR")
-    baseline: str | None = option("Compare the others with this method.  [default: the first]", metavar="METHOD")
-    out: Path | None = option("Write here.  [default: beside the run]", metavar="DIR")
-    title: str | None = option("Heading of the page.  [default: the name of the data]")
-
-
-@click.command("report")
-@takes(_Options)
-def report(options: _Options) -> Result:
+class Report(Command):
     """Score the answers of an evaluation once more, without any model, and write them for the eye and for spreadsheets.
 
     DIR is what 'pytrace eval' was given as --out; the evaluation may still be going on. Written are report.html, one page that
     needs no network: scores, comparisons and plots, and every question with each method's answer, chains and evidence; and
     methods.csv, comparisons.csv and questions.csv. Files of these names are replaced, each in one step.
     """
-    from pytrace.evaluation.run.run_store import RunStore
-    from pytrace.evaluation.scores.summary import score_run
-    from pytrace.report.csv_tables import write_csv_tables
-    from pytrace.report.runs import write_report_page
 
-    directory = options.directory
-    path = directory / "run.sqlite"
-    if not path.is_file():
-        raise InputError(
-            f"{directory} holds no run (there is no {path.name} in it); give the directory that was --out of 'pytrace eval'"
-        )
-    # One snapshot, so that page and tables agree although the evaluation may be adding answers meanwhile.
-    with RunStore(path) as store, store.snapshot():
-        methods = store.methods()
-        if not methods:
+    directory: Path = argument("DIR")
+    baseline: str | None = option("Compare the others with this method.  [default: the first]", metavar="METHOD")
+    out: Path | None = option("Write here.  [default: beside the run]", metavar="DIR")
+    title: str | None = option("Heading of the page.  [default: the name of the data]")
+
+    def run(self) -> Result:
+        from pytrace.evaluation.run.run_store import RunStore
+        from pytrace.evaluation.scores.summary import score_run
+        from pytrace.report.csv_tables import write_csv_tables
+        from pytrace.report.runs import write_report_page
+
+        directory = self.directory
+        path = directory / "run.sqlite"
+        if not path.is_file():
             raise InputError(
-                f"the run in {directory} has no answers yet; wait for the first, or resume it with 'pytrace eval --resume'"
+                f"{directory} holds no run (there is no {path.name} in it); give the directory that was --out of 'pytrace eval'"
             )
-        baseline = methods[0] if options.baseline is None else options.baseline
-        if baseline not in methods:
-            raise InputError(f"the run in {directory} has no method {baseline!r}; it has {', '.join(methods)}")
-        scored = score_run(store, baseline=baseline)
-        title = options.title or Path(str(scored.notes.get("data") or "")).name or "Evaluation"
-        out = options.out or directory
-        out.mkdir(parents=True, exist_ok=True)
-        page = out / "report.html"
-        write_report_page(page, scored, store, title=title, baseline=baseline)
-        written = [page, *write_csv_tables(out, scored, store)]
+        # One snapshot, so that page and tables agree although the evaluation may be adding answers meanwhile.
+        with RunStore(path) as store, store.snapshot():
+            methods = store.methods()
+            if not methods:
+                raise InputError(
+                    f"the run in {directory} has no answers yet; wait for the first, or resume it with 'pytrace eval --resume'"
+                )
+            baseline = methods[0] if self.baseline is None else self.baseline
+            if baseline not in methods:
+                raise InputError(f"the run in {directory} has no method {baseline!r}; it has {', '.join(methods)}")
+            scored = score_run(store, baseline=baseline)
+            title = self.title or Path(str(scored.notes.get("data") or "")).name or "Evaluation"
+            out = self.out or directory
+            out.mkdir(parents=True, exist_ok=True)
+            page = out / "report.html"
+            write_report_page(page, scored, store, title=title, baseline=baseline)
+            written = [page, *write_csv_tables(out, scored, store)]
 
-    def show_text() -> None:
-        print_report(scored)
-        for file in written:
-            print_text(f"written: {file}")
+        def show_text() -> None:
+            print_report(scored)
+            for file in written:
+                print_text(f"written: {file}")
 
-    return Result(scored, show_text)
+        return Result(scored, show_text)
 
 
-def print_report(report: Report) -> None:
+def print_report(report: EvaluationReport) -> None:
     """Print the tables of an evaluation's report, and how its methods compare."""
     print_text(f"{report.questions} questions")
     if report.pool is not None and report.pool.held < report.pool.relevant:
@@ -229,7 +226,7 @@ _COMPARED = (
 )
 
 
-def _print_comparisons(report: Report, *, graded: bool) -> None:
+def _print_comparisons(report: EvaluationReport, *, graded: bool) -> None:
     """Print how methods differ from the baseline, or from the first one where there is none; --json has every pair."""
     centre = report.baseline or (report.methods[0].method if report.methods else "")
     pairs = [pair for pair in report.comparisons if centre in (pair.first, pair.second)]

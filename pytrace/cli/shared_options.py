@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pytrace.cli.options import group, option
+from pytrace.cli.commands import group, option
 from pytrace.engine.knowledge import FEW_SHOT, KnowledgeOptions
 from pytrace.engine.loading import EncoderLoader, Engine, profile_encoder
 from pytrace.errors import DataError, InputError

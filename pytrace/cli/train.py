@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from pytrace.cli import common
-from pytrace.cli.options import Options, Result, option, takes
+from pytrace.cli.commands import Command, Result, click_group, option
 from pytrace.cli.shared_options import KNOWLEDGE_FORMAT, LIMIT, SETTINGS
 from pytrace.errors import InputError
 
@@ -35,12 +35,15 @@ _KB = option(
 _THREADS = option("Threads (default: those that this process may use).", ge=1)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def train() -> None:
-    """Train a query generator, and score one."""
+class QueryGenerator(Command):
+    """Train a small model that writes queries, and score it on questions whose entities it never saw.
 
+    The data are PathQuestion's or LC-QuAD's files, or JSON Lines with `question` and `query`. OUT gets the model as
+    query-generator.gguf, which 'pytrace ask --query-generator' takes, the held-out questions, and report.json. A training that
+    was ended goes on with --resume. --set changes the model or its training: width=128, layers=4, variations=16,
+    learning_rate=0.002, checkpoint_minutes=5.
+    """
 
-class _TrainingOptions(Options):
     data: tuple[Path, ...] = option("Questions with queries. May be repeated.", metavar="FILE")
     data_format: _Format = _FORMAT
     kb: Path | None = _KB
@@ -74,56 +77,48 @@ class _TrainingOptions(Options):
         if self.lora_rank is not None and self.base is None:
             raise InputError("--lora-rank is of the adapters of a base, and there is none; give --base too")
 
+    def run(self) -> Result:
+        from pytrace.methods.base import changed
+        from pytrace.training.run import Source, train_generator
+        from pytrace.training.training_settings import Length, TrainingSettings
 
-@train.command("query-generator")
-@takes(_TrainingOptions)
-def query_generator(options: _TrainingOptions) -> Result:
-    """Train a small model that writes queries, and score it on questions whose entities it never saw.
-
-    The data are PathQuestion's or LC-QuAD's files, or JSON Lines with `question` and `query`. OUT gets the model as
-    query-generator.gguf, which 'pytrace ask --query-generator' takes, the held-out questions, and report.json. A training that
-    was ended goes on with --resume. --set changes the model or its training: width=128, layers=4, variations=16,
-    learning_rate=0.002, checkpoint_minutes=5.
-    """
-    from pytrace.methods.base import changed
-    from pytrace.training.run import Source, train_generator
-    from pytrace.training.training_settings import Length, TrainingSettings
-
-    epochs = options.epochs
-    if epochs is None and options.steps is None and options.minutes is None:
-        epochs = _DEFAULT_EPOCHS
-    # First, so that --set has the last word.
-    named = [f"seed={options.seed}", *([] if options.lora_rank is None else [f"rank={options.lora_rank}"])]
-    settings = changed(TrainingSettings(), [*named, *options.settings], what="train")
-    source = Source(
-        data=options.data,
-        format=options.data_format,
-        kb=options.kb,
-        kb_format=options.kb_format,
-        sample=options.sample,
-        form=options.form,
-        wrong=options.base is not None if options.wrong is None else options.wrong,
-        hold_out=options.hold_out,
-    )
-    with ExitStack() as stack:
-        report = train_generator(
-            source,
-            options.out,
-            settings,
-            Length(epochs=epochs, steps=options.steps, minutes=options.minutes),
-            base=options.base,
-            device=options.device,
-            threads=options.threads,
-            resume=options.resume,
-            # Opened before the training, so that a file that cannot be read costs nothing.
-            store=None if options.kb is None else stack.enter_context(_opened(options.kb, options.kb_format)),
-            say=common.remark,
-            tell=_show_progress(),
+        epochs = self.epochs
+        if epochs is None and self.steps is None and self.minutes is None:
+            epochs = _DEFAULT_EPOCHS
+        # First, so that --set has the last word.
+        named = [f"seed={self.seed}", *([] if self.lora_rank is None else [f"rank={self.lora_rank}"])]
+        settings = changed(TrainingSettings(), [*named, *self.settings], what="train")
+        source = Source(
+            data=self.data,
+            format=self.data_format,
+            kb=self.kb,
+            kb_format=self.kb_format,
+            sample=self.sample,
+            form=self.form,
+            wrong=self.base is not None if self.wrong is None else self.wrong,
+            hold_out=self.hold_out,
         )
-    return Result(report, lambda: _print_report(report, options.out))
+        with ExitStack() as stack:
+            report = train_generator(
+                source,
+                self.out,
+                settings,
+                Length(epochs=epochs, steps=self.steps, minutes=self.minutes),
+                base=self.base,
+                device=self.device,
+                threads=self.threads,
+                resume=self.resume,
+                # Opened before the training, so that a file that cannot be read costs nothing.
+                store=None if self.kb is None else stack.enter_context(_opened(self.kb, self.kb_format)),
+                say=common.remark,
+                tell=_show_progress(),
+            )
+        return Result(report, lambda: _print_report(report, self.out))
 
 
-class _ScoringOptions(Options):
+class Evaluate(Command):
+    """Score a trained generator on questions with known queries, such as the held-out.jsonl of its training."""
+
     generator: Path = option("The generator.", metavar="DIR|FILE.gguf")
     data: Path = option("Questions with queries.", metavar="FILE")
     data_format: _Format = _FORMAT
@@ -136,41 +131,37 @@ class _ScoringOptions(Options):
     limit: int | None = LIMIT
     threads: int | None = _THREADS
 
+    def run(self) -> Result:
+        from pytrace.training.examples import read_examples
+        from pytrace.training.export import read_recipe
+        from pytrace.training.run import MODEL, evaluate_generator
 
-@train.command("evaluate")
-@takes(_ScoringOptions)
-def evaluate(options: _ScoringOptions) -> Result:
-    """Score a trained generator on questions with known queries, such as the held-out.jsonl of its training."""
-    from pytrace.training.examples import read_examples
-    from pytrace.training.export import read_recipe
-    from pytrace.training.run import MODEL, evaluate_generator
+        if self.kb is None and self.query_grammar not in (None, "none"):
+            raise InputError(
+                f"--query-grammar {self.query_grammar} holds queries to a knowledge base, and there is none; give --kb FILE"
+            )
+        path = self.generator / MODEL if self.generator.is_dir() else self.generator
+        form: QueryForm = "triplet" if read_recipe(path).form == "triplet" else "sparql"
+        examples = read_examples(self.data, format=self.data_format, form=form)[: self.limit]
+        with ExitStack() as stack:
+            store = None if self.kb is None else stack.enter_context(_opened(self.kb, self.kb_format))
+            advance = stack.enter_context(common.progress("asking", len(examples)))
+            shown = 0
 
-    if options.kb is None and options.query_grammar not in (None, "none"):
-        raise InputError(
-            f"--query-grammar {options.query_grammar} holds queries to a knowledge base, and there is none; give --kb FILE"
-        )
-    path = options.generator / MODEL if options.generator.is_dir() else options.generator
-    form: QueryForm = "triplet" if read_recipe(path).form == "triplet" else "sparql"
-    examples = read_examples(options.data, format=options.data_format, form=form)[: options.limit]
-    with ExitStack() as stack:
-        store = None if options.kb is None else stack.enter_context(_opened(options.kb, options.kb_format))
-        advance = stack.enter_context(common.progress("asking", len(examples)))
-        shown = 0
+            def done(count: int) -> None:
+                nonlocal shown
+                advance(count - shown)
+                shown = count
 
-        def done(count: int) -> None:
-            nonlocal shown
-            advance(count - shown)
-            shown = count
-
-        report = evaluate_generator(
-            path,
-            examples,
-            threads=options.threads or len(os.sched_getaffinity(0)),
-            store=store,
-            grammar=options.query_grammar,
-            done=done,
-        )
-    return Result(report, lambda: _print_scores({"all": report.overall, **report.shapes}))
+            report = evaluate_generator(
+                path,
+                examples,
+                threads=self.threads or len(os.sched_getaffinity(0)),
+                store=store,
+                grammar=self.query_grammar,
+                done=done,
+            )
+        return Result(report, lambda: _print_scores({"all": report.overall, **report.shapes}))
 
 
 @contextmanager
@@ -254,3 +245,6 @@ def _print_scores(scores: dict[str, Scores]) -> None:
 
 def _share(part: Share) -> str:
     return common.percent_interval(part.share, part.low, part.high)
+
+
+train = click_group("Train a query generator, and score one.", QueryGenerator, Evaluate)

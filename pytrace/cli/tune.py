@@ -6,10 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import click
-
 from pytrace.cli import common
-from pytrace.cli.options import Options, Result, argument, option, takes
+from pytrace.cli.commands import Command, Result, argument, option
 from pytrace.cli.shared_options import MODELS, SETTINGS, MethodType
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -21,7 +19,16 @@ if TYPE_CHECKING:
     from pytrace.tuning import Trial, Tuned
 
 
-class _Options(Options):
+class Tune(Command):
+    """Search for the settings of METHOD that do best on questions with answers, and say how they do on others.
+
+    One choice is made after the other, the best value of each so far kept, until a pass over all choices changes nothing.
+    What the language model was asked before is remembered in --out, so that most trials cost little; a value that is surely
+    worse is not asked all questions. A killed search goes on with --resume.
+
+    What was found is printed as a method that 'pytrace eval' and 'pytrace ask' take, and stands in OUT/settings.json.
+    """
+
     method: MethodName = argument("METHOD", type=MethodType())
     data: Path = option("Questions with answers.")
     data_format: str = option("Of the data, as for 'eval'.", "--format", default="auto")
@@ -45,79 +52,72 @@ class _Options(Options):
     settings: tuple[str, ...] = SETTINGS
     models: Engine = MODELS
 
+    def run(self) -> Result:
+        from pytrace.engine.evaluation_jobs import asker, versions
+        from pytrace.evaluation.data.datasets import data_settings, read_questions
+        from pytrace.evaluation.run.runner import Batched, RunStore
+        from pytrace.methods.baselines import GOLD
+        from pytrace.methods.catalog import METHODS, MethodName, check_overrides, make_method, parse_method
+        from pytrace.models.response_cache import CachedModel
+        from pytrace.storage.files import replace_file
+        from pytrace.tuning import default_space, parse_choice
+        from pytrace.tuning import tune as search
 
-@click.command("tune")
-@takes(_Options)
-def tune(options: _Options) -> Result:
-    """Search for the settings of METHOD that do best on questions with answers, and say how they do on others.
+        method, models, out, llm = self.method, self.models, self.out, self.models.settings_name
+        if "knowledge base" in METHODS[method.name].needs:
+            raise InputError(
+                f"{method.name} asks a knowledge base, which a search has none of; compare its settings with 'pytrace eval'"
+            )
+        settings = check_overrides([method], llm, self.settings)[method.name]
+        # What the METHOD names itself comes last and so wins over --set.
+        start = MethodName(method.name, (*settings, *method.overrides))
+        space = [parse_choice(choice, start, llm) for choice in self.tries] or list(default_space(method.name, llm))
+        questions = list(read_questions(self.data, format=self.data_format, limit=self.limit))  # type: ignore[arg-type]
+        searched, held_out = split_questions(questions, self.hold_out)
+        out.mkdir(parents=True, exist_ok=True)
 
-    One choice is made after the other, the best value of each so far kept, until a pass over all choices changes nothing.
-    What the language model was asked before is remembered in --out, so that most trials cost little; a value that is surely
-    worse is not asked all questions. A killed search goes on with --resume.
+        with (
+            closing(CachedModel(models.model, out / "answers.sqlite")) as model,
+            RunStore(out / "run.sqlite") as store,
+        ):
 
-    What was found is printed as a method that 'pytrace eval' and 'pytrace ask' take, and stands in OUT/settings.json.
-    """
-    from pytrace.engine.evaluation_jobs import asker, versions
-    from pytrace.evaluation.data.datasets import data_settings, read_questions
-    from pytrace.evaluation.run.runner import Batched, RunStore
-    from pytrace.methods.baselines import GOLD
-    from pytrace.methods.catalog import METHODS, MethodName, check_overrides, make_method, parse_method
-    from pytrace.models.response_cache import CachedModel
-    from pytrace.storage.files import replace_file
-    from pytrace.tuning import default_space, parse_choice
-    from pytrace.tuning import tune as search
+            def make(named: MethodName) -> Batched:
+                trial = make_method(
+                    named, model, lambda: models.encoder, llm, cross_encoder=lambda: models.cross_encoder
+                )
+                return Batched(asker(trial, gold=named.name == GOLD), self.batch)
 
-    method, models, out, llm = options.method, options.models, options.out, options.models.settings_name
-    if "knowledge base" in METHODS[method.name].needs:
-        raise InputError(
-            f"{method.name} asks a knowledge base, which a search has none of; compare its settings with 'pytrace eval'"
-        )
-    settings = check_overrides([method], llm, options.settings)[method.name]
-    # What the METHOD names itself comes last and so wins over --set.
-    start = MethodName(method.name, (*settings, *method.overrides))
-    space = [parse_choice(choice, start, llm) for choice in options.tries] or list(default_space(method.name, llm))
-    questions = list(read_questions(options.data, format=options.data_format, limit=options.limit))  # type: ignore[arg-type]
-    searched, held_out = split_questions(questions, options.hold_out)
-    out.mkdir(parents=True, exist_ok=True)
-
-    with (
-        closing(CachedModel(models.model, out / "answers.sqlite")) as model,
-        RunStore(out / "run.sqlite") as store,
-    ):
-
-        def make(named: MethodName) -> Batched:
-            trial = make_method(named, model, lambda: models.encoder, llm, cross_encoder=lambda: models.cross_encoder)
-            return Batched(asker(trial, gold=named.name == GOLD), options.batch)
-
-        store.open_run(
-            {
-                "data": data_settings(options.data),
-                "questions": len(questions),
-                "language model": models.model.fingerprint,
-                "encoder": models.encoder.fingerprint,
-                "cross-encoder": None if models.cross_encoder_directory is None else models.cross_encoder.fingerprint,
-                "context": models.model.context_tokens,
-                "start": start.label,
-                "versions": versions(remote=models.remote),
-            },
-            resume=options.resume,
-            notes={"data": str(options.data)},
-        )
-        tuned = search(
-            start,
-            make,
-            space,
-            searched,
-            llm=llm,
-            store=store,
-            objective=options.objective,
-            held_out=held_out,
-            passes=options.passes,
-            told=_show_trial,
-        )
-    chosen = {"method": tuned.method, "llm": models.llm, "settings": parse_method(tuned.method).overrides}
-    replace_file(out / "settings.json", common.json_bytes(chosen))
-    return Result(tuned, lambda: _print(tuned, out))
+            store.open_run(
+                {
+                    "data": data_settings(self.data),
+                    "questions": len(questions),
+                    "language model": models.model.fingerprint,
+                    "encoder": models.encoder.fingerprint,
+                    "cross-encoder": None
+                    if models.cross_encoder_directory is None
+                    else models.cross_encoder.fingerprint,
+                    "context": models.model.context_tokens,
+                    "start": start.label,
+                    "versions": versions(remote=models.remote),
+                },
+                resume=self.resume,
+                notes={"data": str(self.data)},
+            )
+            tuned = search(
+                start,
+                make,
+                space,
+                searched,
+                llm=llm,
+                store=store,
+                objective=self.objective,
+                held_out=held_out,
+                passes=self.passes,
+                told=_show_trial,
+            )
+        chosen = {"method": tuned.method, "llm": models.llm, "settings": parse_method(tuned.method).overrides}
+        replace_file(out / "settings.json", common.json_bytes(chosen))
+        return Result(tuned, lambda: _print(tuned, out))
 
 
 def split_questions(questions: list[Question], hold_out: float) -> tuple[list[Question], list[Question]]:

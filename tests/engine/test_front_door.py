@@ -10,12 +10,11 @@ import sys
 import warnings
 from pathlib import Path
 
-import click
 import pytest
 
 import pytrace
 from pytrace.cli import common
-from pytrace.cli.options import Options, takes
+from pytrace.cli.commands import Command, click_command
 from pytrace.cli.shared_options import MODELS
 from pytrace.engine import loading
 from pytrace.errors import InputError, ModelFileError
@@ -120,13 +119,11 @@ def test_a_large_language_model_with_the_tiny_encoder_gets_one_line_of_advice(
 def test_a_profile_named_on_the_command_line_brings_its_encoder(options: list[str], encoder: str) -> None:
     chosen: list[pytrace.Engine] = []
 
-    class Chosen(Options):
+    class Chosen(Command):
         models: pytrace.Engine = MODELS
 
-    @click.command()
-    @takes(Chosen)
-    def command(options: Chosen) -> None:
-        chosen.append(options.models)
+        def run(self) -> None:
+            chosen.append(self.models)
 
-    assert common.run(command, options) == 0
+    assert common.run(click_command(Chosen), options) == 0
     assert [one.encoder_name for one in chosen] == [encoder]

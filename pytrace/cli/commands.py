@@ -1,19 +1,20 @@
-"""A command's options, declared once: attributes of a class that click parses, and of whose values the command is handed one."""
+"""A command is a class: its attributes are its options, its docstring is what ``--help`` says, and `run` does it."""
 
 from __future__ import annotations
 
-import functools
+import inspect
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import click
 
 from pytrace.cli import common
 
-# Types that options classes name but that only their rooms can import, too slowly for `--help`; such fields say `type=`.
+# Types that commands name but that only their rooms can import, too slowly for `--help`; such attributes say `type=`.
 _UNLOADED = {"MethodName": object}
 
 
@@ -33,8 +34,11 @@ class Result(NamedTuple):
             common.print_text(self.text)
 
 
-class Options:
-    """The options of a command: a subclass declares each as an attribute with its type; as it is, for commands without any."""
+class Command:
+    """A command, made for one call of it: a subclass declares each option as an attribute with its type.
+
+    Every command has ``--json`` besides; one that needs to know of it declares ``as_json: bool``.
+    """
 
     def __init__(self, **values: Any) -> None:
         vars(self).update(values)
@@ -43,8 +47,9 @@ class Options:
     def check(self) -> None:
         """Refuse options that do not belong together."""
 
-
-_R = TypeVar("_R", bound=Options)
+    def run(self) -> Result | int | None:
+        """Do what the command is for; return what it found, an exit status, or nothing."""
+        raise NotImplementedError
 
 
 def option(help: str, flag: str = "", **details: Any) -> Any:
@@ -80,56 +85,63 @@ def group(make: Callable[..., Any], record: type[Any], options: Mapping[str, Any
     return {"make": make, "record": record, "options": options}
 
 
-def takes(record: type[_R]) -> Callable[[Callable[[_R], Result | int | None]], Callable[..., Any]]:
-    """Give a command the options that `record` declares, passed to it as one, and ``--json``, which prints its `Result`."""
-
-    def decorate(function: Callable[[_R], Result | int | None]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def command(**values: Any) -> Any:
-            result = function(_built(record, values))
-            if not isinstance(result, Result):
-                return result
-            result.show(as_json=values["as_json"])
-            return None
-
-        as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
-        # click puts what is applied last first.
-        for parameter in reversed([*_parameters(record), as_json]):
-            command = parameter(command)
-        return command
-
-    return decorate
+def click_command(command: type[Command]) -> click.Command:
+    """Return click's form of a command, by the name of its class."""
+    return click.Command(_name(command), **_settings(command))
 
 
-def _built(record: type[_R], values: Mapping[str, Any]) -> _R:
+def click_group(help: str | type[Command], *commands: type[Command]) -> click.Group:
+    """Return a group of commands: with a help text, or a command that is run where none of the others is named."""
+    members = {_name(command): click_command(command) for command in commands}
+    if isinstance(help, str):
+        return click.Group(commands=members, help=inspect.cleandoc(help))
+    return click.Group(_name(help), commands=members, invoke_without_command=True, **_settings(help))
+
+
+def _name(command: type[Command]) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", command.__name__).lower()
+
+
+def _settings(command: type[Command]) -> dict[str, Any]:
+    def call(*, as_json: bool, **values: Any) -> int | None:
+        result = _made(command, {**values, "as_json": as_json}).run()
+        if not isinstance(result, Result):
+            return result
+        result.show(as_json=as_json)
+        return None
+
+    as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document on stdout.")
+    return {"callback": call, "params": [*_parameters(command), as_json], "help": inspect.getdoc(command)}
+
+
+def _made(command: type[Command], values: Mapping[str, Any]) -> Command:
     chosen = {}
-    for name in get_type_hints(record, localns=_UNLOADED):
-        declared = vars(record).get(name, {})
+    for name in get_type_hints(command, localns=_UNLOADED):
+        declared = vars(command).get(name, {})
         if "make" in declared:
-            chosen[name] = declared["make"](**{each: values[each] for each in declared["options"]})
+            chosen[name] = declared["make"](**{option: values[option] for option in declared["options"]})
         else:
             chosen[name] = values[name]
-    return record(**chosen)
+    return command(**chosen)
 
 
-def _parameters(record: type[Options]) -> Iterator[Callable[[Any], Any]]:
-    for name, hint in get_type_hints(record, localns=_UNLOADED).items():
-        declared = vars(record).get(name, {})
+def _parameters(command: type[Command]) -> Iterator[click.Parameter]:
+    for name, hint in get_type_hints(command, localns=_UNLOADED).items():
+        declared = vars(command).get(name, {})
         if "make" in declared:
-            yield from _grouped(declared["record"], declared["options"])
-        elif declared:  # `as_json` has no declaration: all commands have it, and few need to know
+            record, options = declared["record"], declared["options"]
+            hints = get_type_hints(record)
+            defaults = {
+                field.name: {"default": field.default} for field in fields(record) if field.default is not MISSING
+            }
+            for option, details in options.items():
+                yield _parameter(option, hints[option], **{**defaults.get(option, {}), **details})
+        elif declared:  # `as_json` has no declaration
             yield _parameter(name, hint, **declared)
 
 
-def _grouped(record: type[Any], options: Mapping[str, Any]) -> Iterator[Callable[[Any], Any]]:
-    hints = get_type_hints(record)
-    defaults = {each.name: {} if each.default is MISSING else {"default": each.default} for each in fields(record)}
-    for name, declared in options.items():
-        yield _parameter(name, hints[name], **{**defaults[name], **declared})
-
-
-def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, **details: Any) -> Callable[[Any], Any]:
-    """Return the decorator that click has for a parameter of this type."""
+def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, **details: Any) -> click.Parameter:
+    """Return click's form of an option or argument of this type."""
     bounds: dict[str, float] = {bound: details.pop(bound) for bound in ("ge", "gt", "le", "lt") if bound in details}
     optional = get_origin(hint) in {Union, types.UnionType}
     if optional:
@@ -139,7 +151,7 @@ def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, 
     if kind is not bool:
         details.setdefault("type", _click_type(kind, bounds, details.pop("choices", None)))
     if argument:
-        return click.argument(name, nargs=-1 if repeated else 1, **details)
+        return click.Argument([name], nargs=-1 if repeated else 1, **details)
     if kind is not bool:
         default = details.get("default")
         details.setdefault("required", "default" not in details and not (optional or repeated))
@@ -147,7 +159,7 @@ def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, 
         details["multiple"] = repeated
     elif "/" not in flag:
         details["is_flag"] = True
-    return click.option(flag or f"--{name.replace('_', '-')}", name, **details)
+    return click.Option([flag or f"--{name.replace('_', '-')}", name], **details)
 
 
 def _click_type(kind: Any, bounds: Mapping[str, float], choices: tuple[str, ...] | None) -> Any:
