@@ -30,14 +30,13 @@ from pytrace.records import (
 )
 
 if TYPE_CHECKING:
-    from pytrace.certify.certificate_records import Certificate
     from pytrace.methods.catalog import MethodName
 
 # Of skipped documents; more would bury the answer.
 _NAMED = 10
 # A query may give as many values as it may give rows; more than these would bury the rest.
 _VALUES = 20
-_TITLES = 8
+_TITLES = 8  # of a corpus of 20 documents, the most that a method is given, they would fill several lines
 
 
 class Ask(Command):
@@ -88,7 +87,7 @@ class Ask(Command):
 
     def run(self) -> Result:
         from pytrace.documents import ReadReport
-        from pytrace.engine.asking import answer_one, certify_chains, read_corpus
+        from pytrace.engine.asking import answer_one, read_corpus
         from pytrace.methods.baselines import GOLD
         from pytrace.methods.catalog import parse_method
 
@@ -105,14 +104,7 @@ class Ask(Command):
         indexed = self.docs is None and self.index is not None
         documents = [] if indexed else read_corpus(self.docs, self.kg, needed=method, report=report)
         common.print_skipped(report, _NAMED)
-        certificates: list[Certificate] = []
-
-        def check(answerer: object, answer: Answer, chosen: list[Document]) -> None:
-            if self.certify:
-                certified = certify_chains(answerer, answer, chosen, self.facts, self.models, common.progress)
-                certificates.extend(certified)
-
-        chosen, answer = answer_one(
+        chosen, answer, certificates = answer_one(
             self.question,
             documents,
             kg=self.kg,
@@ -123,7 +115,8 @@ class Ask(Command):
             models=self.models,
             claim=self.claim,
             knowledge=self.knowledge,
-            check=check,
+            certify=self.certify,
+            facts=self.facts,
             progress=common.progress,
         )
 
@@ -363,5 +356,6 @@ def _chain(chain: Chain, by_id: dict[str, Document]) -> dict[str, Any]:
         "probability": math.exp(chain.score),
         "log_probability": chain.score,
         "ended": chain.finished,
+        # Where the selector ended the chain there is one step more, the ending.
         "triples": [link(triple, step) for triple, step in zip(chain.triples, chain.steps, strict=False)],
     }

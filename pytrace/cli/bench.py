@@ -119,18 +119,23 @@ def _check_card(kernels: tuple[str, ...], *, rows: bool, plots: Path | None) -> 
 def _check_places(plots: Path | None, output: Path | None, data: Path | None, *, sweeps: bool) -> None:
     """Fail before minutes of work rather than after."""
     if plots is not None:
-        _prepare_plots(plots, sweeps=sweeps)
+        _check_plots(plots, sweeps=sweeps)
     if output is not None:
-        _check_output(output)
+        if output.is_dir():
+            raise InputError(f"--output {output} is a directory; name a file")
+        if not output.parent.is_dir():
+            raise InputError(f"--output {output}: there is no directory {output.parent}; make it first")
+        if not os.access(output if output.exists() else output.parent, os.W_OK):
+            raise InputError(f"--output {output} cannot be written to; correct its permissions or name another file")
     if data is not None:
         from random import Random
 
-        from pytrace.bench import sample_texts as texts
+        from pytrace.bench import sample_texts
 
-        texts.read(data, Random(0))
+        sample_texts.read(data, Random(0))
 
 
-def _prepare_plots(directory: Path, *, sweeps: bool) -> None:
+def _check_plots(directory: Path, *, sweeps: bool) -> None:
     if not sweeps:
         raise InputError("--plots draws the sweeps; leave --no-sweeps out")
     from pytrace.bench import plots
@@ -138,6 +143,7 @@ def _prepare_plots(directory: Path, *, sweeps: bool) -> None:
     plots.load()
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        # A directory's permissions do not tell of a full disk or a file system that is mounted for reading.
         with tempfile.TemporaryFile(dir=directory):
             pass
     except (FileExistsError, NotADirectoryError) as error:
@@ -146,15 +152,6 @@ def _prepare_plots(directory: Path, *, sweeps: bool) -> None:
         raise InputError(
             f"--plots {directory} cannot be written to ({error.strerror or error}); name another directory"
         ) from error
-
-
-def _check_output(output: Path) -> None:
-    if output.is_dir():
-        raise InputError(f"--output {output} is a directory; name a file")
-    if not output.parent.is_dir():
-        raise InputError(f"--output {output}: there is no directory {output.parent}; make it first")
-    if not os.access(output if output.exists() else output.parent, os.W_OK):
-        raise InputError(f"--output {output} cannot be written to; correct its permissions or name another file")
 
 
 def _write(output: Path, document: Document) -> None:

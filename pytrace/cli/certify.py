@@ -200,6 +200,7 @@ def _respond(
         "prompting": prompting,
         "model": models.model.fingerprint,
         "prompt": reasoner.prompt_hash(prompting),
+        # A response depends on the graph only where its facts stand in the prompt.
         "facts": zlib.crc32(base.columns.triples.tobytes()) if settings.facts else None,
     }
     before = models.model.usage
@@ -214,6 +215,7 @@ def _respond(
             finder = FactFinder(base, models.encoder)
             facts = finder.find([question.question for question in missing], settings.facts)
             reasoner.respond(missing, prompting, facts=facts, done=done)
+    # In the questions' order; the file has that in which they were answered, by this run and earlier ones.
     ranks = {question.id: rank for rank, question in enumerate(questions)}
     responses = [response for response in read_responses(path) if response.id in ranks]
     for response in responses:

@@ -100,5 +100,4 @@ def _print(report: DiscriminativeReport) -> None:
 def _share(accuracy: Accuracy) -> str:
     if accuracy.low is None or accuracy.high is None:
         return "-"
-    # Whole percents: with paths of some hundred questions the interval is several wide.
     return f"{common.percent(accuracy.accuracy)} ({100 * accuracy.low:.0f}-{100 * accuracy.high:.0f})"

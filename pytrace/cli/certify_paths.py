@@ -59,16 +59,15 @@ class Paths(Command):
         if out.is_dir():
             raise InputError(f"--out {out} is a folder; name a file for the rows")
         rows = read_rows(self.data, limit=self.limit)
-        graph = _Graph(self.kg)
         questions: list[GoldQuestion] = []
         outcomes: list[_Outcome] = []
         with common.progress("looking for paths", len(rows)) as advance:
             for row in rows:
-                question, outcome = _solved(row, graph, self.max_hops, self.seconds)
+                question, outcome = self._solved(row)
                 questions.append(question)
                 outcomes.append(outcome)
                 advance()
-        absent = check_paths(graph.base, questions)
+        absent = check_paths(self._base, questions)
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_output(out) as stream:
             stream.writelines(map(question_line, questions))
@@ -82,15 +81,8 @@ class Paths(Command):
         }
         return Result(document, lambda: _print(out, outcomes, absent))
 
-
-class _Graph:
-    """The graph in the two forms that it is searched in, each made when it is first asked for."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
     @cached_property
-    def base(self) -> KnowledgeBase:
+    def _base(self) -> KnowledgeBase:
         """The triples as a knowledge base without vectors, for nothing is compared by meaning here."""
         import numpy as np
 
@@ -98,49 +90,52 @@ class _Graph:
         from pytrace.kg import KnowledgeBase, compile_triples
         from pytrace.kg.graph_sources import read_source
 
-        source = read_source(self._path)
+        source = read_source(self.kg)
         try:
             columns = compile_triples(source.triples, names=source.names)
         except DataError:
             raise
         except InputError as error:
-            raise DataError(str(error), path=self._path) from error
+            raise DataError(str(error), path=self.kg) from error
         return KnowledgeBase(columns, np.zeros((len(columns.triples), 0), dtype=np.float32))
 
     @cached_property
-    def store(self) -> KnowledgeStore:
+    def _store(self) -> KnowledgeStore:
         """The graph as SPARQL sees it."""
         from pytrace.kg.sparql_store import KnowledgeStore
 
-        return KnowledgeStore.load(self._path)
+        return KnowledgeStore.load(self.kg)
 
+    def _solved(self, row: GoldRow) -> tuple[GoldQuestion, _Outcome]:
+        question = row.question
+        if question.paths:
+            return question, _Outcome(question.id, "given", len(question.paths), "", "")
+        way: Way = "sparql" if row.sparql else "search"
+        result = self._search(row)
+        question = msgspec.structs.replace(question, paths=result.paths)
+        return question, _Outcome(question.id, way, len(result.paths), result.reason, result.stopped)
 
-def _solved(row: GoldRow, graph: _Graph, max_hops: int, seconds: float) -> tuple[GoldQuestion, _Outcome]:
-    question = row.question
-    if question.paths:
-        return question, _Outcome(question.id, "given", len(question.paths), "", "")
-    way: Way = "sparql" if row.sparql else "search"
-    result = _search(row, graph, max_hops, seconds)
-    question = msgspec.structs.replace(question, paths=result.paths)
-    return question, _Outcome(question.id, way, len(result.paths), result.reason, result.stopped)
+    def _search(self, row: GoldRow) -> GoldPaths:
+        from pytrace.certify.gold_paths import GoldPaths, find_gold_paths, gold_paths_from_sparql
 
-
-def _search(row: GoldRow, graph: _Graph, max_hops: int, seconds: float) -> GoldPaths:
-    from pytrace.certify.gold_paths import GoldPaths, find_gold_paths, gold_paths_from_sparql
-
-    question = row.question
-    if not row.sparql:
-        if not question.topics or not question.answers:
-            missing = " nor ".join(name for name in ("topics", "answers") if not getattr(question, name))
-            return GoldPaths((), f"the row has neither paths nor a query, and no {missing}", "")
-        return find_gold_paths(graph.base, question.topics, question.answers, max_hops=max_hops)
-    store = graph.store  # a fault of the graph ends the command, one of a query is told of its row
-    try:
-        return gold_paths_from_sparql(
-            store, row.sparql, topics=question.topics, answers=question.answers, max_hops=max_hops, seconds=seconds
-        )
-    except InputError as error:
-        return GoldPaths((), str(error), "")
+        question = row.question
+        if not row.sparql:
+            if not question.topics or not question.answers:
+                missing = " nor ".join(name for name in ("topics", "answers") if not getattr(question, name))
+                return GoldPaths((), f"the row has neither paths nor a query, and no {missing}", "")
+            return find_gold_paths(self._base, question.topics, question.answers, max_hops=self.max_hops)
+        store = self._store  # a fault of the graph ends the command, one of a query is told of its row
+        try:
+            return gold_paths_from_sparql(
+                store,
+                row.sparql,
+                topics=question.topics,
+                answers=question.answers,
+                max_hops=self.max_hops,
+                seconds=self.seconds,
+            )
+        except InputError as error:
+            return GoldPaths((), str(error), "")
 
 
 def _print(out: Path, outcomes: list[_Outcome], absent: Sequence[AbsentTriple]) -> None:

@@ -53,24 +53,11 @@ class Command:
 
 
 def option(help: str, flag: str = "", **details: Any) -> Any:
-    """Declare an option.
+    """Declare an option; `flag` is its name where it is not the attribute's.
 
-    The attribute's type says what is parsed: a `Literal` gives choices, a tuple an option that may be repeated, `bool` a flag,
-    and whatever is neither of the latter, not optional and without `default` is required.
-
-    Parameters
-    ----------
-    help
-        What ``--help`` says.
-    flag
-        The option's name where it is not the attribute's.
-    **details
-        Bounds by the names of `msgspec.Meta` (`ge`, `gt`, `le`, `lt`), `choices`, and whatever `click.option` takes.
-
-    Returns
-    -------
-    Any
-        The declaration, to be made the attribute's value.
+    The attribute's type says what is parsed: a `Literal` gives choices, a tuple an option that may be repeated, `bool` a flag;
+    one that is none of the last two, not optional and without `default` is required. `details` are bounds by the names of
+    `msgspec.Meta` (`ge`, `gt`, `le`, `lt`), `choices`, and whatever `click.Option` takes.
     """
     return {"help": help, "flag": flag, **details}
 

@@ -197,6 +197,7 @@ def human_size(size: float | None) -> str:
 
 def output() -> Console:
     """Return a console on stdout: colours and markup on a terminal, plain text in a pipe."""
+    # In a pipe rich would take the width for 80 and break lines that a program is to read.
     return Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
 
 
@@ -273,12 +274,14 @@ class Pace:
     """How fast things get done: over the last minute, so that a slow or quick beginning is soon forgotten."""
 
     def __init__(self, now: float) -> None:
+        # Time, items and tokens by then.
         self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
 
     def add(self, now: float, done: int, tokens: int) -> None:
         """Take in how much is done by now."""
         if now - self._samples[-1][0] >= _SAMPLE:
             self._samples.append((now, done, tokens))
+            # One sample beyond the window stays, so that the rate is of all of it.
             while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW:
                 self._samples.popleft()
 
@@ -296,7 +299,7 @@ class Pace:
 
 
 def _rate(rate: float) -> str:
-    if 0 < rate < 0.1:
+    if 0 < rate < 0.1:  # as figures a second these would be mostly zeros
         return f"{_number(rate * 60)} a minute"
     return f"{rate:.2f} a second" if rate < 100 else f"{rate:.0f} a second"
 

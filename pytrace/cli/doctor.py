@@ -142,7 +142,7 @@ def examine() -> Report:
         instruction_sets=_core.available_isas(),
         active_instruction_set=_core.active_isa(),
         threads=_core.num_threads(),
-        processor=_processor(),
+        processor=llama_buffers.processor_name(),
         processors=os.cpu_count() or 1,
         usable_processors=_usable_processors(),
         memory=memory,
@@ -219,7 +219,7 @@ def _providers(packages: dict[str, str | None], add: _Add) -> list[str]:
         return []
     try:
         runtime = importlib.import_module("onnxruntime")
-        runtime.disable_telemetry_events()
+        runtime.disable_telemetry_events()  # its builds for Windows send some unless they are told not to
         return [str(name) for name in runtime.get_available_providers()]
     except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
         add(f"onnxruntime cannot be loaded ({error})", "pip install --force-reinstall onnxruntime")
@@ -290,16 +290,6 @@ def _cuda_rows(cuda: Cuda) -> list[tuple[str, str]]:
             (f"card {card.number}", f"{card.name}, {capability}, {card.multiprocessors} multiprocessors, {size}")
         )
     return rows
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def _usable_processors() -> float:

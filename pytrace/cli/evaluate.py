@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, option
 from pytrace.cli.shared_options import KNOWLEDGE, LIMIT, MODELS, SETTINGS, MethodType
@@ -123,11 +125,14 @@ class Eval(Command):
             common.remark(f"--sweep and --seeds make {len(methods)} methods of {len(self.methods)}")
         questions = self._questions()
         job = EvaluationJob(methods, self.settings, models, self.knowledge, self.kg, self.batch)
+        # The processes share the processors: with more threads than those they would only wait for each other.
         threads = models.threads or max(1, len(os.sched_getaffinity(0)) // self.processes)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
+        # Without --out a store in memory, so that there is one way to run and to score.
         with ExitStack() as stack, RunStore(":memory:" if out is None else out / "run.sqlite") as store:
             opened = stack.enter_context(open_job(job))
+            # Before the run is recorded, so that a refused one leaves nothing that --resume would hold to.
             check_claims(opened.methods, questions)
             check_gold(methods, questions)
             store.open_run(
@@ -176,7 +181,7 @@ class Eval(Command):
             print_report(report)
             print_seeds(seeds)
 
-        return Result({**{name: getattr(report, name) for name in report.__struct_fields__}, "seeds": seeds}, show_text)
+        return Result({**msgspec.structs.asdict(report), "seeds": seeds}, show_text)
 
     def _questions(self) -> Sequence[Question]:
         """Read the questions, and say on stderr what is wrong with some."""
@@ -208,6 +213,7 @@ class Eval(Command):
         if self.engine == "ray":
             from pytrace.evaluation.run.ray_engine import RayEngine
 
+            # Ray hides a machine's GPUs from processes that did not ask for one.
             layers = self.models.gpu_layers
             gpu = self.models.device == "cuda" or (layers is not None and layers != 0)
             return RayEngine(make, sizes, processes=self.processes, threads=threads, gpu=gpu, address=self.ray_address)

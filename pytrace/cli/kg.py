@@ -57,6 +57,7 @@ class Show(Command):
                 )
             _show_failures(self.directory, as_json=self.as_json)
             return None
+        # Another program may write meanwhile; what is shown belongs together.
         with TripleStore.open(self.directory, mode="read") as graph, graph.snapshot() as frozen:
             statistics = frozen.statistics()
             failures = list(islice(frozen.failures(), limit if self.as_json else _FAILURES_SHOWN))
@@ -135,7 +136,7 @@ def _chosen(graph: GraphReader, document_id: str | None, entity: str | None, lim
 
 def _sources(graph: GraphReader, triples: list[Triple]) -> Iterator[_Source]:
     document: Document | None = None
-    for triple in triples:
+    for triple in triples:  # those of a document follow each other, so it is read once
         if document is None or document.id != triple.document_id:
             document = graph.document(triple.document_id)
         yield _Source(triple, document.title, document.sentences[triple.sentence] if triple.sentence >= 0 else None)
@@ -200,6 +201,7 @@ class Import(Command):
 
     def run(self) -> Result:
         out = self.out
+        # Before the directory of a graph is made that would stay empty.
         if not self.file.is_file():
             raise DataError("there is no such file; correct the path", path=self.file)
         with TripleStore.open(out, mode="create") as graph:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,13 +48,15 @@ class Build(Command):
 
         out, models = self.out, self.models
         report = ReadReport()
+        # The store finds repeated documents, without keeping all that were read in memory.
         documents = read_documents(self.docs, report=report, distinct=False)
+        # First, so that --set unit=... has the last word.
         settings = method_settings("trace", models.settings_name, ("unit=triple", *self.settings))
         extractor = make_extractor(models.model, models.encoder, settings)
         with TripleStore.open(out, recipe=extractor.recipe, mode="resume" if self.resume else "create") as graph:
-            changes = _sync(graph, documents, out, report)
+            changes = self._sync(graph, documents, report)
             common.print_skipped(report)
-            outcome = _extract(graph, extractor, models, retry=self.retry)
+            outcome = self._extract(graph, extractor)
             statistics = graph.statistics()
         usage = models.model.usage
         document = {
@@ -67,6 +68,47 @@ class Build(Command):
             "usage": usage,
         }
         return Result(document, lambda: _print(out, outcome, changes, statistics, usage))
+
+    def _sync(self, graph: TripleStore, documents: Iterator[Document], report: ReadReport) -> SyncReport:
+        """Bring the graph's documents up to date, or leave all of them as they were."""
+
+        def counted() -> Iterator[Document]:
+            for document in documents:
+                yield document
+                advance()
+
+        with common.progress("reading documents", None) as advance:
+            try:
+                return graph.sync(counted(), repeated=report.add_duplicate)
+            except InputError as error:
+                # One of 200,000 lines is wrong: whoever reads this must know that no half of them got in.
+                count, out = len(graph), self.out
+                state = f"the {count} documents in {out} stay as they were" if count else f"nothing was stored in {out}"
+                raise InputError(f"{error}; {state}") from error
+
+    def _extract(self, graph: TripleStore, extractor: Extractor) -> _Outcome:
+        """Extract what waits; whatever ends it early, what is stored stays and is counted."""
+        from pytrace.triples.extraction import build_graph
+
+        outcome = _Outcome()
+        model, before = self.models.model, self.models.model.usage.generated_tokens
+        waiting = graph.count_pending(failed=self.retry)
+
+        def done(extraction: Extraction) -> None:
+            outcome.add(extraction)
+            advance()
+
+        def tokens() -> int:
+            return model.usage.generated_tokens - before
+
+        try:
+            with common.progress("extracting triples", waiting, tokens=tokens) as advance:
+                build_graph(graph, extractor, done=done, retry=self.retry)
+        except BaseException:
+            stored = f"stopped after {outcome.extracted} of {waiting} documents; they are stored"
+            common.remark(f"{stored}, go on with --resume")
+            raise
+        return outcome
 
 
 def _print(out: Path, outcome: _Outcome, changes: SyncReport, statistics: GraphStatistics, usage: Usage) -> None:
@@ -114,51 +156,3 @@ class _Outcome(msgspec.Struct):
             self.cut_off += 1
             if len(self.cut_off_documents) < _LISTED:
                 self.cut_off_documents.append(document.title[:_TITLE])
-
-
-def _sync(graph: TripleStore, documents: Iterator[Document], out: Path, report: ReadReport) -> SyncReport:
-    """Bring the graph's documents up to date, or leave all of them as they were."""
-    with common.progress("reading documents", None) as advance:
-        try:
-            return graph.sync(_counted(documents, advance), repeated=report.add_duplicate)
-        except InputError as error:
-            # One of 200,000 lines is wrong: whoever reads this must know that no half of them got in.
-            count = len(graph)
-            state = f"the {count} documents in {out} stay as they were" if count else f"nothing was stored in {out}"
-            raise InputError(f"{error}; {state}") from error
-
-
-def _counted(documents: Iterator[Document], advance: Callable[[], None]) -> Iterator[Document]:
-    for document in documents:
-        yield document
-        advance()
-
-
-def _extract(graph: TripleStore, extractor: Extractor, models: Engine, *, retry: bool) -> _Outcome:
-    """Extract what waits; whatever ends it early, what is stored stays and is counted."""
-    from pytrace.triples.extraction import build_graph
-
-    outcome = _Outcome()
-    waiting = graph.count_pending(failed=retry)
-    usage = models.model.usage
-
-    def tokens() -> int:
-        return models.model.usage.generated_tokens - usage.generated_tokens
-
-    with _remark_on_stop(outcome, waiting), common.progress("extracting triples", waiting, tokens=tokens) as advance:
-
-        def done(extraction: Extraction) -> None:
-            outcome.add(extraction)
-            advance()
-
-        build_graph(graph, extractor, done=done, retry=retry)
-    return outcome
-
-
-@contextmanager
-def _remark_on_stop(outcome: _Outcome, waiting: int) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        common.remark(f"stopped after {outcome.extracted} of {waiting} documents; they are stored, go on with --resume")
-        raise

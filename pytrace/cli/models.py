@@ -114,6 +114,7 @@ def _choose(name: str, threads: int | None) -> rewritten.Record:
     from pytrace.methods.catalog import method_settings, prompt_style
 
     original = registry.resolve_original(name)
+    # Judged as the method trace would ask this model, for whose answers the format must change nothing.
     known = settings_name(name)
     scoring = method_settings("trace", known).scoring
     return format_choice.choose(

@@ -76,6 +76,7 @@ class Perturb(Command):
         from pytrace.retrieval import make_retriever
 
         models, out = self.models, self.out
+        # Each choice once, in the order given, which is the order of the rows.
         settings = Settings(
             kinds=tuple(dict.fromkeys(self.kinds or _KINDS)),
             noises=tuple(dict.fromkeys(self.noises or _NOISES)),
@@ -94,11 +95,12 @@ class Perturb(Command):
             read_questions(self.data, format=self.data_format, limit=self.limit, report=notes)  # type: ignore[arg-type]
         )
         common.remark_first(notes.notes, _NAMED)
+        # Questions share documents, and each may be injected.
         documents = list({document.id: document for question in questions for document in question.documents}.values())
         report = PerturbReport()
         scope = method_settings("scope-coe", models.settings_name)
         assert isinstance(scope, ScopeSettings)
-        judge = _judge(self.judge or scope.judge, models, scope)
+        judge = self._judge(scope)
         with common.progress("breaking chains", len(questions) * len(settings.kinds)) as advance:
             rows = make_rows(
                 questions,
@@ -110,7 +112,7 @@ class Perturb(Command):
                 report=report,
                 settled=advance,
             )
-            counts = _write(rows, out, report)
+            counts = self._write(rows, report)
         document = {
             "out": out,
             "questions": report.questions,
@@ -124,37 +126,41 @@ class Perturb(Command):
         }
         return Result(document, lambda: _print(out, report, counts, settings.kinds, settings.noises))
 
+    def _judge(self, settings: ScopeSettings) -> Judge:
+        from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
+        from pytrace.chain_of_evidence.text_judge import TextJudge
 
-def _judge(name: _Judge, models: Engine, settings: ScopeSettings) -> Judge:
-    from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
-    from pytrace.chain_of_evidence.text_judge import TextJudge
+        name = self.judge or settings.judge
+        # What is rewritten goes on naming the nodes, so that only the wording around them tells it from what was there.
+        if name == "text":
+            return TextJudge(self.models.encoder, wording=True)
+        model, shown = self.models.model, settings.judge_demonstrations
+        judge = ModelJudge(model, calibrated=settings.calibrated, demonstrations=shown)
+        return (
+            judge
+            if name == "model"
+            else FusedJudge([(judge, 0.5), (TextJudge(self.models.encoder, wording=True), 0.5)])
+        )
 
-    # What is rewritten goes on naming the nodes, so that only the wording around them tells it from what was there.
-    if name == "text":
-        return TextJudge(models.encoder, wording=True)
-    judge = ModelJudge(models.model, calibrated=settings.calibrated, demonstrations=settings.judge_demonstrations)
-    return judge if name == "model" else FusedJudge([(judge, 0.5), (TextJudge(models.encoder, wording=True), 0.5)])
+    def _write(self, rows: Iterable[Question], report: PerturbReport) -> Counter[tuple[str, str]]:
+        """Write the rows to a file beside the wanted one, which then takes its place in one step; count kinds and noises."""
+        from pytrace.perturb.perturbed_rows import row_line
+        from pytrace.storage.files import atomic_output
 
-
-def _write(rows: Iterable[Question], out: Path, report: PerturbReport) -> Counter[tuple[str, str]]:
-    """Write the rows to a file beside the wanted one, which then takes its place in one step; count kinds and noises."""
-    from pytrace.perturb.perturbed_rows import row_line
-    from pytrace.storage.files import atomic_output
-
-    counts: Counter[tuple[str, str]] = Counter()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_output(out) as stream:
-        for row in rows:
-            stream.write(row_line(row))
-            if row.perturbation is not None:
-                counts[row.perturbation.kind, row.perturbation.noise] += 1
-        if not counts:
-            # Within the block, so that the error keeps an empty file from taking the place of an older one.
-            raise InputError(
-                f"none of {report.questions} questions gave a row, so nothing was written ({_first_reason(report)}); try another "
-                "--judge, a lower --threshold or more questions"
-            )
-    return counts
+        counts: Counter[tuple[str, str]] = Counter()
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_output(self.out) as stream:
+            for row in rows:
+                stream.write(row_line(row))
+                if row.perturbation is not None:
+                    counts[row.perturbation.kind, row.perturbation.noise] += 1
+            if not counts:
+                # Within the block, so that the error keeps an empty file from taking the place of an older one.
+                raise InputError(
+                    f"none of {report.questions} questions gave a row, so nothing was written ({_first_reason(report)}); try another "
+                    "--judge, a lower --threshold or more questions"
+                )
+        return counts
 
 
 def _first_reason(report: PerturbReport) -> str:

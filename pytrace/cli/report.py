@@ -255,6 +255,7 @@ def _tested(pair: Comparison, name: str) -> tuple[str, str]:
     test: BootstrapTest = getattr(pair, name)
     if test.difference is None:
         return "-", "-"
+    # Tokens are counts, all else are shares.
     scale, form = (1, "+,.0f") if name == "context_tokens" else (100, "+,.1f")
     shown = format(scale * test.difference, form)
     if test.low is not None and test.high is not None:

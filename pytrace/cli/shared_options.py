@@ -38,6 +38,7 @@ _VECTOR_CACHE = option(
     envvar="PYTRACE_VECTOR_CACHE",
     show_envvar=True,
 )
+# By the fields of the records that they make.
 _ENCODER = {
     "encoder_name": option("Encoder.", "--encoder", metavar="NAME|DIR"),
     "device": _DEVICE,

@@ -81,6 +81,7 @@ def _values(sweeps: Sequence[str], seeds: str | None) -> dict[str, tuple[str, ..
             raise InputError(f"--sweep {name} is given twice; give all its values at once")
         swept[name] = tuple(dict.fromkeys(values))
     if seeds is not None:
+        # isdigit() alone takes ² as well, which int() does not.
         numbers = [number.strip() for number in seeds.split(",")]
         if not all(number.isascii() and number.isdigit() for number in numbers):
             raise InputError(f"--seeds {seeds!r} is no list of whole numbers from 0 on; write 0,1,2, for instance")

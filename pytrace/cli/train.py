@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -82,6 +82,7 @@ class QueryGenerator(Command):
         from pytrace.training.run import Source, train_generator
         from pytrace.training.training_settings import Length, TrainingSettings
 
+        # No default of click's: beside --steps or --minutes alone it would be a second length.
         epochs = self.epochs
         if epochs is None and self.steps is None and self.minutes is None:
             epochs = _DEFAULT_EPOCHS
@@ -141,6 +142,7 @@ class Evaluate(Command):
                 f"--query-grammar {self.query_grammar} holds queries to a knowledge base, and there is none; give --kb FILE"
             )
         path = self.generator / MODEL if self.generator.is_dir() else self.generator
+        # The file knows in which form it was taught to write.
         form: QueryForm = "triplet" if read_recipe(path).form == "triplet" else "sparql"
         examples = read_examples(self.data, format=self.data_format, form=form)[: self.limit]
         with ExitStack() as stack:
@@ -164,15 +166,10 @@ class Evaluate(Command):
         return Result(report, lambda: _print_scores({"all": report.overall, **report.shapes}))
 
 
-@contextmanager
-def _opened(kb: Path, form: str | None) -> Iterator[FactStore]:
+def _opened(kb: Path, form: str | None) -> AbstractContextManager[FactStore]:
     from pytrace.kg.connect import open_store
 
-    store = open_store(kb, format=form)
-    try:
-        yield store
-    finally:
-        store.close()
+    return closing(open_store(kb, format=form))
 
 
 def _show_progress() -> Callable[[Progress], None]:

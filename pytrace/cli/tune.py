@@ -87,6 +87,7 @@ class Tune(Command):
                 )
                 return Batched(asker(trial, gold=named.name == GOLD), self.batch)
 
+            # All that an answer depends on, so that no search is resumed with answers of other models or data.
             store.open_run(
                 {
                     "data": data_settings(self.data),

@@ -55,7 +55,7 @@ class EncoderLoader:
             registry.resolve(self.encoder_name, "encoder"),
             device="cuda" if self.device == "cuda" else "cpu",
             threads=self.threads,
-            cache_directory=self.vector_cache or None,
+            cache_directory=self.vector_cache or None,  # an empty PYTRACE_VECTOR_CACHE stands for none
         )
 
 
@@ -113,6 +113,7 @@ class Engine(EncoderLoader):
     def model(self) -> LanguageModel:
         """The language model: a server's where an address is given, else one inside this process, loaded on first use."""
         self._check_server_options()
+        # Methods that select by the encoder alone never read the language model's file.
         return deferred(functools.partial(self._load_model, self.llm))
 
     @functools.cached_property
@@ -162,6 +163,7 @@ class Engine(EncoderLoader):
         from pytrace.models import registry
 
         known = registry.catalog()
+        # An encoder may be named by its profile.
         profile, tiny = known.profile(self.encoder_name), known.profile("tiny")
         encoder = profile.encoder if profile is not None else self.encoder_name
         if parameters >= _LARGE and tiny is not None and encoder == tiny.encoder:
@@ -282,7 +284,7 @@ class Engine(EncoderLoader):
 
     def close(self, *, keep_model: bool = False) -> None:
         """Free the models; they are loaded again when they are asked for."""
-        loaded = vars(self)
+        loaded = vars(self)  # where cached properties lie; what is taken out of it is made anew when it is asked for
         for name in ("encoder", "cross_encoder"):
             loaded.pop(name, None)
         for name in ("reader",) if keep_model else ("model", "reader"):
@@ -349,6 +351,7 @@ def load(
     >>> engine.llm, engine.encoder_name
     ('tiny', 'tiny')
     """
+    # Here, for the dataclass's own error would not say which options there are.
     known = {field.name for field in fields(Engine)}
     if unknown := set(options) - known:
         raise InputError(f"there is no option {min(unknown)!r}; choose among {', '.join(sorted(known))}")
