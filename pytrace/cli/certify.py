@@ -17,17 +17,8 @@ from pytrace.cli import common
 from pytrace.cli.certify_discriminate import Discriminate
 from pytrace.cli.certify_paths import Paths
 from pytrace.cli.commands import Command, Result, click_group, option
-from pytrace.cli.shared_options import (
-    DISTINCT,
-    ENCODER,
-    GOLD_DATA,
-    GRAPH,
-    GRAPH_FORMAT,
-    LIMIT,
-    MODELS,
-    SETTINGS,
-)
-from pytrace.engine.loading import EncoderLoader, Engine
+from pytrace.cli.shared_options import DISTINCT, ENCODER, GOLD_DATA, GRAPH, GRAPH_FORMAT, LIMIT, MODELS, SETTINGS
+from pytrace.engine.loading import Engine
 from pytrace.errors import StoreError
 
 if TYPE_CHECKING:
@@ -67,7 +58,7 @@ class Certify(Command):
     plots: Path | None = option("Draw errors and gap as PNG and SVG.", metavar="DIR")
     explain: bool = option("Show every response with its steps.")
     settings: tuple[str, ...] = SETTINGS
-    models: EncoderLoader = ENCODER
+    models: Engine = ENCODER
 
     def run(self) -> Result | None:
         if click.get_current_context().invoked_subcommand is not None:
@@ -77,7 +68,6 @@ class Certify(Command):
             raise click.UsageError(
                 "give --kg PATH and --responses FILE, or one of the commands discriminate, generate and paths"
             )
-        from pytrace.certify.certification_scores import score_certificates
         from pytrace.certify.grounding import GroundingSettings
         from pytrace.certify.response_files import read_responses
         from pytrace.kg import KnowledgeBase
@@ -86,17 +76,10 @@ class Certify(Command):
         settings = changed(GroundingSettings(), self.settings, what="certify")
         rows = list(read_responses(responses, limit=self.limit))
         base = KnowledgeBase.load(kg, models.encoder, format=self.kg_format)
-        certificates = certify_responses(base, models, rows, settings, steps=self.steps, samples=self.samples)
-        scores = score_certificates(certificates)
-        if self.out is not None:
-            write_certificates(self.out, certificates)
-        if self.page is not None:
-            from pytrace.report.certificates import write_page
-
-            words = settings_in_words(
-                settings, graph=kg.name, steps=self.steps, samples=self.samples, encoder=models.encoder.name
-            )
-            write_page(self.page, certificates, scores, base, title=f"Responses of {responses.name}", settings=words)
+        words = {"graph": kg.name, "steps": self.steps, "samples": self.samples, "encoder": models.encoder.name}
+        title = f"Responses of {responses.name}"
+        certificates = _certify(base, models, rows, settings, self.steps, self.samples)
+        scores = _write(certificates, base, settings, out=self.out, page=self.page, title=title, words=words)
         if self.plots is not None:
             from pytrace.report.certificate_plots import save_plots
 
@@ -143,15 +126,18 @@ class Generate(Command):
     as_json: bool
 
     def run(self) -> Result:
-        from pytrace.certify.certification_scores import score_certificates
         from pytrace.certify.generative import GenerationSettings
         from pytrace.certify.gold_paths import first_of_each_path, read_questions
         from pytrace.certify.grounding import GroundingSettings
         from pytrace.kg import KnowledgeBase
-        from pytrace.report.certificates import write_page
+        from pytrace.methods.base import changed, setting_name
 
         models, out, samples = self.models, self.out, self.samples
-        generation, grounding = _split(self.settings, GenerationSettings(), GroundingSettings())
+        # What neither of the two has, the first refuses.
+        checks = [each for each in self.settings if setting_name(each) in GroundingSettings.__struct_fields__]
+        others = [each for each in self.settings if each not in checks]
+        generation = changed(GenerationSettings(), others, what="certify generate")
+        grounding = changed(GroundingSettings(), checks, what="certify")
         questions = read_questions(self.data)
         if self.distinct:
             questions = first_of_each_path(questions)
@@ -159,16 +145,12 @@ class Generate(Command):
         base = KnowledgeBase.load(self.kg, models.encoder, format=self.kg_format)
         results = {}
         for prompting in dict.fromkeys(self.promptings or _PROMPTINGS):
-            path = out / f"responses-{prompting}.jsonl"
-            responses, usage = _respond(base, questions, prompting, generation, models, path)
-            certificates = certify_responses(base, models, responses, grounding, samples=samples)
-            scores = score_certificates(certificates)
-            write_certificates(out / f"certificates-{prompting}.jsonl", certificates)
-            words = settings_in_words(
-                grounding, graph=self.kg.name, prompting=prompting, samples=samples, model=models.model.name
-            )
+            responses, usage = self._respond(base, questions, prompting, generation)
+            words = {"graph": self.kg.name, "prompting": prompting, "samples": samples, "model": models.model.name}
+            file, page = out / f"certificates-{prompting}.jsonl", out / f"{prompting}.html"
             title = f"{prompting}: {self.data.name}"
-            write_page(out / f"{prompting}.html", certificates, scores, base, title=title, settings=words)
+            certificates = _certify(base, models, responses, grounding, "numbered", samples)
+            scores = _write(certificates, base, grounding, out=file, page=page, title=title, words=words)
             results[prompting] = {"scores": scores, "usage": usage}
             if not self.as_json:  # at once, for the next way of asking may take hours
                 common.print_styled(f"{prompting}: {len(questions)} questions of {self.data.name}, {models.model.name}")
@@ -180,71 +162,58 @@ class Generate(Command):
         document = {"generation": generation, "grounding": grounding, "promptings": results}
         return Result(document, f"{out}: responses, certificates and pages")
 
+    def _respond(
+        self,
+        base: KnowledgeBase,
+        questions: Sequence[GoldQuestion],
+        prompting: _Prompting,
+        settings: GenerationSettings,
+    ) -> tuple[list[Response], Usage]:
+        """Ask what the file has no response to yet, and return all responses with what this run spent."""
+        from pytrace.certify.facts import FactFinder
+        from pytrace.certify.generative import Reasoner
+        from pytrace.certify.response_files import ResponseFile, read_responses
 
-def _respond(
+        models, path = self.models, self.out / f"responses-{prompting}.jsonl"
+        reasoner = Reasoner(models.model, settings)
+        recipe = {
+            **msgspec.to_builtins(settings),
+            "prompting": prompting,
+            "model": models.model.fingerprint,
+            "prompt": reasoner.prompt_hash(prompting),
+            # A response depends on the graph only where its facts stand in the prompt.
+            "facts": zlib.crc32(base.columns.triples.tobytes()) if settings.facts else None,
+        }
+        before = models.model.usage
+        with ResponseFile(path, recipe) as file:
+            missing = [question for question in questions if question.id not in file.known]
+            with common.progress(f"reasoning ({prompting})", len(missing)) as advance:
+
+                def done(responses: list[Response]) -> None:
+                    file.add(responses)
+                    advance()
+
+                finder = FactFinder(base, models.encoder)
+                facts = finder.find([question.question for question in missing], settings.facts)
+                reasoner.respond(missing, prompting, facts=facts, done=done)
+        # In the questions' order; the file has that in which they were answered, by this run and earlier ones.
+        ranks = {question.id: rank for rank, question in enumerate(questions)}
+        responses = [response for response in read_responses(path) if response.id in ranks]
+        for response in responses:
+            if response.question != questions[ranks[response.id]].question:
+                raise StoreError(
+                    f"{path} holds a response to another question of the id {response.id!r}; name another --out"
+                )
+        return sorted(responses, key=lambda response: ranks[response.id]), models.model.usage - before
+
+
+def _certify(
     base: KnowledgeBase,
-    questions: Sequence[GoldQuestion],
-    prompting: _Prompting,
-    settings: GenerationSettings,
     models: Engine,
-    path: Path,
-) -> tuple[list[Response], Usage]:
-    """Ask what the file has no response to yet, and return all responses with what this run spent."""
-    from pytrace.certify.facts import FactFinder
-    from pytrace.certify.generative import Reasoner
-    from pytrace.certify.response_files import ResponseFile, read_responses
-
-    reasoner = Reasoner(models.model, settings)
-    recipe = {
-        **msgspec.to_builtins(settings),
-        "prompting": prompting,
-        "model": models.model.fingerprint,
-        "prompt": reasoner.prompt_hash(prompting),
-        # A response depends on the graph only where its facts stand in the prompt.
-        "facts": zlib.crc32(base.columns.triples.tobytes()) if settings.facts else None,
-    }
-    before = models.model.usage
-    with ResponseFile(path, recipe) as file:
-        missing = [question for question in questions if question.id not in file.known]
-        with common.progress(f"reasoning ({prompting})", len(missing)) as advance:
-
-            def done(responses: list[Response]) -> None:
-                file.add(responses)
-                advance()
-
-            finder = FactFinder(base, models.encoder)
-            facts = finder.find([question.question for question in missing], settings.facts)
-            reasoner.respond(missing, prompting, facts=facts, done=done)
-    # In the questions' order; the file has that in which they were answered, by this run and earlier ones.
-    ranks = {question.id: rank for rank, question in enumerate(questions)}
-    responses = [response for response in read_responses(path) if response.id in ranks]
-    for response in responses:
-        if response.question != questions[ranks[response.id]].question:
-            raise StoreError(
-                f"{path} holds a response to another question of the id {response.id!r}; name another --out"
-            )
-    return sorted(responses, key=lambda response: ranks[response.id]), models.model.usage - before
-
-
-def _split(
-    overrides: Sequence[str], generation: GenerationSettings, grounding: GroundingSettings
-) -> tuple[GenerationSettings, GroundingSettings]:
-    """Give each of the two the settings that it has; what neither has, the first refuses."""
-    from pytrace.methods.base import changed, setting_name
-
-    of_grounding = [each for each in overrides if setting_name(each) in grounding.__struct_fields__]
-    others = [each for each in overrides if each not in of_grounding]
-    return changed(generation, others, what="certify generate"), changed(grounding, of_grounding, what="certify")
-
-
-def certify_responses(
-    base: KnowledgeBase,
-    models: EncoderLoader,
     responses: Sequence[Response],
     settings: GroundingSettings,
-    *,
-    steps: _Steps = "numbered",
-    samples: _Samples = "majority",
+    steps: _Steps,
+    samples: _Samples,
 ) -> list[Certificate]:
     """Certify responses and show on stderr how far it is."""
     from pytrace.certify.certifier import Certifier
@@ -259,21 +228,32 @@ def certify_responses(
     return list(choose_samples(certificates, how=samples))
 
 
-def settings_in_words(settings: GroundingSettings, **more: object) -> dict[str, str]:
-    """Return settings for people to read, with whatever else led to the certificates."""
-    # `least_ratio` is what the setting of the entities' threshold comes to, which by default depends on the rule.
-    words = {**msgspec.to_builtins(settings), "entity_threshold": settings.least_ratio, **more}
-    return {name: str(value) for name, value in words.items()}
-
-
-def write_certificates(path: Path, certificates: Sequence[Certificate]) -> None:
-    """Write certificates as JSON Lines, in one step."""
+def _write(
+    certificates: Sequence[Certificate],
+    base: KnowledgeBase,
+    settings: GroundingSettings,
+    *,
+    out: Path | None,
+    page: Path | None,
+    title: str,
+    words: Mapping[str, str],
+) -> CertificationScores:
+    """Score certificates, and write them and their page, each in one step; `words` are options that the page names."""
+    from pytrace.certify.certification_scores import score_certificates
+    from pytrace.report.certificates import write_page
     from pytrace.storage.files import atomic_output
     from pytrace.storage.text import dump_json
 
-    with atomic_output(path) as stream:
-        for certificate in certificates:
-            stream.write(dump_json(certificate).encode() + b"\n")
+    scores = score_certificates(certificates)
+    if out is not None:
+        with atomic_output(out) as stream:
+            stream.writelines(dump_json(certificate).encode() + b"\n" for certificate in certificates)
+    if page is not None:
+        # `least_ratio` is what the setting of the entities' threshold comes to, which by default depends on the rule.
+        chosen = {**msgspec.to_builtins(settings), "entity_threshold": settings.least_ratio, **words}
+        shown = {name: str(value) for name, value in chosen.items()}
+        write_page(page, certificates, scores, base, title=title, settings=shown)
+    return scores
 
 
 def print_scores(scores: CertificationScores) -> None:
@@ -295,13 +275,9 @@ def print_scores(scores: CertificationScores) -> None:
 
 def print_certificate(certificate: Certificate) -> None:
     """Print one response with its steps and what is wrong with them."""
-    error = (
-        ""
-        if certificate.error is None
-        else f" ({certificate.error} error)"
-        if certificate.error != "incoherent"
-        else " (incoherent)"
-    )
+    error = ""
+    if certificate.error is not None:
+        error = " (incoherent)" if certificate.error == "incoherent" else f" ({certificate.error} error)"
     common.print_text()
     common.print_styled(common.printable(f"{certificate.id}: {certificate.question}"))
     common.print_text(f"{certificate.kind}{error}: {common.printable(certificate.reason)}")

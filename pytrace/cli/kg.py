@@ -16,7 +16,7 @@ from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
 from pytrace.cli.kg_build import Build
 from pytrace.cli.shared_options import ENCODER
-from pytrace.engine.loading import EncoderLoader
+from pytrace.engine.loading import Engine
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Triple
 from pytrace.triples.graph import GraphReader, TripleStore
@@ -28,14 +28,6 @@ _FAILURES_SHOWN = 5
 # What most commands of this group are told first.
 _DIRECTORY = argument("DIR")
 _FORMAT = option("By default the suffix of the file tells.", "--format", choices=FORMATS)
-
-
-class _Source(msgspec.Struct):
-    """A triple with the words that it came from."""
-
-    triple: Triple
-    title: str
-    text: str | None
 
 
 class Show(Command):
@@ -77,8 +69,8 @@ class Show(Command):
             elif document is not None:
                 state = "waits for its extraction" if waiting else f"from {document.source}" if document.source else ""
                 common.print_text(common.printable(f"{document.id}: {document.title}{f' ({state})' if state else ''}"))
-            for source in sources:
-                _print_triple(source)
+            for triple, title, text in sources:
+                _print_triple(triple, title, text)
             if not sources and limit and not waiting:
                 common.print_text("no triples" if entity is None else common.printable(f"no triples about {entity!r}"))
             elif len(chosen) > limit > 0:
@@ -93,8 +85,7 @@ class Show(Command):
                 "failures": [{"document_id": name, "reason": reason} for name, reason in failures],
                 "document": document,
                 "triples": [
-                    {**msgspec.structs.asdict(source.triple), "title": source.title, "text": source.text}
-                    for source in sources
+                    {**msgspec.structs.asdict(triple), "title": title, "text": text} for triple, title, text in sources
                 ],
             },
             show_text,
@@ -134,12 +125,13 @@ def _chosen(graph: GraphReader, document_id: str | None, entity: str | None, lim
     return list(islice(graph.iterate_triples([document_id]), limit))
 
 
-def _sources(graph: GraphReader, triples: list[Triple]) -> Iterator[_Source]:
+def _sources(graph: GraphReader, triples: list[Triple]) -> Iterator[tuple[Triple, str, str | None]]:
+    """Yield triples with the titles and the sentences that they came from."""
     document: Document | None = None
     for triple in triples:  # those of a document follow each other, so it is read once
         if document is None or document.id != triple.document_id:
             document = graph.document(triple.document_id)
-        yield _Source(triple, document.title, document.sentences[triple.sentence] if triple.sentence >= 0 else None)
+        yield triple, document.title, document.sentences[triple.sentence] if triple.sentence >= 0 else None
 
 
 def _print_statistics(location: str, statistics: dict[str, object], recipe: dict[str, object]) -> None:
@@ -151,17 +143,13 @@ def _print_statistics(location: str, statistics: dict[str, object], recipe: dict
     common.print_text()
 
 
-def _print_triple(source: _Source) -> None:
-    triple = source.triple
+def _print_triple(triple: Triple, title: str, text: str | None) -> None:
     common.print_text(common.printable(triple.text))
     support = f", support {triple.support:.0f}" if triple.support else ""
-    common.print_text(
-        common.printable(
-            f"    document {triple.document_id}"
-            if source.text is None
-            else f"    {source.text} [{source.title}; document {triple.document_id}, sentence {triple.sentence}{support}]"
-        )
-    )
+    source = f"document {triple.document_id}"
+    if text is not None:
+        source = f"{text} [{title}; {source}, sentence {triple.sentence}{support}]"
+    common.print_text(common.printable(f"    {source}"))
 
 
 class Export(Command):
@@ -283,7 +271,7 @@ class Index(Command):
     source: Path = argument()
     out: Path = option("The knowledge base's directory.")
     format: str | None = option("If the suffix of a file does not tell it.", choices=FORMATS)
-    models: EncoderLoader = ENCODER
+    models: Engine = ENCODER
 
     def run(self) -> Result:
         from pytrace.kg import KnowledgeBase

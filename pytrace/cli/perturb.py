@@ -171,11 +171,7 @@ def _first_reason(report: PerturbReport) -> str:
 
 
 def _print(
-    out: Path,
-    report: PerturbReport,
-    counts: Counter[tuple[str, str]],
-    kinds: Iterable[str],
-    noises: tuple[str, ...],
+    out: Path, report: PerturbReport, counts: Counter[tuple[str, str]], kinds: Iterable[str], noises: tuple[str, ...]
 ) -> None:
     common.print_text(f"{report.chains} of {report.questions} questions have a chain of evidence")
     common.print_table(

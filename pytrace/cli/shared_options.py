@@ -11,7 +11,7 @@ import msgspec
 
 from pytrace.cli.commands import group, option
 from pytrace.engine.knowledge import FEW_SHOT, KnowledgeOptions
-from pytrace.engine.loading import EncoderLoader, Engine, profile_encoder
+from pytrace.engine.loading import Engine, profile_encoder
 from pytrace.errors import DataError, InputError
 from pytrace.triples.graph.exchange import FORMATS
 
@@ -24,8 +24,7 @@ SEED = option("Of every choice that is left to chance.", default=0)
 ROWS_OUT = option("Where the rows go.", metavar="FILE.jsonl")
 GOLD_DATA = option("Questions with answers and gold paths.")
 GRAPH = option(
-    "The graph: TSV, JSONL, N-Triples, Turtle, or the directory that 'kg build' or 'kg index' made.",
-    metavar="KB",
+    "The graph: TSV, JSONL, N-Triples, Turtle, or the directory that 'kg build' or 'kg index' made.", metavar="KB"
 )
 GRAPH_FORMAT = option("Of the graph, if the suffix of its file does not tell it.", choices=FORMATS)
 KNOWLEDGE_FORMAT = option("Of the knowledge base, if the suffix does not tell it.", choices=FORMATS)
@@ -60,9 +59,7 @@ _MODELS = {
     "api_key_env": option("The environment variable that holds a server's API key.", metavar="VARIABLE"),
     "concurrency": option("Requests to a server at once.", ge=1),
     "vector_cache": _VECTOR_CACHE,
-    "deterministic": option(
-        "Fix the shape and order of batches, so that the same call repeats bit for bit; slower.",
-    ),
+    "deterministic": option("Fix the shape and order of batches, so that the same call repeats bit for bit; slower."),
     "cross_encoder_directory": option(
         "For the method cross-encoder: the ONNX export of a model that ranks passages.",
         "--cross-encoder",
@@ -87,22 +84,18 @@ _KNOWLEDGE = {
     ),
     "query_grammar": option(
         "What queries are held to: the knowledge base's relations and the question's words, the relations alone, or "
-        "nothing.  [default: words for few-shot, for a trained model what did best after its training]",
+        "nothing.  [default: words for few-shot, for a trained model what did best after its training]"
     ),
 }
 
 
-def _encoder_loader(**chosen: Any) -> EncoderLoader:
-    # Before anything is read: a missing card must not be found after an hour of preparing what it was to compute.
-    loader = EncoderLoader(**chosen)
-    loader.check_device()
-    return loader
-
-
 def _engine(**chosen: Any) -> Engine:
-    chosen["encoder_name"] = chosen["encoder_name"] or profile_encoder(chosen["llm"])
+    if chosen["encoder_name"] is None:
+        chosen["encoder_name"] = profile_encoder(chosen["llm"])
     engine = Engine(**chosen)
-    engine.check_device()
+    # Before anything is read: a missing card must not be found after an hour of preparing what it was to compute.
+    # Commands without a language model need none that runs there.
+    engine.check_device(language_model="llm" in chosen)
     return engine
 
 
@@ -113,7 +106,7 @@ def _knowledge_options(**chosen: Any) -> KnowledgeOptions:
     return knowledge
 
 
-ENCODER = group(_encoder_loader, EncoderLoader, _ENCODER)
+ENCODER = group(_engine, Engine, _ENCODER)
 MODELS = group(_engine, Engine, _MODELS)
 KNOWLEDGE = group(_knowledge_options, KnowledgeOptions, _KNOWLEDGE)
 

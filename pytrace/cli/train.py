@@ -28,10 +28,7 @@ _DEFAULT_EPOCHS = 1.0
 
 _Format = Literal["auto", "pathquestion", "lcquad", "pytrace"]
 _FORMAT = option("Of the data.", "--format", default="auto")
-_KB = option(
-    "The knowledge base: held-out queries are run on it, and --sample takes its paths.",
-    metavar="FILE",
-)
+_KB = option("The knowledge base: held-out queries are run on it, and --sample takes its paths.", metavar="FILE")
 _THREADS = option("Threads (default: those that this process may use).", ge=1)
 
 
@@ -127,7 +124,7 @@ class Evaluate(Command):
     kb_format: str | None = KNOWLEDGE_FORMAT
     query_grammar: Literal["words", "relations", "none"] | None = option(
         "Hold queries to the relations of --kb and the question's words, to the relations alone, or to nothing.  [default: what did "
-        "best after the training, if there is --kb]",
+        "best after the training, if there is --kb]"
     )
     limit: int | None = LIMIT
     threads: int | None = _THREADS

@@ -76,10 +76,7 @@ class Tune(Command):
         searched, held_out = split_questions(questions, self.hold_out)
         out.mkdir(parents=True, exist_ok=True)
 
-        with (
-            closing(CachedModel(models.model, out / "answers.sqlite")) as model,
-            RunStore(out / "run.sqlite") as store,
-        ):
+        with closing(CachedModel(models.model, out / "answers.sqlite")) as model, RunStore(out / "run.sqlite") as store:
 
             def make(named: MethodName) -> Batched:
                 trial = make_method(

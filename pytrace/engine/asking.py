@@ -95,12 +95,7 @@ def answer_one(
 
 
 def _certify(
-    answerer: object,
-    answer: Answer,
-    documents: list[Document],
-    facts: Path | None,
-    models: Engine,
-    progress: Progress,
+    answerer: object, answer: Answer, documents: list[Document], facts: Path | None, models: Engine, progress: Progress
 ) -> list[Certificate]:
     """Certify what an answer rests on: by a given graph, by the one that its chains were made of, or by its documents'."""
     from pytrace.certify.answer_certificates import certify_answer

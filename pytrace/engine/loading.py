@@ -28,41 +28,13 @@ _LARGE = 1_000_000_000
 
 
 @dataclass
-class EncoderLoader:
-    """Which encoder to load, and where it runs; it is loaded when it is first asked for."""
+class Engine:
+    """Models and methods on this machine: the front door of the library, made by `pytrace.load`."""
 
     encoder_name: str = "tiny"
     device: str = "cpu"
     threads: int | None = None
     vector_cache: str | None = None
-
-    def check_device(self) -> None:
-        """Refuse a card that the kernels or the models cannot use, before anything is read or loaded."""
-        if self.device == "cuda":
-            from pytrace.kernels import devices
-            from pytrace.models.encoders import onnx_graph
-
-            devices.require("cuda")
-            onnx_graph.require_device("cuda")
-
-    @functools.cached_property
-    def encoder(self) -> OnnxEncoder:
-        """The encoder."""
-        from pytrace.models import registry
-        from pytrace.models.encoders.encoder import OnnxEncoder
-
-        return OnnxEncoder(
-            registry.resolve(self.encoder_name, "encoder"),
-            device="cuda" if self.device == "cuda" else "cpu",
-            threads=self.threads,
-            cache_directory=self.vector_cache or None,  # an empty PYTRACE_VECTOR_CACHE stands for none
-        )
-
-
-@dataclass
-class Engine(EncoderLoader):
-    """Models and methods on this machine: the front door of the library, made by `pytrace.load`."""
-
     llm: str = "tiny"
     gpu_layers: int | None = None
     context: int | None = None
@@ -79,10 +51,16 @@ class Engine(EncoderLoader):
         """How many layers of a model in this process go to the GPU; -1 stands for all."""
         return self.gpu_layers if self.gpu_layers is not None else -1 if self.device == "cuda" else 0
 
-    def check_device(self) -> None:
-        """Refuse a card as `EncoderLoader.check_device` does, and where llama.cpp cannot use one either."""
-        super().check_device()
-        if self.device == "cuda" and not self.remote:
+    def check_device(self, *, language_model: bool = True) -> None:
+        """Refuse a card that the kernels or the models cannot use, before anything is read or loaded."""
+        if self.device != "cuda":
+            return
+        from pytrace.kernels import devices
+        from pytrace.models.encoders import onnx_graph
+
+        devices.require("cuda")
+        onnx_graph.require_device("cuda")
+        if language_model and not self.remote:
             from pytrace.models.llama import runtime as llama_runtime
 
             llama_runtime.require_offload(self._layers_on_gpu)
@@ -96,6 +74,19 @@ class Engine(EncoderLoader):
     def settings_name(self) -> str:
         """The name by which methods have settings for the language model: the catalog's where the file's content is known."""
         return settings_name(self.llm)
+
+    @functools.cached_property
+    def encoder(self) -> OnnxEncoder:
+        """The encoder."""
+        from pytrace.models import registry
+        from pytrace.models.encoders.encoder import OnnxEncoder
+
+        return OnnxEncoder(
+            registry.resolve(self.encoder_name, "encoder"),
+            device="cuda" if self.device == "cuda" else "cpu",
+            threads=self.threads,
+            cache_directory=self.vector_cache or None,  # an empty PYTRACE_VECTOR_CACHE stands for none
+        )
 
     @functools.cached_property
     def cross_encoder(self) -> OnnxCrossEncoder:

@@ -25,7 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run a command in this process in a folder with a graph, responses and questions, with scripted models."""
-    monkeypatch.setattr(loading.EncoderLoader, "encoder", HashEncoder())
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder())
     monkeypatch.setattr(loading.Engine, "model", ScriptedModel([RIGHT, WRONG]))
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
     monkeypatch.chdir(tmp_path)
