@@ -78,7 +78,7 @@ class Bench(Command):
             seed=self.seed,
             quick=self.quick,
             rows=self.rows,
-            sweeps=self.sweeps and self.device == "cpu",
+            sweeps=self.sweeps and self.device == "cpu",  # a card's cases have none
             data=self.data,
             device=self.device,
             scale=self.scale,

@@ -61,7 +61,7 @@ class Certify(Command):
     models: Engine = ENCODER
 
     def run(self) -> Result | None:
-        if click.get_current_context().invoked_subcommand is not None:
+        if click.get_current_context().invoked_subcommand is not None:  # click calls the group itself in any case
             return None
         kg, responses, models = self.kg, self.responses, self.models
         if kg is None or responses is None:

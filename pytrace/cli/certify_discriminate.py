@@ -72,7 +72,7 @@ class Discriminate(Command):
 
 def _print(report: DiscriminativeReport) -> None:
     common.print_text(f"{report.paths} paths of {report.questions} questions, judged by {report.model}")
-    kinds = [kind.kind.upper() for kind in report.modes[0].kinds]
+    kinds = [kind.kind.upper() for kind in report.modes[0].kinds]  # all modes are asked about the same paths
     common.print_table(
         ("MODE", *kinds, "ALL", "BALANCED", "YES", "UNDECIDED", "ASKED", "EVALUATED", "SECONDS"),
         [

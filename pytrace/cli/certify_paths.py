@@ -93,7 +93,7 @@ class Paths(Command):
         source = read_source(self.kg)
         try:
             columns = compile_triples(source.triples, names=source.names)
-        except DataError:
+        except DataError:  # it names its file already
             raise
         except InputError as error:
             raise DataError(str(error), path=self.kg) from error
@@ -139,7 +139,7 @@ class Paths(Command):
 
 
 def _print(out: Path, outcomes: list[_Outcome], absent: Sequence[AbsentTriple]) -> None:
-    counts = Counter((outcome.way, min(outcome.paths, 2)) for outcome in outcomes)
+    counts = Counter((outcome.way, min(outcome.paths, 2)) for outcome in outcomes)  # none, one or more
     common.print_text(
         f"{sum(outcome.paths > 0 for outcome in outcomes)} of {len(outcomes)} questions have gold paths, "
         f"{sum(outcome.paths for outcome in outcomes)} in all; written to {common.printable(out)}"

@@ -130,7 +130,7 @@ def _parameters(command: type[Command]) -> Iterator[click.Parameter]:
 def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, **details: Any) -> click.Parameter:
     """Return click's form of an option or argument of this type."""
     bounds: dict[str, float] = {bound: details.pop(bound) for bound in ("ge", "gt", "le", "lt") if bound in details}
-    optional = get_origin(hint) in {Union, types.UnionType}
+    optional = get_origin(hint) in {Union, types.UnionType}  # `int | None` may be left out
     if optional:
         (hint,) = (each for each in get_args(hint) if each is not types.NoneType)
     repeated = get_origin(hint) is tuple
@@ -142,9 +142,10 @@ def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, 
     if kind is not bool:
         default = details.get("default")
         details.setdefault("required", "default" not in details and not (optional or repeated))
+        # Where the help text words the default, there is none here.
         details.setdefault("show_default", default is not None)
         details["multiple"] = repeated
-    elif "/" not in flag:
+    elif "/" not in flag:  # click knows `--rows/--no-rows` by its slash
         details["is_flag"] = True
     return click.Option([flag or f"--{name.replace('_', '-')}", name], **details)
 
@@ -154,7 +155,7 @@ def _click_type(kind: Any, bounds: Mapping[str, float], choices: tuple[str, ...]
         return click.Choice(choices or get_args(kind))
     if kind is Path:
         return click.Path(path_type=Path)
-    if not bounds:
+    if not bounds:  # click knows int, float and str by themselves
         return kind
     lowest, highest = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
     limits: dict[str, Any] = {"min": lowest, "max": highest, "min_open": "gt" in bounds, "max_open": "lt" in bounds}

@@ -50,7 +50,10 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             status = command.main(
-                args=None if arguments is None else list(arguments), prog_name="pytrace", standalone_mode=False
+                # Not standalone: click would leave the process by its own rules.
+                args=None if arguments is None else list(arguments),
+                prog_name="pytrace",
+                standalone_mode=False,
             )
         sys.stdout.flush()  # here, where a full disk is still reported
     except BaseException as error:  # noqa: BLE001 - the last line of defence; nothing may end in a traceback
@@ -70,7 +73,7 @@ def _failed(error: BaseException) -> int:
         # The reader left (`pytrace … | head`). Python flushes stdout once more at exit; give it somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the help text
         click.echo(error.format_message(), err=True)
         return WRONG_INPUT
     if os.environ.get("PYTRACE_DEBUG") == "1" and not isinstance(error, click.ClickException | click.Abort):
@@ -133,7 +136,7 @@ def json_bytes(value: object) -> bytes:
 
 def stream_json(head: dict[str, object], lists: dict[str, Iterable[object]]) -> None:
     """Print one JSON document on stdout whose lists may be too long to hold: `head` first, then the lists, an item a line."""
-    click.echo(json_bytes(head).removesuffix(b"\n}"), nl=False)
+    click.echo(json_bytes(head).removesuffix(b"\n}"), nl=False)  # left open for the lists
     for name, items in lists.items():
         click.echo(f',\n  "{name}": [', nl=False)
         separator = "\n"
@@ -170,6 +173,11 @@ def printable(text: object) -> str:
         character if character.isprintable() else ascii(character)[1:-1]  # line feed becomes \n, escape \x1b
         for character in str(text)
     )
+
+
+def figure(value: float | None, form: str) -> str:
+    """Word a number, and a missing one as a dash."""
+    return "-" if value is None else format(value, form)
 
 
 def percent(share: float | None) -> str:
@@ -256,6 +264,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
             table.add_row(*(Text(cell) for cell in row))
         console.print(table)
         return
+    # Widths of all rows: a table in a pipe is never broken or cut.
     lines = [list(columns), *cells]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     for line in lines:

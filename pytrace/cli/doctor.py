@@ -33,6 +33,7 @@ _REBUILD = (
 _NEW_DRIVER = "install NVIDIA's driver in a version that serves this module's CUDA, and let this process see the card"
 
 _Add = Callable[[str, str], None]  # takes what is wrong and what to do about it
+# By their names on PyPI, whichever of the extras they come from.
 _PACKAGES = ("numpy", "tokenizers", "onnxruntime", "onnxruntime-gpu", "llama-cpp-python", "huggingface-hub", "httpx2")
 
 
@@ -170,6 +171,7 @@ def _models(add: _Add) -> tuple[str, int | None, dict[str, str]]:
     except PytraceError as error:
         add(str(error), "export PYTRACE_HOME=DIRECTORY")
         return "?", None, {}
+    # A home that is not there yet would be made below its nearest parent that is.
     existing = next((folder for folder in (home, *home.parents) if folder.exists()), Path("/"))
     if not os.access(existing, os.W_OK):
         add(f"{existing} cannot be written to", "set PYTRACE_HOME to a directory of your own")
@@ -262,6 +264,7 @@ def _find_cards() -> tuple[Cuda, str]:
         driver, runtime, problem, listed = devices.cuda_module().installation()
     except DeviceUnavailableError as error:
         built_in = importlib.util.find_spec("pytrace._cuda") is not None
+        # What follows the semicolon is the remedy, which the problem says apart.
         return Cuda(built_in, None, None, [], str(error).partition(";")[0]), _REBUILD
     except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
         return Cuda(True, None, None, [], f"the CUDA module fails ({type(error).__name__}: {error})"), _REBUILD
@@ -296,6 +299,7 @@ def _usable_processors() -> float:
     """Return how many processors this process may use: those of its affinity, less what a container's quota leaves."""
     usable = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     try:
+        # Cgroup v2: microseconds of processor time in each period, or "max" in place of the first.
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         return usable if quota == "max" else min(usable, int(quota) / int(period))
     except (OSError, ValueError):
@@ -317,4 +321,5 @@ def _memory() -> tuple[int | None, int | None]:
         used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
     except (OSError, ValueError):  # no container, or "max"
         return total, available
+    # In a container /proc/meminfo still counts the whole machine.
     return min(total, limit), min(available, max(0, limit - used))

@@ -209,6 +209,7 @@ class Eval(Command):
 
     def _processes(self, job: EvaluationJob, sizes: Mapping[str, int], threads: int) -> Executor:
         """Return the engine that has other processes answer, each with so many threads."""
+        # A partial of a module's function can be sent to other processes, a closure cannot.
         make = partial(make_askers, job.for_processes(threads))
         if self.engine == "ray":
             from pytrace.evaluation.run.ray_engine import RayEngine

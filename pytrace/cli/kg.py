@@ -171,6 +171,7 @@ class Export(Command):
         out = self.out
         with TripleStore.open(self.directory, mode="read") as graph:
             if out == "-":
+                # The formats are UTF-8 in any locale.
                 graph.export(sys.stdout.buffer, format=self.format_name or "jsonl")
                 return None
             count = graph.export(out, format=self.format_name)
@@ -208,7 +209,7 @@ class Remove(Command):
     document_ids: tuple[str, ...] = argument("DOCUMENT_ID...", required=True)
 
     def run(self) -> Result:
-        names = list(dict.fromkeys(self.document_ids))
+        names = list(dict.fromkeys(self.document_ids))  # one named twice is not missing the second time
         with TripleStore.open(self.directory) as graph:
             graph.remove(names)
             left = len(graph)
@@ -234,7 +235,7 @@ class Edit(Command):
             try:
                 changed = graph.replace_triples(document_id, triples)
             except InputError as error:
-                raise DataError(str(error), path=self.file) from error
+                raise DataError(str(error), path=self.file) from error  # the store knows not where the triples are from
         text = f"{common.printable(document_id)} has {len(triples)} triples now"
         if len(changed) > 1:
             others = ", ".join(name for name in changed if name != document_id)
@@ -250,7 +251,7 @@ def _grounded(graph: GraphReader, document: Document, triples: list[Triple]) -> 
     result = []
     for triple in triples:
         old = known.get((triple.head, triple.relation, triple.tail))
-        if triple.sentence >= 0 or not triple.relation:
+        if triple.sentence >= 0 or not triple.relation:  # a unit without a relation is a sentence itself
             result.append(triple)
         elif old is not None:
             result.append(old)

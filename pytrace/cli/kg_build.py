@@ -104,7 +104,7 @@ class Build(Command):
         try:
             with common.progress("extracting triples", waiting, tokens=tokens) as advance:
                 build_graph(graph, extractor, done=done, retry=self.retry)
-        except BaseException:
+        except BaseException:  # Ctrl-C, too
             stored = f"stopped after {outcome.extracted} of {waiting} documents; they are stored"
             common.remark(f"{stored}, go on with --resume")
             raise

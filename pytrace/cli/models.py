@@ -71,7 +71,7 @@ class Pull(Command):
         registry.select(self.names)  # a wrong name at the end must not be found after an hour of fetching
         progress = PullProgress(common.messages())
         pulled = [registry.pull(name, progress=progress, repair=self.repair) for name in self.names]
-        statuses = {status.name: status for each in pulled for status in each}
+        statuses = {status.name: status for each in pulled for status in each}  # profiles share models
         for name, status in statuses.items():
             good = status.rewritten is not None and status.rewritten.state in {"in use", "original kept"}
             if self.fastest and status.role == "language-model" and not good:
@@ -128,12 +128,6 @@ def _choose(name: str, threads: int | None) -> rewritten.Record:
 
 
 def _print_record(record: rewritten.Record) -> None:
-    def speed(value: float | None) -> str:
-        return "-" if value is None else f"{value:.0f}"
-
-    def share(value: float | None) -> str:
-        return "-" if value is None else f"{value:.0%}"
-
     # A format that was refused before it was timed has no figures of its own.
     counts = sorted({count for figures in record.figures for count in figures.generation})
     common.print_table(
@@ -146,13 +140,13 @@ def _print_record(record: rewritten.Record) -> None:
             (
                 figures.format,
                 common.human_size(figures.size),
-                speed(figures.prompt),
-                *(speed(figures.generation.get(count)) for count in counts),
-                "-" if figures.seconds is None else f"{figures.seconds:.1f}",
+                common.figure(figures.prompt, ".0f"),
+                *(common.figure(figures.generation.get(count), ".0f") for count in counts),
+                common.figure(figures.seconds, ".1f"),
                 "-" if figures.correct is None else f"{figures.correct}/{figures.steps}",
-                share(figures.agreement),
-                share(figures.first_tokens),
-                "-" if figures.difference is None else f"{figures.difference:.3f}",
+                common.figure(figures.agreement, ".0%"),
+                common.figure(figures.first_tokens, ".0%"),
+                common.figure(figures.difference, ".3f"),
                 figures.verdict or "-",
             )
             for figures in record.figures
@@ -176,6 +170,7 @@ class Verify(Command):
         known, names = registry.catalog(), self.names
         chosen = registry.select(names) if names else known.models
         if not names:
+            # What is not here cannot be damaged.
             chosen = tuple(model for model in chosen if registry.status(model, known=known).state != "missing")
         statuses = [registry.status(model, hashed=True, known=known) for model in chosen]
         choices = [(status.name, status.rewritten) for status in statuses if status.rewritten is not None]

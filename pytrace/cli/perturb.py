@@ -156,18 +156,13 @@ class Perturb(Command):
                     counts[row.perturbation.kind, row.perturbation.noise] += 1
             if not counts:
                 # Within the block, so that the error keeps an empty file from taking the place of an older one.
+                reasons = [f"{refusal.question_id}: {refusal.reason}" for refusal in report.refusals] + report.faults
                 raise InputError(
-                    f"none of {report.questions} questions gave a row, so nothing was written ({_first_reason(report)}); try another "
-                    "--judge, a lower --threshold or more questions"
+                    f"none of {report.questions} questions gave a row, so nothing was written "
+                    f"({reasons[0] if reasons else 'no reason is known'}); try another --judge, a lower --threshold or more "
+                    "questions"
                 )
         return counts
-
-
-def _first_reason(report: PerturbReport) -> str:
-    if report.refusals:
-        first = report.refusals[0]
-        return f"{first.question_id}: {first.reason}"
-    return report.faults[0] if report.faults else "no reason is known"
 
 
 def _print(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytrace.cli.commands import Command, Result, argument, option
-from pytrace.cli.common import percent, print_records, print_table, print_text
+from pytrace.cli.common import figure, percent, print_records, print_table, print_text
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ def print_report(report: EvaluationReport) -> None:
             ("SUPPORT P", lambda method: percent(method.supporting_precision.mean)),
             ("SUPPORT R", lambda method: percent(method.supporting_recall.mean)),
             ("ERROR RATE", lambda method: percent(method.supporting_error_rate.mean)),
-            ("CONTEXT", lambda method: _number(method.context_tokens.mean, ",.0f")),
-            ("PROMPTS", lambda method: _number(method.calls.mean, ",.0f")),
-            ("ASKED", lambda method: _number(method.prompt_tokens.mean, ",.0f")),
-            ("EVALUATED (MEDIAN)", lambda method: _number(method.evaluated_tokens.median, ",.0f")),
-            ("SHARE", lambda method: _number(method.evaluated_share, ".2f")),
+            ("CONTEXT", lambda method: figure(method.context_tokens.mean, ",.0f")),
+            ("PROMPTS", lambda method: figure(method.calls.mean, ",.0f")),
+            ("ASKED", lambda method: figure(method.prompt_tokens.mean, ",.0f")),
+            ("EVALUATED (MEDIAN)", lambda method: figure(method.evaluated_tokens.median, ",.0f")),
+            ("SHARE", lambda method: figure(method.evaluated_share, ".2f")),
             ("SECONDS", lambda method: f"{method.seconds.total:.1f}"),
             ("FAILED", lambda method: method.failed),
         ),
@@ -188,7 +188,7 @@ def _print_chains(methods: Sequence[MethodSummary]) -> None:
             ("ERROR RATE", lambda row: percent(row[1].document_error_rate.mean)),
             ("ENTITIES", lambda row: _decimal(row[1].entities)),
             ("TRIPLES", lambda row: _decimal(row[1].triples)),
-            ("DENSITY %", lambda row: _number(row[1].density.mean, ".2f", scale=100)),
+            ("DENSITY %", lambda row: "-" if row[1].density.mean is None else f"{100 * row[1].density.mean:.2f}"),
             ("CHAINS", lambda row: _decimal(row[1].chains)),
             ("LENGTH", lambda row: _decimal(row[1].length)),
             ("FOUND DOCUMENTS", lambda row: _decimal(row[1].found_documents)),
@@ -230,6 +230,7 @@ def _print_comparisons(report: EvaluationReport, *, graded: bool) -> None:
     """Print how methods differ from the baseline, or from the first one where there is none; --json has every pair."""
     centre = report.baseline or (report.methods[0].method if report.methods else "")
     pairs = [pair for pair in report.comparisons if centre in (pair.first, pair.second)]
+    # One question has no spread to test by.
     if not any(test.n > 1 for pair in pairs for test in (pair.exact_match, pair.supporting_recall)):
         return
     measures = [
@@ -277,11 +278,7 @@ def _with_interval(value: float | None, interval: tuple[float, float] | None) ->
 
 
 def _decimal(mean: Mean) -> str:
-    return _number(mean.mean, ",.1f")
-
-
-def _number(value: float | None, form: str, *, scale: float = 1) -> str:
-    return "-" if value is None else format(scale * value, form)
+    return figure(mean.mean, ",.1f")
 
 
 def print_seeds(summaries: Sequence[SeedSummary]) -> None:

@@ -149,5 +149,6 @@ SETTINGS = option(
     "Change a setting of the method, for instance chains=3 or top=10, or all that 'tune' found. May be repeated.",
     "--set",
     metavar="NAME=VALUE|@FILE",
+    # Read while the line is parsed, so that a missing file is refused before models are loaded.
     callback=lambda _, __, values: tuple(setting for value in values for setting in _settings_of(value)),
 )

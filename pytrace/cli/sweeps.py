@@ -35,7 +35,7 @@ def expand(
             added = (f"{name}={value}" for name, value in zip(open_values, values, strict=True))
             variant = MethodName(method.name, (*method.overrides, *added))
             method_settings(variant, llm)  # a wrong value must not be found after hours of asking
-            expanded.setdefault(identity(variant), variant)
+            expanded.setdefault(identity(variant), variant)  # a METHOD that was named in full may come again of a sweep
     for name in swept:
         if name not in used:
             option = "--seeds" if name == "seed" and seeds is not None else f"--sweep {name}"
@@ -87,5 +87,6 @@ def _values(sweeps: Sequence[str], seeds: str | None) -> dict[str, tuple[str, ..
             raise InputError(f"--seeds {seeds!r} is no list of whole numbers from 0 on; write 0,1,2, for instance")
         if "seed" in swept:
             raise InputError("--sweep seed and --seeds say the same; leave one of them out")
+        # 007 is the seed 7, and must not be asked twice.
         swept["seed"] = tuple(dict.fromkeys(str(int(number)) for number in numbers))
     return swept

@@ -213,6 +213,7 @@ def _print_report(report: TrainingReport, out: Path) -> None:
         best = report.held_scores if report.recipe.grammar == "words" else best
         chosen = "so" if report.recipe.grammar == "words" else "without one"
         common.print_text(f"it will be used {chosen} unless --query-grammar says otherwise")
+    # Without a knowledge base no query can be run, and the gold query's words decide.
     failures = [row for row in best.rows if not (row.exact if row.executes is None else row.executes)]
     for row in failures[:_FAILURES]:
         common.print_text(common.printable(f"wrong: {row.question} -> {row.written}"))

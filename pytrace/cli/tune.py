@@ -121,6 +121,7 @@ class Tune(Command):
 def split_questions(questions: list[Question], hold_out: float) -> tuple[list[Question], list[Question]]:
     """Split questions into those to search with and the last ones, to be held out."""
     held = round(len(questions) * hold_out)
+    # One question at least on either side, unless none shall be held out.
     if len(questions) - held < 1 or (hold_out and not held):
         raise InputError(
             f"{len(questions)} questions cannot be split with {hold_out} of them held out; give more, or --hold-out 0"

@@ -48,7 +48,7 @@ class KnowledgeOptions:
                     raise InputError(f"{flag} is of a knowledge base, and there is none; give --kb FILE|URL")
             if asking:
                 raise InputError(f"{asking[0]} asks a knowledge base, and there is none; give --kb FILE|URL")
-        elif not asking:
+        elif not asking:  # an option that changes nothing would look as if it had been tried
             raise InputError(
                 f"{', '.join(dict.fromkeys(method.name for method in methods))} asks no knowledge base; leave --kb out, or use "
                 f"{' or '.join(sorted(able))}"

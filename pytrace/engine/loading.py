@@ -278,6 +278,7 @@ class Engine:
         loaded = vars(self)  # where cached properties lie; what is taken out of it is made anew when it is asked for
         for name in ("encoder", "cross_encoder"):
             loaded.pop(name, None)
+        # A matcher of answers still asks the model.
         for name in ("reader",) if keep_model else ("model", "reader"):
             model = loaded.pop(name, None)
             if model is not None and hasattr(model, "close"):
@@ -295,6 +296,7 @@ def settings_name(llm: str) -> str:
 
 
 def _is_address(llm: str) -> bool:
+    # A scheme may be written in capitals (RFC 3986, section 3.1).
     return llm.lower().startswith(("http://", "https://"))
 
 
