@@ -46,7 +46,7 @@ COMMANDS = (
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [entry.name for entry in COMMANDS]
+        return [entry.name for entry in COMMANDS]  # not by the alphabet: what most begin with comes first
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
@@ -58,6 +58,7 @@ class _LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
+        # From the table: click would import every command to ask for its first sentence.
         with formatter.section("Commands"):
             formatter.write_dl([(entry.name, entry.summary) for entry in COMMANDS])
 

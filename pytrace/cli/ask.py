@@ -276,6 +276,7 @@ def _print_costs(answer: Answer) -> None:
 def answer_document(answer: Answer, documents: Sequence[Document], *, explain: bool) -> dict[str, Any]:
     """Return what ``--json`` prints: the answer, its chains with sentences, votes and costs."""
     by_id = {document.id: document for document in documents}
+    # The others of a corpus, thousands perhaps, have no part in the answer.
     used = set(answer.evidence.document_ids) | set(answer.evidence.votes)
     used |= {triple.document_id for chain in answer.evidence.chains for triple in chain.triples}
     result: dict[str, Any] = {

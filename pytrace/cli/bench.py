@@ -93,7 +93,7 @@ class Bench(Command):
                 with contextlib.nullcontext() if self.as_json else _printed(run, name):
                     measure(name)
                 if self.plots is not None:
-                    _draw(run.document, name, self.plots)
+                    _draw(run.document, name, self.plots)  # at once: a later kernel may fail
         if self.as_json:
             common.print_json(run.document)
         else:
@@ -140,7 +140,7 @@ def _check_plots(directory: Path, *, sweeps: bool) -> None:
         raise InputError("--plots draws the sweeps; leave --no-sweeps out")
     from pytrace.bench import plots
 
-    plots.load()
+    plots.load()  # matplotlib is an extra; that it lacks must not be found after the measuring
     try:
         directory.mkdir(parents=True, exist_ok=True)
         # A directory's permissions do not tell of a full disk or a file system that is mounted for reading.

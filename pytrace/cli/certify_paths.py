@@ -56,7 +56,7 @@ class Paths(Command):
         from pytrace.storage.files import atomic_output
 
         out = self.out
-        if out.is_dir():
+        if out.is_dir():  # now, for the rows are written when all is done
             raise InputError(f"--out {out} is a folder; name a file for the rows")
         rows = read_rows(self.data, limit=self.limit)
         questions: list[GoldQuestion] = []

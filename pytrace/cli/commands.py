@@ -117,6 +117,7 @@ def _parameters(command: type[Command]) -> Iterator[click.Parameter]:
         declared = vars(command).get(name, {})
         if "make" in declared:
             record, options = declared["record"], declared["options"]
+            # Defaults are the record's own, so that the library and the command line agree.
             hints = get_type_hints(record)
             defaults = {
                 field.name: {"default": field.default} for field in fields(record) if field.default is not MISSING

@@ -297,7 +297,7 @@ class Pace:
     def words(self, now: float, done: int, tokens: int, total: int | None) -> str:
         """Say the rate, that of tokens if there are any, and the time left if the total is known."""
         since, before, tokens_before = self._samples[0]
-        seconds = max(now - since, 1e-9)
+        seconds = max(now - since, 1e-9)  # both may fall into one tick of the clock
         rate = (done - before) / seconds
         parts = [_rate(rate)]
         if tokens:

@@ -257,6 +257,7 @@ def _progress(
     lacking = 0
     for method in methods:
         stored = store.done(method.label)
+        # What failed lacks, too, if it is asked again.
         lacking += len(ids - (stored - store.failed(method.label) if retry_failed else stored))
     with common.progress("answering", lacking) as advance:
         done: dict[str, int] = {}

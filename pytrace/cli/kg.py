@@ -116,6 +116,7 @@ def _show_failures(directory: Path, *, as_json: bool) -> None:
 
 def _chosen(graph: GraphReader, document_id: str | None, entity: str | None, limit: int) -> list[Triple]:
     if entity is not None:
+        # Of one document only some of these are, so all are read.
         about = graph.triples_about(entity, limit=limit if document_id is None else None)
         return [triple for triple in about if document_id in (None, triple.document_id)][:limit]
     if document_id is None:

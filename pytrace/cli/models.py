@@ -113,7 +113,7 @@ def _choose(name: str, threads: int | None) -> rewritten.Record:
     from pytrace.evaluation import format_choice
     from pytrace.methods.catalog import method_settings, prompt_style
 
-    original = registry.resolve_original(name)
+    original = registry.resolve_original(name)  # rewriting what was rewritten would add up what each format loses
     # Judged as the method trace would ask this model, for whose answers the format must change nothing.
     known = settings_name(name)
     scoring = method_settings("trace", known).scoring

@@ -88,7 +88,7 @@ class Perturb(Command):
                 raise InputError(
                     f"--ratio {ratio} is no share that can be injected; give one from 0 to below 1, for instance 0.5"
                 )
-        if out.is_dir():
+        if out.is_dir():  # now, for the rows take their place when all is done
             raise InputError(f"--out {out} is a folder; name a file for the rows")
         notes = QuestionReport()
         questions = list(

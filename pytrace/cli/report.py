@@ -107,8 +107,8 @@ def print_report(report: EvaluationReport) -> None:
             print_table(table.columns, table.rows, title=table.title)
     for scores in report.claims:
         _print_claims(scores)
-    for asked in report.knowledge:
-        _print_knowledge(asked)
+    for queries in report.knowledge:
+        _print_knowledge(queries)
     for method in report.methods:
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in method.seconds_by_stage.items())
         print_text(f"{method.method}: seconds by stage: {stages}")

@@ -79,7 +79,7 @@ def _values(sweeps: Sequence[str], seeds: str | None) -> dict[str, tuple[str, ..
             raise InputError(f"--sweep {sweep!r} is not NAME=V1,V2,…; write top=2,4,8, for instance")
         if name in swept:
             raise InputError(f"--sweep {name} is given twice; give all its values at once")
-        swept[name] = tuple(dict.fromkeys(values))
+        swept[name] = tuple(dict.fromkeys(values))  # a value that is written twice is asked once
     if seeds is not None:
         # isdigit() alone takes ² as well, which int() does not.
         numbers = [number.strip() for number in seeds.split(",")]

@@ -149,7 +149,7 @@ class Evaluate(Command):
 
             def done(count: int) -> None:
                 nonlocal shown
-                advance(count - shown)
+                advance(count - shown)  # it is how many are done in all
                 shown = count
 
             report = evaluate_generator(

@@ -161,8 +161,9 @@ def _print(tuned: Tuned, out: Path) -> None:
     test = tuned.held_out
     if test is not None and test.difference is not None and tuned.held_out_scores is not None:
         (before_em, before_f1), (em, f1) = tuned.held_out_scores
+        p_value = common.figure(test.p_value, ".3f")  # none for a single question
         common.print_text(
             f"on {tuned.held_out_questions} questions that had no part in the search: EM {100 * before_em:.1f} to {100 * em:.1f}, "
-            f"F1 {100 * before_f1:.1f} to {100 * f1:.1f}; {tuned.objective} {100 * test.difference:+.1f} (p {test.p_value:.3f})"
+            f"F1 {100 * before_f1:.1f} to {100 * f1:.1f}; {tuned.objective} {100 * test.difference:+.1f} (p {p_value})"
         )
     common.print_text(f"all answers and {out / 'settings.json'} are kept; use it as --set @{out / 'settings.json'}")

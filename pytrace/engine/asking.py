@@ -143,6 +143,7 @@ def _open_index(directory: Path, documents: list[Document], models: Engine) -> S
 
     if not documents:
         return SentenceIndex.open(directory, models.encoder)
+    # An empty directory may have been made for the index.
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         index = SentenceIndex.build(directory, (), models.encoder)
     else:

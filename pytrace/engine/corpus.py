@@ -113,6 +113,7 @@ class Corpus:
             engine.model,
             lambda: engine.encoder,
             "tiny",
+            # A beam no wider than the chains that are wanted would find fewer.
             [*settings, f"chains={chains}", f"width={max(8, chains)}"],
         )
         (evidence,) = method.select([question], [self.nearest(question, engine)])
