@@ -46,7 +46,7 @@ COMMANDS = (
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [entry.name for entry in COMMANDS]  # not by the alphabet: what most begin with comes first
+        return [entry.name for entry in COMMANDS]  # in the table's order; click would sort them
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx

@@ -82,7 +82,7 @@ class KnowledgeOptions:
 
         path = Path(self.query_generator)
         return TrainedGenerator.load(
-            path / TRAINED if path.is_dir() else path,
+            path / TRAINED if path.is_dir() else path,  # the directory of a training, or its model
             relations=self.store.relations(),
             encoder=models.encoder,
             grammar=self.query_grammar,

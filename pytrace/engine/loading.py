@@ -103,16 +103,6 @@ class Engine:
     @functools.cached_property
     def model(self) -> LanguageModel:
         """The language model: a server's where an address is given, else one inside this process, loaded on first use."""
-        self._check_server_options()
-        # Methods that select by the encoder alone never read the language model's file.
-        return deferred(functools.partial(self._load_model, self.llm))
-
-    @functools.cached_property
-    def reader(self) -> LanguageModel | None:
-        """The language model that reads answers, if another one than `model`."""
-        return None if self.reader_llm is None else deferred(functools.partial(self._load_model, self.reader_llm))
-
-    def _check_server_options(self) -> None:
         if self.remote and self.gpu_layers is not None:
             raise InputError(
                 "--gpu-layers is for models inside this process; a server has its own settings, so leave it out"
@@ -121,6 +111,13 @@ class Engine:
             raise InputError(
                 "--deterministic is for models inside this process; a server batches as it likes, so leave it out"
             )
+        # Methods that select by the encoder alone never read the language model's file.
+        return deferred(functools.partial(self._load_model, self.llm))
+
+    @functools.cached_property
+    def reader(self) -> LanguageModel | None:
+        """The language model that reads answers, if another one than `model`."""
+        return None if self.reader_llm is None else deferred(functools.partial(self._load_model, self.reader_llm))
 
     def _load_model(self, llm: str) -> LanguageModel:
         from pytrace.methods.catalog import prompt_style
@@ -349,7 +346,7 @@ def load(
     if unknown := set(options) - known:
         raise InputError(f"there is no option {min(unknown)!r}; choose among {', '.join(sorted(known))}")
     engine = Engine(
-        encoder_name=encoder or profile_encoder(llm),
+        encoder_name=encoder or profile_encoder(llm),  # a profile names models that go together
         device=device,
         threads=threads,
         llm=llm,

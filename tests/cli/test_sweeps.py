@@ -16,7 +16,7 @@ import pytest
 
 from pytrace import cli
 from pytrace.cli import common
-from pytrace.cli.sweeps import baseline_label, expand
+from pytrace.cli.evaluate import baseline_label, expand
 from pytrace.engine import loading
 from pytrace.engine.evaluation_jobs import graph_settings
 from pytrace.errors import ContextOverflowError, InputError, StoreError
