@@ -134,7 +134,7 @@ def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool
     by_id = {document.id: document for document in documents}
     evidence = answer.evidence
     common.print_styled(f"Answer: {answer.text or '(none)'}", "bold green")
-    for note in answer.notes:
+    for note in answer.notes:  # what the method had to leave out or make do with
         common.print_styled(f"Note: {note}", "yellow")
     for number, chain in enumerate(evidence.chains if explain else evidence.chains[:1], 1):
         _print_chain(number, chain, by_id, explain=explain)

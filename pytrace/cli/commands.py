@@ -94,7 +94,7 @@ def _settings(command: type[Command]) -> dict[str, Any]:
         result = _made(command, {**values, "as_json": as_json}).run()
         if not isinstance(result, Result):
             return result
-        result.show(as_json=as_json)
+        result.show(as_json=as_json)  # on stdout alone; remarks and progress are on stderr
         return None
 
     as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document on stdout.")

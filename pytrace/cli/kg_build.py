@@ -150,7 +150,7 @@ class _Outcome(msgspec.Struct):
         self.extracted += 1
         if statistics.failure:
             self.failed += 1
-            if len(self.failures) < _LISTED:
+            if len(self.failures) < _LISTED:  # counted all the same, above
                 self.failures.append(f"{document.title[:_TITLE]}: {statistics.failure}")
         if statistics.truncated:
             self.cut_off += 1
