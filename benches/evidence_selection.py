@@ -36,7 +36,7 @@ def main(*, data: Path, out: Path, llm: str, encoder: str, methods: tuple[str, .
     """Evaluate METHODS (all by default) on both data sets and print their tables."""
     for name, limit in SETS:
         command = [
-            sys.executable, "-c", "from pytrace.cli import main; main()", "eval", *(methods or METHODS),
+            str(Path(sys.executable).with_name("pytrace")), "eval", *(methods or METHODS),
             "--data", str(data / name), "--limit", str(limit), "--out", str(out / Path(name).stem), "--resume",
             "--llm", llm, "--encoder", encoder, "--json",
         ]  # fmt: skip

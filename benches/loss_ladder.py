@@ -22,8 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.cli.loading import model_options, settings_option
-from pytrace.engine.loading import Engine
+from pytrace.engine import load
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.evaluation.scores.metrics import exact_match, f1_score, mean_of, support_score
 from pytrace.methods.catalog import method_settings
@@ -82,8 +81,11 @@ class GoldChoice:
 @click.option(
     "--title-words", type=click.IntRange(min=1), help="Give every document the first words of its text as title."
 )
-@settings_option
-@model_options
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change a setting of the method.")
+@click.option("--llm", default="tiny", show_default=True)
+@click.option("--encoder", help="[default: that of the profile in --llm, else tiny]")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--threads", type=click.IntRange(min=1))
 def main(
     *,
     data: Path,
@@ -91,9 +93,13 @@ def main(
     method: str,
     title_words: int | None,
     settings: tuple[str, ...],
-    models: Engine,
+    llm: str,
+    encoder: str | None,
+    device: str,
+    threads: int | None,
 ) -> None:
     """Print the ladder of a TRACE method as a table in Markdown."""
+    models = load(llm, encoder=encoder, device=device, threads=threads)
     questions = list(read_questions(data, limit=limit))
     if title_words is not None:
         questions = [retitled(one, title_words) for one in questions]

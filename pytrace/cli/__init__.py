@@ -14,59 +14,53 @@ from typing import NamedTuple, NoReturn
 import click
 
 from pytrace import __version__
-from pytrace.cli import common
+from pytrace.cli import commands, common
 
 
-class _Command(NamedTuple):
+class _Entry(NamedTuple):
     name: str
     module: str
+    command: str  # its class there, or its click group
     summary: str
-    function: str = ""
 
 
 # A command's module is imported when the command is run (or its own help asked for), so that `pytrace --help` is quick
-# and a broken optional package cannot take unrelated commands with it. Each module has a click command of that name, or
-# of the name given last.
+# and a broken optional package cannot take unrelated commands with it.
 COMMANDS = (
-    _Command("ask", "pytrace.cli.ask", "Answer a question from documents, with the chains and sentences it rests on."),
-    _Command(
-        "eval",
-        "pytrace.cli.evaluate",
-        "Ask methods the questions of a data set, and report scores and costs.",
-        "evaluate",
+    _Entry("ask", "ask", "Ask", "Answer a question from documents, with the chains and sentences it rests on."),
+    _Entry("eval", "evaluate", "Eval", "Ask methods the questions of a data set, and report scores and costs."),
+    _Entry(
+        "report", "report", "Report", "Make a page and tables of an evaluation that 'eval' kept, without any model."
     ),
-    _Command(
-        "report", "pytrace.cli.report", "Make a page and tables of an evaluation that 'eval' kept, without any model."
-    ),
-    _Command("tune", "pytrace.cli.tune", "Search for the settings of a method that do best on questions of one's own."),
-    _Command("certify", "pytrace.cli.certify", "Check chains of thought against a knowledge graph, step by step."),
-    _Command("perturb", "pytrace.cli.perturb", "Break the evidence of a data set's questions on purpose, for 'eval'."),
-    _Command("kg", "pytrace.cli.kg", "Build knowledge graphs of documents, look into them, exchange and change them."),
-    _Command("train", "pytrace.cli.train", "Train a model of one's own that writes the queries of a knowledge base."),
-    _Command("models", "pytrace.cli.models", "List, fetch and check the models that are known by name."),
-    _Command("bench", "pytrace.cli.bench", "Verify the kernels, then time them beside their peers."),
-    _Command("doctor", "pytrace.cli.doctor", "Say what this installation has, what it lacks and what to do about it."),
+    _Entry("tune", "tune", "Tune", "Search for the settings of a method that do best on questions of one's own."),
+    _Entry("certify", "certify", "certify", "Check chains of thought against a knowledge graph, step by step."),
+    _Entry("perturb", "perturb", "Perturb", "Break the evidence of a data set's questions on purpose, for 'eval'."),
+    _Entry("kg", "kg", "kg", "Build knowledge graphs of documents, look into them, exchange and change them."),
+    _Entry("train", "train", "train", "Train a model of one's own that writes the queries of a knowledge base."),
+    _Entry("models", "models", "models", "List, fetch and check the models that are known by name."),
+    _Entry("bench", "bench", "Bench", "Verify the kernels, then time them beside their peers."),
+    _Entry("doctor", "doctor", "Doctor", "Say what this installation has, what it lacks and what to do about it."),
 )
 
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [command.name for command in COMMANDS]
+        return [entry.name for entry in COMMANDS]  # in the table's order; click would sort them
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        for command in COMMANDS:
-            if command.name == cmd_name:
-                found = getattr(importlib.import_module(command.module), command.function or cmd_name)
-                assert isinstance(found, click.Command)
-                return found
+        for entry in COMMANDS:
+            if entry.name == cmd_name:
+                command = getattr(importlib.import_module(f"pytrace.cli.{entry.module}"), entry.command)
+                return command if isinstance(command, click.Group) else commands.click_command(command)
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
+        # From the table: click would import every command to ask for its first sentence.
         with formatter.section("Commands"):
-            formatter.write_dl([(command.name, command.summary) for command in COMMANDS])
+            formatter.write_dl([(entry.name, entry.summary) for entry in COMMANDS])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,7 @@ import click
 
 from pytrace.bench import CARD_KERNELS, KERNELS
 from pytrace.cli import common
+from pytrace.cli.commands import Command, argument, option
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,104 +21,85 @@ if TYPE_CHECKING:
     from pytrace.bench.suite import Run
 
 
-@click.command()
-@click.argument("kernels", metavar="[KERNEL]...", nargs=-1, type=click.Choice(KERNELS))
-@click.option("--rows/--no-rows", default=True, help="Time each case that has a bar (default: yes).")
-@click.option("--sweeps/--no-sweeps", default=True, help="Time growing sizes (default: yes).")
-@click.option(
-    "--device",
-    type=click.Choice(["cpu", "cuda"]),
-    default="cpu",
-    show_default=True,
-    help="Measure the kernels' CUDA forms on a card instead; fails if there is none.",
-)
-@click.option(
-    "--scale",
-    type=click.FloatRange(min=0, min_open=True, max=1),
-    default=1.0,
-    show_default=True,
-    help="With --device cuda: this share of each case's size; no record below 1.",
-)
-@click.option("--quick", is_flag=True, help="Smaller cases and shorter limits; no record.")
-@click.option("--repetitions", type=click.IntRange(min=1), default=7, show_default=True, help="Readings of each call.")
-@click.option(
-    "--threads", type=click.IntRange(min=1), help="For us and the peers (default: PYTRACE_NUM_THREADS or cores)."
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn at random."
-)
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A folder of questions as JSON lines, whose sentences the fuzzy kernel gets (default: $PYTRACE_DATA).",
-)
-@click.option("--plots", type=click.Path(path_type=Path), help="Draw the sweeps here, a PNG and an SVG a kernel.")
-@click.option("--output", type=click.Path(path_type=Path), help="Write JSON here after every row, whole or not at all.")
-@click.option("--strict", is_flag=True, help="Exit with 1 if a bar is missed.")
-@common.json_option
-def bench(
-    *,
-    kernels: tuple[str, ...],
-    rows: bool,
-    sweeps: bool,
-    device: Literal["cpu", "cuda"],
-    scale: float,
-    quick: bool,
-    repetitions: int,
-    threads: int | None,
-    seed: int,
-    data: Path | None,
-    plots: Path | None,
-    output: Path | None,
-    strict: bool,
-    as_json: bool,
-) -> int:
+class Bench(Command):
     """Verify each KERNEL's answers, then time it beside its peers on the same data and threads.
 
     KERNEL is similarity, fuzzy, alignment, set_cover or beam; all by default. A wrong answer ends the run with exit
     status 1. Peers that are not installed are named and left out; get them with pip install 'pytrace-rag[bench]'. On a
     card (--device cuda) peers are PyTorch, CuPy and faiss with CUDA; set_cover runs on the processor alone.
     """
-    if device == "cuda":
-        _check_card(kernels, rows=rows, plots=plots)
-    elif scale < 1:
-        raise InputError("--scale is for --device cuda; use --quick for smaller cases on the processor")
-    if not (rows or sweeps):
-        raise InputError("nothing is left to do with both --no-rows and --no-sweeps; leave one out")
-    _check_places(plots, output, data, sweeps=sweeps)
 
-    from pytrace import _core
-    from pytrace.bench.measurements import Settings
-    from pytrace.bench.suite import Run
+    kernels: tuple[str, ...] = argument("[KERNEL]...", choices=KERNELS)
+    rows: bool = option("Time each case that has a bar (default: yes).", "--rows/--no-rows", default=True)
+    sweeps: bool = option("Time growing sizes (default: yes).", "--sweeps/--no-sweeps", default=True)
+    device: Literal["cpu", "cuda"] = option(
+        "Measure the kernels' CUDA forms on a card instead; fails if there is none.", default="cpu"
+    )
+    scale: float = option(
+        "With --device cuda: this share of each case's size; no record below 1.", gt=0, le=1, default=1.0
+    )
+    quick: bool = option("Smaller cases and shorter limits; no record.")
+    repetitions: int = option("Readings of each call.", ge=1, default=7)
+    threads: int | None = option("For us and the peers (default: PYTRACE_NUM_THREADS or cores).", ge=1)
+    seed: int = option("Of all that is drawn at random.", ge=0, default=0)
+    data: Path | None = option(
+        "A folder of questions as JSON lines, whose sentences the fuzzy kernel gets (default: $PYTRACE_DATA).",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+    )
+    plots: Path | None = option("Draw the sweeps here, a PNG and an SVG a kernel.")
+    output: Path | None = option("Write JSON here after every row, whole or not at all.")
+    strict: bool = option("Exit with 1 if a bar is missed.")
+    as_json: bool
 
-    def tell(text: str) -> None:
-        click.echo(f"pytrace: {text}", err=True)
+    def check(self) -> None:
+        if self.device == "cuda":
+            _check_card(self.kernels, rows=self.rows, plots=self.plots)
+        elif self.scale < 1:
+            raise InputError("--scale is for --device cuda; use --quick for smaller cases on the processor")
+        if not (self.rows or self.sweeps):
+            raise InputError("nothing is left to do with both --no-rows and --no-sweeps; leave one out")
+        _check_places(self.plots, self.output, self.data, sweeps=self.sweeps)
 
-    def save(document: Document) -> None:
-        # A pipe takes one document, the last.
-        if output is not None and (document.complete or not output.exists() or output.is_file()):
-            _write(output, document)
+    def run(self) -> int:
+        from pytrace import _core
+        from pytrace.bench import bench_report as report
+        from pytrace.bench.measurements import Settings
+        from pytrace.bench.suite import Run
 
-    settings = Settings(
-        threads=threads or _core.num_threads(), repetitions=repetitions, seed=seed, quick=quick, rows=rows,
-        sweeps=sweeps and device == "cpu", data=data, device=device, scale=scale,
-    )  # fmt: skip
-    run = Run(kernels, settings, tell=tell, changed=save)
-    for warning in run.document.warnings:
-        tell(warning)
-    with run.started() as measure:
-        if not as_json:
-            _print_heading(run.document)
-        for name in run.kernels:
-            with contextlib.nullcontext() if as_json else _printed(run, name):
-                measure(name)
-            if plots is not None:
-                _draw(run.document, name, plots)
-    if as_json:
-        common.print_json(run.document)
-    else:
-        _print_summary(run.document)
-    return common.FAILED if strict and run.document.bars.missed else 0
+        def save(document: Document) -> None:
+            # A pipe takes one document, the last.
+            output = self.output
+            if output is not None and (document.complete or not output.exists() or output.is_file()):
+                _write(output, document)
+
+        settings = Settings(
+            threads=self.threads or _core.num_threads(),
+            repetitions=self.repetitions,
+            seed=self.seed,
+            quick=self.quick,
+            rows=self.rows,
+            sweeps=self.sweeps and self.device == "cpu",  # a card's cases have none
+            data=self.data,
+            device=self.device,
+            scale=self.scale,
+        )
+        run = Run(self.kernels, settings, tell=common.remark, changed=save)
+        for warning in run.document.warnings:
+            common.remark(warning)
+        with run.started() as measure:
+            if not self.as_json:
+                _print_lines(report.heading(run.document))
+            for name in run.kernels:
+                with contextlib.nullcontext() if self.as_json else _printed(run, name):
+                    measure(name)
+                if self.plots is not None:
+                    _draw(run.document, name, self.plots)  # at once: a later kernel may fail
+        if self.as_json:
+            common.print_json(run.document)
+        else:
+            common.print_text()
+            _print_lines(report.summary(run.document))
+        return common.FAILED if self.strict and run.document.bars.missed else 0
 
 
 def _check_card(kernels: tuple[str, ...], *, rows: bool, plots: Path | None) -> None:
@@ -137,25 +119,31 @@ def _check_card(kernels: tuple[str, ...], *, rows: bool, plots: Path | None) -> 
 def _check_places(plots: Path | None, output: Path | None, data: Path | None, *, sweeps: bool) -> None:
     """Fail before minutes of work rather than after."""
     if plots is not None:
-        _prepare_plots(plots, sweeps=sweeps)
+        _check_plots(plots, sweeps=sweeps)
     if output is not None:
-        _check_output(output)
+        if output.is_dir():
+            raise InputError(f"--output {output} is a directory; name a file")
+        if not output.parent.is_dir():
+            raise InputError(f"--output {output}: there is no directory {output.parent}; make it first")
+        if not os.access(output if output.exists() else output.parent, os.W_OK):
+            raise InputError(f"--output {output} cannot be written to; correct its permissions or name another file")
     if data is not None:
         from random import Random
 
-        from pytrace.bench import sample_texts as texts
+        from pytrace.bench import sample_texts
 
-        texts.read(data, Random(0))
+        sample_texts.read(data, Random(0))
 
 
-def _prepare_plots(directory: Path, *, sweeps: bool) -> None:
+def _check_plots(directory: Path, *, sweeps: bool) -> None:
     if not sweeps:
         raise InputError("--plots draws the sweeps; leave --no-sweeps out")
     from pytrace.bench import plots
 
-    plots.load()
+    plots.load()  # matplotlib is an extra; that it lacks must not be found after the measuring
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        # A directory's permissions do not tell of a full disk or a file system that is mounted for reading.
         with tempfile.TemporaryFile(dir=directory):
             pass
     except (FileExistsError, NotADirectoryError) as error:
@@ -164,15 +152,6 @@ def _prepare_plots(directory: Path, *, sweeps: bool) -> None:
         raise InputError(
             f"--plots {directory} cannot be written to ({error.strerror or error}); name another directory"
         ) from error
-
-
-def _check_output(output: Path) -> None:
-    if output.is_dir():
-        raise InputError(f"--output {output} is a directory; name a file")
-    if not output.parent.is_dir():
-        raise InputError(f"--output {output}: there is no directory {output.parent}; make it first")
-    if not os.access(output if output.exists() else output.parent, os.W_OK):
-        raise InputError(f"--output {output} cannot be written to; correct its permissions or name another file")
 
 
 def _write(output: Path, document: Document) -> None:
@@ -191,13 +170,11 @@ def _draw(document: Document, name: str, directory: Path) -> None:
         f"({facts['instruction_set']}), median of {document.settings.repetitions}"
     )
     for path in plots.draw(name, document.kernels[name], directory, about):
-        click.echo(f"pytrace: drew {path}", err=True)
+        common.remark(f"drew {path}")
 
 
-def _print_heading(document: Document) -> None:
-    from pytrace.bench import bench_report as report
-
-    for line in report.heading(document):
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
         common.print_text(line)
 
 
@@ -211,15 +188,7 @@ def _printed(run: Run, name: str) -> Iterator[None]:
     finally:
         for table in report.tables(name, run.document.kernels[name]):
             common.print_text()
-            common.print_styled(table.title, "bold")
+            common.print_styled(table.title)
             common.print_table(table.columns, table.rows)
             for note in table.notes:
                 common.print_text(f"  {note}")
-
-
-def _print_summary(document: Document) -> None:
-    from pytrace.bench import bench_report as report
-
-    common.print_text()
-    for line in report.summary(document):
-        common.print_text(line)

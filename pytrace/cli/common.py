@@ -10,13 +10,12 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
@@ -24,7 +23,10 @@ from rich.text import Text
 
 from pytrace.errors import PytraceError
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from pytrace.documents import ReadReport
+
+_R = TypeVar("_R")
 
 FAILED = 1
 WRONG_INPUT = 2
@@ -48,7 +50,10 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             status = command.main(
-                args=None if arguments is None else list(arguments), prog_name="pytrace", standalone_mode=False
+                # Not standalone: click would leave the process by its own rules.
+                args=None if arguments is None else list(arguments),
+                prog_name="pytrace",
+                standalone_mode=False,
             )
         sys.stdout.flush()  # here, where a full disk is still reported
     except BaseException as error:  # noqa: BLE001 - the last line of defence; nothing may end in a traceback
@@ -58,7 +63,7 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning as one line, without the place in our code that Python would name."""
-    click.echo(f"pytrace: {message}", err=True)
+    remark(str(message))
 
 
 def _failed(error: BaseException) -> int:
@@ -68,13 +73,13 @@ def _failed(error: BaseException) -> int:
         # The reader left (`pytrace … | head`). Python flushes stdout once more at exit; give it somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the help text
         click.echo(error.format_message(), err=True)
         return WRONG_INPUT
     if os.environ.get("PYTRACE_DEBUG") == "1" and not isinstance(error, click.ClickException | click.Abort):
         traceback.print_exception(error)
     status, sentence = _explain(error)
-    click.echo(f"pytrace: {' '.join(sentence.splitlines())}", err=True)
+    remark(" ".join(sentence.splitlines()))
     try:
         sys.stdout.flush()
     except OSError:
@@ -96,26 +101,21 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return FAILED, "there is not enough memory; use a smaller model, fewer threads or fewer inputs at a time"
     if isinstance(error, OSError) and error.errno is not None:
         return _explain_os(error)
-    said = str(error).strip() or "no message"
+    message = str(error).strip() or "no message"
     return FAILED, (
-        f"unexpected {type(error).__name__} ({said}); this is a fault in pytrace: run again with PYTRACE_DEBUG=1 for the "
+        f"unexpected {type(error).__name__} ({message}); this is a fault in pytrace: run again with PYTRACE_DEBUG=1 for the "
         "traceback and report it"
     )
 
 
 def _explain_os(error: OSError) -> tuple[int, str]:
-    place = f"{error.filename}: " if error.filename is not None else ""
+    path = f"{error.filename}: " if error.filename is not None else ""
     reason = (error.strerror or str(error)).lower()
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-        return FAILED, f"{place}{reason} while writing; free some room and run the same command again"
+        return FAILED, f"{path}{reason} while writing; free some room and run the same command again"
     if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
-        return WRONG_INPUT, f"{place}{reason}; correct the path or its permissions"
-    return FAILED, f"{place}{reason}; run again with PYTRACE_DEBUG=1 for the traceback"
-
-
-def json_option(function: _F) -> _F:
-    """Give a command the flag ``--json``, passed to it as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")(function)
+        return WRONG_INPUT, f"{path}{reason}; correct the path or its permissions"
+    return FAILED, f"{path}{reason}; run again with PYTRACE_DEBUG=1 for the traceback"
 
 
 def print_json(value: object) -> None:
@@ -130,13 +130,13 @@ def json_bytes(value: object) -> bytes:
     try:
         text = msgspec.json.encode(value, enc_hook=_plain)
     except UnicodeEncodeError:
-        text = msgspec.json.encode(_mended(msgspec.to_builtins(value, enc_hook=_plain)))
+        text = msgspec.json.encode(_without_surrogates(msgspec.to_builtins(value, enc_hook=_plain)))
     return msgspec.json.format(text, indent=2)
 
 
 def stream_json(head: dict[str, object], lists: dict[str, Iterable[object]]) -> None:
     """Print one JSON document on stdout whose lists may be too long to hold: `head` first, then the lists, an item a line."""
-    click.echo(json_bytes(head).removesuffix(b"\n}"), nl=False)
+    click.echo(json_bytes(head).removesuffix(b"\n}"), nl=False)  # left open for the lists
     for name, items in lists.items():
         click.echo(f',\n  "{name}": [', nl=False)
         separator = "\n"
@@ -148,36 +148,64 @@ def stream_json(head: dict[str, object], lists: dict[str, Iterable[object]]) -> 
     click.echo("\n}")
 
 
-def printable(text: str) -> str:
-    """Escape what would move a terminal's cursor, turn its text around or cannot be encoded."""
-    return "".join(
-        character if character.isprintable() else ascii(character)[1:-1]  # line feed becomes \n, escape \x1b
-        for character in text
-    )
-
-
 def _plain(value: object) -> object:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, PurePath):
         return str(value)
+    # NumPy's arrays and scalars, known by their method: importing NumPy would take more than a third of `pytrace --help`.
+    if hasattr(value, "tolist"):
+        return value.tolist()
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
-def _mended(value: object) -> object:
+def _without_surrogates(value: object) -> object:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mended(item) for item in value]
+        return [_without_surrogates(item) for item in value]
     return value
+
+
+def printable(text: object) -> str:
+    """Escape what would move a terminal's cursor, turn its text around or cannot be encoded."""
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1]  # line feed becomes \n, escape \x1b
+        for character in str(text)
+    )
+
+
+def figure(value: float | None, form: str) -> str:
+    """Word a number, and a missing one as a dash."""
+    return "-" if value is None else format(value, form)
+
+
+def percent(share: float | None) -> str:
+    """Word a share in percent with one digit, and a missing one as a dash."""
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def percent_interval(share: float | None, low: float | None, high: float | None) -> str:
+    """Word a share and its interval in percent; a dash where either is missing."""
+    return (
+        "-" if share is None or low is None or high is None else f"{percent(share)} ({percent(low)} to {percent(high)})"
+    )
+
+
+def human_size(size: float | None) -> str:
+    """Word a number of bytes in decimal units (as disks and downloads are sold), or ``?`` if it is not known."""
+    if size is None:
+        return "?"
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit in {"B", "kB"} or size >= 100 else f"{size:.1f} {unit}"
 
 
 def output() -> Console:
     """Return a console on stdout: colours and markup on a terminal, plain text in a pipe."""
+    # In a pipe rich would take the width for 80 and break lines that a program is to read.
     return Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
 
 
@@ -186,12 +214,34 @@ def messages() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def remark(text: str) -> None:
+    """Print a line on stderr that is no part of the result."""
+    click.echo(f"pytrace: {text}", err=True)
+
+
+def remark_first(lines: Sequence[str], most: int, more: str = "") -> None:
+    """Print the first lines on stderr, and with `more` (its words) how many others only ``--json`` names."""
+    for line in lines[:most]:
+        remark(printable(line))
+    if more and len(lines) > most:
+        remark(f"{len(lines) - most} {more} were left out; --json names them all")
+
+
+def print_skipped(report: ReadReport, most: int | None = None) -> None:
+    """Name on stderr what was passed over while documents were read."""
+    for skipped in report.skipped[:most]:
+        remark(f"skipped {skipped.source} ({skipped.title}): {skipped.reason}")
+    more = report.empty + report.duplicates + report.other_files - len(report.skipped[:most])
+    if more > 0:
+        remark(f"skipped {more} more")
+
+
 def print_text(text: str = "") -> None:
     """Print a line of text as it is on stdout."""
     click.echo(text)
 
 
-def print_styled(text: str, style: str) -> None:
+def print_styled(text: str, style: str = "bold") -> None:
     """Print a line in a style on a terminal, and as it is in a pipe."""
     console = output()
     if console.is_terminal:
@@ -200,23 +250,54 @@ def print_styled(text: str, style: str) -> None:
         click.echo(text)
 
 
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
+    """Print a table: drawn and fitted to the width on a terminal, whole lines of aligned columns in a pipe."""
+    if title:
+        print_text(f"\n{title}")
+    cells = [[str(cell) for cell in row] for row in rows]
+    console = output()
+    if console.is_terminal:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in cells:
+            table.add_row(*(Text(cell) for cell in row))
+        console.print(table)
+        return
+    # Widths of all rows: a table in a pipe is never broken or cut.
+    lines = [list(columns), *cells]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    for line in lines:
+        print_text("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def print_records(
+    records: Iterable[_R], columns: Sequence[tuple[str, Callable[[_R], object]]], *, title: str = ""
+) -> None:
+    """Print a table of records, each column a heading and what it shows of a record."""
+    rows = [[cell(record) for _, cell in columns] for record in records]
+    print_table([heading for heading, _ in columns], rows, title=title)
+
+
 class Pace:
     """How fast things get done: over the last minute, so that a slow or quick beginning is soon forgotten."""
 
     def __init__(self, now: float) -> None:
+        # Time, items and tokens by then.
         self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
 
     def add(self, now: float, done: int, tokens: int) -> None:
         """Take in how much is done by now."""
         if now - self._samples[-1][0] >= _SAMPLE:
             self._samples.append((now, done, tokens))
+            # One sample beyond the window stays, so that the rate is of all of it.
             while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW:
                 self._samples.popleft()
 
     def words(self, now: float, done: int, tokens: int, total: int | None) -> str:
         """Say the rate, that of tokens if there are any, and the time left if the total is known."""
         since, before, tokens_before = self._samples[0]
-        seconds = max(now - since, 1e-9)
+        seconds = max(now - since, 1e-9)  # both may fall into one tick of the clock
         rate = (done - before) / seconds
         parts = [_rate(rate)]
         if tokens:
@@ -227,7 +308,7 @@ class Pace:
 
 
 def _rate(rate: float) -> str:
-    if 0 < rate < 0.1:
+    if 0 < rate < 0.1:  # as figures a second these would be mostly zeros
         return f"{_number(rate * 60)} a minute"
     return f"{rate:.2f} a second" if rate < 100 else f"{rate:.0f} a second"
 
@@ -244,71 +325,36 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def progress(what: str, total: int | None, *, tokens: Callable[[], int] = lambda: 0) -> Iterator[Callable[[], None]]:
-    """Show on stderr how far a piece of work is: a bar with rate and time left on a terminal, now and then a line else."""
-    # Yields what to call after each item. `tokens` tells how many a model has written so far. Nothing is shown for work
-    # that does not begin.
+def progress(what: str, total: int | None, *, tokens: Callable[[], int] = lambda: 0) -> Iterator[Callable[..., None]]:
+    """Show on stderr how far a piece of work is: a bar with rate and time left on a terminal, now and then a line else.
+
+    Yields what to call after each item, or with the number of items. `tokens` says how many a model has written so far.
+    """
     started = shown = time.monotonic()
     pace = Pace(started)
     done = 0
     console = messages()
-    if not console.is_terminal:
-
-        def advance() -> None:
-            nonlocal done, shown
-            done += 1
-            now = time.monotonic()
-            if now - shown >= PLAIN_INTERVAL:
-                shown = now
-                written = tokens()
-                pace.add(now, done, written)
-                words = pace.words(now, done, written, total)
-                click.echo(f"pytrace: {what}: {done}{f' of {total}' if total else ''}, {words}", err=True)
-
-        yield advance
-        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=total, visible=False, pace="")
+    bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
+    # Invisible until the first item is done: nothing is shown for work that does not begin.
+    task = None if bar is None else bar.add_task(what, total=total, visible=False, pace="")
 
-        def draw() -> None:
-            nonlocal done, shown
-            done += 1
-            now = time.monotonic()
-            if now - shown < _REDRAW:
-                bar.update(task, completed=done, visible=True)
-                return
-            shown = now
-            written = tokens()
-            pace.add(now, done, written)
-            bar.update(task, completed=done, visible=True, pace=pace.words(now, done, written, total))
+    def advance(count: int = 1) -> None:
+        nonlocal done, shown
+        done += count
+        now = time.monotonic()
+        if bar is not None and task is not None:
+            bar.update(task, completed=done, visible=done > 0)
+        if now - shown < (PLAIN_INTERVAL if bar is None else _REDRAW):
+            return
+        shown = now
+        written = tokens()
+        pace.add(now, done, written)
+        words = pace.words(now, done, written, total)
+        if bar is not None and task is not None:
+            bar.update(task, pace=words)
+        else:
+            remark(f"{what}: {done}{f' of {total}' if total else ''}, {words}")
 
-        yield draw
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table: drawn and fitted to the width on a terminal, whole lines of aligned columns in a pipe."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    console = output()
-    if console.is_terminal:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in cells:
-            table.add_row(*(Text(cell) for cell in row))
-        console.print(table)
-        return
-    widths = [max(len(row[index]) for row in [list(columns), *cells]) for index in range(len(columns))]
-    for row in [list(columns), *cells]:
-        print_text("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def human_size(size: float | None) -> str:
-    """Word a number of bytes in decimal units (as disks and downloads are sold), or ``?`` if it is not known."""
-    if size is None:
-        return "?"
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit in {"B", "kB"} or size >= 100 else f"{size:.1f} {unit}"
+    with bar or nullcontext():
+        yield advance

@@ -9,13 +9,14 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import click
 import msgspec
 
 from pytrace import __version__, _core
 from pytrace.cli import common
+from pytrace.cli.commands import Command, Result
 from pytrace.errors import DeviceUnavailableError, PytraceError
 from pytrace.models import registry
 from pytrace.models.llama import extra_buffers as llama_buffers
@@ -23,6 +24,7 @@ from pytrace.models.registry import rewritten
 
 # What NVIDIA's driver, or what hands its cards to a container, leaves for all to see.
 _GPU_SIGNS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidia0"))
+# The major compute capability of the oldest card that csrc/cuda is compiled for.
 _LEAST_MAJOR = 8
 _REBUILD = (
     "build pytrace anew where nvcc is on the PATH: pip install --force-reinstall --no-deps "
@@ -30,6 +32,8 @@ _REBUILD = (
 )
 _NEW_DRIVER = "install NVIDIA's driver in a version that serves this module's CUDA, and let this process see the card"
 
+_Add = Callable[[str, str], None]  # takes what is wrong and what to do about it
+# By their names on PyPI, whichever of the extras they come from.
 _PACKAGES = ("numpy", "tokenizers", "onnxruntime", "onnxruntime-gpu", "llama-cpp-python", "huggingface-hub", "httpx2")
 
 
@@ -87,18 +91,18 @@ class Report(msgspec.Struct, frozen=True):
     problems: list[Problem]
 
 
-@click.command()
-@common.json_option
-def doctor(*, as_json: bool) -> None:
+class Doctor(Command):
     """Say what this installation has, what it lacks and what to do about it."""
-    report = examine()
-    if as_json:
-        common.print_json(report)
-        return
-    absent = "not installed"
+
+    def run(self) -> Result:
+        report = examine()
+        return Result(report, lambda: _print(report))
+
+
+def _print(report: Report) -> None:
     rows = [
         ("pytrace", f"{report.pytrace} on Python {report.python}, {report.platform}"),
-        *((name, version or absent) for name, version in report.packages.items()),
+        *((name, version or "not installed") for name, version in report.packages.items()),
         ("instruction sets", f"{', '.join(report.instruction_sets)}; active: {report.active_instruction_set}"),
         ("threads", str(report.threads)),
         ("processor", f"{report.processor}, {report.processors} logical, {report.usable_processors:g} usable"),
@@ -114,8 +118,7 @@ def doctor(*, as_json: bool) -> None:
         common.print_text(f"{name:<{width}}  {value}")
     common.print_text()
     for problem in report.problems:
-        common.print_text(f"problem: {problem.what}")
-        common.print_text(f"  do: {problem.remedy}")
+        common.print_text(f"problem: {problem.what}\n  do: {problem.remedy}")
     if not report.problems:
         common.print_text("no problems found")
 
@@ -123,14 +126,14 @@ def doctor(*, as_json: bool) -> None:
 def examine() -> Report:
     """Look at the installation; a part that cannot be examined becomes a problem in the report, never an error."""
     problems: list[Problem] = []
+
+    def add(what: str, remedy: str) -> None:
+        problems.append(Problem(what, remedy))
+
     packages = {name: _version(name) for name in _PACKAGES}
-    if _core.active_isa_error():
-        problems.append(
-            Problem(
-                _core.active_isa_error(), f"set PYTRACE_ISA to one of {', '.join(_core.available_isas())}, or unset it"
-            )
-        )
-    home, free, models = _models(problems)
+    if error := _core.active_isa_error():
+        add(error, f"set PYTRACE_ISA to one of {', '.join(_core.available_isas())}, or unset it")
+    home, free, models = _models(add)
     memory, available = _memory()
     return Report(
         pytrace=__version__,
@@ -140,7 +143,7 @@ def examine() -> Report:
         instruction_sets=_core.available_isas(),
         active_instruction_set=_core.active_isa(),
         threads=_core.num_threads(),
-        processor=_processor(),
+        processor=llama_buffers.processor_name(),
         processors=os.cpu_count() or 1,
         usable_processors=_usable_processors(),
         memory=memory,
@@ -148,9 +151,9 @@ def examine() -> Report:
         home=home,
         home_free=free,
         models=models,
-        providers=_providers(packages, problems),
-        gpu_offload=_gpu_offload(packages, problems),
-        cuda=_cuda(packages, problems),
+        providers=_providers(packages, add),
+        gpu_offload=_gpu_offload(packages, add),
+        cuda=_cuda(packages, add),
         problems=problems,
     )
 
@@ -162,103 +165,95 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _models(problems: list[Problem]) -> tuple[str, int | None, dict[str, str]]:
+def _models(add: _Add) -> tuple[str, int | None, dict[str, str]]:
     try:
         home = registry.home()
     except PytraceError as error:
-        problems.append(Problem(str(error), "export PYTRACE_HOME=DIRECTORY"))
+        add(str(error), "export PYTRACE_HOME=DIRECTORY")
         return "?", None, {}
-    existing = next((place for place in (home, *home.parents) if place.exists()), Path("/"))
+    # A home that is not there yet would be made below its nearest parent that is.
+    existing = next((folder for folder in (home, *home.parents) if folder.exists()), Path("/"))
     if not os.access(existing, os.W_OK):
-        problems.append(Problem(f"{existing} cannot be written to", "set PYTRACE_HOME to a directory of your own"))
+        add(f"{existing} cannot be written to", "set PYTRACE_HOME to a directory of your own")
     try:
         known = registry.catalog()
-        found = {model.name: registry.status(model, known=known) for model in known.models}
+        statuses = {model.name: registry.status(model, known=known) for model in known.models}
     except PytraceError as error:
-        problems.append(Problem(str(error), "correct or remove that file"))
-        found = {}
-    problems.extend(
-        Problem(f"model {name} is {item.state}", f"pytrace models pull --repair {name}")
-        for name, item in found.items()
-        if item.state in {"partial", "damaged"}
-    )
-    if found and not any(item.state == "pulled" for item in found.values()):
-        problems.append(Problem("no model is here", "pytrace models pull tiny"))
-    states = {name: f"{item.state}, {common.human_size(item.size)}{_rewritten(item)}" for name, item in found.items()}
-    problems.extend(problem for name, item in found.items() for problem in _stale(name, item.rewritten))
+        add(str(error), "correct or remove that file")
+        statuses = {}
+    for name, status in statuses.items():
+        if status.state in {"partial", "damaged"}:
+            add(f"model {name} is {status.state}", f"pytrace models pull --repair {name}")
+    if statuses and not any(status.state == "pulled" for status in statuses.values()):
+        add("no model is here", "pytrace models pull tiny")
+    states = {}
+    for name, status in statuses.items():
+        choice = status.rewritten
+        used = f", used as {choice.format}: {choice.path}" if choice is not None and choice.state == "in use" else ""
+        states[name] = f"{status.state}, {common.human_size(status.size)}{used}"
+        if stale := _stale(name, choice):
+            add(stale, f"pytrace models fastest {name}")
     return str(home), shutil.disk_usage(existing).free, states
 
 
-def _rewritten(item: registry.ModelStatus) -> str:
-    choice = item.rewritten
-    return f", used as {choice.format}: {choice.path}" if choice is not None and choice.state == "in use" else ""
-
-
-def _stale(name: str, choice: rewritten.RewrittenStatus | None) -> list[Problem]:
+def _stale(name: str, choice: rewritten.RewrittenStatus | None) -> str:
     """Say what is wrong with a choice of weight format: a file that is not whole, or figures from elsewhere."""
     if choice is None:
-        return []
-    what = ""
+        return ""
     if choice.state not in {"in use", "original kept"}:
-        what = f"the rewritten file of model {name} is not in order: {choice.state}"
-    elif choice.record is not None:
+        return f"the rewritten file of model {name} is not in order: {choice.state}"
+    if choice.record is not None:
         then = (choice.record.processor, choice.record.llama_cpp)
-        now = (llama_buffers.processor_name(), _version("llama-cpp-python"))
-        if then != now:
-            what = f"the weight format of model {name} was chosen for {' with llama-cpp-python '.join(then)}"
-    return [Problem(what, f"pytrace models fastest {name}")] if what else []
+        # Which format is fastest depends on both.
+        if then != (llama_buffers.processor_name(), _version("llama-cpp-python")):
+            return f"the weight format of model {name} was chosen for {' with llama-cpp-python '.join(then)}"
+    return ""
 
 
-def _providers(packages: dict[str, str | None], problems: list[Problem]) -> list[str]:
+def _providers(packages: dict[str, str | None], add: _Add) -> list[str]:
     if packages["onnxruntime"] and packages["onnxruntime-gpu"]:
-        problems.append(
-            Problem(
-                "onnxruntime and onnxruntime-gpu are both installed, and one has overwritten files of the other",
-                "pip uninstall onnxruntime onnxruntime-gpu, then install the one you want",
-            )
+        add(
+            "onnxruntime and onnxruntime-gpu are both installed, and one has overwritten files of the other",
+            "pip uninstall onnxruntime onnxruntime-gpu, then install the one you want",
         )
     if not (packages["onnxruntime"] or packages["onnxruntime-gpu"]):
-        problems.append(Problem("onnxruntime is not installed: no encoder can run", "pip install 'pytrace-rag[cpu]'"))
+        add("onnxruntime is not installed: no encoder can run", "pip install 'pytrace-rag[cpu]'")
         return []
     try:
         runtime = importlib.import_module("onnxruntime")
-        runtime.disable_telemetry_events()
+        runtime.disable_telemetry_events()  # its builds for Windows send some unless they are told not to
         return [str(name) for name in runtime.get_available_providers()]
     except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
-        problems.append(Problem(f"onnxruntime cannot be loaded ({error})", "pip install --force-reinstall onnxruntime"))
+        add(f"onnxruntime cannot be loaded ({error})", "pip install --force-reinstall onnxruntime")
         return []
 
 
-def _gpu_offload(packages: dict[str, str | None], problems: list[Problem]) -> bool | None:
+def _gpu_offload(packages: dict[str, str | None], add: _Add) -> bool | None:
     if not packages["llama-cpp-python"]:
-        problems.append(
-            Problem(
-                "llama-cpp-python is not installed: no language model can run in this process",
-                "pip install 'pytrace-rag[cpu]', or give the URL of a llama-server or vLLM as the language model",
-            )
+        add(
+            "llama-cpp-python is not installed: no language model can run in this process",
+            "pip install 'pytrace-rag[cpu]', or give the URL of a llama-server or vLLM as the language model",
         )
         return None
     try:
         return bool(importlib.import_module("llama_cpp").llama_supports_gpu_offload())
     except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
-        problems.append(
-            Problem(f"llama-cpp-python cannot be loaded ({error})", "pip install --force-reinstall llama-cpp-python")
-        )
+        add(f"llama-cpp-python cannot be loaded ({error})", "pip install --force-reinstall llama-cpp-python")
         return None
 
 
-def _cuda(packages: dict[str, str | None], problems: list[Problem]) -> Cuda:
-    found, remedy = _find_cards()
+def _cuda(packages: dict[str, str | None], add: _Add) -> Cuda:
+    cuda, remedy = _find_cards()
     # Where there is no GPU, that nothing can use one is a fact and no problem.
-    signs = [str(place) for place in _GPU_SIGNS if place.exists()]
-    if found.missing and signs:
-        problems.append(Problem(f"a GPU is here ({signs[0]}), but the kernels cannot use it: {found.missing}", remedy))
-    elif found.missing and packages["onnxruntime-gpu"]:
-        what = f"onnxruntime-gpu is installed, but no GPU can be used: {found.missing}"
-        problems.append(
-            Problem(what, f"{remedy}; without a GPU: pip uninstall onnxruntime-gpu, then install onnxruntime")
+    signs = [str(path) for path in _GPU_SIGNS if path.exists()]
+    if cuda.missing and signs:
+        add(f"a GPU is here ({signs[0]}), but the kernels cannot use it: {cuda.missing}", remedy)
+    elif cuda.missing and packages["onnxruntime-gpu"]:
+        add(
+            f"onnxruntime-gpu is installed, but no GPU can be used: {cuda.missing}",
+            f"{remedy}; without a GPU: pip uninstall onnxruntime-gpu, then install onnxruntime",
         )
-    return found
+    return cuda
 
 
 def _find_cards() -> tuple[Cuda, str]:
@@ -269,6 +264,7 @@ def _find_cards() -> tuple[Cuda, str]:
         driver, runtime, problem, listed = devices.cuda_module().installation()
     except DeviceUnavailableError as error:
         built_in = importlib.util.find_spec("pytrace._cuda") is not None
+        # What follows the semicolon is the remedy, which the problem says apart.
         return Cuda(built_in, None, None, [], str(error).partition(";")[0]), _REBUILD
     except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
         return Cuda(True, None, None, [], f"the CUDA module fails ({type(error).__name__}: {error})"), _REBUILD
@@ -278,9 +274,8 @@ def _find_cards() -> tuple[Cuda, str]:
         newest = max(((major, minor) for _, _, major, minor, *_ in listed), default=(0, 0))
         problem = f"the kernels need compute capability {_LEAST_MAJOR}.0 or more, and the newest card has {newest[0]}.{newest[1]}"
         remedy = "use device 'cpu', or a card of the Ampere generation or later"
-    return Cuda(
-        True, devices.version_text(runtime), devices.version_text(driver) if driver else None, cards, problem
-    ), remedy
+    built_with, driver_text = devices.version_text(runtime), devices.version_text(driver) if driver else None
+    return Cuda(True, built_with, driver_text, cards, problem), remedy
 
 
 def _cuda_rows(cuda: Cuda) -> list[tuple[str, str]]:
@@ -291,31 +286,20 @@ def _cuda_rows(cuda: Cuda) -> list[tuple[str, str]]:
         words.append(f"the driver serves CUDA {cuda.driver}")
     if cuda.missing and cuda.built_in:
         words.append(cuda.missing)
-    return [
-        ("CUDA kernels", "; ".join(words)),
-        *((f"card {card.number}", _card_in_words(card)) for card in cuda.cards),
-    ]
-
-
-def _card_in_words(card: Card) -> str:
-    size = common.human_size(card.memory)
-    return f"{card.name}, compute capability {card.compute_capability}, {card.multiprocessors} multiprocessors, {size}"
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    rows = [("CUDA kernels", "; ".join(words))]
+    for card in cuda.cards:
+        size, capability = common.human_size(card.memory), f"compute capability {card.compute_capability}"
+        rows.append(
+            (f"card {card.number}", f"{card.name}, {capability}, {card.multiprocessors} multiprocessors, {size}")
+        )
+    return rows
 
 
 def _usable_processors() -> float:
     """Return how many processors this process may use: those of its affinity, less what a container's quota leaves."""
     usable = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     try:
+        # Cgroup v2: microseconds of processor time in each period, or "max" in place of the first.
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         return usable if quota == "max" else min(usable, int(quota) / int(period))
     except (OSError, ValueError):
@@ -337,4 +321,5 @@ def _memory() -> tuple[int | None, int | None]:
         used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
     except (OSError, ValueError):  # no container, or "max"
         return total, available
+    # In a container /proc/meminfo still counts the whole machine.
     return min(total, limit), min(available, max(0, limit - used))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import click
+import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.knowledge import knowledge_options
-from pytrace.cli.loading import MethodType, model_options, settings_option
-from pytrace.cli.sweeps import baseline_label, expand
+from pytrace.cli.commands import Command, Result, argument, option
+from pytrace.cli.shared_options import KNOWLEDGE, LIMIT, MODELS, SETTINGS, MethodType
 from pytrace.engine.evaluation_jobs import EvaluationJob, make_askers, open_job
 from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.engine.loading import Engine
@@ -28,105 +28,10 @@ if TYPE_CHECKING:
     from pytrace.methods.catalog import Method, MethodName
     from pytrace.records import Question
 
+_NOTES = 20  # on a screen, of what is wrong with rows of the data
 
-@click.command("eval")
-@click.argument("methods", metavar="METHOD...", nargs=-1, required=True, type=MethodType())
-@click.option(
-    "--data", type=click.Path(path_type=Path), required=True, help="Questions with answers, claims, or a BEIR folder."
-)
-@click.option(
-    "--format",
-    "data_format",
-    default="auto",
-    show_default=True,
-    help="Of the data: hotpotqa, triviaqa, flashrag, fever, …",
-)
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many questions.")
-@click.option(
-    "--pad",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Bring each question to N documents by those of other questions, which hold no gold answer.",
-)
-@click.option("--pad-seed", type=click.IntRange(min=0), help="Of what --pad draws.  [default: 0]")
-@click.option(
-    "--pool",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Of a BEIR corpus, give each question the N documents that BM25 ranks first.  [default: 100]",
-)
-@click.option(
-    "--sweep",
-    "sweeps",
-    multiple=True,
-    metavar="NAME=V1,V2,…",
-    help="Ask every METHOD that has this setting once with each value. May be repeated: every combination is asked.",
-)
-@click.option("--seeds", metavar="N,N,…", help="Ask every METHOD that draws by a seed once with each of these.")
-@click.option("--baseline", type=MethodType(), metavar="METHOD", help="The METHOD that the others are compared with.")
-@click.option("--out", type=click.Path(path_type=Path), help="Keep every answer here as soon as it is there.")
-@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
-@click.option("--retry-failed", is_flag=True, help="With --resume: ask again what failed before.")
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Processes that answer, each with models of its own; they share the processors, unless --threads says how many each has.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "ray"]),
-    default="local",
-    show_default=True,
-    help="Who starts the processes: this program, or Ray.",
-)
-@click.option("--ray-address", metavar="ADDRESS", help="A Ray cluster, such as auto.  [default: one on this machine]")
-@click.option("--kg", type=click.Path(path_type=Path), help="Use the triples of this graph; their cost is not counted.")
-@click.option(
-    "--batch",
-    type=click.IntRange(min=1),
-    help="Questions in flight together; a killed run asks these again.  [default: 8; 1 with --deterministic]",
-)
-@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Draw the curves of perturbed questions.")
-@click.option(
-    "--match",
-    type=click.Choice(["words", "model"]),
-    default="words",
-    show_default=True,
-    help="For perturbed questions: who says that an answer means the right or the wrong one.",
-)
-@knowledge_options
-@settings_option
-@model_options
-@common.json_option
-def evaluate(
-    *,
-    methods: tuple[MethodName, ...],
-    data: Path,
-    data_format: str,
-    limit: int | None,
-    pad: int | None,
-    pad_seed: int | None,
-    pool: int | None,
-    sweeps: tuple[str, ...],
-    seeds: str | None,
-    baseline: MethodName | None,
-    out: Path | None,
-    resume: bool,
-    retry_failed: bool,
-    processes: int,
-    engine: str,
-    ray_address: str | None,
-    kg: Path | None,
-    batch: int | None,
-    plots: Path | None,
-    match: str,
-    knowledge: KnowledgeOptions,
-    settings: tuple[str, ...],
-    models: Engine,
-    as_json: bool,
-) -> None:
+
+class Eval(Command):
     """Ask each METHOD the questions of a data set, and report scores and costs.
 
     Reported are exact match and F1, precision, recall and error rate of the documents chosen against the supporting ones,
@@ -148,81 +53,177 @@ def evaluate(
     However many --processes answer, the batches are the same, and this process alone writes --out. A run may be gone on with by
     other processes or another engine.
     """
-    from pytrace.evaluation.data.datasets import data_settings
-    from pytrace.evaluation.run.run_store import RunStore
-    from pytrace.evaluation.run.runner import batch_sizes
-    from pytrace.evaluation.run.runner import evaluate as run
-    from pytrace.evaluation.scores.comparisons import seed_summaries
-    from pytrace.evaluation.scores.matching import ModelMatcher
 
-    _check_options(out=out, resume=resume, retry_failed=retry_failed, engine=engine, ray_address=ray_address)
-    if pad_seed is not None and pad is None:
-        raise InputError(f"--pad-seed {pad_seed} is of what --pad draws, and nothing is padded; give --pad N too")
-    knowledge.check(methods)
-    chosen = expand(methods, sweeps, seeds, models.settings_name, settings)
-    compared = baseline_label(baseline, chosen)
-    if sweeps or seeds is not None:
-        click.echo(f"pytrace: --sweep and --seeds make {len(chosen)} methods of {len(methods)}", err=True)
-    questions = _questions(data, data_format, limit=limit, pad=pad, pad_seed=pad_seed or 0, pool=pool)
-    job = EvaluationJob(chosen, settings, models, knowledge, kg, batch)
-    threads = models.threads or max(1, len(os.sched_getaffinity(0)) // processes)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as opened, RunStore(":memory:" if out is None else out / "run.sqlite") as store:
-        made = opened.enter_context(open_job(job))
-        check_claims(made.methods, questions)
-        check_gold(chosen, questions)
-        store.open_run(
-            {
-                "data": data_settings(data, pool=pool),
-                **made.settings(threads),
-                "padding": {"documents": pad, "seed": pad_seed or 0} if pad else None,
-            },
-            resume=resume,
-            # How it is run may change on resuming, and no answer depends on where files lie.
-            notes={
-                "data": str(data),
-                "triples": None if kg is None else str(kg),
-                "cpu": platform.machine(),
-                "engine": engine,
-                "processes": processes,
-            },
-        )
-        matcher = ModelMatcher(models.model) if match == "model" else None
-        askers = made.askers()
-        answering: Mapping[str, Batched] | Executor = askers
-        if processes > 1 or engine == "ray":
-            answering = _elsewhere(job, batch_sizes(askers), engine, processes, threads, ray_address)
-            del made, askers
-            opened.close()
-            job.release(keep_model=matcher is not None)
-        with _progress(store, chosen, questions, retry_failed=retry_failed) as tell:
-            report = run(
-                answering,
-                questions,
-                store=store,
-                progress=tell,
-                retry_failed=retry_failed,
-                matcher=matcher,
-                baseline=compared,
+    methods: tuple[MethodName, ...] = argument("METHOD...", required=True, type=MethodType())
+    data: Path = option("Questions with answers, claims, or a BEIR folder.")
+    data_format: str = option("Of the data: hotpotqa, triviaqa, flashrag, fever, …", "--format", default="auto")
+    limit: int | None = LIMIT
+    pad: int | None = option(
+        "Bring each question to N documents by those of other questions, which hold no gold answer.", ge=1, metavar="N"
+    )
+    pad_seed: int | None = option("Of what --pad draws.  [default: 0]", ge=0)
+    pool: int | None = option(
+        "Of a BEIR corpus, give each question the N documents that BM25 ranks first.  [default: 100]", ge=1, metavar="N"
+    )
+    sweeps: tuple[str, ...] = option(
+        "Ask every METHOD that has this setting once with each value. May be repeated: every combination is asked.",
+        "--sweep",
+        metavar="NAME=V1,V2,…",
+    )
+    seeds: str | None = option("Ask every METHOD that draws by a seed once with each of these.", metavar="N,N,…")
+    baseline: MethodName | None = option(
+        "The METHOD that the others are compared with.", metavar="METHOD", type=MethodType()
+    )
+    out: Path | None = option("Keep every answer here as soon as it is there.")
+    resume: bool = option("Go on with the run in --out.")
+    retry_failed: bool = option("With --resume: ask again what failed before.")
+    processes: int = option(
+        "Processes that answer, each with models of its own; they share the processors, unless --threads says how many each has.",
+        ge=1,
+        default=1,
+    )
+    engine: Literal["local", "ray"] = option("Who starts the processes: this program, or Ray.", default="local")
+    ray_address: str | None = option("A Ray cluster, such as auto.  [default: one on this machine]", metavar="ADDRESS")
+    kg: Path | None = option("Use the triples of this graph; their cost is not counted.")
+    batch: int | None = option(
+        "Questions in flight together; a killed run asks these again.  [default: 8; 1 with --deterministic]", ge=1
+    )
+    plots: Path | None = option("Draw the curves of perturbed questions.", metavar="DIR")
+    match: Literal["words", "model"] = option(
+        "For perturbed questions: who says that an answer means the right or the wrong one.", default="words"
+    )
+    knowledge: KnowledgeOptions = KNOWLEDGE
+    settings: tuple[str, ...] = SETTINGS
+    models: Engine = MODELS
+
+    def check(self) -> None:
+        if self.resume and self.out is None:
+            raise InputError("--resume needs --out, the directory of the run to go on with")
+        if self.retry_failed and not self.resume:
+            raise InputError(
+                "--retry-failed asks again what failed before, and a new run has nothing; give --out and --resume too"
             )
-    spread = seed_summaries(report.methods)
-    if plots is not None:
+        if self.ray_address is not None and self.engine != "ray":
+            raise InputError(f"--ray-address {self.ray_address} is of --engine ray; give that too")
+        if self.pad_seed is not None and self.pad is None:
+            raise InputError(
+                f"--pad-seed {self.pad_seed} is of what --pad draws, and nothing is padded; give --pad N too"
+            )
+        self.knowledge.check(self.methods)
+
+    def run(self) -> Result:
+        from pytrace.cli.report import print_report, print_seeds
+        from pytrace.evaluation.data.datasets import data_settings
+        from pytrace.evaluation.run.run_store import RunStore
+        from pytrace.evaluation.run.runner import batch_sizes
+        from pytrace.evaluation.run.runner import evaluate as run
+        from pytrace.evaluation.scores.comparisons import seed_summaries
+        from pytrace.evaluation.scores.matching import ModelMatcher
         from pytrace.evaluation.scores.study import draw_curves
 
-        for study in report.studies:
-            draw_curves(study, plots)
-        if not report.studies:
-            click.echo(
-                "pytrace: --plots draws the curves of questions that 'pytrace perturb' made; here are none", err=True
+        models, out = self.models, self.out
+        methods = expand(self.methods, self.sweeps, self.seeds, models.settings_name, self.settings)
+        baseline = baseline_label(self.baseline, methods)
+        if self.sweeps or self.seeds is not None:
+            common.remark(f"--sweep and --seeds make {len(methods)} methods of {len(self.methods)}")
+        questions = self._questions()
+        job = EvaluationJob(methods, self.settings, models, self.knowledge, self.kg, self.batch)
+        # The processes share the processors: with more threads than those they would only wait for each other.
+        threads = models.threads or max(1, len(os.sched_getaffinity(0)) // self.processes)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+        # Without --out a store in memory, so that there is one way to run and to score.
+        with ExitStack() as stack, RunStore(":memory:" if out is None else out / "run.sqlite") as store:
+            opened = stack.enter_context(open_job(job))
+            # Before the run is recorded, so that a refused one leaves nothing that --resume would hold to.
+            check_claims(opened.methods, questions)
+            check_gold(methods, questions)
+            store.open_run(
+                {
+                    "data": data_settings(self.data, pool=self.pool),
+                    **opened.settings(threads),
+                    "padding": {"documents": self.pad, "seed": self.pad_seed or 0} if self.pad else None,
+                },
+                resume=self.resume,
+                # How it is run may change on resuming, and no answer depends on where files lie.
+                notes={
+                    "data": str(self.data),
+                    "triples": None if self.kg is None else str(self.kg),
+                    "cpu": platform.machine(),
+                    "engine": self.engine,
+                    "processes": self.processes,
+                },
             )
-    if as_json:
-        common.print_json({**{name: getattr(report, name) for name in report.__struct_fields__}, "seeds": spread})
-    else:
-        from pytrace.cli.report_text import print_report, print_seeds
+            matcher = ModelMatcher(models.model) if self.match == "model" else None
+            askers = opened.askers()
+            answering: Mapping[str, Batched] | Executor = askers
+            if self.processes > 1 or self.engine == "ray":
+                # Settings and batch sizes needed the models; each process has its own, and those here would lie idle.
+                answering = self._processes(job, batch_sizes(askers), threads)
+                del opened, askers
+                stack.close()
+                job.release(keep_model=matcher is not None)
+            with _progress(store, methods, questions, retry_failed=self.retry_failed) as show:
+                report = run(
+                    answering,
+                    questions,
+                    store=store,
+                    progress=show,
+                    retry_failed=self.retry_failed,
+                    matcher=matcher,
+                    baseline=baseline,
+                )
+        seeds = seed_summaries(report.methods)
+        if self.plots is not None:
+            for study in report.studies:
+                draw_curves(study, self.plots)
+            if not report.studies:
+                common.remark("--plots draws the curves of questions that 'pytrace perturb' made; here are none")
 
-        print_report(report)
-        print_seeds(spread)
+        def show_text() -> None:
+            print_report(report)
+            print_seeds(seeds)
+
+        return Result({**msgspec.structs.asdict(report), "seeds": seeds}, show_text)
+
+    def _questions(self) -> Sequence[Question]:
+        """Read the questions, and say on stderr what is wrong with some."""
+        from pytrace.evaluation.data.datasets import read_questions
+        from pytrace.evaluation.data.padding import pad_questions
+        from pytrace.evaluation.data.question_report import QuestionReport
+
+        report = QuestionReport()
+        pad = self.pad
+        # What is drawn for a question must not depend on how many are asked, so padding draws from all.
+        most = None if pad else self.limit
+        everything = list(
+            read_questions(self.data, format=self.data_format, limit=most, report=report, pool=self.pool)  # type: ignore[arg-type]
+        )
+        questions = everything[: self.limit]
+        if pad:
+            questions = pad_questions(questions, pad, others=everything, seed=self.pad_seed or 0)
+            short = sum(len(question.documents) < pad for question in questions)
+            if short:
+                common.remark(
+                    f"{short} of {len(questions)} questions have fewer than {pad} documents: the data hold no more for them"
+                )
+        common.remark_first(report.notes, _NOTES)
+        return questions
+
+    def _processes(self, job: EvaluationJob, sizes: Mapping[str, int], threads: int) -> Executor:
+        """Return the engine that has other processes answer, each with so many threads."""
+        # A partial of a module's function can be sent to other processes, a closure cannot.
+        make = partial(make_askers, job.for_processes(threads))
+        if self.engine == "ray":
+            from pytrace.evaluation.run.ray_engine import RayEngine
+
+            # Ray hides a machine's GPUs from processes that did not ask for one.
+            layers = self.models.gpu_layers
+            gpu = self.models.device == "cuda" or (layers is not None and layers != 0)
+            return RayEngine(make, sizes, processes=self.processes, threads=threads, gpu=gpu, address=self.ray_address)
+        from pytrace.evaluation.run.workers import Workers
+
+        return Workers(make, sizes, processes=self.processes)
 
 
 def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -> None:
@@ -230,7 +231,7 @@ def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -
     from pytrace.evaluation.data.datasets import CLAIM
     from pytrace.methods.base import ClaimMethod
 
-    claims = sum(one.kind == CLAIM for one in questions)
+    claims = sum(question.kind == CLAIM for question in questions)
     for label, method in methods.items():
         if claims and not isinstance(method, ClaimMethod):
             raise InputError(
@@ -242,65 +243,12 @@ def check_gold(methods: Iterable[MethodName], questions: Sequence[Question]) -> 
     """Refuse to read gold documents where there are none."""
     from pytrace.methods.baselines import GOLD
 
-    without = [one.id for one in questions if not one.supporting_documents]
+    without = [question.id for question in questions if not question.supporting_documents]
     if without and any(method.name == GOLD for method in methods):
         raise InputError(
             f"gold reads the documents that support the answer, and {len(without)} of {len(questions)} questions (such as "
             f"{without[0]!r}) have none; leave it out"
         )
-
-
-def _check_options(*, out: Path | None, resume: bool, retry_failed: bool, engine: str, ray_address: str | None) -> None:
-    if resume and out is None:
-        raise InputError("--resume needs --out, the directory of the run to go on with")
-    if retry_failed and not resume:
-        raise InputError(
-            "--retry-failed asks again what failed before, and a new run has nothing; give --out and --resume too"
-        )
-    if ray_address is not None and engine != "ray":
-        raise InputError(f"--ray-address {ray_address} is of --engine ray; give that too")
-
-
-def _questions(
-    data: Path, data_format: str, *, limit: int | None, pad: int | None, pad_seed: int, pool: int | None
-) -> Sequence[Question]:
-    """Read the questions, and tell on stderr what was wrong with some."""
-    from pytrace.evaluation.data.datasets import read_questions
-    from pytrace.evaluation.data.padding import pad_questions
-    from pytrace.evaluation.data.question_report import QuestionReport
-
-    told = QuestionReport()
-    # What is drawn for a question must not depend on how many are asked.
-    read = read_questions(data, format=data_format, limit=None if pad else limit, report=told, pool=pool)  # type: ignore[arg-type]
-    everything = list(read)
-    questions = everything[:limit]
-    if pad:
-        questions = pad_questions(questions, pad, others=everything, seed=pad_seed)
-        short = sum(len(question.documents) < pad for question in questions)
-        if short:
-            click.echo(
-                f"pytrace: {short} of {len(questions)} questions have fewer than {pad} documents: the data hold no more for them",
-                err=True,
-            )
-    for note in told.notes[:20]:
-        click.echo(f"pytrace: {note}", err=True)
-    return questions
-
-
-def _elsewhere(
-    job: EvaluationJob, sizes: Mapping[str, int], engine: str, processes: int, threads: int, ray_address: str | None
-) -> Executor:
-    """Return the engine that has other processes answer, each with so many threads."""
-    make = partial(make_askers, job.for_processes(threads))
-    if engine == "ray":
-        from pytrace.evaluation.run.ray_engine import RayEngine
-
-        layers = job.models.gpu_layers
-        gpu = job.models.device == "cuda" or (layers is not None and layers != 0)
-        return RayEngine(make, sizes, processes=processes, threads=threads, gpu=gpu, address=ray_address)
-    from pytrace.evaluation.run.workers import Workers
-
-    return Workers(make, sizes, processes=processes)
 
 
 @contextmanager
@@ -311,15 +259,95 @@ def _progress(
     ids = {question.id for question in questions}
     lacking = 0
     for method in methods:
-        kept = store.done(method.label)
-        lacking += len(ids - (kept - store.failed(method.label) if retry_failed else kept))
+        stored = store.done(method.label)
+        # What failed lacks, too, if it is asked again.
+        lacking += len(ids - (stored - store.failed(method.label) if retry_failed else stored))
     with common.progress("answering", lacking) as advance:
         done: dict[str, int] = {}
 
-        def tell(state: Progress) -> None:
-            before = done.get(state.method, state.resumed)
+        def show(state: Progress) -> None:
+            # Resumed answers count as done in a state, but not in what is lacking.
+            advance(state.done - done.get(state.method, state.resumed))
             done[state.method] = state.done
-            for _ in range(state.done - before):
-                advance()
 
-        yield tell
+        yield show
+
+
+def expand(
+    methods: Sequence[MethodName], sweeps: Sequence[str], seeds: str | None, llm: str, settings: Sequence[str] = ()
+) -> tuple[MethodName, ...]:
+    """Return every method with every combination of the values of the swept settings that it has and does not name itself."""
+    # In the order of the methods; the last option's values change fastest, and seeds faster. No two are the same.
+    from pytrace.methods.base import setting_name
+    from pytrace.methods.catalog import MethodName, default_settings, method_settings
+
+    swept = _values(sweeps, seeds)
+    for setting in settings:
+        if setting_name(setting) in swept:
+            raise InputError(f"{setting_name(setting)} is both set ({setting}) and swept; leave one of them out")
+    used: set[str] = set()
+    expanded: dict[tuple[str, frozenset[tuple[str, str]]], MethodName] = {}
+    for method in methods:
+        named = {setting_name(setting) for setting in method.overrides}
+        fields = default_settings(method.name, llm).__struct_fields__
+        open_values = {name: values for name, values in swept.items() if name in fields and name not in named}
+        used |= open_values.keys()
+        for values in itertools.product(*open_values.values()):
+            added = (f"{name}={value}" for name, value in zip(open_values, values, strict=True))
+            variant = MethodName(method.name, (*method.overrides, *added))
+            method_settings(variant, llm)  # a wrong value must not be found after hours of asking
+            expanded.setdefault(identity(variant), variant)  # a METHOD that was named in full may come again of a sweep
+    for name in swept:
+        if name not in used:
+            flag = "--seeds" if name == "seed" and seeds is not None else f"--sweep {name}"
+            among = ", ".join(dict.fromkeys(method.label for method in methods))
+            raise InputError(
+                f"{flag} changes nothing: none of {among} has a setting {name!r} that it does not name itself"
+            )
+    return tuple(expanded.values())
+
+
+def identity(method: MethodName) -> tuple[str, frozenset[tuple[str, str]]]:
+    """Return what two methods have in common that are the same: name and settings, in whatever order and spelling."""
+    from pytrace.methods.base import setting_name
+
+    return method.name, frozenset(
+        {setting_name(setting): setting.partition("=")[2].strip() for setting in method.overrides}.items()
+    )
+
+
+def baseline_label(baseline: MethodName | None, methods: Sequence[MethodName]) -> str | None:
+    """Return the label that a baseline has among the methods."""
+    if baseline is None:
+        return None
+    for method in methods:
+        if identity(method) == identity(baseline):
+            return method.label
+    raise InputError(
+        f"the baseline {baseline.label} is none of the methods; choose one of {', '.join(method.label for method in methods)}"
+    )
+
+
+def _values(sweeps: Sequence[str], seeds: str | None) -> dict[str, tuple[str, ...]]:
+    """Read the options: the values of each setting, in the order given and each once."""
+    from pytrace.methods.base import setting_name
+
+    swept: dict[str, tuple[str, ...]] = {}
+    for sweep in sweeps:
+        name = setting_name(sweep)
+        values = [value.strip() for value in sweep.partition("=")[2].split(",")]
+        if not name or not all(values):
+            raise InputError(f"--sweep {sweep!r} is not NAME=V1,V2,…; write top=2,4,8, for instance")
+        if name in swept:
+            raise InputError(f"--sweep {name} is given twice; give all its values at once")
+        swept[name] = tuple(dict.fromkeys(values))  # a value that is written twice is asked once
+    if seeds is not None:
+        # isdigit() alone takes ² as well, which int() does not.
+        numbers = [number.strip() for number in seeds.split(",")]
+        if not all(number.isascii() and number.isdigit() for number in numbers):
+            raise InputError(f"--seeds {seeds!r} is no list of whole numbers from 0 on; write 0,1,2, for instance")
+        if "seed" in swept:
+            raise InputError("--sweep seed and --seeds say the same; leave one of them out")
+        # 007 is the seed 7, and must not be asked twice.
+        swept["seed"] = tuple(dict.fromkeys(str(int(number)) for number in numbers))
+    return swept

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 import click
 import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.kg_build import build
-from pytrace.cli.kg_index import index
+from pytrace.cli.commands import Command, Result, argument, click_group, option
+from pytrace.cli.kg_build import Build
+from pytrace.cli.shared_options import ENCODER
+from pytrace.engine.loading import Engine
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Triple, Unit
 from pytrace.triples.graph import GraphReader, TripleStore
@@ -21,66 +24,62 @@ from pytrace.triples.graph.exchange import FORMATS, read_triples
 from pytrace.triples.graph.graph_records import row_of
 
 _FAILURES_SHOWN = 5
-_T = TypeVar("_T")
 
 
-@click.group()
-def kg() -> None:
-    """Build knowledge graphs of documents, look into them, exchange them with other programs, change them by hand.
-
-    DIR is the directory of a graph. Any number of programs may read it while one writes.
-    """
+# What most commands of this group are told first.
+_DIRECTORY = argument("DIR")
+_FORMAT = option("By default the suffix of the file tells.", "--format", choices=FORMATS)
 
 
-kg.add_command(build)
-kg.add_command(index)
-
-
-class _Source(msgspec.Struct):
-    """A triple with the words that it came from."""
-
-    unit: Unit
-    title: str
-    text: str | None
-
-
-@kg.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--document", "document_id", metavar="ID", help="Only the triples of this document.")
-@click.option("--entity", metavar="NAME", help="Only the triples with this entity as head or tail.")
-@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="At most so many triples.")
-@click.option("--failures", "only_failures", is_flag=True, help="List the documents that failed or were cut off.")
-@common.json_option
-def show(
-    *,
-    directory: Path,
-    document_id: str | None,
-    entity: str | None,
-    limit: int,
-    only_failures: bool,
-    as_json: bool,
-) -> None:
+class Show(Command):
     """Show a graph in numbers, and triples with the sentences that support them."""
-    if only_failures:
-        if document_id is not None or entity is not None:
-            raise click.UsageError(
-                "--failures lists the documents of the whole graph; leave out --document and --entity"
-            )
-        _show_failures(directory, as_json=as_json)
-        return
-    with TripleStore.open(directory, mode="read") as graph, graph.snapshot() as frozen:
-        statistics = frozen.statistics()
-        failures = _first(frozen.failures(), _FAILURES_SHOWN if not as_json else limit)
-        chosen = _chosen(frozen, document_id, entity, limit + 1)  # one more tells whether there are more
-        found = list(_sources(frozen, chosen[:limit]))
-        document = None if document_id is None else frozen.document(document_id)
-        waiting = document_id is not None and frozen.extraction(document_id) is None
-        recipe = frozen.recipe
-        place = frozen.location
-    if as_json:
-        common.print_json(
+
+    directory: Path = _DIRECTORY
+    document_id: str | None = option("Only the triples of this document.", "--document", metavar="ID")
+    entity: str | None = option("Only the triples with this entity as head or tail.", metavar="NAME")
+    limit: int = option("At most so many triples.", ge=0, default=20)
+    only_failures: bool = option("List the documents that failed or were cut off.", "--failures")
+    as_json: bool
+
+    def run(self) -> Result | None:
+        document_id, entity, limit = self.document_id, self.entity, self.limit
+        if self.only_failures:
+            if document_id is not None or entity is not None:
+                raise click.UsageError(
+                    "--failures lists the documents of the whole graph; leave out --document and --entity"
+                )
+            _show_failures(self.directory, as_json=self.as_json)
+            return None
+        # Another program may write meanwhile; what is shown belongs together.
+        with TripleStore.open(self.directory, mode="read") as graph, graph.snapshot() as frozen:
+            statistics = frozen.statistics()
+            failures = list(islice(frozen.failures(), limit if self.as_json else _FAILURES_SHOWN))
+            chosen = _chosen(frozen, document_id, entity, limit + 1)  # one more tells whether there are more
+            sources = list(_sources(frozen, chosen[:limit]))
+            document = None if document_id is None else frozen.document(document_id)
+            waiting = document_id is not None and frozen.extraction(document_id) is None
+            recipe, location = frozen.recipe, frozen.location
+
+        def show_text() -> None:
+            if document is None and entity is None:
+                _print_statistics(location, msgspec.structs.asdict(statistics), msgspec.structs.asdict(recipe))
+                for name, reason in failures:
+                    common.print_text(common.printable(f"failed: {name}: {reason}"))
+                if statistics.failures > len(failures):
+                    common.print_text(f"failed: {statistics.failures - len(failures)} more (--failures lists them)")
+            elif document is not None:
+                state = "waits for its extraction" if waiting else f"from {document.source}" if document.source else ""
+                common.print_text(common.printable(f"{document.id}: {document.title}{f' ({state})' if state else ''}"))
+            for triple, title, text in sources:
+                _print_triple(triple, title, text)
+            if not sources and limit and not waiting:
+                common.print_text("no triples" if entity is None else common.printable(f"no triples about {entity!r}"))
+            elif len(chosen) > limit > 0:
+                common.print_text(f"(the first {limit}; --limit shows more)")
+
+        return Result(
             {
-                "graph": place,
+                "graph": location,
                 "recipe": recipe,
                 "recipe_hash": recipe.hash,
                 "statistics": statistics,
@@ -88,33 +87,16 @@ def show(
                 "document": document,
                 "triples": [
                     {
-                        **dict(
-                            zip(("head", "relation", "tail", "sentence", "support"), row_of(item.unit), strict=True)
-                        ),
-                        "document_id": item.unit.document_id,
-                        "title": item.title,
-                        "text": item.text,
+                        **dict(zip(("head", "relation", "tail", "sentence", "support"), row_of(unit), strict=True)),
+                        "document_id": unit.document_id,
+                        "title": title,
+                        "text": text,
                     }
-                    for item in found
+                    for unit, title, text in sources
                 ],
-            }
+            },
+            show_text,
         )
-        return
-    if document is None and entity is None:
-        _print_statistics(place, msgspec.structs.asdict(statistics), {**msgspec.structs.asdict(recipe)})
-        for name, reason in failures:
-            common.print_text(common.printable(f"failed: {name}: {reason}"))
-        if statistics.failures > len(failures):
-            common.print_text(f"failed: {statistics.failures - len(failures)} more (--failures lists them)")
-    elif document is not None:
-        state = "waits for its extraction" if waiting else f"from {document.source}" if document.source else ""
-        common.print_text(common.printable(f"{document.id}: {document.title}{f' ({state})' if state else ''}"))
-    for item in found:
-        _print_triple(item)
-    if not found and limit and not waiting:
-        common.print_text("no triples" if entity is None else common.printable(f"no triples about {entity!r}"))
-    elif len(chosen) > limit > 0:
-        common.print_text(f"(the first {limit}; --limit shows more)")
 
 
 def _show_failures(directory: Path, *, as_json: bool) -> None:
@@ -129,157 +111,145 @@ def _show_failures(directory: Path, *, as_json: bool) -> None:
                 },
             )
             return
-        count = 0
-        for name, reason in frozen.failures():
-            common.print_text(common.printable(f"failed: {name}: {reason}"))
-            count += 1
-        for name, title in frozen.cut_off():
-            common.print_text(common.printable(f"cut off: {name}: {title}"))
-            count += 1
-    if not count:
+        # Printed as they are read: there may be more than fit into memory.
+        none = True
+        for state, documents in (("failed", frozen.failures()), ("cut off", frozen.cut_off())):
+            for name, text in documents:
+                common.print_text(common.printable(f"{state}: {name}: {text}"))
+                none = False
+    if none:
         common.print_text("no document failed or was cut off")
 
 
 def _chosen(graph: GraphReader, document_id: str | None, entity: str | None, limit: int) -> list[Unit]:
     if entity is not None:
+        # Of one document only some of these are, so all are read.
         about = graph.triples_about(entity, limit=limit if document_id is None else None)
         return [triple for triple in about if document_id in (None, triple.document_id)][:limit]
     if document_id is None:
-        return _first(graph.iterate_triples(), limit)
+        return list(islice(graph.iterate_triples(), limit))
     if graph.extraction(document_id) is None:
         return []
-    return _first(graph.iterate_triples([document_id]), limit)
+    return list(islice(graph.iterate_triples([document_id]), limit))
 
 
-def _first(items: Iterable[_T], limit: int) -> list[_T]:
-    return list(islice(items, limit))
-
-
-def _sources(graph: GraphReader, triples: list[Unit]) -> Iterator[_Source]:
+def _sources(graph: GraphReader, triples: list[Unit]) -> Iterator[tuple[Unit, str, str | None]]:
+    """Yield triples with the titles and the sentences that they came from."""
     document: Document | None = None
-    for triple in triples:
+    for triple in triples:  # those of a document follow each other, so it is read once
         if document is None or document.id != triple.document_id:
             document = graph.document(triple.document_id)
-        yield _Source(triple, document.title, document.sentences[triple.sentence] if triple.sentence >= 0 else None)
+        yield triple, document.title, document.sentences[triple.sentence] if triple.sentence >= 0 else None
 
 
-def _print_statistics(place: str, statistics: dict[str, object], recipe: dict[str, object]) -> None:
-    common.print_text(place)
+def _print_statistics(location: str, statistics: dict[str, object], recipe: dict[str, object]) -> None:
+    common.print_text(location)
     rows = [(name, str(value)) for name, value in statistics.items() if name != "density"]
     rows.append(("density", f"{statistics['density']:.4%}"))
-    rows += [(name, common.printable(str(value))) for name, value in recipe.items() if value]
+    rows += [(name, common.printable(value)) for name, value in recipe.items() if value]
     common.print_table(("", ""), [(name.replace("_", " "), value) for name, value in rows])
     common.print_text()
 
 
-def _print_triple(item: _Source) -> None:
-    triple = item.unit
+def _print_triple(triple: Unit, title: str, text: str | None) -> None:
     common.print_text(common.printable(triple.text))
-    if item.text is None:
-        common.print_text(common.printable(f"    document {triple.document_id}"))
-        return
-    _, _, _, _, support_ratio = row_of(triple)
-    support = f", support {support_ratio:.0f}" if support_ratio else ""
-    common.print_text(
-        common.printable(
-            f"    {item.text} [{item.title}; document {triple.document_id}, sentence {triple.sentence}{support}]"
-        )
-    )
+    ratio = row_of(triple)[-1]
+    support = f", support {ratio:.0f}" if ratio else ""
+    source = f"document {triple.document_id}"
+    if text is not None:
+        source = f"{text} [{title}; {source}, sentence {triple.sentence}{support}]"
+    common.print_text(common.printable(f"    {source}"))
 
 
-_format_option = click.option(
-    "--format", "format_name", type=click.Choice(FORMATS), help="By default the suffix of the file tells."
-)
-
-
-@kg.command("export")
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--out", required=True, metavar="FILE|-", help="The file to write (- for standard output).")
-@_format_option
-@common.json_option
-def export_command(*, directory: Path, out: str, format_name: str | None, as_json: bool) -> None:
+class Export(Command):
     """Write a graph as JSON lines (all of it), RDF (documents and triples) or TSV (triples alone).
 
     The file appears when all of it is written, and replaces one of that name.
     """
-    if out == "-" and as_json:
-        raise click.UsageError("--json and --out - both want standard output; name a file")
-    with TripleStore.open(directory, mode="read") as graph:
-        if out == "-":
-            graph.export(sys.stdout.buffer, format=format_name or "jsonl")
-            return
-        count = graph.export(out, format=format_name)
-    if as_json:
-        common.print_json({"documents": count, "file": out})
-    else:
-        common.print_text(f"wrote {count} documents to {common.printable(out)}")
+
+    directory: Path = _DIRECTORY
+    out: str = option("The file to write (- for standard output).", metavar="FILE|-")
+    format_name: str | None = _FORMAT
+    as_json: bool
+
+    def check(self) -> None:
+        if self.out == "-" and self.as_json:
+            raise click.UsageError("--json and --out - both want standard output; name a file")
+
+    def run(self) -> Result | None:
+        out = self.out
+        with TripleStore.open(self.directory, mode="read") as graph:
+            if out == "-":
+                # The formats are UTF-8 in any locale.
+                graph.export(sys.stdout.buffer, format=self.format_name or "jsonl")
+                return None
+            count = graph.export(out, format=self.format_name)
+        return Result({"documents": count, "file": out}, f"wrote {count} documents to {common.printable(out)}")
 
 
-@kg.command("import")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--out", required=True, metavar="DIR", type=click.Path(path_type=Path), help="A new graph's directory.")
-@_format_option
-@common.json_option
-def import_command(*, file: Path, out: Path, format_name: str | None, as_json: bool) -> None:
+class Import(Command):
     """Make a graph of a file: one that 'kg export' wrote, or any N-Triples, Turtle or TSV of triples.
 
     Nothing is imported unless the whole file can be read.
     """
-    if not file.is_file():
-        raise DataError("there is no such file; correct the path", path=file)
-    with TripleStore.open(out, mode="create") as graph:
-        graph.import_(file, format=format_name)
-        statistics = graph.statistics()
-    if as_json:
-        common.print_json({"graph": out, "statistics": statistics})
-    else:
-        common.print_text(f"imported {statistics.documents} documents and {statistics.triples} triples into {out}")
+
+    file: Path = argument("FILE")
+    out: Path = option("A new graph's directory.", metavar="DIR")
+    format_name: str | None = _FORMAT
+
+    def run(self) -> Result:
+        out = self.out
+        # Before the directory of a graph is made that would stay empty.
+        if not self.file.is_file():
+            raise DataError("there is no such file; correct the path", path=self.file)
+        with TripleStore.open(out, mode="create") as graph:
+            graph.import_(self.file, format=self.format_name)
+            statistics = graph.statistics()
+        return Result(
+            {"graph": out, "statistics": statistics},
+            f"imported {statistics.documents} documents and {statistics.triples} triples into {out}",
+        )
 
 
-@kg.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.argument("document_ids", metavar="DOCUMENT_ID...", nargs=-1, required=True)
-@common.json_option
-def remove(*, directory: Path, document_ids: tuple[str, ...], as_json: bool) -> None:
+class Remove(Command):
     """Delete documents and their triples; if one of the ids is not there, none is deleted."""
-    names = list(dict.fromkeys(document_ids))
-    with TripleStore.open(directory) as graph:
-        graph.remove(names)
-        left = len(graph)
-    if as_json:
-        common.print_json({"removed": names, "documents": left})
-    else:
-        common.print_text(f"removed {len(names)} documents; {left} are left")
+
+    directory: Path = _DIRECTORY
+    document_ids: tuple[str, ...] = argument("DOCUMENT_ID...", required=True)
+
+    def run(self) -> Result:
+        names = list(dict.fromkeys(self.document_ids))  # one named twice is not missing the second time
+        with TripleStore.open(self.directory) as graph:
+            graph.remove(names)
+            left = len(graph)
+        return Result({"removed": names, "documents": left}, f"removed {len(names)} documents; {left} are left")
 
 
-@kg.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.argument("document_id", metavar="DOCUMENT_ID")
-@click.option(
-    "--triples",
-    "file",
-    required=True,
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="All triples that the document shall have: .tsv (head, relation, tail) or .jsonl (sentence, too).",
-)
-@common.json_option
-def edit(*, directory: Path, document_id: str, file: Path, as_json: bool) -> None:
+class Edit(Command):
     """Replace a document's triples by others; a triple without a sentence gets the one that supports it best."""
-    triples = read_triples(file)
-    with TripleStore.open(directory) as graph:
-        triples = _grounded(graph, graph.document(document_id), triples)
-        try:
-            changed = graph.replace_triples(document_id, triples)
-        except InputError as error:
-            raise DataError(str(error), path=file) from error
-    if as_json:
-        common.print_json({"documents": changed, "triples": len(triples)})
-        return
-    common.print_text(common.printable(f"{document_id} has {len(triples)} triples now"))
-    if len(changed) > 1:
-        others = [name for name in changed if name != document_id]
-        common.print_text(common.printable(f"so have the documents with the same words: {', '.join(others)}"))
+
+    directory: Path = _DIRECTORY
+    document_id: str = argument("DOCUMENT_ID")
+    file: Path = option(
+        "All triples that the document shall have: .tsv (head, relation, tail) or .jsonl (sentence, too).",
+        "--triples",
+        metavar="FILE",
+    )
+
+    def run(self) -> Result:
+        document_id = self.document_id
+        triples = read_triples(self.file)
+        with TripleStore.open(self.directory) as graph:
+            triples = _grounded(graph, graph.document(document_id), triples)
+            try:
+                changed = graph.replace_triples(document_id, triples)
+            except InputError as error:
+                raise DataError(str(error), path=self.file) from error  # the store knows not where the triples are from
+        text = f"{common.printable(document_id)} has {len(triples)} triples now"
+        if len(changed) > 1:
+            others = ", ".join(name for name in changed if name != document_id)
+            text += f"\nso have the documents with the same words: {common.printable(others)}"
+        return Result({"documents": changed, "triples": len(triples)}, text)
 
 
 def _grounded(graph: GraphReader, document: Document, triples: list[Unit]) -> list[Unit]:
@@ -290,7 +260,7 @@ def _grounded(graph: GraphReader, document: Document, triples: list[Unit]) -> li
     result = []
     for triple in triples:
         old = known.get(row_of(triple)[:3])
-        if triple.sentence >= 0 or not isinstance(triple, Triple):
+        if triple.sentence >= 0 or not isinstance(triple, Triple):  # text is its own support
             result.append(triple)
         elif old is not None:
             result.append(old)
@@ -299,3 +269,63 @@ def _grounded(graph: GraphReader, document: Document, triples: list[Unit]) -> li
 
             result.extend(locate(document, [triple]))
     return result
+
+
+class Index(Command):
+    """Compile a knowledge graph for `pytrace certify`: triples, names and the vectors of their sentences.
+
+    SOURCE is a file of triples (TSV, JSON lines, N-Triples, Turtle) or the directory of a graph. A build that was ended
+    goes on where it was when the same command is run again.
+    """
+
+    source: Path = argument()
+    out: Path = option("The knowledge base's directory.")
+    format: str | None = option("If the suffix of a file does not tell it.", choices=FORMATS)
+    models: Engine = ENCODER
+
+    def run(self) -> Result:
+        from pytrace.kg import KnowledgeBase
+
+        out, encoder = self.out, self.models.encoder
+        started = time.perf_counter()
+        with ExitStack() as stack:
+            known = encoded = 0
+            advance: Callable[..., None] | None = None
+
+            def show(done: int, total: int) -> None:
+                nonlocal known, encoded, advance
+                if advance is None:  # the first call says what an earlier build left
+                    known = encoded = done
+                    advance = stack.enter_context(common.progress("encoding triples", total - done))
+                advance(done - encoded)
+                encoded = done
+
+            base = KnowledgeBase.build(self.source, out, encoder, progress=show, format=self.format)
+        seconds = time.perf_counter() - started
+        size = sum(path.stat().st_size for path in out.iterdir())
+        entities, relations = len(base.columns.entity_keys), len(base.columns.relation_keys)
+        document = {
+            "knowledge_base": out,
+            "triples": len(base),
+            "entities": entities,
+            "relations": relations,
+            "encoder": encoder.name,
+            "dimension": encoder.dimension,
+            "encoded": len(base) - known,
+            "seconds": seconds,
+            "bytes": size,
+        }
+        text = (
+            f"{out}: {len(base)} triples, {entities} entities, {relations} relations; "
+            f"{len(base) - known} triples encoded now, {known} known before\n{common.human_size(size)} in {seconds:.1f} s"
+        )
+        return Result(document, text)
+
+
+kg = click_group(
+    """Build knowledge graphs of documents, look into them, exchange them with other programs, change them by hand.
+
+    DIR is the directory of a graph. Any number of programs may read it while one writes.
+    """,
+    *(Build, Show, Export, Import, Remove, Edit, Index),
+)

@@ -2,85 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.loading import model_options, settings_option
+from pytrace.cli.commands import Command, Result, option
+from pytrace.cli.shared_options import MODELS, SETTINGS
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
-    from pytrace.records import Document
+    from pytrace.records import Document, Usage
     from pytrace.triples.extraction import Extraction, Extractor
     from pytrace.triples.graph import SyncReport, TripleStore
+    from pytrace.triples.graph.graph_records import GraphStatistics
 
 _SHOWN = 5  # troubled documents on a screen
 _LISTED = 1_000  # and in a JSON document; `kg show --failures` lists any number
 _TITLE = 200  # characters of a title in a list: some are texts by themselves
 
 
-@click.command()
-@click.option("--docs", type=click.Path(path_type=Path), required=True, help="Documents: a file or a folder.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The graph's directory.")
-@click.option("--resume", is_flag=True, help="Go on with, or bring up to date, the graph that is there.")
-@click.option("--retry", is_flag=True, help="Extract again the documents for which sentences stand in.")
-@settings_option
-@model_options
-@common.json_option
-def build(
-    *,
-    docs: Path,
-    out: Path,
-    resume: bool,
-    retry: bool,
-    settings: tuple[str, ...],
-    models: Engine,
-    as_json: bool,
-) -> None:
+class Build(Command):
     """Extract the triples of documents into a graph (sentences or documents with --set unit=...).
 
     Every document is stored as soon as it is done; a killed build goes on with --resume and repeats none. With --resume a
     changed corpus is followed: new and changed documents are extracted, deleted ones leave the graph.
     """
-    from pytrace.documents import ReadReport, read_documents
-    from pytrace.methods.catalog import method_settings
-    from pytrace.methods.trace.triple_method import make_extractor
-    from pytrace.triples.graph import TripleStore
 
-    report = ReadReport()
-    documents = read_documents(docs, report=report, distinct=False)
-    extractor = make_extractor(
-        models.model, models.encoder, method_settings("trace", models.settings_name, ("unit=triple", *settings))
-    )
-    with TripleStore.open(out, recipe=extractor.recipe, mode="resume" if resume else "create") as graph:
-        changes = _sync(graph, documents, out, report)
-        for skipped in report.skipped:
-            click.echo(f"pytrace: skipped {skipped.source} ({skipped.title}): {skipped.reason}", err=True)
-        unnamed = report.empty + report.duplicates + report.other_files - len(report.skipped)
-        if unnamed > 0:
-            click.echo(f"pytrace: skipped {unnamed} more", err=True)
-        outcome = _extract(graph, extractor, models, retry=retry)
-        statistics = graph.statistics()
-    usage = models.model.usage
-    if as_json:
-        common.print_json(
-            {
-                "graph": out,
-                **msgspec.structs.asdict(outcome),
-                "changes": changes,
-                "skipped": report.skipped,
-                "statistics": statistics,
-                "usage": usage,
-            }
-        )
-        return
+    docs: Path = option("Documents: a file or a folder.")
+    out: Path = option("The graph's directory.")
+    resume: bool = option("Go on with, or bring up to date, the graph that is there.")
+    retry: bool = option("Extract again the documents for which sentences stand in.")
+    settings: tuple[str, ...] = SETTINGS
+    models: Engine = MODELS
+
+    def run(self) -> Result:
+        from pytrace.documents import ReadReport, read_documents
+        from pytrace.methods.catalog import method_settings
+        from pytrace.methods.trace.triple_method import make_extractor
+        from pytrace.triples.graph import TripleStore
+
+        out, models = self.out, self.models
+        report = ReadReport()
+        # The store finds repeated documents, without keeping all that were read in memory.
+        documents = read_documents(self.docs, report=report, distinct=False)
+        # First, so that --set unit=... has the last word.
+        settings = method_settings("trace", models.settings_name, ("unit=triple", *self.settings))
+        extractor = make_extractor(models.model, models.encoder, settings)
+        with TripleStore.open(out, recipe=extractor.recipe, mode="resume" if self.resume else "create") as graph:
+            changes = self._sync(graph, documents, report)
+            common.print_skipped(report)
+            outcome = self._extract(graph, extractor)
+            statistics = graph.statistics()
+        usage = models.model.usage
+        document = {
+            "graph": out,
+            **msgspec.structs.asdict(outcome),
+            "changes": changes,
+            "skipped": report.skipped,
+            "statistics": statistics,
+            "usage": usage,
+        }
+        return Result(document, lambda: _print(out, outcome, changes, statistics, usage))
+
+    def _sync(self, graph: TripleStore, documents: Iterator[Document], report: ReadReport) -> SyncReport:
+        """Bring the graph's documents up to date, or leave all of them as they were."""
+
+        def counted() -> Iterator[Document]:
+            for document in documents:
+                yield document
+                advance()
+
+        with common.progress("reading documents", None) as advance:
+            try:
+                return graph.sync(counted(), repeated=report.add_duplicate)
+            except InputError as error:
+                # One of 200,000 lines is wrong: whoever reads this must know that no half of them got in.
+                count, out = len(graph), self.out
+                state = f"the {count} documents in {out} stay as they were" if count else f"nothing was stored in {out}"
+                raise InputError(f"{error}; {state}") from error
+
+    def _extract(self, graph: TripleStore, extractor: Extractor) -> _Outcome:
+        """Extract what waits; whatever ends it early, what is stored stays and is counted."""
+        from pytrace.triples.extraction import build_graph
+
+        outcome = _Outcome()
+        model, before = self.models.model, self.models.model.usage.generated_tokens
+        waiting = graph.count_pending(failed=self.retry)
+
+        def done(extraction: Extraction) -> None:
+            outcome.add(extraction)
+            advance()
+
+        def tokens() -> int:
+            return model.usage.generated_tokens - before
+
+        try:
+            with common.progress("extracting triples", waiting, tokens=tokens) as advance:
+                build_graph(graph, extractor, done=done, retry=self.retry)
+        except BaseException:  # Ctrl-C, too
+            stored = f"stopped after {outcome.extracted} of {waiting} documents; they are stored"
+            common.remark(f"{stored}, go on with --resume")
+            raise
+        return outcome
+
+
+def _print(out: Path, outcome: _Outcome, changes: SyncReport, statistics: GraphStatistics, usage: Usage) -> None:
     common.print_text(
         f"{out}: {statistics.documents} documents, {statistics.triples} triples, {statistics.entities} entities; "
         f"{outcome.extracted} documents extracted now, {changes.unchanged} known before, {changes.removed} removed"
@@ -119,60 +150,9 @@ class _Outcome(msgspec.Struct):
         self.extracted += 1
         if statistics.failure:
             self.failed += 1
-            if len(self.failures) < _LISTED:
+            if len(self.failures) < _LISTED:  # counted all the same, above
                 self.failures.append(f"{document.title[:_TITLE]}: {statistics.failure}")
         if statistics.truncated:
             self.cut_off += 1
             if len(self.cut_off_documents) < _LISTED:
                 self.cut_off_documents.append(document.title[:_TITLE])
-
-
-def _sync(graph: TripleStore, documents: Iterator[Document], out: Path, report: ReadReport) -> SyncReport:
-    """Bring the graph's documents up to date, or leave all of them as they were."""
-    with common.progress("reading documents", None) as advance:
-        try:
-            return graph.sync(_counted(documents, advance), repeated=report.add_duplicate)
-        except InputError as error:
-            # One of 200,000 lines is wrong: whoever reads this must know that no half of them got in.
-            kept = len(graph)
-            state = f"the {kept} documents in {out} stay as they were" if kept else f"nothing was stored in {out}"
-            raise InputError(f"{error}; {state}") from error
-
-
-def _counted(documents: Iterator[Document], advance: Callable[[], None]) -> Iterator[Document]:
-    for document in documents:
-        yield document
-        advance()
-
-
-def _extract(graph: TripleStore, extractor: Extractor, models: Engine, *, retry: bool) -> _Outcome:
-    """Extract what waits; whatever ends it early, what is stored stays and is counted."""
-    from pytrace.triples.extraction import build_graph
-
-    outcome = _Outcome()
-    waiting = graph.count_pending(failed=retry)
-    usage = models.model.usage
-
-    def tokens() -> int:
-        return models.model.usage.generated_tokens - usage.generated_tokens
-
-    with _remark_on_stop(outcome, waiting), common.progress("extracting triples", waiting, tokens=tokens) as advance:
-
-        def done(extraction: Extraction) -> None:
-            outcome.add(extraction)
-            advance()
-
-        build_graph(graph, extractor, done=done, retry=retry)
-    return outcome
-
-
-@contextmanager
-def _remark_on_stop(outcome: _Outcome, waiting: int) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        click.echo(
-            f"pytrace: stopped after {outcome.extracted} of {waiting} documents; they are stored, go on with --resume",
-            err=True,
-        )
-        raise

@@ -3,135 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from pytrace.cli import common
-from pytrace.cli.loading import settings_option
-from pytrace.engine.knowledge import GRAMMARS
+from pytrace.cli.commands import Command, Result, click_group, option
+from pytrace.cli.shared_options import KNOWLEDGE_FORMAT, LIMIT, SETTINGS
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.kg.fact_store import FactStore
     from pytrace.kg.queries import QueryForm
-    from pytrace.kg.queries.query_records import Grammar
-    from pytrace.training.examples import ExampleFormat
     from pytrace.training.run import TrainingReport
     from pytrace.training.scoring import Scores, Share
     from pytrace.training.trainer import Progress
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 _FAILURES = 5  # on a screen
 _DEFAULT_EPOCHS = 1.0
 
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def train() -> None:
-    """Train a query generator, and score one."""
-
-
-def _knowledge_base(function: _F) -> _F:
-    from pytrace.triples.graph.exchange import FORMATS
-
-    where = click.option(
-        "--kb",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="The knowledge base: held-out queries are run on it, and --sample takes its paths.",
-    )
-    form = click.option(
-        "--kb-format", type=click.Choice(FORMATS), help="Of the knowledge base, if the suffix does not tell it."
-    )
-    return where(form(function))
+_Format = Literal["auto", "pathquestion", "lcquad", "pytrace"]
+_FORMAT = option("Of the data.", "--format", default="auto")
+_KB = option("The knowledge base: held-out queries are run on it, and --sample takes its paths.", metavar="FILE")
+_THREADS = option("Threads (default: those that this process may use).", ge=1)
 
 
-@train.command("query-generator")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="Questions with queries. May be repeated.",
-)
-@click.option(
-    "--format",
-    "data_format",
-    type=click.Choice(["auto", "pathquestion", "lcquad", "pytrace"]),
-    default="auto",
-    show_default=True,
-    help="Of the data.",
-)
-@_knowledge_base
-@click.option(
-    "--sample", type=click.IntRange(min=0), default=0, metavar="N", help="Make N questions from the paths of --kb."
-)
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The directory of the training."
-)
-@click.option(
-    "--form", type=click.Choice(["sparql", "triplet"]), default="sparql", show_default=True, help="What it writes."
-)
-@click.option(
-    "--wrong/--no-wrong",
-    default=None,
-    help="Learn four wrong queries beside each correct one (default: with --base, where the paper gained by it; not from scratch, "
-    "where we did not).",
-)
-@click.option(
-    "--base", metavar="NAME|FILE.gguf|DIR", help="Begin with this Llama and train adapters.  [default: from scratch]"
-)
-@click.option("--lora-rank", type=click.IntRange(1, 512), help="The rank of the adapters.  [default: 16]")
-@click.option(
-    "--hold-out",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.2,
-    show_default=True,
-    help="The share of entities whose questions are not learned but asked at the end.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0, (1 << 32) - 1), default=0, show_default=True, help="Of all that is drawn."
-)
-@click.option("--epochs", type=click.FloatRange(min=0, min_open=True), help="Passes over the texts.  [default: 1]")
-@click.option("--steps", type=click.IntRange(min=1), help="Steps, in place of passes.")
-@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Minutes, in place of passes.")
-@click.option("--resume", is_flag=True, help="Go on from the last checkpoint in --out.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: those that this process may use).")
-@click.option(
-    "--device",
-    type=click.Choice(["cpu", "cuda"]),
-    default="cpu",
-    show_default=True,
-    help="Where to train; fails if it is not there.",
-)
-@settings_option
-@common.json_option
-def query_generator(
-    *,
-    data: tuple[Path, ...],
-    data_format: ExampleFormat,
-    kb: Path | None,
-    kb_format: str | None,
-    sample: int,
-    out: Path,
-    form: QueryForm,
-    wrong: bool | None,
-    base: str | None,
-    lora_rank: int | None,
-    hold_out: float,
-    seed: int,
-    epochs: float | None,
-    steps: int | None,
-    minutes: float | None,
-    resume: bool,
-    threads: int | None,
-    device: str,
-    settings: tuple[str, ...],
-    as_json: bool,
-) -> None:
+class QueryGenerator(Command):
     """Train a small model that writes queries, and score it on questions whose entities it never saw.
 
     The data are PathQuestion's or LC-QuAD's files, or JSON Lines with `question` and `query`. OUT gets the model as
@@ -139,151 +40,150 @@ def query_generator(
     was ended goes on with --resume. --set changes the model or its training: width=128, layers=4, variations=16,
     learning_rate=0.002, checkpoint_minutes=5.
     """
-    if lora_rank is not None and base is None:
-        raise InputError("--lora-rank is of the adapters of a base, and there is none; give --base too")
-    if epochs is None and steps is None and minutes is None:
-        epochs = _DEFAULT_EPOCHS
-    from pytrace.methods.base import changed
-    from pytrace.training.run import Source, train_generator
-    from pytrace.training.training_settings import Length, TrainingSettings
 
-    own = [f"seed={seed}", *([] if lora_rank is None else [f"rank={lora_rank}"]), *settings]
-    chosen = changed(TrainingSettings(), own, what="train")
-    length = Length(epochs=epochs, steps=steps, minutes=minutes)
-    source = Source(
-        data=data,
-        format=data_format,
-        kb=kb,
-        kb_format=kb_format,
-        sample=sample,
-        form=form,
-        wrong=base is not None if wrong is None else wrong,
-        hold_out=hold_out,
+    data: tuple[Path, ...] = option("Questions with queries. May be repeated.", metavar="FILE")
+    data_format: _Format = _FORMAT
+    kb: Path | None = _KB
+    kb_format: str | None = KNOWLEDGE_FORMAT
+    sample: int = option("Make N questions from the paths of --kb.", ge=0, default=0, show_default=False, metavar="N")
+    out: Path = option("The directory of the training.", type=click.Path(path_type=Path, file_okay=False))
+    form: Literal["sparql", "triplet"] = option("What it writes.", default="sparql")
+    wrong: bool | None = option(
+        "Learn four wrong queries beside each correct one (default: with --base, where the paper gained by it; not from scratch, "
+        "where we did not).",
+        "--wrong/--no-wrong",
+        default=None,
     )
+    base: str | None = option(
+        "Begin with this Llama and train adapters.  [default: from scratch]", metavar="NAME|FILE.gguf|DIR"
+    )
+    lora_rank: int | None = option("The rank of the adapters.  [default: 16]", ge=1, le=512)
+    hold_out: float = option(
+        "The share of entities whose questions are not learned but asked at the end.", ge=0, lt=1, default=0.2
+    )
+    seed: int = option("Of all that is drawn.", ge=0, le=(1 << 32) - 1, default=0)
+    epochs: float | None = option("Passes over the texts.  [default: 1]", gt=0)
+    steps: int | None = option("Steps, in place of passes.", ge=1)
+    minutes: float | None = option("Minutes, in place of passes.", gt=0)
+    resume: bool = option("Go on from the last checkpoint in --out.")
+    threads: int | None = _THREADS
+    device: Literal["cpu", "cuda"] = option("Where to train; fails if it is not there.", default="cpu")
+    settings: tuple[str, ...] = SETTINGS
 
-    def say(text: str) -> None:
-        click.echo(f"pytrace: {text}", err=True)
+    def check(self) -> None:
+        if self.lora_rank is not None and self.base is None:
+            raise InputError("--lora-rank is of the adapters of a base, and there is none; give --base too")
 
-    with ExitStack() as stack:
-        report = train_generator(
-            source,
-            out,
-            chosen,
-            length,
-            base=base,
-            device=device,
-            threads=threads,
-            resume=resume,
-            # Opened before the training, so that a file that cannot be read costs nothing.
-            store=None if kb is None else stack.enter_context(_opened(kb, kb_format)),
-            say=say,
-            tell=_teller(say),
+    def run(self) -> Result:
+        from pytrace.methods.base import changed
+        from pytrace.training.run import Source, train_generator
+        from pytrace.training.training_settings import Length, TrainingSettings
+
+        # No default of click's: beside --steps or --minutes alone it would be a second length.
+        epochs = self.epochs
+        if epochs is None and self.steps is None and self.minutes is None:
+            epochs = _DEFAULT_EPOCHS
+        # First, so that --set has the last word.
+        named = [f"seed={self.seed}", *([] if self.lora_rank is None else [f"rank={self.lora_rank}"])]
+        settings = changed(TrainingSettings(), [*named, *self.settings], what="train")
+        source = Source(
+            data=self.data,
+            format=self.data_format,
+            kb=self.kb,
+            kb_format=self.kb_format,
+            sample=self.sample,
+            form=self.form,
+            wrong=self.base is not None if self.wrong is None else self.wrong,
+            hold_out=self.hold_out,
         )
-    if as_json:
-        common.print_json(report)
-        return
-    _print_report(report, out)
+        with ExitStack() as stack:
+            report = train_generator(
+                source,
+                self.out,
+                settings,
+                Length(epochs=epochs, steps=self.steps, minutes=self.minutes),
+                base=self.base,
+                device=self.device,
+                threads=self.threads,
+                resume=self.resume,
+                # Opened before the training, so that a file that cannot be read costs nothing.
+                store=None if self.kb is None else stack.enter_context(_opened(self.kb, self.kb_format)),
+                say=common.remark,
+                tell=_show_progress(),
+            )
+        return Result(report, lambda: _print_report(report, self.out))
 
 
-@train.command("evaluate")
-@click.option(
-    "--generator", type=click.Path(path_type=Path), required=True, metavar="DIR|FILE.gguf", help="The generator."
-)
-@click.option("--data", type=click.Path(path_type=Path), required=True, metavar="FILE", help="Questions with queries.")
-@click.option(
-    "--format",
-    "data_format",
-    type=click.Choice(["auto", "pathquestion", "lcquad", "pytrace"]),
-    default="auto",
-    show_default=True,
-    help="Of the data.",
-)
-@_knowledge_base
-@click.option(
-    "--query-grammar",
-    type=click.Choice(GRAMMARS),
-    help="Hold queries to the relations of --kb and the question's words, to the relations alone, or to nothing.  [default: what did "
-    "best after the training, if there is --kb]",
-)
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first so many questions.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: those that this process may use).")
-@common.json_option
-def evaluate(
-    *,
-    generator: Path,
-    data: Path,
-    data_format: ExampleFormat,
-    kb: Path | None,
-    kb_format: str | None,
-    query_grammar: Grammar | None,
-    limit: int | None,
-    threads: int | None,
-    as_json: bool,
-) -> None:
+class Evaluate(Command):
     """Score a trained generator on questions with known queries, such as the held-out.jsonl of its training."""
-    from pytrace.training.examples import read_examples
-    from pytrace.training.export import read_recipe
-    from pytrace.training.run import MODEL, evaluate_generator
 
-    if kb is None and query_grammar not in (None, "none"):
-        raise InputError(
-            f"--query-grammar {query_grammar} holds queries to a knowledge base, and there is none; give --kb FILE"
-        )
-    path = generator / MODEL if generator.is_dir() else generator
-    form: QueryForm = "triplet" if read_recipe(path).form == "triplet" else "sparql"
-    examples = read_examples(data, format=data_format, form=form)[:limit]
-    with ExitStack() as stack:
-        store = None if kb is None else stack.enter_context(_opened(kb, kb_format))
-        advance = stack.enter_context(common.progress("asking", len(examples)))
-        shown = 0
+    generator: Path = option("The generator.", metavar="DIR|FILE.gguf")
+    data: Path = option("Questions with queries.", metavar="FILE")
+    data_format: _Format = _FORMAT
+    kb: Path | None = _KB
+    kb_format: str | None = KNOWLEDGE_FORMAT
+    query_grammar: Literal["words", "relations", "none"] | None = option(
+        "Hold queries to the relations of --kb and the question's words, to the relations alone, or to nothing.  [default: what did "
+        "best after the training, if there is --kb]"
+    )
+    limit: int | None = LIMIT
+    threads: int | None = _THREADS
 
-        def done(count: int) -> None:
-            nonlocal shown
-            for _ in range(count - shown):
-                advance()
-            shown = count
+    def run(self) -> Result:
+        from pytrace.training.examples import read_examples
+        from pytrace.training.export import read_recipe
+        from pytrace.training.run import MODEL, evaluate_generator
 
-        report = evaluate_generator(
-            path,
-            examples,
-            threads=threads or len(os.sched_getaffinity(0)),
-            store=store,
-            grammar=query_grammar,
-            done=done,
-        )
-    if as_json:
-        common.print_json(report)
-        return
-    _print_scores({"all": report.overall, **report.shapes})
+        if self.kb is None and self.query_grammar not in (None, "none"):
+            raise InputError(
+                f"--query-grammar {self.query_grammar} holds queries to a knowledge base, and there is none; give --kb FILE"
+            )
+        path = self.generator / MODEL if self.generator.is_dir() else self.generator
+        # The file knows in which form it was taught to write.
+        form: QueryForm = "triplet" if read_recipe(path).form == "triplet" else "sparql"
+        examples = read_examples(self.data, format=self.data_format, form=form)[: self.limit]
+        with ExitStack() as stack:
+            store = None if self.kb is None else stack.enter_context(_opened(self.kb, self.kb_format))
+            advance = stack.enter_context(common.progress("asking", len(examples)))
+            shown = 0
+
+            def done(count: int) -> None:
+                nonlocal shown
+                advance(count - shown)  # it is how many are done in all
+                shown = count
+
+            report = evaluate_generator(
+                path,
+                examples,
+                threads=self.threads or len(os.sched_getaffinity(0)),
+                store=store,
+                grammar=self.query_grammar,
+                done=done,
+            )
+        return Result(report, lambda: _print_scores({"all": report.overall, **report.shapes}))
 
 
-@contextmanager
-def _opened(kb: Path, form: str | None) -> Iterator[FactStore]:
+def _opened(kb: Path, form: str | None) -> AbstractContextManager[FactStore]:
     from pytrace.kg.connect import open_store
 
-    store = open_store(kb, format=form)
-    try:
-        yield store
-    finally:
-        store.close()
+    return closing(open_store(kb, format=form))
 
 
-def _teller(say: Callable[[str], None]) -> Callable[[Progress], None]:
-    import time
-
+def _show_progress() -> Callable[[Progress], None]:
+    """Return what says now and then how far the training is; it has no bar, for its length may be minutes, steps or epochs."""
     shown = time.monotonic()
 
-    def tell(progress: Progress) -> None:
+    def show(progress: Progress) -> None:
         nonlocal shown
         now = time.monotonic()
         if now - shown >= common.PLAIN_INTERVAL:
             shown = now
-            say(
+            common.remark(
                 f"training: {100 * progress.share:.0f} %, step {progress.step:,}, loss {progress.loss:.3f}, "
                 f"{progress.rate:,.0f} tokens a second"
             )
 
-    return tell
+    return show
 
 
 def _print_report(report: TrainingReport, out: Path) -> None:
@@ -313,29 +213,33 @@ def _print_report(report: TrainingReport, out: Path) -> None:
         best = report.held_scores if report.recipe.grammar == "words" else best
         chosen = "so" if report.recipe.grammar == "words" else "without one"
         common.print_text(f"it will be used {chosen} unless --query-grammar says otherwise")
+    # Without a knowledge base no query can be run, and the gold query's words decide.
     failures = [row for row in best.rows if not (row.exact if row.executes is None else row.executes)]
     for row in failures[:_FAILURES]:
         common.print_text(common.printable(f"wrong: {row.question} -> {row.written}"))
 
 
 def _print_scores(scores: dict[str, Scores]) -> None:
-    common.print_table(
-        ("QUESTIONS", "N", "EXECUTES", "HITS", "EXACT", "NAMES", "RELATIONS", "PARSES"),
-        [
-            (
-                shape,
-                str(one.parses.of),
-                *(_share(part) for part in (one.executes, one.hits, one.exact, one.names, one.relations, one.parses)),
-            )
-            for shape, one in scores.items()
-        ],
+    common.print_records(
+        scores.items(),
+        (
+            ("QUESTIONS", lambda row: row[0]),
+            ("N", lambda row: row[1].parses.of),
+            ("EXECUTES", lambda row: _share(row[1].executes)),
+            ("HITS", lambda row: _share(row[1].hits)),
+            ("EXACT", lambda row: _share(row[1].exact)),
+            ("NAMES", lambda row: _share(row[1].names)),
+            ("RELATIONS", lambda row: _share(row[1].relations)),
+            ("PARSES", lambda row: _share(row[1].parses)),
+        ),
     )
     common.print_text(
         "percent with 95 % Wilson intervals; EXECUTES: the values are the gold answers, HITS: one of them is"
     )
 
 
-def _share(one: Share) -> str:
-    if one.share is None or one.low is None or one.high is None:
-        return "-"
-    return f"{100 * one.share:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})"
+def _share(part: Share) -> str:
+    return common.percent_interval(part.share, part.low, part.high)
+
+
+train = click_group("Train a query generator, and score one.", QueryGenerator, Evaluate)

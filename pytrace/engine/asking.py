@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.engine.corpus import Corpus
 from pytrace.errors import InputError
 from pytrace.records import Triple
 
@@ -21,66 +22,8 @@ if TYPE_CHECKING:
     from pytrace.records import Answer, Document
     from pytrace.retrieval import SentenceIndex
 
-Progress = Callable[[str, int], AbstractContextManager[Callable[[], object]]]
+Progress = Callable[[str, int], AbstractContextManager[Callable[..., object]]]
 """From what is done and how often to a context that gives what to call after each."""
-
-
-@contextmanager
-def silent(what: str, count: int) -> Iterator[Callable[[], object]]:
-    """Show no progress."""
-    del what, count
-    yield lambda: None
-
-
-def certify_chains(
-    answerer: object,
-    answer: Answer,
-    documents: list[Document],
-    facts: Path | None,
-    models: Engine,
-    progress: Progress = silent,
-) -> list[Certificate]:
-    """Certify what an answer rests on: by a given graph, by the one that its chains were made of, or by its documents'."""
-    from pytrace.certify.certifier import certify_answer
-    from pytrace.kg import KnowledgeBase
-    from pytrace.methods.trace.top_triples import TopTriples
-    from pytrace.methods.trace.trace import Trace
-
-    if facts is not None:
-        return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer)
-    graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace | TopTriples) else ()
-    triples = [unit for unit in graph if isinstance(unit, Triple)] or extract_triples(
-        answer, documents, models, progress
-    )
-    if not triples:
-        raise InputError(
-            f"there is no triple to certify the answer of {answer.method} by, neither its own nor in its "
-            f"{len(documents)} documents; give --facts KG"
-        )
-    return certify_answer(KnowledgeBase.in_memory(triples, models.encoder), models.encoder, answer)
-
-
-def extract_triples(
-    answer: Answer, documents: list[Document], models: Engine, progress: Progress = silent
-) -> list[Triple]:
-    """Let the language model find triples in the documents that an answer rests on."""
-    from pytrace.methods.catalog import method_settings
-    from pytrace.methods.trace.triple_method import make_extractor
-    from pytrace.triples.extraction import build_graph
-    from pytrace.triples.graph import TripleStore
-
-    used = [document for document in documents if document.id in answer.evidence.document_ids] or documents
-    if not used:
-        return []
-    extractor = make_extractor(
-        models.model, models.encoder, method_settings("trace", models.settings_name, ["unit=triple"])
-    )
-    with (
-        progress("extracting triples to certify by", len(used)) as advance,
-        TripleStore(recipe=extractor.recipe) as graph,
-    ):
-        build_graph(graph, extractor, used, done=lambda _: advance())
-        return [unit for unit in graph.iterate_triples() if isinstance(unit, Triple)]
 
 
 def read_corpus(
@@ -111,33 +54,32 @@ def answer_one(
     index: Path | None,
     settings: tuple[str, ...],
     models: Engine,
-    claim: bool = False,
-    knowledge: KnowledgeOptions | None = None,
-    check: Callable[[object, Answer, list[Document]], object] = lambda *_: None,
-    progress: Progress = silent,
-) -> tuple[list[Document], Answer]:
-    """Retrieve and answer; `check` sees the method while its graph is open, the answer, and what it was given."""
+    claim: bool,
+    knowledge: KnowledgeOptions,
+    certify: bool,
+    facts: Path | None,
+    progress: Progress,
+) -> tuple[list[Document], Answer, list[Certificate]]:
+    """Retrieve, answer and, where it is asked for, certify; return the documents that the method was given, too."""
     from pytrace.methods.base import ClaimMethod
     from pytrace.methods.catalog import check_overrides
-    from pytrace.retrieval import nearest_documents
     from pytrace.triples.graph import TripleStore
 
-    own = check_overrides([method], models.settings_name, settings)[method.name]
-    chosen = documents
-    if index is None and len(documents) > retrieve:
-        chosen = nearest_documents(question, documents, models.encoder, retrieve)
+    overrides = check_overrides([method], models.settings_name, settings)[method.name]
+    # An index of sentences searches all documents itself.
+    chosen = documents if index is not None else Corpus(documents).nearest(question, models, retrieve)
     with (
         progress("extracting triples", len(chosen)) as advance,
         TripleStore.open(kg, mode="read") if kg is not None else nullcontext() as graph,
-        open_index(index, documents, models) if index is not None else nullcontext() as sentences,
+        _open_index(index, documents, models) if index is not None else nullcontext() as sentences,
     ):
         answerer = models.method(
             method,
-            own,
+            overrides,
             graph=graph,
             extracted=lambda _: advance(),
             index=sentences,
-            knowledge=None if knowledge is None else knowledge.opener(models),
+            knowledge=knowledge.opener(models),
         )
         if not claim:
             answer = answerer.answer([question], [chosen])[0]
@@ -145,19 +87,66 @@ def answer_one(
             answer = answerer.judge([question], [chosen])[0]
         else:
             raise InputError(f"{method.label} cannot judge claims; use standard or cok")
-        check(answerer, answer, chosen)
+        # Here, for the graph that the chains were made of is closed with the method.
+        certificates = _certify(answerer, answer, chosen, facts, models, progress) if certify else []
     if len(chosen) < len(documents):
         note = f"used the {len(chosen)} documents nearest to the question, of {len(documents)}"
         answer = msgspec.structs.replace(answer, notes=(*answer.notes, note))
-    return chosen, answer
+    return chosen, answer, certificates
 
 
-def open_index(directory: Path, documents: list[Document], models: Engine) -> SentenceIndex:
+def _certify(
+    answerer: object, answer: Answer, documents: list[Document], facts: Path | None, models: Engine, progress: Progress
+) -> list[Certificate]:
+    """Certify what an answer rests on: by a given graph, by the one that its chains were made of, or by its documents'."""
+    from pytrace.certify.certifier import certify_answer
+    from pytrace.kg import KnowledgeBase
+    from pytrace.methods.trace.top_triples import TopTriples
+    from pytrace.methods.trace.trace import Trace
+
+    if facts is not None:
+        return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer)
+    graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace | TopTriples) else ()
+    # Sentences and documents state nothing that could be checked.
+    triples = [unit for unit in graph if isinstance(unit, Triple)] or _extract_triples(
+        answer, documents, models, progress
+    )
+    if not triples:
+        raise InputError(
+            f"there is no triple to certify the answer of {answer.method} by, neither its own nor in its "
+            f"{len(documents)} documents; give --facts KG"
+        )
+    return certify_answer(KnowledgeBase.in_memory(triples, models.encoder), models.encoder, answer)
+
+
+def _extract_triples(answer: Answer, documents: list[Document], models: Engine, progress: Progress) -> list[Triple]:
+    """Let the language model find triples in the documents that an answer rests on."""
+    from pytrace.methods.catalog import method_settings
+    from pytrace.methods.trace.triple_method import make_extractor
+    from pytrace.triples.extraction import build_graph
+    from pytrace.triples.graph import TripleStore
+
+    # A method that names no documents, such as a chain of thought, was given these all the same.
+    used = [document for document in documents if document.id in answer.evidence.document_ids] or documents
+    if not used:
+        return []
+    settings = method_settings("trace", models.settings_name, ["unit=triple"])
+    extractor = make_extractor(models.model, models.encoder, settings)
+    with (
+        progress("extracting triples to certify by", len(used)) as advance,
+        TripleStore(recipe=extractor.recipe) as graph,
+    ):
+        build_graph(graph, extractor, used, done=lambda _: advance())
+        return [unit for unit in graph.iterate_triples() if isinstance(unit, Triple)]
+
+
+def _open_index(directory: Path, documents: list[Document], models: Engine) -> SentenceIndex:
     """Open an index of sentences, or build it if it is not there, and add the documents that it lacks."""
     from pytrace.retrieval import SentenceIndex
 
     if not documents:
         return SentenceIndex.open(directory, models.encoder)
+    # An empty directory may have been made for the index.
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         index = SentenceIndex.build(directory, (), models.encoder)
     else:
@@ -165,6 +154,7 @@ def open_index(directory: Path, documents: list[Document], models: Engine) -> Se
     try:
         index.add_documents(documents)
     except BaseException:
+        # Its lock would keep others out for as long as this process lives.
         index.close()
         raise
     return index

@@ -113,6 +113,7 @@ class Corpus:
             engine.model,
             lambda: engine.encoder,
             "tiny",
+            # As wide as SMALL's: a chain that is not among the best yet may come to be.
             [*settings, f"chains={chains}", f"width={max(8, chains)}"],
         )
         (evidence,) = method.select([question], [self.nearest(question, engine)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -43,6 +43,7 @@ class EvaluationJob:
 
     def for_processes(self, threads: int) -> EvaluationJob:
         """Return the job as another process gets it: with so many threads, and nothing loaded."""
+        # Copies are made of fields alone, so that nothing goes along that was loaded and cannot be sent.
         return replace(self, models=replace(self.models, threads=threads), knowledge=replace(self.knowledge))
 
     def release(self, *, keep_model: bool) -> None:
@@ -52,18 +53,18 @@ class EvaluationJob:
 
 
 class OpenJob:
-    """A job's methods, made: see `open_job`."""
+    """A job's methods, made of loaded models: see `open_job`."""
 
     def __init__(self, job: EvaluationJob, graph: TripleStore | None) -> None:
         from pytrace.methods.catalog import check_overrides
 
         self.job = job
         self.graph = graph
+        # One for all methods, so that a knowledge base is opened once.
         self.opener: Callable[[], Knowledge] | None = job.knowledge.opener(job.models)
-        models = job.models
-        own = check_overrides(job.methods, models.settings_name, job.settings)
+        overrides = check_overrides(job.methods, job.models.settings_name, job.settings)
         self.methods: dict[str, Method] = {
-            method.label: models.method(method, own[method.name], graph=graph, knowledge=self.opener)
+            method.label: job.models.method(method, overrides[method.name], graph=graph, knowledge=self.opener)
             for method in job.methods
         }
 
@@ -91,7 +92,7 @@ class OpenJob:
         # Of all methods, so that a run can be resumed with more of them; settings behind a colon are in a method's label.
         everything = [MethodName(name) for name in METHODS]
         models = self.job.models
-        own = check_overrides(everything, models.settings_name, self.job.settings)
+        overrides = check_overrides(everything, models.settings_name, self.job.settings)
         return {
             "language model": models.model.fingerprint,
             **({} if models.reader is None else {"reader": models.reader.fingerprint}),
@@ -103,8 +104,8 @@ class OpenJob:
             "triples": None if self.graph is None else graph_settings(self.graph),
             "knowledge base": None if self.opener is None else self.job.knowledge.settings(self.opener()),
             "settings": {
-                one.name: msgspec.to_builtins(method_settings(one, models.settings_name, own[one.name]))
-                for one in everything
+                method.name: msgspec.to_builtins(method_settings(method, models.settings_name, overrides[method.name]))
+                for method in everything
             },
             "versions": {"pytrace": pytrace.__version__, **versions(remote=models.remote)},
         }
@@ -127,7 +128,7 @@ def make_askers(job: EvaluationJob) -> dict[str, Batched]:
     from pytrace import _core
     from pytrace.triples.graph import TripleStore
 
-    if job.models.threads is not None:
+    if job.models.threads is not None:  # the kernels', too, whose default is all processors
         _core.set_num_threads(job.models.threads)
     graph = None if job.kg is None else TripleStore.open(job.kg, mode="read")
     return OpenJob(job, graph).askers()
@@ -139,20 +140,20 @@ def asker(method: Method, *, gold: bool = False) -> Callable[[Sequence[Question]
     from pytrace.methods.base import ClaimMethod
 
     def answers(questions: Sequence[Question]) -> list[Answer]:
-        claims = [one for one in questions if one.kind == CLAIM]
-        others = [one for one in questions if one.kind != CLAIM]
-        found: dict[str, Answer] = {}
+        claims = [question for question in questions if question.kind == CLAIM]
+        others = [question for question in questions if question.kind != CLAIM]
+        by_id: dict[str, Answer] = {}
         if claims and isinstance(method, ClaimMethod):
-            judged = method.judge([one.question for one in claims], [one.documents for one in claims])
-            found.update(zip((one.id for one in claims), judged, strict=True))
+            judged = method.judge([claim.question for claim in claims], [claim.documents for claim in claims])
+            by_id.update(zip((claim.id for claim in claims), judged, strict=True))
         if others:
-            given = [
-                tuple(document for document in one.documents if not gold or document.id in one.supporting_documents)
-                for one in others
+            documents = [
+                tuple(document for document in each.documents if not gold or document.id in each.supporting_documents)
+                for each in others
             ]
-            answered = method.answer([one.question for one in others], given)
-            found.update(zip((one.id for one in others), answered, strict=True))
-        return [found[one.id] for one in questions]
+            answered = method.answer([each.question for each in others], documents)
+            by_id.update(zip((each.id for each in others), answered, strict=True))
+        return [by_id[question.id] for question in questions]
 
     return answers
 
@@ -163,20 +164,19 @@ def graph_settings(graph: TripleStore) -> dict[str, Any]:
 
     digest = hashlib.sha256()
     triples = 0
-    with graph.snapshot() as held:
-        for one in held.iterate_triples():
-            # Lengths, so that no two lists of texts look alike.
-            *parts, sentence, support = row_of(one)
-            texts = (*parts, one.document_id, str(sentence), repr(support))
-            for text in texts:
+    with graph.snapshot() as frozen:
+        for unit in frozen.iterate_triples():
+            *parts, sentence, support = row_of(unit)
+            for text in (*parts, unit.document_id, str(sentence), repr(support)):
                 data = text.encode("utf-8", "surrogatepass")
+                # Lengths, so that no two lists of texts look alike.
                 digest.update(len(data).to_bytes(4, "little"))
                 digest.update(data)
             triples += 1
         return {
-            "recipe": held.recipe.hash,
-            "documents": len(held),
-            "waiting": held.count_pending(),
+            "recipe": frozen.recipe.hash,
+            "documents": len(frozen),
+            "waiting": frozen.count_pending(),
             "triples": triples,
             "sha256": digest.hexdigest(),
         }
@@ -184,12 +184,9 @@ def graph_settings(graph: TripleStore) -> dict[str, Any]:
 
 def versions(*, remote: bool) -> dict[str, str]:
     """Return the versions of the packages whose numbers answers are made of; of llama.cpp's not, where a server runs the model."""
-    found = {}
+    installed = {}
     for name in _PACKAGES:
-        if remote and name == "llama-cpp-python":
-            continue
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+        if not (remote and name == "llama-cpp-python"):
+            with suppress(metadata.PackageNotFoundError):
+                installed[name] = metadata.version(name)
+    return installed

@@ -6,21 +6,18 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
     from pytrace.kg.fact_store import FactStore
-    from pytrace.kg.linking import EntityLinker
-    from pytrace.kg.queries.query_records import Grammar, QueryGenerator
+    from pytrace.kg.queries.query_records import QueryGenerator
     from pytrace.methods.catalog import MethodName
     from pytrace.methods.cok.chain_of_knowledge import Knowledge
-    from pytrace.models.encoders.encoder import Encoder
 
 FEW_SHOT = "few-shot"
-GRAMMARS = ("words", "relations", "none")
 # What 'pytrace train query-generator' calls the model in its directory.
 TRAINED = "query-generator.gguf"
 
@@ -36,7 +33,7 @@ class KnowledgeOptions:
     kb_cache: Path | None
     user_agent: str | None
     query_generator: str | None
-    query_grammar: Grammar | None
+    query_grammar: Literal["words", "relations", "none"] | None
 
     def check(self, methods: Sequence[MethodName]) -> None:
         """Refuse options that do not belong together, and methods that lack a knowledge base or have no use for one."""
@@ -45,14 +42,13 @@ class KnowledgeOptions:
         able = [row.name for row in METHODS.values() if "knowledge base" in row.needs]
         asking = [method.name for method in methods if method.name in able]
         if self.kb is None:
-            given = [option.name for option in fields(self) if getattr(self, option.name) is not None]
-            if given:
-                raise InputError(
-                    f"--{given[0].replace('_', '-')} is of a knowledge base, and there is none; give --kb FILE|URL"
-                )
+            for option in fields(self):
+                if getattr(self, option.name) is not None:
+                    flag = f"--{option.name.replace('_', '-')}"
+                    raise InputError(f"{flag} is of a knowledge base, and there is none; give --kb FILE|URL")
             if asking:
                 raise InputError(f"{asking[0]} asks a knowledge base, and there is none; give --kb FILE|URL")
-        elif not asking:
+        elif not asking:  # an option that changes nothing would look as if it had been tried
             raise InputError(
                 f"{', '.join(dict.fromkeys(method.name for method in methods))} asks no knowledge base; leave --kb out, or use "
                 f"{' or '.join(sorted(able))}"
@@ -74,7 +70,7 @@ class KnowledgeOptions:
             user_agent=self.user_agent,
         )
 
-    def generator(self, models: Engine) -> QueryGenerator:
+    def _generator(self, models: Engine) -> QueryGenerator:
         """Return who writes queries: the language model by a few examples, or a model trained for it."""
         if self.query_generator is None or self.query_generator == FEW_SHOT:
             from pytrace.kg.queries.few_shot import FewShotGenerator
@@ -86,7 +82,7 @@ class KnowledgeOptions:
 
         path = Path(self.query_generator)
         return TrainedGenerator.load(
-            path / TRAINED if path.is_dir() else path,
+            path / TRAINED if path.is_dir() else path,  # the directory of a training, or its model
             relations=self.store.relations(),
             encoder=models.encoder,
             grammar=self.query_grammar,
@@ -94,22 +90,18 @@ class KnowledgeOptions:
             deterministic=models.deterministic,
         )
 
-    def linker(self, encoder: Encoder) -> EntityLinker:
-        """Return who finds the entities that a query mentions."""
-        from pytrace.kg.linking import EntityLinker
-
-        return EntityLinker(self.store, encoder)
-
     def opener(self, models: Engine) -> Callable[[], Knowledge] | None:
         """Return what opens all of it when it is first called; None if there is no knowledge base."""
         if self.kb is None:
             return None
 
+        # Methods share it, and those that agree with themselves never open it.
         @functools.cache
         def opened() -> Knowledge:
+            from pytrace.kg.linking import EntityLinker
             from pytrace.methods.cok.chain_of_knowledge import Knowledge
 
-            return Knowledge(self.store, self.linker(models.encoder), self.generator(models))
+            return Knowledge(self.store, EntityLinker(self.store, models.encoder), self._generator(models))
 
         return opened
 
@@ -122,12 +114,14 @@ class KnowledgeOptions:
             "generator": knowledge.generator.name,
             "generator's model": knowledge.generator.model.fingerprint,
             "grammar": self.query_grammar,
+            # By what is in the files, which may be edited under their names.
             "labels": None if self.kb_labels is None else file_settings(self.kb_labels),
             "predicates": None if self.kb_predicates is None else file_settings(self.kb_predicates),
         }
 
     def close(self) -> None:
         """Close the knowledge base, if it was opened."""
+        # Not `self.store`, which would open it.
         store = self.__dict__.pop("store", None)
         if store is not None:
             store.close()

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytrace.engine.corpus import Corpus
 from pytrace.errors import InputError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytrace.methods.catalog import MethodName
     from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
     from pytrace.models.encoders.encoder import OnnxEncoder
-    from pytrace.models.language_model import LanguageModel, Style
+    from pytrace.models.language_model import LanguageModel
     from pytrace.records import Answer, Document, Evidence
 
 # From about this size on the encoder, no longer the reader, is what limits the answers.
@@ -28,45 +28,17 @@ _LARGE = 1_000_000_000
 
 
 @dataclass
-class EncoderLoader:
-    """Which encoder to load, and where it runs; it is loaded when it is first asked for."""
+class Engine:
+    """Models and methods on this machine: the front door of the library, made by `pytrace.load`."""
 
     encoder_name: str = "tiny"
     device: str = "cpu"
     threads: int | None = None
     vector_cache: str | None = None
-
-    def check_device(self) -> None:
-        """Refuse a card that the kernels or the models cannot use, before anything is read or loaded."""
-        if self.device == "cuda":
-            from pytrace.kernels import devices
-            from pytrace.models.encoders import onnx_graph
-
-            devices.require("cuda")
-            onnx_graph.require_device("cuda")
-
-    @functools.cached_property
-    def encoder(self) -> OnnxEncoder:
-        """The encoder."""
-        from pytrace.models import registry
-        from pytrace.models.encoders.encoder import OnnxEncoder
-
-        return OnnxEncoder(
-            registry.resolve(self.encoder_name, "encoder"),
-            device="cuda" if self.device == "cuda" else "cpu",
-            threads=self.threads,
-            cache_directory=self.vector_cache or None,
-        )
-
-
-@dataclass
-class Engine(EncoderLoader):
-    """Models and methods on this machine: the front door of the library, made by `pytrace.load`."""
-
     llm: str = "tiny"
     gpu_layers: int | None = None
     context: int | None = None
-    llm_style: Style | None = None
+    llm_style: Literal["auto", "chat", "plain"] | None = None
     llm_model: str | None = None
     api_key_env: str = "PYTRACE_API_KEY"
     concurrency: int = 8
@@ -79,10 +51,16 @@ class Engine(EncoderLoader):
         """How many layers of a model in this process go to the GPU; -1 stands for all."""
         return self.gpu_layers if self.gpu_layers is not None else -1 if self.device == "cuda" else 0
 
-    def check_device(self) -> None:
-        """Refuse a card as `EncoderLoader.check_device` does, and where llama.cpp cannot use one either."""
-        super().check_device()
-        if self.device == "cuda" and not self.remote:
+    def check_device(self, *, language_model: bool = True) -> None:
+        """Refuse a card that the kernels or the models cannot use, before anything is read or loaded."""
+        if self.device != "cuda":
+            return
+        from pytrace.kernels import devices
+        from pytrace.models.encoders import onnx_graph
+
+        devices.require("cuda")
+        onnx_graph.require_device("cuda")
+        if language_model and not self.remote:
             from pytrace.models.llama import runtime as llama_runtime
 
             llama_runtime.require_offload(self._layers_on_gpu)
@@ -96,6 +74,19 @@ class Engine(EncoderLoader):
     def settings_name(self) -> str:
         """The name by which methods have settings for the language model: the catalog's where the file's content is known."""
         return settings_name(self.llm)
+
+    @functools.cached_property
+    def encoder(self) -> OnnxEncoder:
+        """The encoder."""
+        from pytrace.models import registry
+        from pytrace.models.encoders.encoder import OnnxEncoder
+
+        return OnnxEncoder(
+            registry.resolve(self.encoder_name, "encoder"),
+            device="cuda" if self.device == "cuda" else "cpu",
+            threads=self.threads,
+            cache_directory=self.vector_cache or None,  # an empty PYTRACE_VECTOR_CACHE stands for none
+        )
 
     @functools.cached_property
     def cross_encoder(self) -> OnnxCrossEncoder:
@@ -112,15 +103,6 @@ class Engine(EncoderLoader):
     @functools.cached_property
     def model(self) -> LanguageModel:
         """The language model: a server's where an address is given, else one inside this process, loaded on first use."""
-        self._check_server_options()
-        return deferred(functools.partial(self._load_model, self.llm))
-
-    @functools.cached_property
-    def reader(self) -> LanguageModel | None:
-        """The language model that reads answers, if another one than `model`."""
-        return None if self.reader_llm is None else deferred(functools.partial(self._load_model, self.reader_llm))
-
-    def _check_server_options(self) -> None:
         if self.remote and self.gpu_layers is not None:
             raise InputError(
                 "--gpu-layers is for models inside this process; a server has its own settings, so leave it out"
@@ -129,6 +111,13 @@ class Engine(EncoderLoader):
             raise InputError(
                 "--deterministic is for models inside this process; a server batches as it likes, so leave it out"
             )
+        # Methods that select by the encoder alone never read the language model's file.
+        return deferred(functools.partial(self._load_model, self.llm))
+
+    @functools.cached_property
+    def reader(self) -> LanguageModel | None:
+        """The language model that reads answers, if another one than `model`."""
+        return None if self.reader_llm is None else deferred(functools.partial(self._load_model, self.reader_llm))
 
     def _load_model(self, llm: str) -> LanguageModel:
         from pytrace.methods.catalog import prompt_style
@@ -162,6 +151,7 @@ class Engine(EncoderLoader):
         from pytrace.models import registry
 
         known = registry.catalog()
+        # An encoder may be named by its profile.
         profile, tiny = known.profile(self.encoder_name), known.profile("tiny")
         encoder = profile.encoder if profile is not None else self.encoder_name
         if parameters >= _LARGE and tiny is not None and encoder == tiny.encoder:
@@ -282,9 +272,10 @@ class Engine(EncoderLoader):
 
     def close(self, *, keep_model: bool = False) -> None:
         """Free the models; they are loaded again when they are asked for."""
-        loaded = vars(self)
+        loaded = vars(self)  # where cached properties lie; what is taken out of it is made anew when it is asked for
         for name in ("encoder", "cross_encoder"):
             loaded.pop(name, None)
+        # A matcher of answers still asks the model.
         for name in ("reader",) if keep_model else ("model", "reader"):
             model = loaded.pop(name, None)
             if model is not None and hasattr(model, "close"):
@@ -302,6 +293,7 @@ def settings_name(llm: str) -> str:
 
 
 def _is_address(llm: str) -> bool:
+    # A scheme may be written in capitals (RFC 3986, section 3.1).
     return llm.lower().startswith(("http://", "https://"))
 
 
@@ -349,11 +341,12 @@ def load(
     >>> engine.llm, engine.encoder_name
     ('tiny', 'tiny')
     """
+    # Here, for the dataclass's own error would not say which options there are.
     known = {field.name for field in fields(Engine)}
     if unknown := set(options) - known:
         raise InputError(f"there is no option {min(unknown)!r}; choose among {', '.join(sorted(known))}")
     engine = Engine(
-        encoder_name=encoder or profile_encoder(llm),
+        encoder_name=encoder or profile_encoder(llm),  # a profile names models that go together
         device=device,
         threads=threads,
         llm=llm,

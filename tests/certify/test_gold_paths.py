@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import click
 import numpy as np
 import pytest
 
@@ -24,7 +23,8 @@ from pytrace.certify.gold_paths import (
     read_rows,
 )
 from pytrace.cli import common
-from pytrace.cli.certify_paths import paths
+from pytrace.cli.certify_paths import Paths
+from pytrace.cli.commands import click_group
 from pytrace.errors import DataError, InputError
 from pytrace.kg import KnowledgeBase, compile_triples
 from pytrace.kg.sparql_store import KnowledgeStore
@@ -294,7 +294,7 @@ Run = Callable[..., tuple[int, str, str]]
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command in this process."""
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
-    group = click.Group(commands=[paths])
+    group = click_group("Certify.", Paths)
 
     def call(*arguments: object) -> tuple[int, str, str]:
         capfd.readouterr()

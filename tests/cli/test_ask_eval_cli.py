@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from pytrace import cli
-from pytrace.cli import common, loading
+from pytrace.cli import common
+from pytrace.engine import loading
 from pytrace.evaluation.run.runner import RunStore
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.triples.graph import TripleStore
@@ -605,7 +606,8 @@ def test_a_run_is_gone_on_with_only_on_request_and_with_the_same_settings(
 SLOW = """
 import os, re, time
 from pathlib import Path
-from pytrace.cli import loading, main
+from pytrace.cli import main
+from pytrace.engine import loading
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 
 def answer(prompt):

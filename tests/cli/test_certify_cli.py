@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytrace.cli import common, loading, program
+from pytrace.cli import common, program
+from pytrace.engine import loading
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 
 FACTS = "Corfu\tpart of\tGreece\nGreece\tspeaks\tGreek\nRome\tpart of\tItaly\nItaly\tspeaks\tItalian\n"
@@ -24,7 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run a command in this process in a folder with a graph, responses and questions, with scripted models."""
-    monkeypatch.setattr(loading.EncoderLoader, "encoder", HashEncoder())
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder())
     monkeypatch.setattr(loading.Engine, "model", ScriptedModel([RIGHT, WRONG]))
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytrace.cli import common, loading, program
+from pytrace.cli import common, program
+from pytrace.engine import loading
 from pytrace.errors import DeviceUnavailableError
 from pytrace.kernels import devices
 from pytrace.models.encoders import onnx_graph

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from pytrace.certify.validity import MODES
-from pytrace.cli import common, loading
-from pytrace.cli.certify_discriminate import _MODES, discriminate
+from pytrace.cli import common
+from pytrace.cli.certify_discriminate import _MODES, Discriminate
+from pytrace.cli.commands import click_group
+from pytrace.engine import loading
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Triple
@@ -44,7 +45,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, data
     base = KnowledgeBase.in_memory((Triple(*fact) for fact in FACTS), HashEncoder())
     monkeypatch.setattr(loading.Engine, "encoder", HashEncoder())
     monkeypatch.setattr(KnowledgeBase, "load", lambda *_, **__: base)
-    group = click.Group(commands=[discriminate])
+    group = click_group("Certify.", Discriminate)
 
     def call(*arguments: object) -> tuple[int, str, str]:
         capfd.readouterr()
@@ -141,7 +142,7 @@ def test_the_tiny_models_judge_on_the_command_line(
     graph = tmp_path / "graph.tsv"
     graph.write_text("".join("\t".join(fact) + "\n" for fact in FACTS), encoding="utf-8")
     arguments = ["--kg", str(graph), "--data", str(data), "--mode", "zero-shot", "--limit", "1", "--context", "1024"]
-    status = common.run(click.Group(commands=[discriminate]), ["discriminate", *arguments, "--json"])
+    status = common.run(click_group("Certify.", Discriminate), ["discriminate", *arguments, "--json"])
     printed = capfd.readouterr().out
     assert status == 0
     (mode,) = json.loads(printed)["modes"]

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from pytrace import cli
-from pytrace.cli import common, loading
+from pytrace.cli import common
+from pytrace.engine import loading
 from pytrace.errors import ContextOverflowError, ModelError
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.triples.graph import TripleStore
@@ -169,7 +170,8 @@ def test_a_model_that_breaks_on_the_way_leaves_what_was_done_and_says_how_to_go_
 SLOW = """
 import os, re, time
 from pathlib import Path
-from pytrace.cli import common, loading, main
+from pytrace.cli import common, main
+from pytrace.engine import loading
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 
 def answer(prompt):

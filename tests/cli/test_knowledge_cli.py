@@ -7,15 +7,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any, get_type_hints
 
 import pytest
 
 from pytrace import cli
-from pytrace.cli import common, loading
-from pytrace.cli.answer_text import answer_document, print_answer
-from pytrace.cli.knowledge import GRAMMARS, KnowledgeOptions
+from pytrace.cli import common
+from pytrace.cli.ask import answer_document, print_answer
+from pytrace.engine import loading
 from pytrace.engine.evaluation_jobs import asker
+from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.errors import StoreError
 from pytrace.kg.fact_store import Relation
 from pytrace.kg.queries.query_records import Grammar
@@ -432,4 +433,4 @@ def test_json_has_all_of_every_query() -> None:
 
 
 def test_every_grammar_can_be_chosen() -> None:
-    assert get_args(Grammar) == GRAMMARS
+    assert get_type_hints(KnowledgeOptions)["query_grammar"] == Grammar | None

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
-from pytrace.cli import common, loading
-from pytrace.cli.perturb import perturb
+from pytrace.cli import common
+from pytrace.cli.commands import click_group
+from pytrace.cli.perturb import Perturb
+from pytrace.engine import loading
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.perturb.perturbations import check_row
@@ -56,7 +57,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     monkeypatch.setattr(loading.Engine, "model", ScriptedModel(script))
     monkeypatch.setattr(loading.Engine, "encoder", HashEncoder(dimension=4096))
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
-    group = click.Group(commands=[perturb])
+    group = click_group("Break chains.", Perturb)
 
     def call(*arguments: object) -> tuple[int, str, str]:
         capfd.readouterr()
@@ -212,7 +213,7 @@ def test_broken_unicode_in_the_data_is_a_clear_error_and_a_replacement_character
 def test_the_tiny_models_perturb_on_the_command_line(
     capfd: pytest.CaptureFixture[str], questions: Path, tmp_path: Path
 ) -> None:
-    group = click.Group(commands=[perturb])
+    group = click_group("Break chains.", Perturb)
     out = tmp_path / "rows.jsonl"
     options = (
         "--judge",

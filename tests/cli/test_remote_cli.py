@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytrace import cli
-from pytrace.cli import common, loading
+from pytrace.cli import common
+from pytrace.engine import loading
 from pytrace.models.scripted import HashEncoder
 from tests.remote_servers import llama_server
 from tests.server_double import double

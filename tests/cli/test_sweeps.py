@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from pytrace import cli
-from pytrace.cli import common, loading
-from pytrace.cli.sweeps import baseline_label, expand
+from pytrace.cli import common
+from pytrace.cli.evaluate import baseline_label, expand
+from pytrace.engine import loading
 from pytrace.engine.evaluation_jobs import graph_settings
 from pytrace.errors import ContextOverflowError, InputError, StoreError
 from pytrace.evaluation.run.runner import RunStore

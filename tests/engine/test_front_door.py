@@ -10,12 +10,12 @@ import sys
 import warnings
 from pathlib import Path
 
-import click
 import pytest
 
 import pytrace
 from pytrace.cli import common
-from pytrace.cli.loading import model_options
+from pytrace.cli.commands import Command, click_command
+from pytrace.cli.shared_options import MODELS
 from pytrace.engine import loading
 from pytrace.errors import InputError, ModelFileError
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -119,10 +119,11 @@ def test_a_large_language_model_with_the_tiny_encoder_gets_one_line_of_advice(
 def test_a_profile_named_on_the_command_line_brings_its_encoder(options: list[str], encoder: str) -> None:
     chosen: list[pytrace.Engine] = []
 
-    @click.command()
-    @model_options
-    def command(models: pytrace.Engine) -> None:
-        chosen.append(models)
+    class Chosen(Command):
+        models: pytrace.Engine = MODELS
 
-    assert common.run(command, options) == 0
+        def run(self) -> None:
+            chosen.append(self.models)
+
+    assert common.run(click_command(Chosen), options) == 0
     assert [one.encoder_name for one in chosen] == [encoder]

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytrace.cli import common, loading, program
+from pytrace.cli import common, program
 from pytrace.documents import read_documents
+from pytrace.engine import loading
 from pytrace.errors import DataError, InputError
 from pytrace.evaluation.data.beir import beir_settings, is_beir, read_judgements
 from pytrace.evaluation.data.datasets import data_settings, read_questions

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from pytrace.cli.report_text import print_report
+from pytrace.cli.report import print_report
 from pytrace.errors import InputError
 from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.evaluation.run.runner import evaluate

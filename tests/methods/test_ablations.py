@@ -13,7 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pytrace import cli
-from pytrace.cli import common, loading
+from pytrace.cli import common
+from pytrace.engine import loading
 from pytrace.errors import InputError
 from pytrace.methods.catalog import METHODS, default_settings, make_method, method_settings, parse_method
 from pytrace.methods.trace.ranker import Ranker, TripleIndex

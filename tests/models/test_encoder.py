@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -16,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from pytrace.cli.loading import model_options
+from pytrace.cli.commands import Command, click_command
+from pytrace.cli.shared_options import MODELS
 from pytrace.engine.loading import Engine
 from pytrace.errors import DeviceUnavailableError, ModelError, ModelFileError, StoreError
 from pytrace.models import registry
@@ -401,14 +401,17 @@ def test_vectors_made_before_an_error_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by", ["option", "variable", "nothing"])
 def test_the_command_line_keeps_vectors_where_it_is_told_to(tmp_path: Path, by: str) -> None:
-    @click.command()
-    @model_options
-    def command(models: Engine) -> None:
-        models.encoder.encode(["red"])
+    class Chosen(Command):
+        models: Engine = MODELS
+
+        def run(self) -> None:
+            self.models.encoder.encode(["red"])
 
     place = str(tmp_path / "cache")
     given = ["--encoder", str(make(tmp_path / "model"))] + ["--vector-cache", place] * (by == "option")
-    result = CliRunner().invoke(command, given, env={"PYTRACE_VECTOR_CACHE": place if by == "variable" else ""})
+    result = CliRunner().invoke(
+        click_command(Chosen), given, env={"PYTRACE_VECTOR_CACHE": place if by == "variable" else ""}
+    )
     assert result.exit_code == 0, result.output
     assert len(list(tmp_path.glob("cache/*.vectors"))) == (by != "nothing")
 

@@ -1,0 +1,154 @@
+"""Options that several commands share: the models, the method, its settings and the knowledge bases that they ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from pytrace.cli.commands import group, option
+from pytrace.engine.knowledge import FEW_SHOT, KnowledgeOptions
+from pytrace.engine.loading import Engine, profile_encoder
+from pytrace.errors import DataError, InputError
+from pytrace.triples.graph.exchange import FORMATS
+
+if TYPE_CHECKING:
+    from pytrace.methods.catalog import MethodName
+
+LIMIT = option("Only the first so many questions.", ge=1)
+DISTINCT = option("Of questions with the same gold path, only the first.")
+SEED = option("Of every choice that is left to chance.", default=0)
+ROWS_OUT = option("Where the rows go.", metavar="FILE.jsonl")
+GOLD_DATA = option("Questions with answers and gold paths.")
+GRAPH = option(
+    "The graph: TSV, JSONL, N-Triples, Turtle, or the directory that 'kg build' or 'kg index' made.", metavar="KB"
+)
+GRAPH_FORMAT = option("Of the graph, if the suffix of its file does not tell it.", choices=FORMATS)
+KNOWLEDGE_FORMAT = option("Of the knowledge base, if the suffix does not tell it.", choices=FORMATS)
+
+_DEVICE = option("Where models run and kept vectors are searched; fails if it is not there.", choices=("cpu", "cuda"))
+_THREADS = option("Threads of the models.", ge=1)
+_VECTOR_CACHE = option(
+    "Keep the encoder's vectors there for later runs; several may share it.",
+    metavar="DIR",
+    envvar="PYTRACE_VECTOR_CACHE",
+    show_envvar=True,
+)
+# By the fields of the records that they make.
+_ENCODER = {
+    "encoder_name": option("Encoder.", "--encoder", metavar="NAME|DIR"),
+    "device": _DEVICE,
+    "threads": _THREADS,
+    "vector_cache": _VECTOR_CACHE,
+}
+_MODELS = {
+    "llm": option("Language model.", metavar="NAME|FILE|URL"),
+    # Without a default here, so that the profile decides, and an encoder that was named stays even if it is the tiny one.
+    "encoder_name": option(
+        "Encoder.  [default: that of the profile in --llm, else tiny]", "--encoder", metavar="NAME|DIR", default=None
+    ),
+    "device": _DEVICE,
+    "gpu_layers": option("Layers of the language model on the GPU (-1: all)."),
+    "threads": _THREADS,
+    "context": option("Longest prompt and answer together, in tokens.", ge=64),
+    "llm_style": option("Prompts by the model's chat template, or without; what suits the model if not given."),
+    "llm_model": option("Which model of a server that has several.", metavar="NAME"),
+    "api_key_env": option("The environment variable that holds a server's API key.", metavar="VARIABLE"),
+    "concurrency": option("Requests to a server at once.", ge=1),
+    "vector_cache": _VECTOR_CACHE,
+    "deterministic": option("Fix the shape and order of batches, so that the same call repeats bit for bit; slower."),
+    "cross_encoder_directory": option(
+        "For the method cross-encoder: the ONNX export of a model that ranks passages.",
+        "--cross-encoder",
+        metavar="DIR",
+    ),
+    "reader_llm": option("Read answers with another language model than --llm.", metavar="NAME|FILE|URL"),
+}
+_KNOWLEDGE = {
+    "kb": option(
+        "For cok: the knowledge base to ask: TSV, JSONL, N-Triples, Turtle, the directory that 'kg build' or 'kg index' made, "
+        "or the address of a SPARQL endpoint.",
+        metavar="FILE|URL",
+    ),
+    "kb_format": KNOWLEDGE_FORMAT,
+    "kb_labels": option("More names of entities: key TAB name a line.", metavar="FILE"),
+    "kb_predicates": option("The relations to use: key TAB name a line; for large endpoints.", metavar="FILE"),
+    "kb_cache": option("Keep an endpoint's answers there for later runs.", metavar="DIR"),
+    "user_agent": option("What an endpoint is told of you, such as an address; some ask for one.", metavar="TEXT"),
+    "query_generator": option(
+        "Who writes queries: the language model, or one that 'pytrace train' made.  [default: few-shot]",
+        metavar=f"{FEW_SHOT}|DIR|FILE.gguf",
+    ),
+    "query_grammar": option(
+        "What queries are held to: the knowledge base's relations and the question's words, the relations alone, or "
+        "nothing.  [default: words for few-shot, for a trained model what did best after its training]"
+    ),
+}
+
+
+def _engine(**chosen: Any) -> Engine:
+    if chosen["encoder_name"] is None:
+        chosen["encoder_name"] = profile_encoder(chosen["llm"])
+    engine = Engine(**chosen)
+    # Before anything is read: a missing card must not be found after an hour of preparing what it was to compute.
+    # Commands without a language model need none that runs there.
+    engine.check_device(language_model="llm" in chosen)
+    return engine
+
+
+def _knowledge_options(**chosen: Any) -> KnowledgeOptions:
+    # What they open is closed when the command ends, however it ends.
+    knowledge = KnowledgeOptions(**chosen)
+    click.get_current_context().call_on_close(knowledge.close)
+    return knowledge
+
+
+ENCODER = group(_engine, Engine, _ENCODER)
+MODELS = group(_engine, Engine, _MODELS)
+KNOWLEDGE = group(_knowledge_options, KnowledgeOptions, _KNOWLEDGE)
+
+
+class MethodType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
+    """A method, with settings of its own behind a colon: ``ks-llm:sentences=3``."""
+
+    name = "method"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> MethodName:
+        """Read a method's name."""
+        from pytrace.methods.catalog import MethodName, parse_method
+
+        if isinstance(value, MethodName):  # click converts what it has converted once more
+            return value
+        try:
+            return parse_method(value)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _SettingsFile(msgspec.Struct):
+    settings: tuple[str, ...]
+
+
+def _settings_of(value: str) -> Sequence[str]:
+    """Return a setting, or those in a file that 'pytrace tune' wrote, for which ``@FILE`` stands."""
+    if not value.startswith("@"):
+        return [value]
+    path = Path(value[1:])
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_SettingsFile).settings
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"no settings can be read ({error}); give the settings.json that 'pytrace tune' wrote", path=path
+        ) from None
+
+
+SETTINGS = option(
+    "Change a setting of the method, for instance chains=3 or top=10, or all that 'tune' found. May be repeated.",
+    "--set",
+    metavar="NAME=VALUE|@FILE",
+    # Read while the line is parsed, so that a missing file is refused before models are loaded.
+    callback=lambda _, __, values: tuple(setting for value in values for setting in _settings_of(value)),
+)
