@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from pytrace.bench.machine import facts
-from pytrace.bench.memory import status_bytes
+from pytrace.bench.machine import memory as memory_of
+from pytrace.bench.memory import STATUS
 from pytrace.errors import StoreError
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -147,7 +148,7 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
     loading.Engine.model = model  # type: ignore[assignment]
     loading.Engine.encoder = HashEncoder()  # type: ignore[assignment]
     clock = Clock()
-    memory = {"start": status_bytes("VmRSS")}
+    memory = {"start": memory_of("VmRSS", STATUS)}
     clock.iteration(pytrace.documents, "read_documents", "read")
     clock.call(TripleStore, "sync", "sync")
     clock.iteration(GraphReader, "pending", "next")
@@ -157,10 +158,10 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
     def sampled(*args: Any) -> None:
         nonlocal stored
         if stored == 0:
-            memory["after reading"] = status_bytes("VmRSS")
+            memory["after reading"] = memory_of("VmRSS", STATUS)
         stored += 1
         if stored == count // 2:
-            memory["halfway"] = status_bytes("VmRSS")
+            memory["halfway"] = memory_of("VmRSS", STATUS)
         started = time.perf_counter()
         add(*args)
         clock.add("store", started)
@@ -170,7 +171,7 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
     status = common.run(cli.program, ["kg", "build", "--docs", docs, "--out", out, "--resume", "--json"])
     whole = time.perf_counter() - started
     processor = time.process_time() - processor - model.processor
-    memory["end"], memory["peak"] = status_bytes("VmRSS"), status_bytes("VmHWM")
+    memory["end"], memory["peak"] = memory_of("VmRSS", STATUS), memory_of("VmHWM", STATUS)
     found = clock.seconds
     stages = {name: found.get(name, 0.0) for name in ("read", "next", "store")}
     stages["sync"] = found["sync"] - stages["read"]
