@@ -288,12 +288,12 @@ def _score_pairs(
             f"scorer {getattr(scorer, '__name__', scorer)!r} cannot run on {device!r}; give ratio, partial_ratio or "
             "token_set_ratio of pytrace.kernels.fuzzy, or leave device out"
         )
-    kind = (
-        _FLOAT32 if dtype is None else np.dtype(dtype).newbyteorder("=")
-    )  # the core writes the machine's own byte order
-    # Of real numbers NumPy has more: float16 and, where C's long double is longer, float96 or float128.
-    if kind.kind not in "fiu" or kind.itemsize not in (1, 2, 4, 8) or kind == np.float16:
-        raise TypeError(f"dtype is {kind}; give float32, float64 or an integer type")
+    kind = _FLOAT32
+    if dtype is not None:
+        kind = np.dtype(dtype).newbyteorder("=")  # the core writes the machine's own byte order
+        # Of real numbers NumPy has more: float16 and, where C's long double is longer, float96 or float128.
+        if kind.kind not in "fiu" or kind.itemsize not in (1, 2, 4, 8) or kind == np.float16:
+            raise TypeError(f"dtype is {kind}; give float32, float64 or an integer type")
     out = np.empty(shape, kind)
     # Few short texts take microseconds, so this way stays short. The 0 is the score of a pair with a missing text.
     if card is not None:

@@ -116,36 +116,29 @@ class LanguageModel(Protocol):
     @property
     def name(self) -> str:
         """A short name for reports."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """Names the weights (a hash where there is a file): what stored work depends on."""
-        ...
 
     @property
     def context_tokens(self) -> int:
         """The longest sequence, prompt and answer together, in tokens."""
-        ...
 
     @property
     def gives_logits(self) -> bool:
         """Whether the two scoring verbs work."""
-        ...
 
     @property
     def deterministic(self) -> bool:
         """Whether the same call gives the same numbers to the last bit, whatever was asked before; recorded in results."""
-        ...
 
     @property
     def usage(self) -> Usage:
         """What has been spent since the model was made."""
-        ...
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text."""
-        ...
 
     def generate(
         self,
@@ -166,14 +159,11 @@ class LanguageModel(Protocol):
         whatever order that is, but never twice at a time, so that a caller may keep them before the others end. It must not
         call the model; what it raises ends the call.
         """
-        ...
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         """Score the option labels of every prompt as its next token."""
-        ...
 
     def score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
         """Score whole texts as what follows every prompt."""
-        ...
