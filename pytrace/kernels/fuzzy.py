@@ -288,7 +288,7 @@ def _score_pairs(
             f"scorer {getattr(scorer, '__name__', scorer)!r} cannot run on {device!r}; give ratio, partial_ratio or "
             "token_set_ratio of pytrace.kernels.fuzzy, or leave device out"
         )
-    kind = _FLOAT32
+    kind: np.dtype[Any] = _FLOAT32
     if dtype is not None:
         kind = np.dtype(dtype).newbyteorder("=")  # the core writes the machine's own byte order
         # Of real numbers NumPy has more: float16 and, where C's long double is longer, float96 or float128.

@@ -72,10 +72,9 @@ def greedy_cover(
 
     Raises
     ------
-    ValueError
-        Weights that do not fit the sets, are negative or not finite; a matrix that has not 2 dimensions.
-    TypeError
-        A set that is no collection (a string counts as none), or a feature that is not hashable.
+    ValueError, TypeError
+        Weights that do not fit the sets, are negative or not finite; a matrix that has not 2 dimensions; a set that is no
+        collection (a string counts as none), or a feature that is not hashable.
 
     Notes
     -----
@@ -204,10 +203,8 @@ def scope_cover(intent: ArrayLike, relations: ArrayLike, nodes: ArrayLike, *, re
 
     Raises
     ------
-    ValueError
-        Numbers of snippets or of dimensions that do not fit.
-    TypeError
-        Judgements that are not yes or no (boolean, or 0 and 1).
+    ValueError, TypeError
+        Numbers of snippets or of dimensions that do not fit; judgements that are not yes or no (boolean, or 0 and 1).
 
     Notes
     -----

@@ -39,15 +39,15 @@ class Prompt(msgspec.Struct, frozen=True):
     def plain(self) -> str:
         """Return the prompt as one text without a chat template, ready for the answer."""
         blocks = [self.instruction] if self.instruction else []
-        blocks += [f"{given}{self.separator}{output}" for given, output in self.demonstrations]
+        blocks += [f"{text}{self.separator}{output}" for text, output in self.demonstrations]
         blocks.append(self.input + (f"{self.separator}{self.answer_start}" if self.answer_start else ""))
         return "\n\n".join(blocks)
 
     def messages(self) -> list[dict[str, str]]:
         """Return the prompt as messages of a chat, without the beginning of its answer."""
         messages = [{"role": "system", "content": self.instruction}] if self.instruction else []
-        for given, output in self.demonstrations:
-            messages += [{"role": "user", "content": given}, {"role": "assistant", "content": output}]
+        for text, output in self.demonstrations:
+            messages += [{"role": "user", "content": text}, {"role": "assistant", "content": output}]
         return [*messages, {"role": "user", "content": self.input}]
 
 
