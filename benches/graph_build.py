@@ -25,9 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pytrace.bench.machine import facts
+from pytrace.bench.machine import STATUS, facts
 from pytrace.bench.machine import memory as memory_of
-from pytrace.bench.memory import STATUS
 from pytrace.errors import StoreError
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel

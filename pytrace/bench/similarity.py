@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.bench import machine
 from pytrace.bench.context import Bench, require, require_close
 from pytrace.bench.measurements import Check, Comparison, Row, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k
 from pytrace.kernels.devices import to_host
+from pytrace.models.llama import child
 
 # The width of the default encoder's embeddings.
 DIM = 384
@@ -166,20 +167,34 @@ def ragged(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
             peers = {"pytrace, float32 items": ours}
 
 
+def memory_growth(n_queries: int, n_items: int, dim: int, k: int, threads: int) -> tuple[int, int]:
+    """Search random vectors once; return the bytes of the inputs and those by which this process's peak grew meanwhile."""
+    random = np.random.default_rng(0)
+    queries = random.standard_normal((n_queries, dim), dtype=np.float32)
+    items = random.standard_normal((n_items, dim), dtype=np.float32)
+    try:
+        # The peak so far is forgotten, so that whatever Python took while starting hides nothing of the search.
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        before = machine.memory("VmHWM", machine.STATUS)
+        top_k(queries, items, k, threads=threads)
+        after = machine.memory("VmHWM", machine.STATUS)
+        if before is None or after is None:
+            raise OSError(f"{machine.STATUS} does not say VmHWM")
+    except OSError as error:
+        raise OSError(f"this system does not tell the peak of memory ({error})") from None
+    return queries.nbytes + items.nbytes, after - before
+
+
 def peak_memory(bench: Bench) -> Check:
     """Measure how far a large search raises a fresh process's peak of memory."""
-    from pytrace.bench import memory
-
     n_queries, n_items, k = 1_000, 100_000, 10
     case = f"peak memory of {n_queries:,} x {n_items:,} x {DIM}, top {k}, over its inputs"
     bench.tell(case)
-    # In this process peers and earlier cases have raised the peak already.
-    command = [sys.executable, "-m", memory.__name__, *map(str, (n_queries, n_items, DIM, k, bench.settings.threads))]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        reason = (result.stderr.strip().splitlines() or [f"exit status {result.returncode}"])[-1]
-        return Check(case, None, "x", "at most", 1.2, note=f"not measured: {reason}")
-    inputs, grown = map(int, result.stdout.split())
-    return Check(
-        case, (inputs + grown) / inputs, "x", "at most", 1.2, extra={"input bytes": inputs, "bytes it grew by": grown}
-    )
+    check = partial(Check, case, unit="x", sense="at most", bar=1.2)
+    shape = (n_queries, n_items, DIM, k, bench.settings.threads)
+    try:
+        # In this process peers and earlier cases have raised the peak already.
+        inputs, grown = child.run(memory_growth, *shape, returns=tuple[int, int], timeout=600)
+    except child.ChildFailedError as error:
+        return check(None, note=f"not measured: {error}")
+    return check((inputs + grown) / inputs, extra={"input bytes": inputs, "bytes it grew by": grown})
