@@ -25,9 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pytrace.bench.machine import facts
+from pytrace.bench.machine import STATUS, facts
 from pytrace.bench.machine import memory as memory_of
-from pytrace.bench.memory import STATUS
 from pytrace.errors import StoreError
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -148,7 +147,7 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
     engine = Engine()
     vars(engine).update(model=model, encoder=HashEncoder())
     clock = Clock()
-    memory = {"start": memory_of("VmRSS", STATUS) or 0}
+    memory = {"start": memory_of("VmRSS", STATUS)}
     clock.iteration(pytrace.documents, "read_documents", "read")
     clock.call(TripleStore, "sync", "sync")
     clock.iteration(GraphReader, "pending", "next")
@@ -158,10 +157,10 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
     def sampled(*args: Any) -> None:
         nonlocal stored
         if stored == 0:
-            memory["after reading"] = memory_of("VmRSS", STATUS) or 0
+            memory["after reading"] = memory_of("VmRSS", STATUS)
         stored += 1
         if stored == count // 2:
-            memory["halfway"] = memory_of("VmRSS", STATUS) or 0
+            memory["halfway"] = memory_of("VmRSS", STATUS)
         started = time.perf_counter()
         add(*args)
         clock.add("store", started)
@@ -178,7 +177,7 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
         print(json.dumps({"statistics": {"triples": graph.statistics().triples}}))
     whole = time.perf_counter() - started
     processor = time.process_time() - processor - model.processor
-    memory["end"], memory["peak"] = memory_of("VmRSS", STATUS) or 0, memory_of("VmHWM", STATUS) or 0
+    memory["end"], memory["peak"] = memory_of("VmRSS", STATUS), memory_of("VmHWM", STATUS)
     found = clock.seconds
     stages = {name: found.get(name, 0.0) for name in ("read", "next", "store")}
     stages["sync"] = found["sync"] - stages["read"]

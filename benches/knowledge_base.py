@@ -170,8 +170,8 @@ def measure(
             )
         )
     checks = [
-        Check.of(f"seconds to open {count:,}", opened, "s", "at most", OPEN_SECONDS),
-        Check.of(f"megabytes while answering from {count:,}", peak, "MB", "at most", MEGABYTES),
+        Check(f"seconds to open {count:,}", opened, "s", "at most", OPEN_SECONDS),
+        Check(f"megabytes while answering from {count:,}", peak, "MB", "at most", MEGABYTES),
     ]
     file.unlink()
     return rows, checks

@@ -121,7 +121,7 @@ def measure(bench: Bench, shape: str, count: int, exact_below: int, root: Path) 
     }
     return (
         msgspec.structs.replace(comparison, extra=extra),
-        Check.of(f"recall@{NEIGHBOURS}, {case}", recall, "share", "at least", GOAL),
+        Check(f"recall@{NEIGHBOURS}, {case}", recall, "share", "at least", GOAL),
     )
 
 

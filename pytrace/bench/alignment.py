@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.bench.card import DEVICE
+from pytrace.bench.card import DEVICE, Card
 from pytrace.bench.context import Bench, Contest, require
 from pytrace.bench.measurements import Comparison, Row, Sweep, Work
 from pytrace.bench.stopwatch import Call
-from pytrace.kernels.alignment import Ragged, align_batch, alignment_score, edit_distance, needleman_wunsch
+from pytrace.kernels.alignment import (
+    BatchAlignment,
+    Ragged,
+    align_batch,
+    alignment_score,
+    edit_distance,
+    needleman_wunsch,
+)
 from pytrace.kernels.devices import to_host
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXY"
@@ -60,23 +68,17 @@ class Pair(NamedTuple):
         return Work(0, len(self.a) * len(self.b), "cell")
 
 
-def column_score(a: list[Any], b: list[Any], gap_open: int = -1) -> float:
-    """Score an alignment from its columns: match 1, mismatch -1, gap -1, its first column `gap_open`; None is a gap."""
+def column_score(a: Sequence[Any], b: Sequence[Any], *, gap_open: int = -1, blank: str | None = None) -> float:
+    """Score an alignment from its columns: match 1, mismatch -1, gap -1, a gap's first column `gap_open`."""
     total, before = 0, ""
     for x, y in zip(a, b, strict=True):
-        kind = "up" if y is None else "left" if x is None else "pair"
+        kind = "up" if y == blank else "left" if x == blank else "pair"
         if kind == "pair":
             total += 1 if x == y else -1
         else:
             total += -1 if kind == before else gap_open
         before = kind
     return float(total)
-
-
-def without_gap_symbol(aligned: tuple[list[str], list[str]]) -> tuple[list[Any], list[Any]]:
-    """Turn a peer's gap symbol into None."""
-    first, second = ([None if x == GAP else x for x in side] for side in aligned)
-    return first, second
 
 
 def table_score(pair: Pair, gap_open: int = -1) -> float:
@@ -105,11 +107,9 @@ def verify(pair: Pair, what: str, gap_open: int = -1) -> float:
     score = alignment_score(pair.a, pair.b, gap_open=gap_open)
     require(score == expected, f"{what}: our score is {score} and should be {expected}")
     alignment = needleman_wunsch(*pair.lists, gap_open=gap_open)
-    columns = column_score(alignment.a, alignment.b, gap_open)
-    require(
-        alignment.score == expected == columns,
-        f"{what}: our alignment says {alignment.score}, its columns add up to {columns}, and it should be {expected}",
-    )
+    columns = column_score(alignment.a, alignment.b, gap_open=gap_open)
+    sums = f"our alignment says {alignment.score}, its columns add up to {columns}, and it should be {expected}"
+    require(alignment.score == expected == columns, f"{what}: {sums}")
     for aligned, text in ((alignment.a, pair.text_a), (alignment.b, pair.text_b)):
         require("".join(x for x in aligned if x is not None) == text, f"{what}: our alignment loses or adds symbols")
     return expected
@@ -135,43 +135,46 @@ def parasail_scores(bench: Bench, pair: Pair, expected: float, notes: list[str],
     return calls
 
 
-def sequence_align(module: Any, a: list[str], b: list[str]) -> dict[str, Call]:
-    """Make sequence-align's call."""
-    return {"sequence-align": partial(module.needleman_wunsch, a, b, gap=GAP)}
+def sequence_align(module: Any, a: list[str], b: list[str]) -> tuple[Call, Callable[[], float]]:
+    """Make sequence-align's call, and its score."""
+    call = partial(module.needleman_wunsch, a, b, gap=GAP)
+    return call, lambda: column_score(*call(), blank=GAP)
 
 
-def minineedle(module: Any, a: list[str], b: list[str]) -> dict[str, Call]:
-    """Make minineedle's call; it is quadratic in plain Python, so none for long sequences."""
+def minineedle(module: Any, a: list[str], b: list[str]) -> tuple[Call, Callable[[], float]]:
+    """Make minineedle's call, and its score."""
 
     def align() -> Any:
         alignment = module.NeedlemanWunsch(a, b)
         alignment.align()
         return alignment
 
-    return {"minineedle": align} if len(a) <= 200 else {}
+    return align, lambda: float(align().get_score())
+
+
+# Peers that align lists of strings, with the longest ones: minineedle's table is quadratic in plain Python.
+LIST_PEERS = {"sequence-align": (sequence_align, math.inf), "minineedle": (minineedle, 200)}
 
 
 def traceback_peers(bench: Bench, a: list[str], b: list[str], expected: float) -> dict[str, Call]:
     """Make the calls of peers that align lists of strings, verified."""
-    columns = bench.peers.calls("sequence-align", lambda module: sequence_align(module, a, b))
-    for call in columns.values():
-        require(column_score(*without_gap_symbol(call())) == expected, f"sequence-align's score is not {expected}")
-    scored = bench.peers.calls("minineedle", lambda module: minineedle(module, a, b))
-    for call in scored.values():
-        require(call().get_score() == expected, f"minineedle's score is not {expected}")
-    return columns | scored
+    calls: dict[str, Call] = {}
+    for name, (make, longest) in LIST_PEERS.items():
+        module = bench.peers.get(name)
+        if module is not None and len(a) <= longest:
+            calls[name], score = make(module, a, b)
+            require(score() == expected, f"{name}'s score is not {expected}")
+    return calls
 
 
 def parasail_traceback(bench: Bench, pair: Pair) -> dict[str, Call]:
     """Make parasail's call with traceback."""
-
-    def make(parasail: Any) -> dict[str, Call]:
-        align = partial(
-            parasail.nw_trace_striped_16, pair.text_a, pair.text_b, 1, 1, parasail.matrix_create(ALPHABET, 1, -1)
-        )
-        return {"parasail nw_trace_striped_16": lambda: align().traceback}
-
-    return bench.peers.calls("parasail", make)
+    parasail = bench.peers.get("parasail")
+    if parasail is None:
+        return {}
+    matrix = parasail.matrix_create(ALPHABET, 1, -1)
+    align = partial(parasail.nw_trace_striped_16, pair.text_a, pair.text_b, 1, 1, matrix)
+    return {"parasail nw_trace_striped_16": lambda: align().traceback}
 
 
 class Paths(NamedTuple):
@@ -223,50 +226,23 @@ def small_paths(bench: Bench) -> Iterator[Comparison]:
     ours = partial(align_batch, paths.candidates, paths.references, threads=bench.settings.threads)
     scores = ours().scores
     paths.verify(scores, paths.case)
-
-    def loop_over(module: Any) -> dict[str, Call]:
+    loop: dict[str, Call] = {}
+    module = bench.peers.get("sequence-align")
+    if module is not None:
         align = partial(module.needleman_wunsch, gap=GAP)
-        return {"a loop over sequence-align": lambda: [align(a, b) for a, b in zip(firsts, seconds, strict=True)]}
-
-    loop = bench.peers.calls("sequence-align", loop_over)
+        loop["a loop over sequence-align"] = lambda: [align(a, b) for a, b in zip(firsts, seconds, strict=True)]
     for call in loop.values():
         for row, aligned in enumerate(call()):
-            theirs = column_score(*without_gap_symbol(aligned))
-            require(
-                scores[row] == theirs, f"{paths.case}: pair {row} scores {scores[row]}, and {theirs} by sequence-align"
-            )
+            score, theirs = scores[row], column_score(*aligned, blank=GAP)
+            require(score == theirs, f"{paths.case}: pair {row} scores {score}, and {theirs} by sequence-align")
     a, b = firsts[0], seconds[0]
     alignment = needleman_wunsch(a, b)
-    require(
-        alignment.score == scores[0] == column_score(alignment.a, alignment.b),
-        "the first pair's alignment has another score",
-    )
+    same = alignment.score == scores[0] == column_score(alignment.a, alignment.b)
+    require(same, "the first pair's alignment has another score")
     yield bench.compare(paths.case, ours, loop, bar=50, work=paths.work)
     yield bench.compare(
         f"one pair of {STEPS}-step paths (strings)", partial(needleman_wunsch, a, b),
         traceback_peers(bench, a, b, scores[0]), work=Work(0, STEPS * STEPS, "cell"),
-    )  # fmt: skip
-
-
-def card_rows(bench: Bench) -> Iterator[Row]:
-    """Verify every pair on a card beside the processor, then time them from arrays on the card and from NumPy."""
-    card, fields = bench.card, ("best", "scores", "matches", "lengths")
-    paths = Paths.random(bench.settings.seed, bench.scaled(100_000, least=8))
-    sides = (paths.candidates, paths.references)
-    on_card = partial(align_batch, *(Ragged(card.put(side.values), side.offsets) for side in sides))
-    from_numpy = partial(align_batch, *sides, device=DEVICE)
-    on_processor = partial(align_batch, *sides, threads=bench.settings.threads)
-    expected = on_processor()
-    for result, how in ((on_card(), "on the card"), (from_numpy(), "from NumPy")):
-        what = f"{paths.case}, {how}"
-        for field in fields:
-            same = np.array_equal(to_host(getattr(result, field)), getattr(expected, field))
-            require(same, f"{what}: {field} differ from the processor's")
-        paths.verify(to_host(result.scores), what)
-    yield bench.compare(paths.case, on_card, {"pytrace, processor": on_processor}, work=paths.work)
-    yield bench.compare_from_numpy(
-        paths.case, [side.values for side in sides], from_numpy, on_card,
-        arrays=lambda result: [getattr(result, field) for field in fields],
     )  # fmt: skip
 
 
@@ -277,47 +253,60 @@ def long_sequences(bench: Bench) -> Iterator[Comparison]:
     a, b = pair.a, pair.b
     score, affine = verify(pair, "500 x 500"), verify(pair, "500 x 500, affine gaps", gap_open=-3)
     distance = -alignment_score(a, b, match=0)
-    require(
-        distance == edit_distance(pair.text_a, pair.text_b) == edit_distance(a, b),
-        "the edit distance is not minus the score with matches of 0",
-    )
-    levenshtein = bench.peers.calls(
-        "rapidfuzz",
-        lambda module: {
-            "rapidfuzz Levenshtein": partial(module.distance.Levenshtein.distance, pair.text_a, pair.text_b)
-        },
-    )
-    for call in levenshtein.values():
-        require(call() == distance, f"RapidFuzz's edit distance is {call()} and ours {distance:g}")
+    same = distance == edit_distance(pair.text_a, pair.text_b) == edit_distance(a, b)
+    require(same, "the edit distance is not minus the score with matches of 0")
 
-    notes: list[str] = []
-    peers = parasail_scores(bench, pair, score, notes)
-    yield bench.compare(
-        "500 x 500, score alone, integer symbols", partial(alignment_score, a, b), peers, bar=1 / 3,
-        note="; ".join(notes), work=pair.work,
-    )  # fmt: skip
-    notes = []
-    peers = parasail_scores(bench, pair, affine, notes, -3)
-    yield bench.compare(
-        "500 x 500, score alone, affine gaps", partial(alignment_score, a, b, gap_open=-3), peers,
-        note="; ".join(notes), work=pair.work,
-    )  # fmt: skip
-    yield bench.compare(
-        "500 x 500 with traceback, strings", partial(needleman_wunsch, *pair.lists),
-        traceback_peers(bench, *pair.lists, score), bar=10, bar_peers=("sequence-align",), work=pair.work,
-    )  # fmt: skip
-    yield bench.compare(
-        "500 x 500 with traceback, integer symbols", partial(needleman_wunsch, a, b),
-        parasail_traceback(bench, pair), work=pair.work,
-    )  # fmt: skip
-    yield bench.compare(
-        "500 x 500, edit distance", partial(edit_distance, pair.text_a, pair.text_b), levenshtein, work=pair.work
-    )
+    def levenshtein(rapidfuzz: Any) -> dict[str, Call]:
+        call = partial(rapidfuzz.distance.Levenshtein.distance, pair.text_a, pair.text_b)
+        require(call() == distance, f"RapidFuzz's edit distance is {call()} and ours {distance:g}")
+        return {"rapidfuzz Levenshtein": call}
+
+    notes: dict[str, list[str]] = {"linear": [], "affine": []}
+    linear = parasail_scores(bench, pair, score, notes["linear"])
+    open_dearly = parasail_scores(bench, pair, affine, notes["affine"], -3)
+    strings, edits = traceback_peers(bench, *pair.lists, score), bench.peers.calls("rapidfuzz", levenshtein)
     similarity = random.normal(size=(500, 500))
-    yield bench.compare(
-        "500 x 500 with traceback, matrix of similarities", partial(needleman_wunsch, a, b, score=similarity), {},
-        note="no peer takes a matrix of positions", work=pair.work,
+    # minineedle, in plain Python, would make the bar of a traceback too easy, so sequence-align alone counts.
+    traceback_bar = {"bar": 10, "bar_peers": ("sequence-align",)}
+    cases: tuple[tuple[str, Call, dict[str, Call], dict[str, Any]], ...] = (
+        (", score alone, integer symbols", partial(alignment_score, a, b), linear,
+         {"bar": 1 / 3, "note": "; ".join(notes["linear"])}),
+        (", score alone, affine gaps", partial(alignment_score, a, b, gap_open=-3), open_dearly,
+         {"note": "; ".join(notes["affine"])}),
+        (" with traceback, strings", partial(needleman_wunsch, *pair.lists), strings, traceback_bar),
+        (" with traceback, integer symbols", partial(needleman_wunsch, a, b), parasail_traceback(bench, pair), {}),
+        (", edit distance", partial(edit_distance, pair.text_a, pair.text_b), edits, {}),
+        (" with traceback, matrix of similarities", partial(needleman_wunsch, a, b, score=similarity), {},
+         {"note": "no peer takes a matrix of positions"}),
     )  # fmt: skip
+    for case, ours, peers, options in cases:
+        yield bench.compare(f"500 x 500{case}", ours, peers, work=pair.work, **options)
+
+
+def card_rows(bench: Bench, card: Card) -> Iterator[Row]:
+    """Verify every pair on a card beside the processor, then time them from arrays on the card and from NumPy."""
+    fields = ("best", "scores", "matches", "lengths")
+    paths = Paths.random(bench.settings.seed, bench.scaled(100_000, least=8))
+    sides = (paths.candidates, paths.references)
+    on_processor = partial(align_batch, *sides, threads=bench.settings.threads)
+    expected = on_processor()
+
+    def verify_all(result: BatchAlignment, what: str) -> None:
+        for field in fields:
+            same = np.array_equal(to_host(getattr(result, field)), getattr(expected, field))
+            require(same, f"{what}: {field} differ from the processor's")
+        paths.verify(to_host(result.scores), what)
+
+    yield from bench.compare_on_card(
+        paths.case,
+        partial(align_batch, *(Ragged(card.put(side.values), side.offsets) for side in sides)),
+        partial(align_batch, *sides, device=DEVICE),
+        [side.values for side in sides],
+        {"pytrace, processor": on_processor},
+        verify=verify_all,
+        arrays=lambda result: [getattr(result, field) for field in fields],
+        work=paths.work,
+    )
 
 
 def sweeps(bench: Bench) -> Iterator[Sweep]:
@@ -325,22 +314,15 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
     notes: list[str] = []
     sizes = [2, 4, 8, 20, 50, 100, 200, 500, 1_000, 2_000][: 6 if bench.settings.quick else 10]
 
-    def drawn(size: int) -> tuple[Pair, float]:
+    def prepare(size: int, *, traceback: bool) -> Contest:
         pair = Pair.random(np.random.default_rng(bench.settings.seed + size), size)
-        return pair, verify(pair, f"{size:,} x {size:,}")
-
-    def score(size: int) -> Contest:
-        pair, expected = drawn(size)
-        return Contest(partial(alignment_score, pair.a, pair.b), parasail_scores(bench, pair, expected, notes))
-
-    def traceback(size: int) -> Contest:
-        pair, expected = drawn(size)
+        expected = verify(pair, f"{size:,} x {size:,}")
+        if not traceback:
+            return Contest(partial(alignment_score, pair.a, pair.b), parasail_scores(bench, pair, expected, notes))
         peers = traceback_peers(bench, *pair.lists, expected) | parasail_traceback(bench, pair)
         return Contest(partial(needleman_wunsch, *pair.lists), peers)
 
-    axis = "symbols of each path"
-    yield bench.sweep("score alone, integer symbols", axis, sizes, score, growth=2, notes=notes)
-    yield bench.sweep(
-        "with traceback, strings", axis, sizes, traceback, growth=2,
-        notes=["parasail aligns texts of one byte a symbol, the others lists of strings"],
-    )  # fmt: skip
+    remark = "parasail aligns texts of one byte a symbol, the others lists of strings"
+    for title, remarks in (("score alone, integer symbols", notes), ("with traceback, strings", [remark])):
+        prepared = partial(prepare, traceback=title.startswith("with"))
+        yield bench.sweep(title, "symbols of each path", sizes, prepared, growth=2, notes=remarks)

@@ -52,7 +52,7 @@ def rate(achieved: Achieved | None) -> str:
 
 def _operations(value: float, unit: str) -> str:
     if unit == "FLOP":
-        return f"{value / 1e9:.3g} GFLOP/s"
+        return f"{value / 1e9:.3g} GFLOP/s"  # the unit in which processors' peaks are given
     for prefix, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= scale:
             return f"{value / scale:.3g} {prefix} {unit}s/s"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pytrace.bench.card import DEVICE, Card
+from pytrace.bench.card import DEVICE
 from pytrace.bench.measurements import LINEAR, Achieved, Comparison, Limits, Settings, Sweep, Timing, Work, slope
 from pytrace.bench.peers import Peers
 from pytrace.bench.stopwatch import Call, Stopwatch
@@ -35,30 +36,15 @@ class Contest(NamedTuple):
     repetitions: int | None = None
 
 
+@dataclass
 class Bench:
     """Compares and sweeps with the same settings throughout."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        peers: Peers,
-        limits: Limits | None,
-        tell: Callable[[str], None],
-        *,
-        card: Card | None = None,
-    ) -> None:
-        self.settings = settings
-        self.peers = peers
-        self.limits = limits
-        self.tell = tell
-        self.stopwatch = Stopwatch()
-        self._card = card
-
-    @property
-    def card(self) -> Card:
-        """The card of a bench that has one."""
-        assert self._card is not None  # the runner saw to it
-        return self._card
+    settings: Settings
+    peers: Peers
+    limits: Limits | None
+    tell: Callable[[str], None]
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
     def scaled(self, count: int, *, least: int) -> int:
         """Return a card's usual size, or the share of it that the settings ask for."""
@@ -75,7 +61,7 @@ class Bench:
         bar_peers: Sequence[str] | None = None,
         note: str = "",
         work: Work | None = None,
-        extra: Mapping[str, float] | None = None,
+        extra: Mapping[str, float] = {},
     ) -> Comparison:
         """Time `ours` and every peer in interleaved repetitions; verify before calling this."""
         self.tell(case)
@@ -104,19 +90,27 @@ class Bench:
             note=note,
             work=work,
             achieved=None if work is None else Achieved.of(work, timing.median, self.limits),
-            extra=dict(extra or {}),
+            extra=dict(extra),
         )
 
-    def compare_from_numpy(
+    def compare_on_card(
         self,
         case: str,
-        inputs: Sequence[NDArray[Any]],
-        ours: Call,
         on_card: Call,
+        from_numpy: Call,
+        inputs: Sequence[NDArray[Any]],
+        peers: Mapping[str, Call],
         *,
+        verify: Callable[[Any, str], None],
         arrays: Callable[[Any], Iterable[Any]] = tuple,
-    ) -> Comparison:
-        """Time a call whose arrays come from NumPy, and by themselves the ways to the card and back."""
+        work: Work,
+        bar: float | None = None,
+        bar_peers: Sequence[str] | None = None,
+    ) -> Iterator[Comparison]:
+        """Verify a call from arrays on the card and from NumPy's, then time both, and by themselves the ways there and back."""
+        for call, how in ((on_card, "on the card"), (from_numpy, "from NumPy")):
+            verify(call(), f"{case}, {how}")
+        yield self.compare(case, on_card, peers, work=work, bar=bar, bar_peers=bar_peers)
         results = [array for array in arrays(on_card()) if devices.on_card(array)]
         size = sum(array.nbytes for array in inputs)
         back = sum(devices.to_host(array).nbytes for array in results)
@@ -124,7 +118,7 @@ class Bench:
             lambda: [devices.to_device(array, DEVICE) for array in inputs],
             lambda: [devices.to_host(array) for array in results],
         ]
-        row = self.compare(f"{case}, from NumPy", ours, {"pytrace, arrays on the card": on_card})
+        row = self.compare(f"{case}, from NumPy", from_numpy, {"pytrace, arrays on the card": on_card})
         going, coming = map(statistics.median, self.stopwatch.readings(ways, self.settings.repetitions))
         kernel = row.peers["pytrace, arrays on the card"].median
         extra = {
@@ -134,7 +128,7 @@ class Bench:
             "GB/s back": back / coming / 1e9,
             "share of the call that is transfer": max(0.0, 1 - kernel / row.ours.median),
         }
-        return msgspec.structs.replace(row, extra=extra)
+        yield msgspec.structs.replace(row, extra=extra)
 
     def sweep(
         self,
@@ -145,23 +139,21 @@ class Bench:
         *,
         growth: float,
         bar: bool = False,
-        notes: list[str] | None = None,
+        notes: Sequence[str] = (),
     ) -> Sweep:
-        """Time one case at growing sizes."""
+        """Time one case at growing sizes; `notes` may grow while it is prepared."""
         timings: dict[str, list[Timing | None]] = {"pytrace": []}
         extra: dict[str, list[float | None]] = {}
-        remarks = [] if notes is None else notes
-        stopped: set[str] = set()
+        stopped: dict[str, str] = {}
         for position, size in enumerate(sizes):
             self.tell(f"{title}: {size:,} {axis}")
             contest = prepare(size)
             # Before the size, not after it: one call too long would take longer than all the sweep.
-            for name in set(timings) - stopped - {"pytrace"}:
+            for name in (name for name in contest.peers if name in timings and name not in stopped):
                 last = timings[name][-1]
                 expected = 0.0 if last is None else last.median * (size / sizes[position - 1]) ** growth
-                if name in contest.peers and expected > PEER_SECONDS:
-                    stopped.add(name)
-                    remarks.append(f"{name} stops before {size:,} {axis}: a call would take about {expected:.1f} s")
+                if expected > PEER_SECONDS:
+                    stopped[name] = f"{name} stops before {size:,} {axis}: a call would take about {expected:.1f} s"
             calls = {"pytrace": contest.ours} | {k: call for k, call in contest.peers.items() if k not in stopped}
             readings = self.stopwatch.readings(list(calls.values()), contest.repetitions or self.settings.repetitions)
             read = dict(zip(calls, map(Timing.of, readings), strict=True))
@@ -177,7 +169,7 @@ class Bench:
         linear = None if growth != 1 or ours is None else LINEAR[0] <= ours <= LINEAR[1]
         return Sweep(
             title=title, axis=axis, sizes=list(sizes), series=timings, slopes=slopes, linear=linear,
-            bar=bar and not self.settings.quick, extra=extra, notes=remarks,
+            bar=bar and not self.settings.quick, extra=extra, notes=[*notes, *stopped.values()],
         )  # fmt: skip
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pytrace.bench import sample_texts as texts
-from pytrace.bench.card import DEVICE
+from pytrace.bench.card import DEVICE, Card
 from pytrace.bench.context import Bench, Contest, require_close
-from pytrace.bench.measurements import Check, Comparison, Row, Sweep, Work
+from pytrace.bench.measurements import Check, Row, Sweep, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import fuzzy
 
@@ -38,23 +38,18 @@ PAIRED_SENTENCES, PAIRED_NAMES = 30_000, 20
 # (scorer, score_cutoff) of matrices in which most pairs fall below the cutoff.
 CUTOFFS = (("partial_ratio", 60), ("partial_ratio", 80), ("partial_ratio", 90), ("ratio", 90), ("token_set_ratio", 80))
 
-
 # RapidFuzz takes the arguments that ours do, under the same names.
 PEER_FUNCTIONS = {"cdist": "cdist", "cpdist": "cpdist", "extract": "extract", "extract_one": "extractOne"}
 
 
 def calls(bench: Bench, function: str, scorer: str, *texts: Any, **options: Any) -> Contest:
     """Make our call of a function with a scorer, and RapidFuzz's."""
-    peer = PEER_FUNCTIONS[function]
-    peers = bench.peers.calls(
-        "rapidfuzz",
-        lambda module: {
-            f"rapidfuzz {peer}": partial(
-                getattr(module.process, peer), *texts, scorer=getattr(module.fuzz, scorer), **options
-            )
-        },
-    )
-    return Contest(partial(getattr(fuzzy, function), *texts, scorer=getattr(fuzzy, scorer), **options), peers)
+    ours = partial(getattr(fuzzy, function), *texts, scorer=getattr(fuzzy, scorer), **options)
+    module, peer = bench.peers.get("rapidfuzz"), PEER_FUNCTIONS[function]
+    if module is None:
+        return Contest(ours, {})
+    theirs = partial(getattr(module.process, peer), *texts, scorer=getattr(module.fuzz, scorer), **options)
+    return Contest(ours, {f"rapidfuzz {peer}": theirs})
 
 
 def matrix(bench: Bench, scorer: str, rows: Sequence[str], columns: Sequence[str], **options: Any) -> Contest:
@@ -104,8 +99,7 @@ def pairwise(bench: Bench, rows: Sequence[str], columns: Sequence[str]) -> Conte
         require_close(scores[few], plain, TOLERANCE, "cpdist(partial_ratio), beside plain Python")
     contest = calls(bench, "cpdist", "partial_ratio", rows, columns, workers=threads)
     loop = bench.peers.calls(
-        "rapidfuzz",
-        lambda module: {"rapidfuzz in a loop": lambda: list(map(module.fuzz.partial_ratio, rows, columns))},
+        "rapidfuzz", lambda module: {"rapidfuzz in a loop": lambda: list(map(module.fuzz.partial_ratio, rows, columns))}
     )
     return Contest(contest.ours, {**contest.peers, **loop})
 
@@ -170,17 +164,18 @@ def average(strings: Sequence[str]) -> float:
 
 def verify_random(bench: Bench, chance: random.Random, pairs: int) -> int:
     """Compare random Unicode pairs of all lengths and kinds in blocks of 100 x 100; returns how many were equal."""
-    equal = 0
-    for _ in range(max(pairs // 10_000, 1)):
-        sides = []
-        for _ in range(2):
-            # Around 64 characters a text takes a second machine word.
-            longest = chance.choice((12, 40, 80, 160))
-            sides.append(
-                ["".join(chance.choices(chance.choice(ALPHABETS), k=chance.randint(0, longest))) for _ in range(100)]
-            )
-        equal += verify(bench, sides[0], sides[1])
-    return equal
+
+    def side() -> list[str]:
+        # Around 64 characters a text takes a second machine word.
+        longest = chance.choice((12, 40, 80, 160))
+        return ["".join(chance.choices(chance.choice(ALPHABETS), k=chance.randint(0, longest))) for _ in range(100)]
+
+    return sum(verify(bench, side(), side()) for _ in range(max(pairs // 10_000, 1)))
+
+
+def repeated(strings: Sequence[str], count: int) -> list[str]:
+    """Return so many strings, from the first again when they end."""
+    return [strings[i % len(strings)] for i in range(count)]
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -194,53 +189,47 @@ def rows(bench: Bench) -> Iterator[Row]:
 
     bench.tell("scores of real pairs")
     real = REAL_PAIRS // share
-    equal = verify(
-        bench,
-        [sentences[i % len(sentences)] for i in range(real // 500)],
-        [entities[i % len(entities)] for i in range(500)],
-    )
+    equal = verify(bench, repeated(sentences, real // 500), repeated(entities, 500))
     case = f"real pairs whose scores equal RapidFuzz's ({', '.join(SCORERS)})"
-    yield Check.of(case, equal if has_peer else None, "", "at least", real, note=without or sample.origin)
+    yield Check(case, equal if has_peer else None, "", "at least", real, without or sample.origin)
     bench.tell("scores of random Unicode pairs")
     pairs = RANDOM_PAIRS // share
     equal = verify_random(bench, chance, pairs if has_peer else 10_000)
     case = "random Unicode pairs whose scores equal RapidFuzz's"
-    yield Check.of(case, equal if has_peer else None, "", "at least", pairs, note=without)
+    yield Check(case, equal if has_peer else None, "", "at least", pairs, without)
 
-    def timed(case: str, contest: Contest, pairs: int, bar: float | None = None) -> Comparison:
+    for case, contest, pairs, bar in timed(bench, chance, sample):
         work = Work(0, pairs, "pair")
-        return bench.compare(case, contest.ours, contest.peers, bar=bar, note=sample.origin, work=work)
+        yield bench.compare(case, contest.ours, contest.peers, bar=bar, note=sample.origin, work=work)
 
-    many = [entities[i % len(entities)] for i in range(1000 if bench.settings.quick else 5000)]
+
+def timed(bench: Bench, chance: random.Random, sample: texts.Texts) -> Iterator[tuple[str, Contest, int, float | None]]:
+    """Make each case that is timed: its name, its calls, the pairs that it scores, and its bar."""
+    sentences, entities = sample.sentences, sample.entities
+    many = repeated(entities, 1000 if bench.settings.quick else 5000)
     some = chance.sample(sentences, min(200, len(sentences)))
     for name, count, bar in MATRICES:
         queries = some[:count]
         case = f"cdist({name}), {len(queries)} sentences x {len(many):,} entities"
-        yield timed(case, matrix(bench, name, queries, many), len(queries) * len(many), bar)
+        yield case, matrix(bench, name, queries, many), len(queries) * len(many), bar
     sentence = min(sentences, key=lambda text: abs(len(text) - 109))
     twenty = chance.sample(entities, min(20, len(entities)))
     verify(bench, [sentence], twenty, ["partial_ratio"])
     ours = partial(fuzzy.cdist, [sentence], twenty, scorer=fuzzy.partial_ratio)
-    yield timed(
-        f"partial_ratio, one sentence of {len(sentence)} characters x {len(twenty)} entities",
-        Contest(ours, calls(bench, "cpdist", "partial_ratio", [sentence] * len(twenty), twenty).peers),
-        len(twenty),
-        5.0,
-    )
+    peers = calls(bench, "cpdist", "partial_ratio", [sentence] * len(twenty), twenty).peers
+    case = f"partial_ratio, one sentence of {len(sentence)} characters x {len(twenty)} entities"
+    yield case, Contest(ours, peers), len(twenty), 5.0
     # As when reasoning steps are grounded: a sentence beside the names that its triples have.
     steps, names = nearest(sentences, 80, 500), nearest(entities, 20, 500)
-    count = PAIRED_SENTENCES // share
-    paired = [steps[i % len(steps)] for i in range(count) for _ in range(PAIRED_NAMES)]
-    yield timed(
-        f"cpdist(partial_ratio), {count:,} sentences of {average(steps):.0f} characters, each beside {PAIRED_NAMES} names "
-        f"of {average(names):.0f}",
-        pairwise(bench, paired, [chance.choice(names) for _ in paired]),
-        len(paired),
-    )
+    count = PAIRED_SENTENCES // (10 if bench.settings.quick else 1)
+    paired = [sentence for sentence in repeated(steps, count) for _ in range(PAIRED_NAMES)]
+    beside = f"each beside {PAIRED_NAMES} names of {average(names):.0f}"
+    case = f"cpdist(partial_ratio), {count:,} sentences of {average(steps):.0f} characters, {beside}"
+    yield case, pairwise(bench, paired, [chance.choice(names) for _ in paired]), len(paired), None
     few = some[:40]
     for name, cutoff in CUTOFFS:
         case = f"cdist({name}, score_cutoff={cutoff}), {len(few)} sentences x {len(many):,} entities"
-        yield timed(case, cut(bench, name, cutoff, few, many), len(few) * len(many))
+        yield case, cut(bench, name, cutoff, few, many), len(few) * len(many), None
     # A title that is among the choices ends a search for one at once; with a letter more it does not.
     title = entities[len(entities) // 2]
     for name in SCORERS:
@@ -251,17 +240,17 @@ def rows(bench: Bench) -> Iterator[Row]:
             ("extract_one, an entity", title, 1),
         ):
             contest = search(bench, name, query, many, limit)
-            yield timed(f"{case} among {len(many):,} entities ({name})", contest, len(many))
+            yield f"{case} among {len(many):,} entities ({name})", contest, len(many), None
 
 
-def card_rows(bench: Bench) -> Iterator[Row]:
+def card_rows(bench: Bench, _: Card) -> Iterator[Row]:
     """Verify every score of the card beside the processor's, then time the matrices, from texts in the host's memory."""
     sample = texts.read(bench.settings.data, random.Random(bench.settings.seed))
-    n_queries, n_choices = bench.scaled(1_000, least=4), bench.scaled(20_000, least=20)
-    queries = [sample.sentences[i % len(sample.sentences)] for i in range(n_queries)]
-    choices = [sample.entities[i % len(sample.entities)] for i in range(n_choices)]
-    pairs = n_queries * n_choices
-    sizes = f"{n_queries:,} sentences of {average(queries):.0f} characters x {n_choices:,} entities of {average(choices):.0f}"
+    queries = repeated(sample.sentences, bench.scaled(1_000, least=4))
+    choices = repeated(sample.entities, bench.scaled(20_000, least=20))
+    pairs = len(queries) * len(choices)
+    longer = f"{len(queries):,} sentences of {average(queries):.0f} characters"
+    sizes = f"{longer} x {len(choices):,} entities of {average(choices):.0f}"
     for name in ("partial_ratio", "ratio"):
         case = f"cdist({name}), {sizes}"
         score = partial(fuzzy.cdist, queries, choices, scorer=getattr(fuzzy, name))
@@ -275,7 +264,7 @@ def card_rows(bench: Bench) -> Iterator[Row]:
         yield row
         if name == "partial_ratio":
             rate = pairs / row.ours.median
-            yield Check.of(f"{case}: pairs a second, transfers included", rate, "", "at least", PAIRS_A_SECOND)
+            yield Check(f"{case}: pairs a second, transfers included", rate, "", "at least", PAIRS_A_SECOND)
 
 
 def sweeps(bench: Bench) -> Iterator[Sweep]:
@@ -288,8 +277,7 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
     shapes = {100: (1, 100), 1_000: (2, 500), 10_000: (20, 500), 100_000: (200, 500), 1_000_000: (2_000, 500)}
     sizes = list(shapes)[: 3 if quick else 5]
     # The same mixture of lengths at each size, so that pairs alone grow.
-    queries = [sample.sentences[i % len(sample.sentences)] for i in range(2_000)]
-    choices = [sample.entities[i % len(sample.entities)] for i in range(500)]
+    queries, choices = repeated(sample.sentences, 2_000), repeated(sample.entities, 500)
     chance.shuffle(queries)
     chance.shuffle(choices)
 

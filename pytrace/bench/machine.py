@@ -19,6 +19,9 @@ from pytrace.bench.measurements import Limits
 # More than the caches near a core hold. A shared last-level cache may hold it, as it then may hold the benches' data.
 READ_BYTES = 256 * 2**20
 
+# Where Linux tells a process what memory it has taken: VmRSS now, VmHWM at most so far.
+STATUS = Path("/proc/self/status")
+
 # Rows of the square matrices whose product shows the peak of arithmetic: 16 MiB each.
 PRODUCT = 2048
 

@@ -46,10 +46,10 @@ class Timing(msgspec.Struct, frozen=True):
     @staticmethod
     def of(readings: Sequence[float]) -> Timing:
         """Summarise the readings of all repetitions."""
-        low, _, high = (
-            statistics.quantiles(readings, n=4, method="inclusive") if len(readings) > 1 else [readings[0]] * 3
-        )
-        return Timing(statistics.median(readings), low, high, min(readings), len(readings))
+        # Quartiles need two readings; the single one of a cut-off search is its own spread.
+        several = readings if len(readings) > 1 else [*readings, *readings]
+        low, median, high = statistics.quantiles(several, n=4, method="inclusive")
+        return Timing(median, low, high, min(readings), len(readings))
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -127,34 +127,23 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     extra: dict[str, float]
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One value that is no timing, held against a bar; `reached` is None where it could not be measured."""
+class Check(msgspec.Struct, frozen=True):
+    """One value that is no timing, held against a bar; `reached` is None where it could not be measured, and `note` says why."""
 
     case: str
     value: float | None
     unit: str
-    bar: float
     sense: Literal["at most", "at least"]
-    reached: bool | None
+    bar: float
     note: str = ""
     extra: dict[str, float] = {}
+    reached: bool | None = None
 
-    @staticmethod
-    def of(
-        case: str,
-        value: float | None,
-        unit: str,
-        sense: Literal["at most", "at least"],
-        bar: float,
-        *,
-        note: str = "",
-        extra: dict[str, float] | None = None,
-    ) -> Check:
-        """Hold a value against its bar; None stands for one that could not be measured, and `note` then says why."""
-        reached = None if value is None else value <= bar if sense == "at most" else value >= bar
-        return Check(
-            case=case, value=value, unit=unit, bar=bar, sense=sense, reached=reached, note=note, extra=extra or {}
-        )
+    def __post_init__(self) -> None:
+        """Hold the value against its bar."""
+        if self.value is not None:
+            reached = self.value <= self.bar if self.sense == "at most" else self.value >= self.bar
+            msgspec.structs.force_setattr(self, "reached", reached)
 
 
 Row: TypeAlias = Comparison | Check
@@ -232,9 +221,7 @@ def count_bars(kernels: dict[str, Kernel]) -> Bars:
         verdicts += [(f"{name}: {row.case}", row.reached) for row in kernel.rows if row.bar is not None]
         verdicts += [(f"{name}: {check.case}", check.reached) for check in kernel.checks]
         verdicts += [(f"{name}: {sweep.title}, linear", sweep.linear) for sweep in kernel.sweeps if sweep.bar]
-    return Bars(
-        sum(reached is True for _, reached in verdicts),
-        sum(reached is not None for _, reached in verdicts),
-        [case for case, reached in verdicts if reached is False],
-        [case for case, reached in verdicts if reached is None],
+    met, missed, unmeasured = (
+        [case for case, reached in verdicts if reached is verdict] for verdict in (True, False, None)
     )
+    return Bars(len(met), len(met) + len(missed), missed, unmeasured)

@@ -64,24 +64,24 @@ def require_cover(matrix: Matrix, cover: Cover, what: str) -> None:
 
 def solve_both(
     bench: Bench, matrix: Matrix, seconds: float, peer_seconds: float, what: str
-) -> tuple[Cover, float, Solved | None, float]:
-    """Find our cover and, if it is here, CP-SAT's, each with the seconds it took, and hold each bound against the other's."""
+) -> tuple[dict[str, float], Solved | None]:
+    """Describe our cover, and CP-SAT's if it is here, in figures, once each bound holds against the other's cover."""
     start = time.perf_counter()
     cover = minimum_cover(matrix, time_limit=seconds)
     took = time.perf_counter() - start
     require_cover(matrix, cover, what)
+    weight, bound = cover.weight, cover.bound
+    figures = {"weight": weight, "bound": bound, "proved": float(cover.optimal), "seconds": took}
     model = bench.peers.get("cp-sat")
     if model is None:
-        return cover, took, None, 0.0
+        return figures, None
     start = time.perf_counter()
     solved = cp_sat(model, matrix, bench.settings.threads, peer_seconds)
-    peer_took = time.perf_counter() - start
-    require(
-        cover.bound <= solved.weight, f"{what}: our bound is {cover.bound}, but CP-SAT has a cover of {solved.weight}"
-    )
-    require(solved.bound <= cover.weight, f"{what}: CP-SAT proves {solved.bound}, but our cover weighs {cover.weight}")
-    require(not (cover.optimal and cover.weight > solved.weight), f"{what}: ours is called minimal and is not")
-    return cover, took, solved, peer_took
+    figures["CP-SAT seconds"] = time.perf_counter() - start
+    require(bound <= solved.weight, f"{what}: our bound is {bound}, but CP-SAT has a cover of {solved.weight}")
+    require(solved.bound <= weight, f"{what}: CP-SAT proves {solved.bound}, but our cover weighs {weight}")
+    require(not (cover.optimal and weight > solved.weight), f"{what}: ours is called minimal and is not")
+    return figures | {"CP-SAT weight": solved.weight, "CP-SAT bound": solved.bound}, solved
 
 
 def smaller_exists(matrix: Matrix, weight: int) -> bool:
@@ -103,7 +103,6 @@ def verify(bench: Bench) -> Check:
     count = 100 if bench.settings.quick else 1000
     case = "random problems up to 30 x 16 whose minimum is CP-SAT's"
     bench.tell(case)
-    equal = 0
     for number in range(count):
         shape = (int(random.integers(1, 31)), int(random.integers(1, 17)))
         matrix = random.random(shape) < random.uniform(0.05, 0.5)
@@ -114,26 +113,17 @@ def verify(bench: Bench) -> Check:
         if model is not None:
             solved = cp_sat(model, matrix, 1)
             require(solved.proved and solved.weight == cover.weight, f"{what}: {cover.weight} sets, CP-SAT {solved}")
-            equal += 1
-        elif cover.weight <= 4:
+        elif cover.weight <= 4:  # the choices of 3 of 30 sets are 4,060, and of 4 already 27,405
             require(not smaller_exists(matrix, int(cover.weight)), f"{what}: there is a cover of fewer sets")
     note = "" if model is not None else "ortools is not installed: minima of up to 4 sets were checked by trying all"
-    return Check.of(case, None if model is None else equal, "", "at least", count, note=note)
-
-
-def rows(bench: Bench) -> Iterator[Row]:
-    """Verify, then time, each bar of the kernel."""
-    yield verify(bench)
-    yield from small(bench)
-    yield from batches(bench)
-    # One random problem may be an easy one.
-    for seed in range(1 if bench.settings.quick else 3):
-        yield hard(bench, bench.settings.seed + seed)
+    return Check(case, None if model is None else count, "", "at least", count, note=note)
 
 
 def small(bench: Bench) -> Iterator[Comparison]:
     """Time problems of the size that questions have, one call each."""
     settings, model = bench.settings, bench.peers.get("cp-sat")
+    # Starting workers is what takes the time of so small a problem: with one it is twice as fast as with two.
+    workers = {"ortools CP-SAT": settings.threads} | ({"ortools CP-SAT, 1 worker": 1} if settings.threads > 1 else {})
     for sets, features, density in SMALL:
         problems = random_problems(settings.seed, 20, sets, features, density)
 
@@ -143,10 +133,7 @@ def small(bench: Bench) -> Iterator[Comparison]:
 
         peers: dict[str, Call] = {}
         if model is not None:
-            peers["ortools CP-SAT"] = partial(solve_each, partial(cp_sat, model, threads=settings.threads))
-        # Starting workers is what takes the time of so small a problem: with one it is twice as fast as with two.
-        if model is not None and settings.threads > 1:
-            peers["ortools CP-SAT, 1 worker"] = partial(solve_each, partial(cp_sat, model, threads=1))
+            peers = {name: partial(solve_each, partial(cp_sat, model, threads=n)) for name, n in workers.items()}
         yield bench.compare(
             f"{len(problems)} minimum covers, one call each, {sets} x {features} at density {density}",
             partial(solve_each, minimum_cover), peers, bar=500, bar_peers=("ortools CP-SAT",), work=Work(0, len(problems), "problem"),
@@ -157,18 +144,9 @@ def batches(bench: Bench) -> Iterator[Comparison]:
     """Time many problems in one call beside one call each."""
     threads = bench.settings.threads
     problems = random_problems(bench.settings.seed, 1000, 30, 12, 0.2)
-    batch = [(matrix, None) for matrix in problems]
-    singly = [minimum_cover(matrix) for matrix in problems]
-    require(
-        [cover.weight for cover in minimum_covers(batch, threads=threads)] == [cover.weight for cover in singly],
-        "a batch of minimum covers differs from single calls",
-    )
-    yield bench.compare(
-        "1,000 minimum covers in one call, 30 x 12 at density 0.2",
-        partial(minimum_covers, batch, threads=threads),
-        {"pytrace, one call each": lambda: [minimum_cover(matrix) for matrix in problems]},
-        work=Work(0, len(batch), "problem"),
-    )
+    in_one_call = partial(minimum_covers, [(matrix, None) for matrix in problems], threads=threads)
+    same = [cover.weight for cover in in_one_call()] == [minimum_cover(matrix).weight for matrix in problems]
+    require(same, "a batch of minimum covers differs from single calls")
     random = np.random.default_rng(bench.settings.seed)
     questions = [
         (random.random(20) < 0.2, random.random((20, 3)) < 0.2, random.random((20, 5)) < 0.2) for _ in range(1000)
@@ -176,30 +154,38 @@ def batches(bench: Bench) -> Iterator[Comparison]:
     for question, cover in zip(questions, scope_covers(questions, threads=threads), strict=True):
         expected = three_phases(*question)
         require(list(cover.snippets) == expected, f"scope_covers takes {cover.snippets} and should take {expected}")
-    yield bench.compare(
-        "1,000 three-phase searches in one call, 20 snippets", partial(scope_covers, questions, threads=threads),
-        {"plain Python": lambda: [three_phases(*question) for question in questions]},
-        work=Work(0, len(questions), "problem"),
+    cases: tuple[tuple[str, Call, str, Call], ...] = (
+        ("1,000 minimum covers in one call, 30 x 12 at density 0.2", in_one_call,
+         "pytrace, one call each", lambda: [minimum_cover(matrix) for matrix in problems]),
+        ("1,000 three-phase searches in one call, 20 snippets", partial(scope_covers, questions, threads=threads),
+         "plain Python", lambda: [three_phases(*question) for question in questions]),
     )  # fmt: skip
+    for case, ours, peer, call in cases:
+        yield bench.compare(case, ours, {peer: call}, work=Work(0, 1000, "problem"))
 
 
 def hard(bench: Bench, seed: int) -> Check:
     """Hold a cover found in 5 s against CP-SAT's after 20 s, and each bound against the other's cover."""
     sets, features, density = HARD
-    limits = (1.0, 2.0) if bench.settings.quick else (5.0, 20.0)
-    case = (
-        f"{sets} x {features} at density {density}, seed {seed}: our cover after {limits[0]:g} s, less CP-SAT's after "
-        f"{limits[1]:g} s"
-    )
+    ours, theirs = (1.0, 2.0) if bench.settings.quick else (5.0, 20.0)
+    case = f"{sets} x {features} at density {density}, seed {seed}: our cover after {ours:g} s, less CP-SAT's after {theirs:g} s"
     bench.tell(case)
     matrix = random_problems(seed, 1, *HARD)[0]
-    cover, took, solved, peer_took = solve_both(bench, matrix, *limits, case)
-    extra = {"weight": cover.weight, "bound": cover.bound, "proved": float(cover.optimal), "seconds": took}
-    extra["greedy weight"] = greedy_cover(matrix).weight
-    if solved is None:
-        return Check.of(case, None, "sets", "at most", 0, note="ortools is not installed", extra=extra)
-    extra |= {"CP-SAT weight": solved.weight, "CP-SAT bound": solved.bound, "CP-SAT seconds": peer_took}
-    return Check.of(case, cover.weight - solved.weight, "sets", "at most", 0, extra=extra)
+    figures, solved = solve_both(bench, matrix, ours, theirs, case)
+    figures["greedy weight"] = greedy_cover(matrix).weight
+    value = None if solved is None else figures["weight"] - solved.weight
+    note = "ortools is not installed" if solved is None else ""
+    return Check(case, value, "sets", "at most", 0, note, figures)
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Verify, then time, each bar of the kernel."""
+    yield verify(bench)
+    yield from small(bench)
+    yield from batches(bench)
+    # One random problem may be an easy one.
+    for seed in range(1 if bench.settings.quick else 3):
+        yield hard(bench, bench.settings.seed + seed)
 
 
 def three_phases(intent: NDArray[Any], relations: NDArray[Any], nodes: NDArray[Any]) -> list[int]:
@@ -221,27 +207,25 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
     seconds = 0.5 if settings.quick else 2.0
     sizes = [5, 10, 20, 50] if settings.quick else [5, 10, 20, 50, 100, 200]
 
-    def prepare(size: int, features: int, density: float) -> Contest:
+    def prepare(size: int, per_snippet: float, density: float) -> Contest:
+        features = max(4, round(per_snippet * size)) if per_snippet else 16
         matrix = random_problems(settings.seed + size, 1, size, features, density)[0]
         # Every feature has a snippet, or few snippets would leave little to cover.
         matrix[np.random.default_rng(size).integers(0, size, features), np.arange(features)] = True
-        cover, took, solved, _ = solve_both(bench, matrix, seconds, seconds, f"{size} snippets x {features} features")
-        extra = {"pytrace weight": cover.weight, "pytrace bound": cover.bound}
-        if solved is not None:
-            extra |= {"CP-SAT weight": solved.weight, "CP-SAT bound": solved.bound}
+        what = f"{size} snippets x {features} features"
+        figures, _ = solve_both(bench, matrix, seconds, seconds, what)
+        extra = {"pytrace weight": figures["weight"], "pytrace bound": figures["bound"]}
+        extra |= {name: figures[name] for name in ("CP-SAT weight", "CP-SAT bound") if name in figures}
         peers = bench.peers.calls(
             "cp-sat", lambda model: {"ortools CP-SAT": partial(cp_sat, model, matrix, settings.threads, seconds)}
         )
         # A search that is cut off takes the limit every time; one reading says so.
-        repetitions = 1 if took > 0.5 * seconds else None
+        repetitions = 1 if figures["seconds"] > 0.5 * seconds else None
         return Contest(partial(minimum_cover, matrix, time_limit=seconds), peers, extra, repetitions)
 
     cut = f"limit {seconds:g} s: a weight above its bound was not proved in that time"
-    yield bench.sweep(
-        "minimum cover, 16 features at density 0.15", "snippets", sizes,
-        partial(prepare, features=16, density=0.15), growth=0, notes=[cut],
-    )  # fmt: skip
-    yield bench.sweep(
-        "minimum cover, 0.64 features a snippet at density 0.08", "snippets", sizes,
-        lambda size: prepare(size, max(4, round(0.64 * size)), 0.08), growth=0, notes=[cut],
-    )  # fmt: skip
+    for features, per_snippet, density in (("16 features", 0.0, 0.15), ("0.64 features a snippet", 0.64, 0.08)):
+        yield bench.sweep(
+            f"minimum cover, {features} at density {density}", "snippets", sizes,
+            partial(prepare, per_snippet=per_snippet, density=density), growth=0, notes=[cut],
+        )  # fmt: skip

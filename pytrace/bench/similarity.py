@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.bench import machine
 from pytrace.bench.context import Bench, require, require_close
 from pytrace.bench.measurements import Check, Comparison, Row, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k
 from pytrace.kernels.devices import to_host
+from pytrace.models.llama import child
 
 # The width of the default encoder's embeddings.
 DIM = 384
@@ -34,16 +35,6 @@ SLACK = 1e-3
 
 Vectors: TypeAlias = NDArray[Any]
 Found: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
-
-
-def rows(bench: Bench) -> Iterator[Row]:
-    """Verify, then time, each bar of the kernel."""
-    random = np.random.default_rng(bench.settings.seed)
-    yield from searches(bench, random)
-    yield from narrow_items(bench, random)
-    yield from ragged(bench, random)
-    if not bench.settings.quick:
-        yield peak_memory(bench)
 
 
 def numpy_top_k(queries: Vectors, items: Vectors, k: int) -> Found:
@@ -70,7 +61,7 @@ def verify(queries: Vectors, items: Vectors, result: Found, what: str, *, on_car
 
 
 def verify_ragged(
-    queries: Vectors, items: Vectors, result: Found, each: int, what: str, *, on_card: bool = False
+    queries: Vectors, items: Vectors, result: Found, what: str, *, each: int, on_card: bool = False
 ) -> None:
     """Check about seven queries that see so many items each, one after the other."""
     scores, indices = map(to_host, result)
@@ -95,23 +86,30 @@ def work(queries: Vectors, items: Vectors, k: int, pairs: int | None = None) -> 
 
 def faiss_peers(bench: Bench, queries: Vectors, items: Vectors, k: int, what: str) -> dict[str, Call]:
     """Make faiss's two exact searches, verified, if it is installed."""
+    faiss = bench.peers.get("faiss")
+    if faiss is None:
+        return {}
+    index = faiss.IndexFlatIP(items.shape[1])
+    index.add(items)
+    verify(queries, items, index.search(queries, k), f"{what}, faiss")
+    return {
+        "faiss.knn": partial(faiss.knn, queries, items, k, metric=faiss.METRIC_INNER_PRODUCT),
+        "faiss.IndexFlatIP": partial(index.search, queries, k),
+    }
 
-    def make(faiss: Any) -> dict[str, Call]:
-        index = faiss.IndexFlatIP(items.shape[1])
-        index.add(items)
-        verify(queries, items, index.search(queries, k), f"{what}, faiss")
-        return {
-            "faiss.knn": partial(faiss.knn, queries, items, k, metric=faiss.METRIC_INNER_PRODUCT),
-            "faiss.IndexFlatIP": partial(index.search, queries, k),
-        }
 
-    return bench.peers.calls("faiss", make)
+def narrowed(items: Vectors) -> tuple[tuple[str, Vectors, float | None, Vectors], ...]:
+    """Return the items as float16 and as int8: the name, what is stored, the scale, and the numbers that this stands for."""
+    # Normal numbers seldom pass 127 / 32; a power of two as the step keeps the numbers exact in float32.
+    half, eight = items.astype(np.float16), np.clip(np.rint(items * 32), -127, 127).astype(np.int8)
+    return ("float16", half, None, half), ("int8", eight, 1 / 32, eight / np.float32(32))
 
 
-def searches(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
-    """Search float32 items of several shapes."""
+def rows(bench: Bench) -> Iterator[Row]:
+    """Verify, then time, each bar of the kernel: float32 items of several shapes, narrow ones, and a ragged batch."""
+    random, quick = np.random.default_rng(bench.settings.seed), bench.settings.quick
     for n_queries, n_items, k, bar, bar_peers in SHAPES:
-        if bench.settings.quick and n_queries * n_items > 1_000_000:
+        if quick and n_queries * n_items > 1_000_000:
             continue
         case = f"{n_queries:,} x {n_items:,} x {DIM}, top {k}"
         queries = random.standard_normal((n_queries, DIM), dtype=np.float32)
@@ -119,30 +117,25 @@ def searches(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
         verify(queries, items, top_k(queries, items, k), case)
         peers: dict[str, Call] = {"NumPy": partial(numpy_top_k, queries, items, k)}
         peers |= faiss_peers(bench, queries, items, k, case)
+        # Without faiss no bar is claimed: NumPy alone is the weaker peer.
         yield bench.compare(
             case, partial(top_k, queries, items, k), peers, bar=bar,
             bar_peers=bar_peers if bench.peers.get("faiss") is not None else (), work=work(queries, items, k),
         )  # fmt: skip
-
-
-def narrow_items(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
-    """Search float16 and int8 items beside the same items in float32."""
-    count = 10_000 if bench.settings.quick else 100_000
+    count = 10_000 if quick else 100_000
     query = random.standard_normal((1, DIM), dtype=np.float32)
     items = random.standard_normal((count, DIM), dtype=np.float32)
-    half, eight = narrowed(items)
     wide = {"pytrace, float32 items": partial(top_k, query, items, 10)}
-    for kind, stored, scale, bar in (("float16", half, None, 1.6), ("int8", eight, 1 / 32, None)):
+    for kind, stored, scale, numbers in narrowed(items):
         case = f"1 x {count:,} x {DIM}, top 10, {kind} items"
         ours = partial(top_k, query, stored, 10, scale=scale)
-        numbers = half if scale is None else stored * np.float32(scale)
         verify(query, numbers, ours(), case)
-        yield bench.compare(case, ours, wide, bar=bar, work=work(query, stored, 10))
-
-
-def narrowed(items: Vectors) -> tuple[NDArray[np.float16], NDArray[np.int8]]:
-    """Round to float16, and to int8 in steps of 1/32."""
-    return items.astype(np.float16), np.clip(np.rint(items * 32), -127, 127).astype(np.int8)
+        # Half the bytes should take little more than half the time; int8 pays for its conversion, so it has no bar.
+        bar_here = 1.6 if kind == "float16" else None
+        yield bench.compare(case, ours, wide, bar=bar_here, work=work(query, stored, 10))
+    yield from ragged(bench, random)
+    if not quick:
+        yield peak_memory(bench)
 
 
 def ragged(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
@@ -150,17 +143,9 @@ def ragged(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
     count, each, k = (100 if bench.settings.quick else 1_000), 100, 10
     questions = random.standard_normal((count, DIM), dtype=np.float32)
     items = random.standard_normal((count * each, DIM), dtype=np.float32)
-    half, eight = narrowed(items)
-    offsets = np.arange(count + 1) * each
     case = f"{count:,} questions x {each} triples x {DIM}, ragged, top {k}"
-    ours = partial(top_k, questions, items, k, offsets=offsets)
-    ours_half = partial(top_k, questions, half, k, offsets=offsets)
-    ours_eight = partial(top_k, questions, eight, k, offsets=offsets, scale=1 / 32)
-    verify_ragged(questions, items, ours(), each, f"{case}, float32 items")
-    verify_ragged(questions, half, ours_half(), each, f"{case}, float16 items")
-    verify_ragged(questions, eight / np.float32(32), ours_eight(), each, f"{case}, int8 items")
 
-    def make(faiss: Any) -> dict[str, Call]:
+    def loop_over(faiss: Any) -> dict[str, Call]:
         def loop() -> None:
             for row in range(count):
                 seen = items[each * row : each * row + each]
@@ -168,28 +153,48 @@ def ragged(bench: Bench, random: np.random.Generator) -> Iterator[Comparison]:
 
         return {"a loop over faiss.knn": loop}
 
-    pairs = count * each
     # No peer searches ragged batches, so it is called once a question.
-    yield bench.compare(case, ours, bench.peers.calls("faiss", make), bar=10.0, work=work(questions, items, k, pairs))
-    wide = {"pytrace, float32 items": ours}
-    yield bench.compare(f"{case}, float16 items", ours_half, wide, work=work(questions, half, k, pairs))
-    yield bench.compare(f"{case}, int8 items", ours_eight, wide, work=work(questions, eight, k, pairs))
+    peers = bench.peers.calls("faiss", loop_over)
+    for kind, stored, scale, numbers in (("float32", items, None, items), *narrowed(items)):
+        ours = partial(top_k, questions, stored, k, offsets=np.arange(count + 1) * each, scale=scale)
+        verify_ragged(questions, numbers, ours(), f"{case}, {kind} items", each=each)
+        is_wide = kind == "float32"
+        yield bench.compare(
+            case if is_wide else f"{case}, {kind} items", ours, peers, bar=10.0 if is_wide else None,
+            work=work(questions, stored, k, count * each),
+        )  # fmt: skip
+        if is_wide:
+            peers = {"pytrace, float32 items": ours}
+
+
+def memory_growth(n_queries: int, n_items: int, dim: int, k: int, threads: int) -> tuple[int, int]:
+    """Search random vectors once; return the bytes of the inputs and those by which this process's peak grew meanwhile."""
+    random = np.random.default_rng(0)
+    queries = random.standard_normal((n_queries, dim), dtype=np.float32)
+    items = random.standard_normal((n_items, dim), dtype=np.float32)
+    try:
+        # The peak so far is forgotten, so that whatever Python took while starting hides nothing of the search.
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        before = machine.memory("VmHWM", machine.STATUS)
+        top_k(queries, items, k, threads=threads)
+        after = machine.memory("VmHWM", machine.STATUS)
+        if before is None or after is None:
+            raise OSError(f"{machine.STATUS} does not say VmHWM")
+    except OSError as error:
+        raise OSError(f"this system does not tell the peak of memory ({error})") from None
+    return queries.nbytes + items.nbytes, after - before
 
 
 def peak_memory(bench: Bench) -> Check:
     """Measure how far a large search raises a fresh process's peak of memory."""
-    from pytrace.bench import memory
-
     n_queries, n_items, k = 1_000, 100_000, 10
     case = f"peak memory of {n_queries:,} x {n_items:,} x {DIM}, top {k}, over its inputs"
     bench.tell(case)
-    # In this process peers and earlier cases have raised the peak already.
-    command = [sys.executable, "-m", memory.__name__, *map(str, (n_queries, n_items, DIM, k, bench.settings.threads))]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        reason = (result.stderr.strip().splitlines() or [f"exit status {result.returncode}"])[-1]
-        return Check.of(case, None, "x", "at most", 1.2, note=f"not measured: {reason}")
-    inputs, grown = map(int, result.stdout.split())
-    return Check.of(
-        case, (inputs + grown) / inputs, "x", "at most", 1.2, extra={"input bytes": inputs, "bytes it grew by": grown}
-    )
+    check = partial(Check, case, unit="x", sense="at most", bar=1.2)
+    shape = (n_queries, n_items, DIM, k, bench.settings.threads)
+    try:
+        # In this process peers and earlier cases have raised the peak already.
+        inputs, grown = child.run(memory_growth, *shape, returns=tuple[int, int], timeout=600)
+    except child.ChildFailedError as error:
+        return check(None, note=f"not measured: {error}")
+    return check((inputs + grown) / inputs, extra={"input bytes": inputs, "bytes it grew by": grown})

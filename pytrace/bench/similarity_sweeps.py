@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -48,38 +48,25 @@ def usearch_index(module: Any, items: Vectors, threads: int) -> Callable[[Vector
 BUILDERS = {"hnswlib": hnswlib_index, "usearch": usearch_index}
 
 
-class Indexes:
-    """Builds each approximate index once a size, and no more where that would take longer than `BUILD_SECONDS`."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        self._built: dict[tuple[str, int], Index] = {}
-        self._pace: dict[str, float] = {}
-        self._stopped: dict[str, str] = {}
-
-    def get(self, name: str, items: Vectors, notes: list[str]) -> Index | None:
-        """Return the index, or None (with a note) where its package is missing or building would take too long."""
-        module = self._bench.peers.get(name)
-        if module is None:
-            return None
-        key = (name, len(items))
-        # Insertion costs about the logarithm of the size, so that seconds an item still grow a little.
-        expected = 1.3 * self._pace.get(name, 0.0) * len(items)
-        if key not in self._built and expected > BUILD_SECONDS:
-            self._stopped.setdefault(
-                name, f"{name}'s index stops before {len(items):,} items: building takes about {expected:.0f} s"
-            )
-            if self._stopped[name] not in notes:
-                notes.append(self._stopped[name])
-            return None
-        if key not in self._built:
-            self._bench.tell(f"building {name}'s index of {len(items):,} items")
+def build_indexes(bench: Bench, items: Vectors, sizes: Sequence[int]) -> tuple[dict[tuple[str, int], Index], list[str]]:
+    """Build each approximate index of each size, up to one that would take longer than `BUILD_SECONDS`, with a note then."""
+    indexes: dict[tuple[str, int], Index] = {}
+    notes = []
+    for name, builder in BUILDERS.items():
+        module, pace = bench.peers.get(name), 0.0
+        for size in sizes if module is not None else ():
+            # Insertion costs about the logarithm of the size, so that seconds an item still grow a little.
+            expected = 1.3 * pace * size
+            if expected > BUILD_SECONDS:
+                notes.append(f"{name}'s index stops before {size:,} items: building takes about {expected:.0f} s")
+                break
+            bench.tell(f"building {name}'s index of {size:,} items")
             start = time.perf_counter()
-            search = BUILDERS[name](module, items, self._bench.settings.threads)
+            search = builder(module, items[:size], bench.settings.threads)
             seconds = time.perf_counter() - start
-            self._pace[name] = seconds / len(items)
-            self._built[key] = Index(search, seconds)
-        return self._built[key]
+            pace = seconds / size
+            indexes[name, size] = Index(search, seconds)
+    return indexes, notes
 
 
 def sweeps(bench: Bench) -> Iterator[Sweep]:
@@ -91,9 +78,13 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
     # The items, a peer's copy of them, and the peers' full matrix of scores with its partition.
     fitting = [size for size in sizes if free is None or size * (2 * DIM * 4 + 64 * 20) < 0.8 * free]
     items = random.standard_normal((fitting[-1], DIM), dtype=np.float32)
-    indexes = Indexes(bench)
+    # Once for all sweeps: building takes far longer than searching.
+    indexes, notes = build_indexes(bench, items, fitting)
+    notes.append("the vectors are random, which is where approximate indexes find least")
+    if len(fitting) < len(sizes):
+        notes.append(f"stops at {fitting[-1]:,} items: more do not fit into this machine's free memory")
 
-    def prepare(size: int, queries: Vectors, notes: list[str]) -> Contest:
+    def prepare(size: int, queries: Vectors) -> Contest:
         part = items[:size]
         what = f"{len(queries)} x {size:,} x {DIM}, top {K}"
         exact = top_k(queries, part, K)
@@ -107,7 +98,7 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
                 usearch.search, part, queries, K, usearch.MetricKind.IP, exact=True, threads=settings.threads
             )
         for name in BUILDERS:
-            index = indexes.get(name, part, notes)
+            index = indexes.get((name, size))
             if index is not None:
                 nearest = index.search(queries).tolist()
                 shared = sum(len(set(a) & set(b)) for a, b in zip(nearest, exact[1].tolist(), strict=True))
@@ -117,12 +108,8 @@ def sweeps(bench: Bench) -> Iterator[Sweep]:
         return Contest(partial(top_k, queries, part, K), peers, extra)
 
     for n_queries in (1, 64):
-        notes = ["the vectors are random, which is where approximate indexes find least"]
-        if len(fitting) < len(sizes):
-            notes.append(f"stops at {fitting[-1]:,} items: more do not fit into this machine's free memory")
         queries = random.standard_normal((n_queries, DIM), dtype=np.float32)
-
         yield bench.sweep(
             f"top {K} of items x {DIM}, {n_queries} quer{'y' if n_queries == 1 else 'ies'}", "items", fitting,
-            partial(prepare, queries=queries, notes=notes), growth=1, bar=True, notes=notes,
+            partial(prepare, queries=queries), growth=1, bar=True, notes=notes,
         )  # fmt: skip

@@ -31,13 +31,7 @@ MODULES = {("similarity", "sweeps"): "similarity_sweeps", ("similarity", "card_r
 
 
 class Run:
-    """One run of some benches.
-
-    Attributes
-    ----------
-    document
-        All that has been said so far.
-    """
+    """One run of some benches; `document` is what it has said so far."""
 
     def __init__(
         self,
@@ -73,12 +67,10 @@ class Run:
         with limited_threads(self.settings.threads, self._peers) as warning:
             if warning is not None:
                 self.document.warnings.append(warning)
-            if self._card is None:
-                self._tell("what this machine reads and multiplies in a second")
-                self.document.limits = machine.measure(self.settings.threads)
-            else:
-                self._tell("what this card copies and multiplies in a second")
-                self.document.limits = self._card.measure()
+            does = "machine reads" if self._card is None else "card copies"
+            self._tell(f"what this {does} and multiplies in a second")
+            limits = machine.measure(self.settings.threads) if self._card is None else self._card.measure()
+            self.document.limits = limits
             self._changed(self.document)
             try:
                 yield self._run
@@ -89,26 +81,19 @@ class Run:
                 self._changed(self.document)
 
     def _run(self, name: str) -> Kernel:
-        bench = Bench(
-            self.settings,
-            self._peers,
-            self.document.limits,
-            lambda text: self._tell(f"{name}: {text}"),
-            card=self._card,
-        )
+        bench = Bench(self.settings, self._peers, self.document.limits, lambda text: self._tell(f"{name}: {text}"))
         kernel = self.document.kernels[name] = Kernel()
         columns: dict[type, list[Any]] = {Check: kernel.checks, Comparison: kernel.rows, Sweep: kernel.sweeps}
-        on_card = self._card is not None
-        wanted = {
-            "card_rows": on_card and self.settings.rows,
-            "rows": not on_card and self.settings.rows,
-            "sweeps": not on_card and self.settings.sweeps,
-        }
+        parts: dict[str, tuple[Any, ...]] = {}
+        if self._card is not None:
+            parts["card_rows"] = (bench, self._card)
+        else:
+            parts |= {part: (bench,) for part in ("rows", "sweeps") if getattr(self.settings, part)}
         start = time.perf_counter()
-        for part in (part for part, is_wanted in wanted.items() if is_wanted):
+        for part, arguments in parts.items():
             # Only now: a bench that is not run needs none of its imports.
             module = importlib.import_module(f"pytrace.bench.{MODULES.get((name, part), name)}")
-            for result in getattr(module, part)(bench):
+            for result in getattr(module, part)(*arguments):
                 columns[type(result)].append(result)
                 kernel.seconds = time.perf_counter() - start
                 self.document.bars = count_bars(self.document.kernels)
@@ -117,14 +102,15 @@ class Run:
 
 
 def _warnings(settings: Settings, peers: Peers, load: list[float] | None) -> list[str]:
+    cores = machine.cores()
     warnings = []
-    if load is not None and load[0] > machine.cores() / 2:
+    # From half the cores on, the measured threads have to share some with what else runs.
+    if load is not None and load[0] > cores / 2:
         warnings.append(
-            f"the load average is {load[0]:g} on {machine.cores()} cores: other work takes time from these figures, "
-            "which are no record"
+            f"the load average is {load[0]:g} on {cores} cores: other work takes time from these figures, which are no record"
         )
-    if settings.threads > machine.cores():
-        warnings.append(f"{settings.threads} threads share {machine.cores()} cores")
+    if settings.threads > cores:
+        warnings.append(f"{settings.threads} threads share {cores} cores")
     if settings.repetitions < RECORD_REPETITIONS:
         warnings.append(
             f"{settings.repetitions} repetitions are below {RECORD_REPETITIONS}: these figures are no record"
@@ -134,8 +120,8 @@ def _warnings(settings: Settings, peers: Peers, load: list[float] | None) -> lis
     if settings.scale < 1:
         warnings.append(f"scale {settings.scale:g}: smaller cases than those of the bars; these figures are no record")
     if peers.missing:
-        named = ", ".join(f"{name} ({reason})" for name, reason in peers.missing.items())
-        warnings.append(f"peers left out: {named}; {peers.remedy}")
+        reasons = ", ".join(f"{name} ({reason})" for name, reason in peers.missing.items())
+        warnings.append(f"peers left out: {reasons}; {peers.remedy}")
     return warnings
 
 

@@ -10,10 +10,10 @@ import datetime as dt
 import importlib.metadata
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -46,12 +46,16 @@ _DAY = 86_400.0
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """How a file answers on the labelled steps."""
+    """How a file answers on the labelled steps.
 
-    choices: tuple[int, ...]  # 0 ends the chain
+    `choices` (0 ends the chain), how many are `correct`, the `first` token that it would write after each step's prompt,
+    and the log-probabilities of all tokens or options that were scored.
+    """
+
+    choices: tuple[int, ...]
     correct: int
-    first: tuple[str, ...]  # the token that it would write after each step's prompt
-    log_probabilities: tuple[float, ...]  # of all tokens or options that were scored
+    first: tuple[str, ...]
+    log_probabilities: tuple[float, ...]
 
     def agreement(self, other: Answers) -> float:
         """Return the share of equal choices."""
@@ -95,15 +99,19 @@ def choose(
             rewritten.sweep(directory, rewritten.read_or_none(directory))
 
 
+@dataclass
 class _Choice:
     """One run of `choose`: the files, what is known of each format, and why some were left out."""
 
-    def __init__(
-        self, source: Path, directory: Path, style: Style, scoring: Scoring, threads: int, note: Callable[[str], None]
-    ) -> None:
-        self._source, self._directory, self._note = source, directory, note
-        self._style, self._scoring, self._threads = style, scoring, threads
-        self._files = {ORIGINAL: source}
+    _source: Path
+    _directory: Path
+    _style: Style
+    _scoring: Scoring
+    _threads: int
+    _note: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self._files = {ORIGINAL: self._source}
         self._speeds: dict[str, Speed] = {}
         self._answers: dict[str, Answers] = {}
         self._verdicts: dict[str, str] = {}
@@ -113,20 +121,19 @@ class _Choice:
         before = self._source.stat()
         self._write(formats)
         self._measure()
-        # Judging takes far longer than measuring, so that only what is worth it is judged, fastest first.
-        least = (1 - _LEAST_GAIN) * self._speeds[ORIGINAL].seconds
-        speeds = sorted(self._speeds.items(), key=lambda item: item[1].seconds)
-        faster = [name for name, speed in speeds if speed.seconds <= least]
+        seconds = {name: speed.seconds for name, speed in self._speeds.items()}
+        enough = (1 - _LEAST_GAIN) * seconds[ORIGINAL]
+        faster = [name for name in sorted(seconds, key=lambda name: seconds[name]) if seconds[name] <= enough]
         chosen = self._judge(faster) if faster else ORIGINAL
         for name in self._speeds:
             slower = name not in self._answers and name != chosen
             self._verdicts.setdefault(name, "slower than the chosen one" if slower else "")
         file = self._files[chosen] if chosen != ORIGINAL else None
         digest = None if file is None else store.sha256_of(file)
-        # The source is known again by its size and time of change, of before it was read.
-        source = str(self._source.resolve()), before.st_size, before.st_mtime_ns, store.sha256_of(self._source)
         record = rewritten.Record(
-            source=rewritten.Source(*source),
+            source=rewritten.Source(
+                str(self._source.resolve()), before.st_size, before.st_mtime_ns, store.sha256_of(self._source)
+            ),
             format=chosen,
             reason=self._reason(chosen),
             figures=tuple(self._figures(name) for name in (ORIGINAL, *formats)),
@@ -152,27 +159,29 @@ class _Choice:
             size = weights * FORMATS[name][1] / 8
             free = shutil.disk_usage(self._directory).free
             # Half of the memory is left to everything else; beyond it weights are read from disk again and again.
+            due = f"{size / 1e6:,.0f} MB"
             if size > memory / 2:
-                self._verdicts[name] = (
-                    f"its {size / 1e6:,.0f} MB are more than half of the {memory / 1e6:,.0f} MB of memory"
-                )
+                self._verdicts[name] = f"its {due} are more than half of the {memory / 1e6:,.0f} MB of memory"
             elif 1.1 * size > free:
-                self._verdicts[name] = f"no room on disk ({size / 1e6:,.0f} MB needed, {free / 1e6:,.0f} MB free)"
+                self._verdicts[name] = f"no room on disk ({due} needed, {free / 1e6:,.0f} MB free)"
             else:
-                self._note(f"rewriting {self._source.name} as {name} (about {size / 1e6:,.0f} MB)")
+                self._note(f"rewriting {self._source.name} as {name} (about {due})")
                 target = self._directory / f".candidate-{name}.gguf"
-                with self._dropping(name, "could not be written"):
+                try:
                     weight_formats.rewrite(self._source, target, name, threads=self._threads)
                     self._files[name] = target
+                except child.ChildFailedError as error:
+                    self._verdicts[name] = f"could not be written: {error}"
 
     def _measure(self) -> None:
         for number in range(_ROUNDS):
-            for name, path in self._files.items():
-                if name not in self._verdicts:
-                    self._note(f"measuring {name} ({number + 1} of {_ROUNDS})")
-                    with self._dropping(name, "could not be measured"):
-                        speed = weight_formats.measure(path, threads=self._threads)
-                        self._speeds[name] = speed.or_faster(self._speeds.get(name, speed))
+            for name in [name for name in self._files if name not in self._verdicts]:
+                self._note(f"measuring {name} ({number + 1} of {_ROUNDS})")
+                try:
+                    speed = weight_formats.measure(self._files[name], threads=self._threads)
+                    self._speeds[name] = speed.or_faster(self._speeds.get(name, speed))
+                except child.ChildFailedError as error:
+                    self._drop(name, f"could not be measured: {error}")
 
     def _judge(self, faster: Sequence[str]) -> str:
         """Return the first of the faster formats that keeps the answers, or the original."""
@@ -192,60 +201,49 @@ class _Choice:
     def _ask(self, name: str) -> None:
         self._note(f"comparing the choices of {name} on labelled steps")
         call = (str(self._files[name]), self._style, self._scoring, self._threads)
-        with self._dropping(name, "could not be judged"):
-            self._answers[name] = child.run(answer, *call, returns=Answers, timeout=_DAY)
-
-    @contextmanager
-    def _dropping(self, name: str, what: str) -> Iterator[None]:
-        """Leave a format out, and say why, where llama.cpp fails at it; without the original there is no choice."""
         try:
-            yield
+            self._answers[name] = child.run(answer, *call, returns=Answers, timeout=_DAY)
         except child.ChildFailedError as error:
-            if name == ORIGINAL:
-                message = (
-                    f"{self._source} itself {what}: {error}; run it with 'pytrace ask' to see whether it works here"
-                )
-                raise ModelError(message) from None
-            self._speeds.pop(name, None)
-            self._verdicts[name] = f"{what}: {error}"
+            self._drop(name, f"could not be judged: {error}")
+
+    def _drop(self, name: str, why: str) -> None:
+        if name == ORIGINAL:
+            raise ModelError(f"{self._source} itself {why}; run it with 'pytrace ask' to see whether it works here")
+        self._speeds.pop(name, None)
+        self._verdicts[name] = why
 
     @property
     def _reference(self) -> str:
         return EXACT if EXACT in self._answers else ORIGINAL
 
     def _reason(self, chosen: str) -> str:
+        original = self._speeds[ORIGINAL].seconds
         if chosen == ORIGINAL:
             return f"no format is at least {_LEAST_GAIN:.0%} faster and keeps the answers; the original is used"
         answers, before = self._answers[chosen], self._answers[ORIGINAL]
         return (
             f"{chosen} takes {self._speeds[chosen].seconds:.1f} s for the work of one question, the original "
-            f"{self._speeds[ORIGINAL].seconds:.1f} s; it has {answers.correct} of {len(answers.choices)} labelled steps "
-            f"right, the original {before.correct}, and chooses as the {self._reference} weights do in "
+            f"{original:.1f} s; it has {answers.correct} of {len(answers.choices)} labelled steps right, the original "
+            f"{before.correct}, and chooses as the {self._reference} weights do in "
             f"{answers.agreement(self._answers[self._reference]):.0%} of them"
         )
 
     def _figures(self, name: str) -> rewritten.Figures:
-        speed, answers = self._speeds.get(name), self._answers.get(name)
-        figures = rewritten.Figures(
-            format=name,
-            size=self._files[name].stat().st_size if name in self._files else None,
-            verdict=self._verdicts.get(name, ""),
-            prompt=speed.prompt if speed else None,
-            generation=speed.generation if speed else {},
-            seconds=speed.seconds if speed else None,
-        )
-        if answers is None:
-            return figures
-        reference = self._answers[self._reference]
-        pairs = np.array([answers.log_probabilities, reference.log_probabilities], dtype=np.float64)
-        return msgspec.structs.replace(
-            figures,
-            correct=answers.correct,
-            steps=len(answers.choices),
-            agreement=answers.agreement(reference),
-            first_tokens=_share(answers.first, reference.first),
-            difference=float(np.abs(pairs[0] - pairs[1])[np.isfinite(pairs).all(axis=0)].mean()),
-        )
+        known: dict[str, Any] = {}
+        if (speed := self._speeds.get(name)) is not None:
+            known |= {"prompt": speed.prompt, "generation": speed.generation, "seconds": speed.seconds}
+        if (answers := self._answers.get(name)) is not None:
+            reference = self._answers[self._reference]
+            pairs = np.array([answers.log_probabilities, reference.log_probabilities], dtype=np.float64)
+            known |= {
+                "correct": answers.correct,
+                "steps": len(answers.choices),
+                "agreement": answers.agreement(reference),
+                "first_tokens": _share(answers.first, reference.first),
+                "difference": float(np.abs(pairs[0] - pairs[1])[np.isfinite(pairs).all(axis=0)].mean()),
+            }
+        size = self._files[name].stat().st_size if name in self._files else None
+        return rewritten.Figures(name, size, verdict=self._verdicts.get(name, ""), **known)
 
 
 def _share(first: Sequence[object], second: Sequence[object]) -> float:

@@ -1,5 +1,6 @@
 """The five kernels: typed fronts of the compiled core. No function hides the module of its name."""
 
+# The matrix `similarity.similarity` stays in its module, which it would hide here.
 from pytrace.kernels.alignment import align_batch, alignment_score, edit_distance, needleman_wunsch
 from pytrace.kernels.beam import Expansion, expand, log_sum_exp
 from pytrace.kernels.device_vectors import DeviceVectors

@@ -6,6 +6,8 @@ for instance) or by a C function. Gaps are linear or affine. Everything runs in 
 
 from __future__ import annotations
 
+import ctypes
+from _ctypes import CFuncPtr
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -16,13 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 from pytrace import _core
 from pytrace.kernels import devices
 from pytrace.kernels.devices import thread_limit
-from pytrace.kernels.score_functions import Score, score_arguments
 
 # Bytes of scores that one traceback keeps; a larger table is read back by divide and conquer in linear memory.
 TRACE_BYTES = 64 * 2**20
 
-
 Symbols: TypeAlias = Sequence[Hashable] | NDArray[Any]
+Score: TypeAlias = ArrayLike | Any
+"""A matrix, or a compiled function with a C address: `numba.cfunc` makes them, and so does ctypes."""
 
 
 class Alignment(msgspec.Struct, frozen=True, eq=False):
@@ -68,6 +70,7 @@ class BatchAlignment(msgspec.Struct, frozen=True, eq=False):
     @property
     def identity(self) -> NDArray[np.float64]:
         """Share of columns with equal symbols: 1.0 where two empty paths meet, 0.0 without references."""
+        # Two empty paths agree in all of their no columns, and without a reference there is nothing to agree with.
         empty = np.where(self.best < 0, 0.0, 1.0)
         return np.divide(self.matches, self.lengths, out=empty, where=self.lengths > 0)
 
@@ -137,14 +140,14 @@ def needleman_wunsch(
     (1.0, ['born in', None, 'capital of'], 0.6666666666666666)
     """
     opening = gap if gap_open is None else gap_open
-    matrix, function = (None, 0) if score is None else score_arguments(score)
+    matrix, function = (None, 0) if score is None else _score_arguments(score)
     try:
         total, aligned_a, aligned_b, matches, a_indices, b_indices = _core.align_pair(
             a, b, match, mismatch, gap, opening, matrix, function, blank, trace_bytes
         )
     except TypeError as error:
         raise _named(error, match, mismatch, gap, opening) from None
-    identity = matches / len(aligned_a) if aligned_a else 1.0
+    identity = matches / len(aligned_a) if aligned_a else 1.0  # two empty sequences are the same
     return Alignment(total, aligned_a, aligned_b, identity, matches, a_indices, b_indices)
 
 
@@ -160,20 +163,7 @@ def alignment_score(
 ) -> float:
     """Return the score of the best global alignment alone, in memory linear in the lengths.
 
-    Parameters
-    ----------
-    a, b, match, mismatch, gap, gap_open, score
-        As in `needleman_wunsch`.
-
-    Returns
-    -------
-    float
-        What `needleman_wunsch` returns as `score`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `needleman_wunsch`.
+    Arguments, errors and the score are those of `needleman_wunsch`.
 
     Examples
     --------
@@ -181,7 +171,7 @@ def alignment_score(
     2.0
     """
     opening = gap if gap_open is None else gap_open
-    matrix, function = (None, 0) if score is None else score_arguments(score)
+    matrix, function = (None, 0) if score is None else _score_arguments(score)
     try:
         return _core.alignment_score(a, b, match, mismatch, gap, opening, matrix, function)
     except TypeError as error:
@@ -191,20 +181,8 @@ def alignment_score(
 def edit_distance(a: Symbols, b: Symbols) -> int:
     """Count the insertions, deletions and substitutions that turn one sequence into the other, at least.
 
-    Parameters
-    ----------
-    a, b
-        As in `needleman_wunsch`.
-
-    Returns
-    -------
-    int
-        The Levenshtein distance, between 0 and the longer length.
-
-    Raises
-    ------
-    TypeError
-        A symbol is not hashable, or an argument is no sequence.
+    This is the Levenshtein distance, between 0 and the longer length. Raises `TypeError` where a symbol is not hashable, or
+    an argument is no sequence.
 
     Notes
     -----
@@ -285,10 +263,12 @@ def align_batch(
     ([0, 2], [-1.0, -1.0])
     """
     inputs = (*(paths.values for paths in (candidates, references) if isinstance(paths, Ragged)), score)
+    # Offsets do not say where a batch runs: they are brought to the host in any case.
     card = devices.card_of(device, *inputs)
-    matrix, function = (None, 0) if score is None else score_arguments(score)
+    matrix, function = (None, 0) if score is None else _score_arguments(score)
     if card is not None and function:
         raise TypeError("score is a C function, which a card cannot call; compute a matrix of its values first")
+    # Checked on a card, too, where it changes nothing.
     workers = thread_limit(threads)
     first, second = _as_ragged(candidates, references, keep_values=score is not None)
     group_offsets = np.arange(len(first.offsets), dtype=np.int64) if groups is None else _offsets(groups, "groups")
@@ -310,46 +290,81 @@ def align_batch(
 
 def _named(error: TypeError, *costs: object) -> TypeError:
     """Name the cost that is no number, which the binding's own message does not."""
+    # Only after a failure: to look at four costs before every call would be felt in a pair of short paths.
     for name, value in zip(("match", "mismatch", "gap", "gap_open"), costs, strict=True):
         if not isinstance(value, float | int | np.number):
             return TypeError(f"{name} must be a number, not {value!r}")
     return error
 
 
+def _score_arguments(score: Score) -> tuple[NDArray[np.float64] | None, int]:
+    """Tell a matrix from a C function, which the kernel calls without Python: return (matrix, 0) or (None, address)."""
+    if devices.on_card(score):
+        return cast("NDArray[np.float64]", score), 0
+    # A Python function would need the GIL for every cell of the table, so only compiled ones are taken.
+    # numba.cfunc keeps its ctypes function, with its types, under this name; so does a NumPy array, as something else.
+    foreign = score if isinstance(score, CFuncPtr) else getattr(score, "ctypes", None)
+    if isinstance(foreign, CFuncPtr):
+        if foreign.restype is not ctypes.c_double or tuple(foreign.argtypes or ()) != (ctypes.c_int32,) * 2:
+            raise TypeError("a score function must take two int32 and return a double; set its argtypes and restype so")
+        address = ctypes.cast(foreign, ctypes.c_void_p).value or 0
+    elif hasattr(score, "address"):
+        address = score.address
+    elif callable(score):
+        raise TypeError(
+            "score must be a matrix or a compiled C function (numba.cfunc, ctypes), not a Python function; "
+            "compute a matrix with it first"
+        )
+    else:
+        matrix = np.asarray(score)
+        if matrix.dtype.kind not in "biuf":
+            raise TypeError(f"score must be an array of numbers, not of {matrix.dtype}")
+        return np.ascontiguousarray(matrix, dtype=np.float64), 0
+    # The kernel would jump there: a wrong address ends the process, without any message.
+    if not isinstance(address, int) or address <= 0:
+        raise ValueError(f"the score function's address is {address!r}, which is no function")
+    return None, address
+
+
 def _as_ragged(
     candidates: Ragged | Sequence[Symbols], references: Ragged | Sequence[Symbols], *, keep_values: bool
 ) -> tuple[Ragged, Ragged]:
-    if isinstance(candidates, Ragged) != isinstance(references, Ragged):
-        raise TypeError("candidates and references must both be Ragged arrays, or neither")
     if isinstance(candidates, Ragged) and isinstance(references, Ragged):
-        named = {"candidates": candidates, "references": references}
-        hint = "; give lists of symbols to have them numbered"
-        arrays = [_integers(paths.values, f"{name}' values", hint) for name, paths in named.items()]
-        wide = [name for name, array in zip(named, arrays, strict=True) if not _fits_int32(array)]
-        if wide and any(map(devices.on_card, arrays)):
-            raise ValueError(
-                f"{wide[0]}' values must fit in 32 bits where the others lie on a card; number the symbols first"
-            )
-        if wide and keep_values:
-            raise ValueError("symbols that score reads must fit in 32 bits; number them from 0")
-        if wide:
-            if arrays[0].dtype.kind != arrays[1].dtype.kind:  # NumPy would join int64 and uint64 as float64
-                arrays = [array.astype(object) for array in arrays]
-            _, numbers = np.unique(np.concatenate(arrays), return_inverse=True)
-            arrays = np.split(numbers, [len(arrays[0])])
-        first, second = (
-            Ragged(
-                array if devices.on_card(array) else np.ascontiguousarray(array, dtype=np.int32),
-                _offsets(paths.offsets, f"{name}' offsets"),
-            )
-            for (name, paths), array in zip(named.items(), arrays, strict=True)
-        )
-        return first, second
+        return _narrowed(candidates, references, keep_values=keep_values)
+    if isinstance(candidates, Ragged) or isinstance(references, Ragged):
+        raise TypeError("candidates and references must both be Ragged arrays, or neither")
     if keep_values:
         raise TypeError("with score, candidates and references must be Ragged integer arrays")
     # One table for both sides, so that equal symbols get equal numbers.
     table: dict[Hashable, int] = {}
     return Ragged(*_core.intern_paths(candidates, table)), Ragged(*_core.intern_paths(references, table))
+
+
+def _narrowed(candidates: Ragged, references: Ragged, *, keep_values: bool) -> tuple[Ragged, Ragged]:
+    """Return both sides with 32-bit symbols, which the core compares in vectors; larger ones are renumbered."""
+    sides = {"candidates": candidates, "references": references}
+    hint = "; give lists of symbols to have them numbered"
+    arrays = [_integers(paths.values, f"{name}' values", hint) for name, paths in sides.items()]
+    wide = [name for name, array in zip(sides, arrays, strict=True) if not _fits_int32(array)]
+    if wide and any(map(devices.on_card, arrays)):
+        raise ValueError(
+            f"{wide[0]}' values must fit in 32 bits where the others lie on a card; number the symbols first"
+        )
+    if wide and keep_values:
+        raise ValueError("symbols that score reads must fit in 32 bits; number them from 0")
+    if wide:
+        if arrays[0].dtype.kind != arrays[1].dtype.kind:  # NumPy would join int64 and uint64 as float64
+            arrays = [array.astype(object) for array in arrays]
+        _, numbers = np.unique(np.concatenate(arrays), return_inverse=True)
+        arrays = np.split(numbers, [len(arrays[0])])
+    first, second = (
+        Ragged(
+            array if devices.on_card(array) else np.ascontiguousarray(array, dtype=np.int32),
+            _offsets(paths.offsets, f"{name}' offsets"),
+        )
+        for (name, paths), array in zip(sides.items(), arrays, strict=True)
+    )
+    return first, second
 
 
 def _integers(values: ArrayLike, name: str, hint: str = "") -> NDArray[Any]:
@@ -365,6 +380,7 @@ def _integers(values: ArrayLike, name: str, hint: str = "") -> NDArray[Any]:
 
 
 def _fits_int32(values: NDArray[Any]) -> bool:
+    # A card's values stay there, unseen; the binding takes int32 alone and says so.
     if devices.on_card(values) or values.dtype == np.int32 or values.size == 0:
         return True
     limits = np.iinfo(np.int32)

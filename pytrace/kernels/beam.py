@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pytrace import _core
 from pytrace.kernels import devices
 
-_ARRAY = np.ndarray
+_ARRAY = np.ndarray  # one look-up less in a step that takes a microsecond
 
 
 class Expansion(NamedTuple):
@@ -52,7 +52,7 @@ def expand(
     beams: int,
     chains: int,
     min_prob: float = 0.0,
-    terminate: int | None = 0,
+    terminate: int | None = 0,  # where TRACE's prompt has its option that no further triple is needed
     question_offsets: npt.ArrayLike | None = None,
     option_offsets: npt.ArrayLike | None = None,
     lengths: npt.ArrayLike | None = None,
@@ -135,6 +135,7 @@ def expand(
                 card,
             )  # fmt: skip
             return Expansion(*(devices.results(array, *arrays) for array in results))
+    # The core makes the named tuple itself, so that nothing is unpacked here.
     return _core.expand(
         chain_scores, option_logits, finished, beams, chains, min_prob, terminate, question_offsets, option_offsets,
         lengths, length_penalty, threads, Expansion,
@@ -156,10 +157,8 @@ def log_sum_exp(logits: npt.ArrayLike) -> float:
 
     Raises
     ------
-    ValueError
-        If there is not exactly one dimension.
-    TypeError
-        If the values are no real numbers.
+    ValueError, TypeError
+        If there is not exactly one dimension, or the values are no real numbers.
 
     Examples
     --------

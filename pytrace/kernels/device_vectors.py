@@ -29,12 +29,7 @@ class DeviceVectors:
         included.
     device
         ``"cpu"``, or ``"cuda"`` or ``"cuda:N"`` for a card, to which they are copied when they are first searched, and
-        which has its memory back when this object goes.
-
-    Raises
-    ------
-    ValueError
-        `device` is none of these.
+        which has its memory back when this object goes; anything else is a `ValueError`.
 
     Examples
     --------
@@ -48,6 +43,7 @@ class DeviceVectors:
         """The vectors in the processor's memory."""
         self.device = device
         """Where they are searched."""
+        # Copied when first searched and not before: a corpus that is only read must take no memory of the card.
         self._items: Any = vectors if card_of(device) is None else None
         self._lock = threading.Lock()
 
@@ -67,17 +63,8 @@ class DeviceVectors:
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
         """Find the `k` best of the vectors for every query: `pytrace.kernels.top_k`, with these vectors as its items.
 
-        Returns
-        -------
-        scores, indices
-            NumPy's arrays, wherever the search ran.
-
-        Raises
-        ------
-        ValueError, TypeError
-            As `top_k` does.
-        DeviceUnavailableError
-            The card is not there, or has no room for the vectors.
+        Scores and indices are NumPy's arrays, wherever the search ran. Raises `DeviceUnavailableError` also where the card has
+        no room for the vectors.
         """
         scores, indices = top_k(
             queries, self._placed(), k, metric=metric, offsets=offsets, query_offsets=query_offsets, exclude=exclude

@@ -58,6 +58,7 @@ def on_card(array: object) -> bool:
 
 def card_of(device: str | None, *arrays: object) -> int | None:
     """Decide where a call runs."""
+    # -1 stands for "some card": that of the arrays, or the first.
     if device is None:
         return -1 if any(map(on_card, arrays)) else None
     if device == "cpu":
@@ -67,6 +68,7 @@ def card_of(device: str | None, *arrays: object) -> int | None:
             )
         return None
     kind, colon, number = device.partition(":") if isinstance(device, str) else ("", "", "")
+    # Four digits at most, so that the number fits CUDA's int; isdecimal alone would take digits of other scripts.
     if kind != "cuda" or (colon and not (number.isascii() and number.isdecimal() and len(number) < 5)):
         raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:N', not {device!r}")
     return int(number) if colon else -1
@@ -77,6 +79,7 @@ def results(result: Any, *arrays: object) -> Any:
     if isinstance(result, np.ndarray):
         return result
     for array in arrays:
+        # An input made by `to_device` asks for no other library: its results are of that class already.
         if not on_card(array) or type(array) is type(result):
             continue
         # Whoever made the array has imported its library; pytrace itself depends on none of them.
@@ -100,6 +103,7 @@ def to_host(array: Any) -> npt.NDArray[Any]:
     """Return an array as NumPy's: itself if it is one, else a copy of what lies on a card."""
     if not on_card(array):
         return np.asarray(array)
+    # Every library's array becomes one of ours first, so that one way back to the host is enough.
     if not isinstance(array, cuda_module().Array):
         dlpack_device = getattr(array, "__dlpack_device__", None)
         array = cuda_module().to_device(array, 0 if dlpack_device is None else int(dlpack_device()[1]))
@@ -116,6 +120,7 @@ def require(device: str) -> None:
     try:
         module.require_device(max(card, 0))
     except DeviceUnavailableError as error:
+        # Whether the driver is older than the module's CUDA shows only beside both versions.
         driver, runtime, _, _ = module.installation()
         versions = f"the CUDA module was built with CUDA {version_text(runtime)}"
         if driver:
@@ -138,6 +143,7 @@ def empty_cache() -> None:
 
 def thread_limit(threads: int | None) -> int:
     """Check the number of threads of a call on the processor and return it as the core takes it: 0 for its default."""
+    # The core could not tell its own 0 for "the default" from a caller's 0, so that is refused here.
     if threads is None:
         return 0
     if threads < 1:

@@ -52,7 +52,7 @@ __all__ = [
     "token_set_ratio",
 ]
 
-_FLOAT32 = np.dtype(np.float32)
+_FLOAT32 = np.dtype(np.float32)  # made once: a matrix of few texts takes two microseconds
 
 
 def cdist(
@@ -144,27 +144,11 @@ def cpdist(
     """Score every query beside the choice at the same place: RapidFuzz's ``process.cpdist``.
 
     A text that stands in neighbouring pairs as the same object, on either side, is made ready only once: a sentence
-    beside each of its names, say.
+    beside each of its names, say; but `processor` is called once for each place, so that a repeated text becomes several.
 
-    Parameters
-    ----------
-    queries, choices
-        n texts each.
-    scorer, processor, score_cutoff, score_hint, score_multiplier, dtype, workers, scorer_kwargs, device
-        As in `cdist`; `processor` is called once for each place, so that a repeated text becomes several.
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n,). A pair with a missing text scores 0, also by a `scorer` that is not of this module, which RapidFuzz
-        would call.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many queries as choices, or as `cdist` does.
-    TypeError, DeviceUnavailableError, MemoryError
-        As `cdist` does.
+    Arguments and errors are those of `cdist`, for n texts on each side (a `ValueError` where there are not as many of one
+    as of the other). Returns shape (n,): a pair with a missing text scores 0, also by a `scorer` that is not of this module,
+    which RapidFuzz would call.
 
     Examples
     --------
@@ -173,6 +157,7 @@ def cpdist(
     array([100.,  40.], dtype=float32)
     """
     firsts, seconds = _texts(queries, processor), _texts(choices, processor)
+    # RapidFuzz raises here, too; zip would drop the longer side's end.
     if len(firsts) != len(seconds):
         raise ValueError(
             f"there are {len(firsts)} queries but {len(seconds)} choices; pairs need as many of one as of the other "
@@ -223,10 +208,8 @@ def extract(
 
     Raises
     ------
-    TypeError
-        If a text is neither `str`, `bytes` nor missing.
-    ValueError
-        If `limit` is negative or `score_cutoff` is NaN.
+    TypeError, ValueError
+        If a text is neither `str`, `bytes` nor missing; if `limit` is negative or `score_cutoff` is NaN.
 
     Examples
     --------
@@ -237,15 +220,18 @@ def extract(
     # The core reads the choices where they lie and stops early, so they are not copied into a tuple first.
     if number is not None and processor is None:
         return _core.fuzzy_extract(number, query, choices, limit, score_cutoff)
-    keys, texts = _keyed(choices)
+    # By its method and not by its class: a pandas Series has `items`, but is no Mapping.
+    items = getattr(choices, "items", None)
+    keyed = None if items is None else list(items())
+    texts = _texts(choices, None) if keyed is None else tuple(text for _, text in keyed)
     needle, processed = (query, texts) if processor is None else (process(query, processor), _texts(texts, processor))
     if number is not None:
         rows = _core.fuzzy_extract(number, needle, processed, limit, score_cutoff)
         best = [(i, score) for _, score, i in rows]
     else:
-        best = _extract_by(scorer, needle, processed, limit, score_cutoff, scorer_kwargs)
-    # What was found is reported as it came, not as the processor left it.
-    return [(texts[i], score, i if keys is None else keys[i]) for i, score in best]
+        best = _extract_by(scorer, needle, processed, limit, score_cutoff, scorer_kwargs or {})
+    # The choice is reported as it came, not as the processor left it.
+    return [(texts[i], score, i if keyed is None else keyed[i][0]) for i, score in best]
 
 
 def extract_one(
@@ -260,20 +246,8 @@ def extract_one(
 ) -> tuple[Any, float, Any] | None:
     """Find the choice most like a query: RapidFuzz's ``process.extractOne``.
 
-    Parameters
-    ----------
-    query, choices, scorer, processor, score_cutoff, score_hint, scorer_kwargs
-        As in `extract`.
-
-    Returns
-    -------
-    tuple or None
-        ``(choice, score, key)``, of equal ones the first; None if no choice reaches `score_cutoff`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `extract` does.
+    Arguments and errors are those of `extract`. Returns ``(choice, score, key)``, of equal ones the first, or None if no
+    choice reaches `score_cutoff`.
 
     Examples
     --------
@@ -303,16 +277,23 @@ def _score_pairs(
     """Fill an array by a kernel, of the core or of a card, or pair by pair by a scorer that is not of this module."""
     if workers < -1 or workers == 0:
         raise ValueError(f"workers is {workers}; give the number of threads, or -1 for all")
+    # Written so that NaN fails, too.
     if score_cutoff is not None and not 0 <= score_cutoff <= 100:
         raise ValueError(f"score_cutoff is {score_cutoff}; it must be from 0 to 100")
     card = devices.card_of(device)
+    # A card calls no Python: what it cannot score is refused rather than scored on the processor in silence.
     number = NATIVE.get(scorer)
     if card is not None and number is None:
         raise ValueError(
             f"scorer {getattr(scorer, '__name__', scorer)!r} cannot run on {device!r}; give ratio, partial_ratio or "
             "token_set_ratio of pytrace.kernels.fuzzy, or leave device out"
         )
-    kind = _FLOAT32 if dtype is None else _dtype(dtype)
+    kind: np.dtype[Any] = _FLOAT32
+    if dtype is not None:
+        kind = np.dtype(dtype).newbyteorder("=")  # the core writes the machine's own byte order
+        # Of real numbers NumPy has more: float16 and, where C's long double is longer, float96 or float128.
+        if kind.kind not in "fiu" or kind.itemsize not in (1, 2, 4, 8) or kind == np.float16:
+            raise TypeError(f"dtype is {kind}; give float32, float64 or an integer type")
     out = np.empty(shape, kind)
     # Few short texts take microseconds, so this way stays short. The 0 is the score of a pair with a missing text.
     if card is not None:
@@ -339,7 +320,7 @@ def _extract_by(
     texts: tuple[Any, ...],
     limit: int | None,
     score_cutoff: float | None,
-    scorer_kwargs: Mapping[str, Any] | None,
+    scorer_kwargs: Mapping[str, Any],
 ) -> list[tuple[int, float]]:
     """Return the best indices and their scores by a scorer that is not of this module."""
     if limit is not None and limit < 0:
@@ -347,9 +328,10 @@ def _extract_by(
     least = max(real_cutoff(score_cutoff), 0.0)
     if is_missing(query):
         return []
-    options = dict(scorer_kwargs or {}, score_cutoff=score_cutoff)
+    options = {**scorer_kwargs, "score_cutoff": score_cutoff}
     scores = [(i, float(scorer(query, text, **options))) for i, text in enumerate(texts) if not is_missing(text)]
-    return sorted((scored for scored in scores if scored[1] >= least), key=lambda scored: -scored[1])[:limit]
+    # A stable sort: ties stay in the order of the choices, as in the core.
+    return sorted((pair for pair in scores if pair[1] >= least), key=lambda pair: -pair[1])[:limit]
 
 
 def _texts(texts: Iterable[Any], processor: Processor | None) -> tuple[Any, ...]:
@@ -357,20 +339,3 @@ def _texts(texts: Iterable[Any], processor: Processor | None) -> tuple[Any, ...]
     if isinstance(texts, str | bytes):
         raise TypeError("one text was given where a list of texts belongs; put it in a list")
     return tuple(texts) if processor is None else tuple(process(text, processor) for text in texts)
-
-
-def _keyed(choices: Iterable[Any] | Mapping[Any, Any]) -> tuple[list[Any] | None, tuple[Any, ...]]:
-    """Split choices into keys (None for plain indices) and texts."""
-    # By its method and not by its class: a pandas Series has `items`, but is no Mapping.
-    items = getattr(choices, "items", None)
-    if items is None:
-        return None, _texts(choices, None)
-    pairs = list(items())
-    return [key for key, _ in pairs], tuple(text for _, text in pairs)
-
-
-def _dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    kind = np.dtype(dtype).newbyteorder("=")  # the core writes the machine's own byte order
-    if kind.kind not in "fiu" or kind.itemsize not in (1, 2, 4, 8) or kind == np.float16:
-        raise TypeError(f"dtype is {kind}; give float32, float64 or an integer type")
-    return kind

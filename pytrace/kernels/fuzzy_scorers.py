@@ -61,6 +61,7 @@ def ratio(s1: Text, s2: Text, *, processor: Processor | None = None, score_cutof
     >>> ratio("this is a test", "this is a test!")
     96.55172413793103
     """
+    # The same lines stand in each scorer, because one more function would be felt in a call of 100 ns.
     if processor is not None:
         s1, s2 = process(s1, processor), process(s2, processor)
     return _score(_RATIO, s1, s2, score_cutoff)
@@ -72,22 +73,8 @@ def partial_ratio(
     """Return the best `ratio` of the shorter text with any window of the longer one.
 
     Windows have the shorter text's length, or are a shorter prefix or suffix of the longer text. Two texts of the same
-    length are tried both ways.
-
-    Parameters
-    ----------
-    s1, s2, processor, score_cutoff
-        As in `ratio`; the order of the texts does not matter.
-
-    Returns
-    -------
-    float
-        0 to 100; 100 if both are empty, 0 if only one is or either is missing.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `ratio` does.
+    length are tried both ways, so the order of the texts does not matter. 100 if both are empty, 0 if only one is or either
+    is missing. Arguments and errors are those of `ratio`.
 
     Examples
     --------
@@ -106,25 +93,8 @@ def token_set_ratio(
 
     With the words sorted and joined by blanks, it is the best ratio among: the common words with those and the rest of
     `s1`; the common words with those and the rest of `s2`; and these two longer ones with each other. 100 if one set
-    contains the other.
-
-    Parameters
-    ----------
-    s1, s2
-        The texts. They are split at Unicode white space; U+0085 and U+00A0 split only a text that has a character above
-        U+00FF, as in RapidFuzz.
-    processor, score_cutoff
-        As in `ratio`.
-
-    Returns
-    -------
-    float
-        0 to 100; 0 if either has no word or is missing.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `ratio` does.
+    contains the other, 0 if either text has no word or is missing. Texts are split at Unicode white space; U+0085 and U+00A0
+    split only a text that has a character above U+00FF, as in RapidFuzz. Arguments and errors are those of `ratio`.
 
     Examples
     --------
@@ -139,26 +109,10 @@ def token_set_ratio(
 def partial_ratio_alignment(
     s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None
 ) -> ScoreAlignment | None:
-    """Return `partial_ratio` with the place where it was found.
+    """Return `partial_ratio` with the parts of the (processed) texts that earned it.
 
-    Of windows that score the same, it is the one that RapidFuzz reports.
-
-    Parameters
-    ----------
-    s1, s2, processor
-        As in `ratio`; the places are those in the processed texts.
-    score_cutoff
-        The least score to report.
-
-    Returns
-    -------
-    ScoreAlignment or None
-        None if the score is below `score_cutoff` or a text is missing.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `ratio` does.
+    Of windows that score the same, it is the one that RapidFuzz reports. None if the score is below `score_cutoff` or a text
+    is missing. Arguments and errors are those of `ratio`.
 
     Examples
     --------
@@ -178,6 +132,7 @@ NATIVE: dict[Scorer, int] = {ratio: _RATIO, partial_ratio: _PARTIAL_RATIO, token
 def real_cutoff(score_cutoff: float | None) -> float:
     """Return a cutoff for scores as a number that is one."""
     cutoff = 0.0 if score_cutoff is None else float(score_cutoff)
+    # Every comparison with NaN is false: such a cutoff would drop all scores, or none, in silence.
     if math.isnan(cutoff):
         raise ValueError("score_cutoff is not a number; give 0 to 100, or None")
     return cutoff
@@ -190,4 +145,5 @@ def is_missing(text: object) -> bool:
 
 def process(text: Text, processor: Processor) -> Text:
     """Call a processor on a text that is there."""
+    # RapidFuzz does not call it on missing texts either, and str.lower would fail on None.
     return text if is_missing(text) else cast("Text", processor(text))

@@ -72,10 +72,9 @@ def greedy_cover(
 
     Raises
     ------
-    ValueError
-        Weights that do not fit the sets, are negative or not finite; a matrix that has not 2 dimensions.
-    TypeError
-        A set that is no collection (a string counts as none), or a feature that is not hashable.
+    ValueError, TypeError
+        Weights that do not fit the sets, are negative or not finite; a matrix that has not 2 dimensions; a set that is no
+        collection (a string counts as none), or a feature that is not hashable.
 
     Notes
     -----
@@ -86,7 +85,7 @@ def greedy_cover(
     >>> greedy_cover([{"a", "b"}, {"b", "c"}, {"c"}], ["a", "b", "c", "d"]).uncovered
     ('d',)
     """
-    return _covers([(sets, universe)], [weights], exact=False, time_limit=None, threads=1)[0]
+    return _covers([(sets, universe)], [weights], exact=False, threads=1)[0]
 
 
 def minimum_cover(
@@ -117,10 +116,8 @@ def minimum_cover(
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         As in `greedy_cover`; a negative time limit; weights that are no whole numbers with ``ties="earliest"``.
-    TypeError
-        As in `greedy_cover`.
 
     Notes
     -----
@@ -133,6 +130,7 @@ def minimum_cover(
     >>> minimum_cover([{1, 2, 3, 4}, {1, 3, 5}, {2, 4, 6}], range(1, 7)).sets
     (1, 2)
     """
+    # "earliest" changes the weights and takes the way of many problems.
     if ties != "any":
         return minimum_covers([(sets, universe)], weights=[weights], ties=ties, time_limit=time_limit, threads=1)[0]
     # Not through _covers: its lists cost as much as the search among ten sets.
@@ -153,7 +151,7 @@ def greedy_covers(
     >>> [cover.sets for cover in greedy_covers([([{1}, {1, 2}], None), ([{3}], None)])]
     [(1,), (0,)]
     """
-    return _covers(problems, weights, exact=False, time_limit=None, threads=threads)
+    return _covers(problems, weights, exact=False, threads=threads)
 
 
 def minimum_covers(
@@ -164,30 +162,10 @@ def minimum_covers(
     time_limit: float | None = None,
     threads: int | None = None,
 ) -> list[Cover]:
-    """Do `minimum_cover` for many problems in one call, side by side.
+    """Do `minimum_cover` for many problems of (sets, universe) in one call, side by side.
 
-    Parameters
-    ----------
-    problems
-        (sets, universe) of each.
-    weights
-        Weights of each, or None.
-    ties
-        As in `minimum_cover`.
-    time_limit
-        Seconds for each problem.
-    threads
-        Threads to use; unless the limit strikes, the result does not depend on it.
-
-    Returns
-    -------
-    list of Cover
-        One a problem.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `minimum_cover`.
+    Arguments, answers and errors are those of `minimum_cover` for each problem, `time_limit` too; unless it strikes, the
+    result does not depend on `threads`.
 
     Examples
     --------
@@ -225,10 +203,8 @@ def scope_cover(intent: ArrayLike, relations: ArrayLike, nodes: ArrayLike, *, re
 
     Raises
     ------
-    ValueError
-        Numbers of snippets or of dimensions that do not fit.
-    TypeError
-        Judgements that are not yes or no (boolean, or 0 and 1).
+    ValueError, TypeError
+        Numbers of snippets or of dimensions that do not fit; judgements that are not yes or no (boolean, or 0 and 1).
 
     Notes
     -----
@@ -240,32 +216,17 @@ def scope_cover(intent: ArrayLike, relations: ArrayLike, nodes: ArrayLike, *, re
     >>> scope_cover([0, 1, 0], [[1], [0], [1]], [[1, 0], [0, 0], [0, 1]]).snippets
     (1, 0, 2)
     """
+    # Threads share questions out, of which there is one.
     return scope_covers([(intent, relations, nodes)], recheck=recheck, threads=1)[0]
 
 
 def scope_covers(
     questions: Iterable[tuple[ArrayLike, ArrayLike, ArrayLike]], *, recheck: bool = False, threads: int | None = None
 ) -> list[ScopeCover]:
-    """Do `scope_cover` for many questions in one call.
+    """Do `scope_cover` for many questions of (intent, relations, nodes) in one call; sizes may differ between them.
 
-    Parameters
-    ----------
-    questions
-        (intent, relations, nodes) of each; sizes may differ from question to question.
-    recheck
-        As in `scope_cover`.
-    threads
-        Threads to use; the result does not depend on it.
-
-    Returns
-    -------
-    list of ScopeCover
-        One a question.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As in `scope_cover`, with the question's number.
+    Arguments, answers and errors (with the question's number) are those of `scope_cover`; the result does not depend on
+    `threads`.
 
     Examples
     --------
@@ -288,7 +249,7 @@ def _covers(
     weights: Sequence[ArrayLike | None] | None,
     *,
     exact: bool,
-    time_limit: float | None,
+    time_limit: float | None = None,
     threads: int | None,
 ) -> list[Cover]:
     seconds = _seconds(time_limit)
@@ -303,7 +264,7 @@ def _seconds(time_limit: float | None) -> float:
     """Return the limit as the core takes it: below 0 stands for none."""
     if time_limit is None:
         return -1.0
-    if not time_limit >= 0:
+    if not time_limit >= 0:  # and not "< 0", which NaN would pass
         raise ValueError(f"time_limit is {time_limit}; it must be a number of seconds of at least 0, or None")
     return float(time_limit)
 
@@ -315,28 +276,26 @@ def _earliest(
     threads: int | None,
 ) -> list[Cover]:
     """Weigh set i as ``weight * scale + i``, with a scale above any sum of indices: the least such sum breaks ties."""
-    whole: list[NDArray[np.float64]] = []
-    scales: list[int] = []
-    for number, ((sets, _), weight) in enumerate(zip(problems, _each_weights(problems, weights), strict=True)):
+    scaled: list[tuple[NDArray[np.float64], int]] = []
+    ranked: list[ArrayLike | None] = []
+    for number, ((sets, _), given) in enumerate(zip(problems, _each_weights(problems, weights), strict=True)):
         count = len(sets)
-        each = np.ones(count) if weight is None else np.asarray(weight, dtype=np.float64)
+        each = np.ones(count) if given is None else np.asarray(given, dtype=np.float64)
         scale = count * (count - 1) // 2 + 1
         # The core takes weights up to 1e15, below which float64 holds every whole number.
         if not bool(np.all(each == np.floor(each))) or float(np.sum(each)) * scale > 1e15:
             raise ValueError(
                 f"problem {number}: ties='earliest' needs whole-number weights with a sum below {1e15 / scale:g}"
             )
-        whole.append(each)
-        scales.append(scale)
-    ranked = [
-        each * scale + np.arange(len(each)) if each.ndim == 1 and bool(np.all(each >= 0)) else each
-        for each, scale in zip(whole, scales, strict=True)
-    ]
+        scaled.append((each, scale))
+        # Weights that are wrong otherwise go on as they are, so that the core's own message names them.
+        ranked.append(each * scale + np.arange(count) if each.ndim == 1 and bool(np.all(each >= 0)) else each)
     minima = _covers(problems, ranked, exact=True, time_limit=time_limit, threads=threads)
     covers = []
-    for cover, each, scale in zip(minima, whole, scales, strict=True):
+    for cover, (each, scale) in zip(minima, scaled, strict=True):
         weight = float(sum(each[i] for i in cover.sets))
-        # No cover weighs less than bound, of which at most scale - 1 are indices.
+        # No cover weighs less than bound, of which at most scale - 1 are indices. Weights are whole, so the rest is rounded
+        # up, less what a division in float64 may be above the whole number that it stands for.
         bound = weight if cover.optimal else max(0.0, float(math.ceil((cover.bound - (scale - 1)) / scale - 1e-9)))
         covers.append(Cover(cover.sets, weight, cover.optimal, min(bound, weight), cover.uncovered))
     return covers
@@ -353,6 +312,7 @@ def _each_weights(
 
 
 def _sets(sets: Sets, universe: Collection[Hashable] | None) -> Sets:
+    # Collections go on as they are: the core numbers their features itself.
     if not isinstance(sets, np.ndarray):
         return sets
     if universe is not None:
@@ -366,6 +326,7 @@ def _judgements(values: ArrayLike, name: str) -> NDArray[np.bool_]:
     if array.dtype == np.bool_ and array.flags.c_contiguous:
         return array
     if array.dtype != np.bool_:
+        # Sums or probabilities taken for judgements would be a mistake that shows nowhere else.
         if array.size and (array.dtype.kind not in "iuf" or not bool(np.isin(array, (0, 1)).all())):
             raise TypeError(f"{name} must be yes or no (boolean, or 0 and 1), not {array.dtype} of other values")
         array = array.astype(np.bool_)

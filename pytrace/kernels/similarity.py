@@ -107,6 +107,7 @@ def top_k(
     >>> top_k(items[:2], items, 2, offsets=[0, 1, 3])[1].tolist()
     [[0, -1], [1, 2]]
     """
+    # NumPy's own arrays, the usual case, are known by their class: no call has to ask where they lie.
     if device is not None or type(queries) is not _ndarray or type(items) is not _ndarray:
         card = devices.card_of(device, queries, items)
         if card is not None:
@@ -154,10 +155,8 @@ def normalize(
     ----------
     vectors
         Float32 ``[n, dim]`` or ``[dim]``; other real types are converted.
-    threads
-        Threads to use at most; default `pytrace._core.num_threads()`.
-    device
-        Where to compute: see `pytrace.kernels.devices`.
+    threads, device
+        As in `top_k`.
 
     Returns
     -------
@@ -166,10 +165,8 @@ def normalize(
 
     Raises
     ------
-    ValueError
-        NaN or infinity in the vectors.
-    TypeError
-        An array that does not hold real numbers.
+    ValueError, TypeError
+        NaN or infinity in the vectors, or an array that does not hold real numbers.
 
     Examples
     --------

@@ -39,15 +39,15 @@ class Prompt(msgspec.Struct, frozen=True):
     def plain(self) -> str:
         """Return the prompt as one text without a chat template, ready for the answer."""
         blocks = [self.instruction] if self.instruction else []
-        blocks += [f"{given}{self.separator}{output}" for given, output in self.demonstrations]
+        blocks += [f"{text}{self.separator}{output}" for text, output in self.demonstrations]
         blocks.append(self.input + (f"{self.separator}{self.answer_start}" if self.answer_start else ""))
         return "\n\n".join(blocks)
 
     def messages(self) -> list[dict[str, str]]:
         """Return the prompt as messages of a chat, without the beginning of its answer."""
         messages = [{"role": "system", "content": self.instruction}] if self.instruction else []
-        for given, output in self.demonstrations:
-            messages += [{"role": "user", "content": given}, {"role": "assistant", "content": output}]
+        for text, output in self.demonstrations:
+            messages += [{"role": "user", "content": text}, {"role": "assistant", "content": output}]
         return [*messages, {"role": "user", "content": self.input}]
 
 
@@ -116,36 +116,29 @@ class LanguageModel(Protocol):
     @property
     def name(self) -> str:
         """A short name for reports."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """Names the weights (a hash where there is a file): what stored work depends on."""
-        ...
 
     @property
     def context_tokens(self) -> int:
         """The longest sequence, prompt and answer together, in tokens."""
-        ...
 
     @property
     def gives_logits(self) -> bool:
         """Whether the two scoring verbs work."""
-        ...
 
     @property
     def deterministic(self) -> bool:
         """Whether the same call gives the same numbers to the last bit, whatever was asked before; recorded in results."""
-        ...
 
     @property
     def usage(self) -> Usage:
         """What has been spent since the model was made."""
-        ...
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text."""
-        ...
 
     def generate(
         self,
@@ -166,14 +159,11 @@ class LanguageModel(Protocol):
         whatever order that is, but never twice at a time, so that a caller may keep them before the others end. It must not
         call the model; what it raises ends the call.
         """
-        ...
 
     def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
         """Score the option labels of every prompt as its next token."""
-        ...
 
     def score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
         """Score whole texts as what follows every prompt."""
-        ...

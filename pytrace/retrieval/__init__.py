@@ -2,11 +2,9 @@
 
 from pytrace.retrieval.bm25 import Bm25Retriever
 from pytrace.retrieval.choose import RetrieverName, check_retriever, make_retriever, rank_each
-from pytrace.retrieval.dense import DenseRetriever
+from pytrace.retrieval.dense import DenseRetriever, nearest_documents
 from pytrace.retrieval.fusion import FusedRetriever, fuse
-from pytrace.retrieval.nearest_documents import nearest_documents
-from pytrace.retrieval.original_order import CallableRetriever, OriginalOrderRetriever
-from pytrace.retrieval.retriever import Hit, Retriever
+from pytrace.retrieval.retriever import CallableRetriever, Hit, OriginalOrderRetriever, Retriever
 from pytrace.retrieval.sentence_index import SentenceHit, SentenceIndex
 
 __all__ = [

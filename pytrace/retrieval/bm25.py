@@ -41,10 +41,8 @@ class Bm25Retriever:
 
     Raises
     ------
-    MissingDependencyError
-        bm25s is not installed.
-    ValueError
-        `k1` or `b` is out of range.
+    MissingDependencyError, ValueError
+        bm25s is not installed, or `k1` or `b` is out of range.
 
     References
     ----------
@@ -71,8 +69,8 @@ class Bm25Retriever:
         self._unmatched = unmatched
         self._numbers: dict[str, int] = {}
         rows = [
-            [self._numbers.setdefault(word, len(self._numbers)) for word in words(f"{one.title}. {one.text}")]
-            for one in self._documents
+            [self._numbers.setdefault(word, len(self._numbers)) for word in words(f"{document.title}. {document.text}")]
+            for document in self._documents
         ]
         self._index: Any = None
         if self._numbers:  # the library divides by the number of words
@@ -83,11 +81,12 @@ class Bm25Retriever:
         """Rank the corpus by each query, in which a word that stands twice counts twice."""
         check_queries(queries, count)
         return [
-            [Hit(self._documents[place], float(scores[place])) for place in self._best(scores, count)]
+            [Hit(self._documents[row], float(scores[row])) for row in self._best(scores, count)]
             for scores in map(self._scores, queries)
         ]
 
     def _scores(self, query: str) -> NDArray[np.float32]:
+        # A word that no document has would be an index behind the library's table.
         known = [self._numbers[word] for word in words(query) if word in self._numbers]
         if not known:
             return np.zeros(len(self._documents), dtype=np.float32)
@@ -97,12 +96,13 @@ class Bm25Retriever:
     def _best(self, scores: NDArray[np.float32], count: int) -> list[int]:
         if count < len(scores):
             # Not all need sorting: only those that reach the score of the last one wanted.
-            places = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
+            rows = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
         else:
-            places = np.arange(len(scores))
+            rows = np.arange(len(scores))
         if not self._unmatched:
-            places = places[scores[places] > 0]
-        ranked: list[int] = places[np.argsort(-scores[places], kind="stable")][:count].tolist()
+            rows = rows[scores[rows] > 0]  # Lucene's weights are above 0 for every word, so 0 says that none is shared
+        # Stable, so that ties keep the corpus's order.
+        ranked: list[int] = rows[np.argsort(-scores[rows], kind="stable")][:count].tolist()
         return ranked
 
 
@@ -112,6 +112,7 @@ def words(text: str) -> list[str]:
 
 
 def _library() -> Any:
+    # Importing it may cost seconds where numba is installed: nobody pays who does not ask for it.
     try:
         import bm25s
     except ImportError as error:

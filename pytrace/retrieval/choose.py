@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from itertools import repeat
+from typing import Literal
 
 from pytrace.errors import InputError
 from pytrace.kernels.similarity import top_k
@@ -13,14 +14,16 @@ from pytrace.records import Document
 from pytrace.retrieval.bm25 import Bm25Retriever
 from pytrace.retrieval.dense import DenseRetriever, Sentences
 from pytrace.retrieval.fusion import FusedRetriever, fuse
-from pytrace.retrieval.original_order import OriginalOrderRetriever
-from pytrace.retrieval.retriever import Hit, Retriever, check_queries
+from pytrace.retrieval.retriever import Hit, OriginalOrderRetriever, Retriever, check_queries
 
 RetrieverName = Literal["given", "dense", "bm25", "rrf"]
 
+# Whether each retriever needs an encoder; what it is stands in `make_retriever`.
+_NEEDS_ENCODER: dict[str, bool] = {"given": False, "dense": True, "bm25": False, "rrf": True}
+
 
 def make_retriever(name: RetrieverName, documents: Sequence[Document], encoder: Encoder | None) -> Retriever:
-    """Make a retriever over a corpus by its name.
+    """Make a retriever over a corpus by its name; the corpus is encoded now.
 
     Parameters
     ----------
@@ -31,11 +34,6 @@ def make_retriever(name: RetrieverName, documents: Sequence[Document], encoder: 
         The corpus.
     encoder
         For "dense" and "rrf"; None will do for the others.
-
-    Returns
-    -------
-    Retriever
-        Ready to be asked; the corpus is encoded now.
 
     Raises
     ------
@@ -77,14 +75,12 @@ def rank_each(
 
     Parameters
     ----------
-    name
-        As in `make_retriever`.
+    name, encoder
+        As in `make_retriever`, and so are the errors.
     questions
         The questions' texts.
     documents_of_each
-        One list of documents a question, some ten of them.
-    encoder
-        For "dense" and "rrf"; None will do for the others.
+        One list of documents a question, some ten of them; `ValueError` if there are more questions or more lists.
     count
         At least 1.
     whole_documents
@@ -95,27 +91,14 @@ def rank_each(
     list of list of Hit
         At most `count` a question, best first, ties in the order of its documents ("rrf": as `FusedRetriever` has them).
 
-    Raises
-    ------
-    InputError
-        There is no retriever of this name, or it needs an encoder and there is none.
-    TypeError
-        `questions` are no strings.
-    ValueError
-        `count` is below 1, or there are more questions or more lists.
-    ModelError
-        The encoder gives NaN or vectors of another shape.
-    MissingDependencyError
-        bm25s is not installed, for "bm25" and "rrf".
-
     Examples
     --------
     >>> from pytrace.models.scripted import HashEncoder
     >>> from pytrace.records import Document
     >>> from pytrace.retrieval import rank_each
     >>> bread, ferry = Document("1", "Bread", ("It is baked.",)), Document("2", "Ferries", ("One ferry carries mail.",))
-    >>> found = rank_each("dense", ["Which ferry?", "Bread?"], [[bread, ferry], [bread]], HashEncoder(), 1)
-    >>> [[hit.document.id for hit in hits] for hits in found]
+    >>> rankings = rank_each("dense", ["Which ferry?", "Bread?"], [[bread, ferry], [bread]], HashEncoder(), 1)
+    >>> [[hit.document.id for hit in hits] for hits in rankings]
     [['2'], ['1']]
     """
     check_retriever(name, encoder)
@@ -124,20 +107,19 @@ def rank_each(
         raise ValueError(f"there are {len(questions)} questions but {len(documents_of_each)} lists of documents")
     if not questions:
         return []
+    pairs = list(zip(questions, documents_of_each, strict=True))
+    if not _NEEDS_ENCODER[name]:
+        return [make_retriever(name, documents, None).retrieve([question], count)[0] for question, documents in pairs]
+    # For fusion all documents are ranked: a rank behind `count` adds to a document's sum, too.
+    depth = count if name == "dense" else max(1, *map(len, documents_of_each))
+    near = _nearest(questions, documents_of_each, _needed(encoder), depth, whole_documents)
     if name == "dense":
-        return _nearest(questions, documents_of_each, _needed(encoder), count, whole_documents)
-    if name == "rrf":
-        depth = max(map(len, documents_of_each))
-        near = _nearest(questions, documents_of_each, _needed(encoder), max(depth, 1), whole_documents)
-        shared = [
-            Bm25Retriever(own, unmatched=False).retrieve([question], max(len(own), 1))[0]
-            for question, own in zip(questions, documents_of_each, strict=True)
-        ]
-        return [fuse(pair, count) for pair in zip(near, shared, strict=True)]
-    return [
-        make_retriever(name, own, encoder).retrieve([question], count)[0]
-        for question, own in zip(questions, documents_of_each, strict=True)
+        return near
+    shared = [
+        Bm25Retriever(documents, unmatched=False).retrieve([question], max(len(documents), 1))[0]
+        for question, documents in pairs
     ]
+    return [fuse(rankings, count) for rankings in zip(near, shared, strict=True)]
 
 
 def _nearest(
@@ -148,29 +130,22 @@ def _nearest(
     whole: bool,
 ) -> list[list[Hit]]:
     sentences = Sentences(documents_of_each, whole=whole)
+    # Ragged: each question sees the sentences of its own documents alone, all in one call of the kernel.
     scores, rows = top_k(
         encode(encoder, questions, "query"),
         encode(encoder, sentences.texts, "passage"),
         sentences.enough(count),
         offsets=sentences.offsets,
     )
-    return [
-        sentences.hits(number, own, found, count)
-        for number, (own, found) in enumerate(zip(rows.tolist(), scores.tolist(), strict=True))
-    ]
+    corpora = range(len(questions))
+    return list(map(sentences.hits, corpora, rows.tolist(), scores.tolist(), repeat(count)))
 
 
 def check_retriever(name: str, encoder: Encoder | None) -> None:
-    """Refuse a retriever that there is not, or that lacks its encoder.
-
-    Raises
-    ------
-    InputError
-        There is no retriever of this name, or it needs an encoder and there is none.
-    """
-    if name not in get_args(RetrieverName):
-        raise InputError(f"there is no retriever {name!r}; choose one of {', '.join(get_args(RetrieverName))}")
-    if encoder is None and name in {"dense", "rrf"}:
+    """Refuse, by `InputError`, a retriever that there is not, or that lacks its encoder."""
+    if name not in _NEEDS_ENCODER:
+        raise InputError(f"there is no retriever {name!r}; choose one of {', '.join(_NEEDS_ENCODER)}")
+    if encoder is None and _NEEDS_ENCODER[name]:
         raise InputError(f"the retriever {name!r} needs an encoder, but there is none; give one or use bm25")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.models.encoders.checked_vectors import encode
 from pytrace.models.encoders.encoder import Encoder, device_of
 from pytrace.records import Document
-from pytrace.retrieval.retriever import Hit, check_queries
+from pytrace.retrieval.retriever import Hit, check_count, check_queries
 
 # Numbers in the kernel's answer to a block of queries: 4 Mi scores and indices take 48 MiB.
 _ANSWERS = 1 << 22
@@ -28,12 +29,7 @@ class DenseRetriever:
         The corpus.
     encoder
         Encodes every sentence as `[title] sentence`, and the queries; on a card if its device is one, the corpus is kept
-        and searched there.
-
-    Raises
-    ------
-    ModelError
-        The encoder gives NaN or vectors of another shape.
+        and searched there. `ModelError` if it gives NaN or vectors of another shape.
 
     References
     ----------
@@ -52,7 +48,7 @@ class DenseRetriever:
     def __init__(self, documents: Sequence[Document], encoder: Encoder) -> None:
         self._corpus = Sentences([documents])
         self._encoder = encoder
-        self._kept = DeviceVectors(encode(encoder, self._corpus.texts, "passage"), device_of(encoder))
+        self._vectors = DeviceVectors(encode(encoder, self._corpus.texts, "passage"), device_of(encoder))
 
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
         """Rank the corpus by each query; documents without sentences come last, with score minus infinity."""
@@ -62,13 +58,33 @@ class DenseRetriever:
         vectors = encode(self._encoder, queries, "query")
         wanted = self._corpus.enough(count)
         block = max(_ANSWERS // max(wanted, 1), 1)
-        found: list[list[Hit]] = []
+        hits: list[list[Hit]] = []
         for start in range(0, len(queries), block):
-            scores, rows = self._kept.top_k(vectors[start : start + block], wanted)
-            found += [
-                self._corpus.hits(0, one, own, count) for one, own in zip(rows.tolist(), scores.tolist(), strict=True)
-            ]
-        return found
+            scores, rows = self._vectors.top_k(vectors[start : start + block], wanted)
+            hits += map(self._corpus.hits, repeat(0), rows.tolist(), scores.tolist(), repeat(count))
+        return hits
+
+
+def nearest_documents(question: str, documents: Sequence[Document], encoder: Encoder, count: int) -> list[Document]:
+    """Return the `count` documents nearest to a question, as `DenseRetriever` ranks them; all, as given, if there are no more.
+
+    The papers take a question's documents as given by a retriever; this is that retriever for a folder of one's own.
+    `ValueError` if `count` is below 1, `ModelError` as of `DenseRetriever`.
+
+    Examples
+    --------
+    >>> from pytrace.models.scripted import HashEncoder
+    >>> from pytrace.records import Document
+    >>> from pytrace.retrieval import nearest_documents
+    >>> corpus = [Document("1", "Bread", ("It is baked.",)), Document("2", "Ferries", ("One ferry carries mail.",))]
+    >>> [document.title for document in nearest_documents("Which ferry?", corpus, HashEncoder(), 1)]
+    ['Ferries']
+    """
+    check_count("count", count)
+    # Where there is nothing to choose, nothing is encoded.
+    if len(documents) <= count:
+        return list(documents)
+    return [hit.document for hit in DenseRetriever(documents, encoder).retrieve([question], count)[0]]
 
 
 class Sentences:
@@ -76,24 +92,28 @@ class Sentences:
 
     def __init__(self, corpora: Sequence[Sequence[Document]], *, whole: bool = False) -> None:
         self.corpora = [tuple(documents) for documents in corpora]
-        split = [[_passages(document, whole) for document in documents] for documents in self.corpora]
-        self.texts = [
-            f"[{document.title}] {passage}"
-            for documents, own in zip(self.corpora, split, strict=True)
-            for document, passages in zip(documents, own, strict=True)
-            for passage in passages
-        ]
-        self._owners = [number for own in split for number, passages in enumerate(own) for _ in passages]
-        self._lengths = [[len(passages) for passages in own] for own in split]
-        lengths = [sum(own) for own in self._lengths]
-        self.offsets = np.cumsum([0, *lengths], dtype=np.int64)
+        self.texts: list[str] = []
+        self._owners: list[int] = []
+        self._lengths: list[list[int]] = []
+        for documents in self.corpora:
+            lengths = []
+            for number, document in enumerate(documents):
+                # A whole document without a sentence is no passage either: its title alone says nothing.
+                passages = (document.text,) * bool(document.sentences) if whole else document.sentences
+                # The title in front, as TRACE embeds its sentences: many of them name their subject only by "it".
+                self.texts += [f"[{document.title}] {passage}" for passage in passages]
+                self._owners += [number] * len(passages)
+                lengths.append(len(passages))
+            self._lengths.append(lengths)
+        self.offsets = np.cumsum([0, *map(sum, self._lengths)], dtype=np.int64)
 
     def enough(self, count: int) -> int:
         """Return how many of the nearest sentences surely hold `count` documents, in every corpus that has them."""
         most = 0
-        for own in self._lengths:
-            lengths = sorted(own, reverse=True)
-            most = max(most, min(sum(lengths[: count - 1]) + 1, sum(lengths)))
+        for lengths in self._lengths:
+            # At worst the longest documents have the nearest sentences, all of them, and one more is of another document.
+            longest = sorted(lengths, reverse=True)
+            most = max(most, min(sum(longest[: count - 1]) + 1, sum(longest)))
         return most
 
     def hits(self, corpus: int, rows: Sequence[int], scores: Sequence[float], count: int) -> list[Hit]:
@@ -104,15 +124,9 @@ class Sentences:
                 break
             best.setdefault(self._owners[row], score)
         documents = self.corpora[corpus]
-        # Documents without sentences, where there are too few others.
+        # Documents without sentences, where there are too few others: what is ranked is the whole corpus.
         for number in range(len(documents) if len(best) < count else 0):
             if len(best) == count:
                 break
             best.setdefault(number, -math.inf)
         return [Hit(documents[number], score) for number, score in best.items()]
-
-
-def _passages(document: Document, whole: bool) -> tuple[str, ...]:
-    if whole:
-        return (document.text,) if document.sentences else ()
-    return document.sentences

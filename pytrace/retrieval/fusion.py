@@ -44,12 +44,13 @@ def fuse(rankings: Sequence[Sequence[Hit]], count: int, *, k: int = 60) -> list[
     scores: dict[str, float] = {}
     for ranking in rankings:
         ids = dict.fromkeys(hit.document.id for hit in ranking)
-        for rank, one in enumerate(ids, 1):
-            scores[one] = scores.get(one, 0.0) + 1 / (k + rank)
+        for rank, document_id in enumerate(ids, 1):
+            scores[document_id] = scores.get(document_id, 0.0) + 1 / (k + rank)
         for hit in ranking:
             documents.setdefault(hit.document.id, hit.document)
-    ranked = sorted(scores, key=lambda one: -scores[one])
-    return [Hit(documents[one], scores[one]) for one in ranked[:count]]
+    # sorted keeps the order of equal sums, which is that of the dictionary: documents as they were met.
+    ranked = sorted(scores, key=lambda document_id: -scores[document_id])
+    return [Hit(documents[document_id], scores[document_id]) for document_id in ranked[:count]]
 
 
 class FusedRetriever:
@@ -58,21 +59,11 @@ class FusedRetriever:
     Parameters
     ----------
     retrievers
-        Each is asked for the same queries.
+        Each is asked for the same queries; at least one.
     k
-        How much the first ranks are levelled; the paper's 60.
+        As in `fuse`; 0 or more.
     depth
-        How many hits of each retriever count; as many as are asked for, and at least 100, if None.
-
-    Raises
-    ------
-    ValueError
-        There is no retriever, `k` is below 0 or `depth` below 1.
-
-    References
-    ----------
-    Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods"
-    (SIGIR 2009), section 2.
+        How many hits of each retriever count; as many as are asked for, and at least 100, if None. At least 1.
 
     Examples
     --------
@@ -100,6 +91,6 @@ class FusedRetriever:
         """Rank documents by the sums of their reciprocal ranks; ties fall in the order in which documents are met."""
         check_queries(queries, count)
         depth = max(count, _DEPTH) if self._depth is None else self._depth
-        found = [retriever.retrieve(queries, depth) for retriever in self._retrievers]
+        rankings = [retriever.retrieve(queries, depth) for retriever in self._retrievers]
         # A retriever may give more than it was asked for.
-        return [fuse([ranking[:depth] for ranking in own], count, k=self._k) for own in zip(*found, strict=True)]
+        return [fuse([ranking[:depth] for ranking in row], count, k=self._k) for row in zip(*rankings, strict=True)]

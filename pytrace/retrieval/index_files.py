@@ -38,6 +38,7 @@ MANIFEST = "index.json"
 VECTORS, SENTENCES, OFFSETS = "index.vectors", "index.sentences.jsonl", "index.offsets"
 REMEDY = "build the index anew"
 _LOCK = "index.lock"
+# How often a reader follows a writer that replaces the graph between the manifest's reading and the graph's.
 _OPENINGS = 5
 
 Batch = tuple[list[Sentence], Vectors]
@@ -84,7 +85,12 @@ class IndexFiles:
         self._pending: Manifest | None = None
         try:
             if create:
-                self._make_directory()
+                try:
+                    self.directory.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise StoreError(
+                        f"{self.directory} cannot be made ({error.strerror}); name another directory"
+                    ) from None
             if writable:
                 self._take_lock()
             if create:
@@ -114,6 +120,7 @@ class IndexFiles:
         try:
             # A damaged offset must not make it read gigabytes.
             size = end - start if 0 <= start < end <= self.manifest.text_bytes else 0
+            # By the standard library: msgspec refuses the escapes of lone surrogates, which `_line` writes.
             line = self._mapped[SENTENCES].read(start, size)
             return msgspec.convert(json.loads(line), Sentence)
         except (ValueError, RecursionError, OSError) as error:
@@ -140,6 +147,8 @@ class IndexFiles:
         """Write rows behind those that count, and yield how many there are after each batch."""
         sizes, sums = self.manifest.sizes(), dict(self.manifest.checksums)
         count, text_bytes = self.manifest.count, self.manifest.text_bytes
+        # A writer that was killed may have left rows that no manifest counts: what is appended must stand right behind those
+        # that one does.
         with self._writing():
             for name, size in sizes.items():
                 os.truncate(self.directory / name, size)
@@ -166,6 +175,7 @@ class IndexFiles:
     def commit(self, graph: NeighbourGraph | None) -> None:
         """Let what was written count, with a graph that has grown, if it has."""
         manifest = self._pending or self.manifest
+        # Flushed before the manifest that counts them, or a power cut could leave it with rows that are not there.
         with self._writing():
             for name in manifest.sizes():
                 flush(self.directory / name)
@@ -198,12 +208,6 @@ class IndexFiles:
             self._lock.close()
             self._lock = None
 
-    def _make_directory(self) -> None:
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"{self.directory} cannot be made ({error.strerror}); name another directory") from None
-
     def _take_lock(self) -> None:
         if not self.directory.is_dir():
             raise StoreError(f"there is no sentence index at {self.directory}; check the path, or build one there")
@@ -220,6 +224,7 @@ class IndexFiles:
 
     def _begin(self) -> None:
         """Write an empty manifest first, so that files that lie here without one are known to be somebody else's."""
+        names, encoder = (VECTORS, SENTENCES, OFFSETS), self._encoder
         if (self.directory / MANIFEST).exists():
             held = read_manifest(self.directory)
             if held.count:
@@ -227,24 +232,12 @@ class IndexFiles:
                     f"{self.directory} already holds an index of {held.count:,} sentences; open it with mode='write' to "
                     "extend it, or name another directory"
                 )
-        else:
-            for name in (VECTORS, SENTENCES, OFFSETS):
-                if (self.directory / name).exists():
-                    raise StoreError(f"{self.directory / name} is there, but no {MANIFEST}; name another directory")
+        elif foreign := next((name for name in names if (self.directory / name).exists()), None):
+            raise StoreError(f"{self.directory / foreign} is there, but no {MANIFEST}; name another directory")
+        identity = storable(encoder.name), storable(encoder.fingerprint), encoder.dimension
         with self._writing():
-            save_manifest(
-                self.directory / MANIFEST,
-                Manifest(
-                    FORMAT,
-                    storable(self._encoder.name),
-                    storable(self._encoder.fingerprint),
-                    self._encoder.dimension,
-                    0,
-                    0,
-                    dict.fromkeys((VECTORS, SENTENCES, OFFSETS), 0),
-                ),
-            )
-            for name in (VECTORS, SENTENCES, OFFSETS):
+            save_manifest(self.directory / MANIFEST, Manifest(FORMAT, *identity, 0, 0, dict.fromkeys(names, 0)))
+            for name in names:
                 (self.directory / name).touch()
 
     def _read_manifest(self) -> Manifest:
@@ -277,6 +270,7 @@ class IndexFiles:
             (entry.file, entry.bytes, entry.checksum),
             (entry.twins, twins_bytes, entry.twins_checksum),
         ):
+            # A manifest that came from elsewhere must not have files outside of its directory read.
             if Path(name).name != name:
                 raise StoreError(
                     f"{self.directory / MANIFEST} names a file {name!r} outside of its directory; {REMEDY}"
@@ -331,13 +325,12 @@ class IndexFiles:
         try:
             yield
         except OSError as error:
+            # The first manifest of a new index is written before there is one.
+            held = self.manifest.count if hasattr(self, "manifest") else 0
             raise StoreError(
                 f"{self.directory} cannot be written ({error.strerror or error}); what it held before, "
-                f"{self._held():,} sentences, is unharmed: free some room or correct its permissions, and try again"
+                f"{held:,} sentences, is unharmed: free some room or correct its permissions, and try again"
             ) from None
-
-    def _held(self) -> int:
-        return self.manifest.count if hasattr(self, "manifest") else 0
 
 
 def read_manifest(directory: Path) -> Manifest:

@@ -46,6 +46,7 @@ def nearest_sentences(
         query_offsets=np.searchsorted(own, np.arange(len(sentences_of_each) + 1)),
     )
     starts = offsets[own].tolist()
+    # In the order of the text, not of distance: they are read as a passage.
     return [
-        sorted(row - start for row in found if row >= 0) for found, start in zip(rows.tolist(), starts, strict=True)
+        sorted(row - start for row in nearest if row >= 0) for nearest, start in zip(rows.tolist(), starts, strict=True)
     ]

@@ -34,6 +34,7 @@ Rows = NDArray[np.int64]
 # Links a node. The paper recommends 5 to 48, more for more dimensions; on clustered vectors of 384 dimensions 32 found no
 # more than 16 and took twice as long to build.
 _LINKS = 16
+# hnswlib's own default for the paper's efConstruction.
 _BUILD_WIDTH = 200
 _NARROWEST = 200
 _GOAL = 0.998
@@ -80,15 +81,16 @@ class NeighbourGraph:
 
     def nearest(self, queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, Rows]:
         """Find the `k` nearest of the rows that it knows."""
-        found = [
+        blocks = [
             self._block(queries[start : start + _QUERIES_AT_ONCE], vectors, k)
             for start in range(0, len(queries), _QUERIES_AT_ONCE)
         ]
-        return np.concatenate([distances for distances, _ in found]), np.concatenate([rows for _, rows in found])
+        return np.concatenate([distances for distances, _ in blocks]), np.concatenate([rows for _, rows in blocks])
 
     def save(self, path: Path) -> None:
         """Write the graph to a file; the twins are for the caller to keep."""
         self._index.save_index(str(path))
+        # hnswlib does not look at its stream: on a full disk it writes a part, and says nothing.
         due, there = self._index.index_file_size(), path.stat().st_size
         if there != due:
             raise OSError(f"only {there:,} of {due:,} bytes could be written")
@@ -109,6 +111,7 @@ class NeighbourGraph:
         labels = None if width * _SCAN_ROWS > self.rows else self._search(queries, min(4 * k + 16, width), width)
         if labels is None:
             return top_k(queries, vectors[: self.rows], k, metric="l2")
+        # Sorted, so that of equal distances the kernel's first is the row that was added first.
         candidates = [np.sort(self._with_twins(row, k)) for row in labels.astype(np.int64)]
         together = np.concatenate(candidates)
         distances, places = top_k(
@@ -149,9 +152,9 @@ class NeighbourGraph:
         exact, _ = top_k(queries, vectors[: self.rows], _SAMPLE_NEIGHBOURS, metric="l2")
         self.width = _NARROWEST
         while True:
-            found, _ = self.nearest(queries, vectors, _SAMPLE_NEIGHBOURS)
+            distances, _ = self.nearest(queries, vectors, _SAMPLE_NEIGHBOURS)
             # Distances, not rows: where several are equal, any of them is right.
-            self.recall = float((found <= exact[:, -1:]).mean())
+            self.recall = float((distances <= exact[:, -1:]).mean())
             if self.recall >= _GOAL:
                 break
             self.width *= 2
@@ -170,6 +173,7 @@ def library() -> Any:
 
 def _first_equal(vectors: Vectors) -> Rows:
     """Return for each row the first row that is equal to it, bit for bit."""
+    # By digests of 16 bytes: sorting the vectors themselves would need a copy of them all.
     words = np.empty((len(vectors), 2), dtype=np.uint64)
     for row, vector in enumerate(vectors):
         words[row] = np.frombuffer(hashlib.blake2b(vector.tobytes(), digest_size=16).digest(), dtype=np.uint64)

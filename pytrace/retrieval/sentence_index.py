@@ -104,32 +104,10 @@ class SentenceIndex(Closing):
         *,
         exact_below: int = EXACT_BELOW,
     ) -> Self:
-        """Make an index in a directory and leave it open for writing.
+        """Make an index in a directory, which is made if it is not there, and leave it open for writing.
 
-        Parameters
-        ----------
-        directory
-            Made if it is not there.
-        sentences
-            Any number of them; an iterator is read as they are encoded.
-        encoder, exact_below
-            As in the class.
-
-        Returns
-        -------
-        SentenceIndex
-            To be closed, or used as a context manager.
-
-        Raises
-        ------
-        StoreError
-            The directory holds an index already, is being written, or cannot be.
-        InputError
-            Something among the sentences is none.
-        ModelError
-            The encoder gives NaN or vectors of another shape.
-        MissingDependencyError
-            There are `exact_below` sentences or more, and hnswlib is not installed.
+        It is to be closed, or used as a context manager. Raises `StoreError` where the directory holds an index already, is
+        being written, or cannot be; and what `extend` raises.
         """
         index = cls(encoder, exact_below=exact_below)
         index._attach(IndexFiles(directory, encoder, writable=True, create=True))
@@ -149,7 +127,7 @@ class SentenceIndex(Closing):
         mode: Literal["read", "write"] = "read",
         exact_below: int = EXACT_BELOW,
     ) -> Self:
-        """Open an index that is there, without building anything.
+        """Open an index that is there, without building anything; it is to be closed, or used as a context manager.
 
         Parameters
         ----------
@@ -163,11 +141,6 @@ class SentenceIndex(Closing):
         exact_below
             As in the class.
 
-        Returns
-        -------
-        SentenceIndex
-            To be closed, or used as a context manager.
-
         Raises
         ------
         StoreError
@@ -175,6 +148,7 @@ class SentenceIndex(Closing):
         MissingDependencyError
             It has a graph, and hnswlib is not installed.
         """
+        # A mode of `open`, such as "w", would otherwise be taken for reading, and fail at the first sentence added.
         if mode not in {"read", "write"}:
             raise ValueError(f"mode must be 'read' or 'write', not {mode!r}")
         index = cls(encoder, exact_below=exact_below)
@@ -196,17 +170,7 @@ class SentenceIndex(Closing):
         return {rows.sentence(row).document_id for row in range(rows.count)}
 
     def add_documents(self, documents: Iterable[Document]) -> int:
-        """Add the sentences of those documents that are not in the index yet, by their ids.
-
-        Returns
-        -------
-        int
-            How many sentences were added.
-
-        Raises
-        ------
-        StoreError, ModelError, MissingDependencyError
-            As `extend`.
+        """Add the sentences of those documents that are not in the index yet, by their ids, as `extend` does.
 
         Examples
         --------
@@ -224,7 +188,7 @@ class SentenceIndex(Closing):
                 if document.id not in known:
                     known.add(document.id)
                     for number, text in enumerate(document.sentences):
-                        if text.strip():
+                        if text.strip():  # numbers stay those of the document, blank sentences counted
                             yield Sentence(document.id, number, text, document.title)
 
         return self.extend(fresh())
@@ -253,10 +217,8 @@ class SentenceIndex(Closing):
         ------
         StoreError
             The index is closed or open for reading, or the disk is full.
-        InputError
-            Something among the sentences is none.
-        ModelError
-            The encoder gives NaN or vectors of another shape.
+        InputError, ModelError
+            Something among the sentences is none; the encoder gives NaN or vectors of another shape.
         MissingDependencyError
             A graph is needed now, and hnswlib is not installed.
         """
@@ -317,14 +279,10 @@ class SentenceIndex(Closing):
 
         Raises
         ------
-        TypeError
-            `queries` are neither texts nor an array.
-        ValueError
-            `k` is below 1.
-        InputError
-            The vectors have another dimension, or hold NaN or infinity.
-        ModelError
-            The encoder gives NaN or vectors of another shape.
+        TypeError, ValueError
+            `queries` are neither texts nor an array, or `k` is below 1.
+        InputError, ModelError
+            The vectors have another dimension, or hold NaN or infinity; so do those that the encoder gives.
         StoreError
             The index is closed, or its files are damaged.
         """
@@ -334,17 +292,14 @@ class SentenceIndex(Closing):
         if not len(vectors) or not rows.count:
             return [[] for _ in vectors]
         try:
-            distances, found = self._nearest(vectors, rows.vectors, min(k, rows.count))
+            distances, indices = self._nearest(vectors, rows.vectors, min(k, rows.count))
         except ValueError as error:  # the queries are sound, so it is what is stored
             raise StoreError(
                 f"the vectors of {self._place} cannot be searched ({error}); they are damaged: build the index anew"
             ) from None
         return [
-            [
-                SentenceHit(rows.sentence(row), distance, row)
-                for row, distance in zip(own.tolist(), own_distances.tolist(), strict=True)
-            ]
-            for own, own_distances in zip(found, distances, strict=True)
+            [SentenceHit(rows.sentence(row), distance, row) for row, distance in zip(nearest, apart, strict=True)]
+            for nearest, apart in zip(indices.tolist(), distances.tolist(), strict=True)
         ]
 
     def verify(self) -> None:
@@ -371,9 +326,9 @@ class SentenceIndex(Closing):
         given: Iterator[object] = iter(sentences)
         number = 0
         while batch := list(islice(given, AT_ONCE)):
-            checked = [checked_sentence(one, number + place) for place, one in enumerate(batch)]
+            checked = [checked_sentence(value, index) for index, value in enumerate(batch, number)]
             number += len(batch)
-            yield checked, encode(self._encoder, [one.text for one in checked], "passage")
+            yield checked, encode(self._encoder, [sentence.text for sentence in checked], "passage")
 
     def _nearest(self, queries: Vectors, vectors: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
         if self._on_card:
@@ -382,13 +337,14 @@ class SentenceIndex(Closing):
         if graph is None:
             return top_k(queries, vectors, k, metric="l2")
         distances, rows = graph.nearest(queries, vectors, k)
+        # Rows added since the graph last grew are looked at one by one, and merged by distance.
         later = vectors[graph.rows :]
         if not len(later):
             return distances, rows
         later_distances, later_rows = top_k(queries, later, k, metric="l2")
         distances = np.concatenate([distances, later_distances], axis=1)
         rows = np.concatenate([rows, np.where(later_rows >= 0, later_rows + graph.rows, -1)], axis=1)
-        order = np.lexsort((rows, distances), axis=1)[:, :k]
+        order = np.lexsort((rows, distances), axis=1)[:, :k]  # the last key is the first to sort by
         return np.take_along_axis(distances, order, axis=1), np.take_along_axis(rows, order, axis=1)
 
     def _kept_now(self, vectors: Vectors) -> DeviceVectors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from pytrace.errors import InputError
 from pytrace.models.encoders.checked_vectors import encode
 from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Sentence
-from pytrace.retrieval.index_files import Batch
+from pytrace.retrieval.index_files import Batch, IndexFiles
 from pytrace.retrieval.neighbour_graph import NeighbourGraph
 from pytrace.retrieval.retriever import check_queries
 
@@ -19,48 +19,8 @@ from pytrace.retrieval.retriever import check_queries
 AT_ONCE = 8192
 
 
-class Rows(Protocol):
-    """Sentences and their vectors, to which rows are added in two steps: written, then committed or discarded."""
-
-    writable: bool
-
-    @property
-    def count(self) -> int:
-        """How many rows count: those committed."""
-        ...
-
-    @property
-    def vectors(self) -> Vectors:
-        """Their vectors, float32 [count, dimension]."""
-        ...
-
-    def sentence(self, row: int) -> Sentence:
-        """Return the sentence of a row."""
-        ...
-
-    def write(self, batches: Iterable[Batch]) -> Iterator[int]:
-        """Write batches, and yield after each how many rows are written."""
-        ...
-
-    def written_vectors(self) -> Vectors:
-        """Return the vectors of all rows that are written, committed or not."""
-        ...
-
-    def commit(self, graph: NeighbourGraph | None) -> None:
-        """Make what is written count, with the graph over it."""
-        ...
-
-    def discard(self) -> None:
-        """Forget what is written and not committed."""
-        ...
-
-    def graph(self) -> NeighbourGraph | None:
-        """Return the graph that was committed, if any."""
-        ...
-
-
 class MemoryRows:
-    """Rows in memory, in an array that doubles when it is full."""
+    """Rows in memory, in an array that doubles when it is full; they are added in two steps, as in `IndexFiles`."""
 
     writable = True
 
@@ -83,6 +43,7 @@ class MemoryRows:
         for sentences, vectors in batches:
             start, end = len(self._sentences), len(self._sentences) + len(sentences)
             if end > len(self._array):
+                # Doubled, so that a row is copied twice on average, however many come.
                 grown = np.empty((max(end, 2 * len(self._array)), self._array.shape[1]), dtype=np.float32)
                 grown[:start] = self._array[:start]
                 self._array = grown
@@ -108,6 +69,10 @@ class MemoryRows:
         return None
 
 
+Rows: TypeAlias = MemoryRows | IndexFiles
+"""Sentences and their vectors, to which rows are added in two steps: written, then committed or discarded."""
+
+
 def batches(rows: Rows) -> Iterator[Batch]:
     """Read rows and their vectors again, as many at once as are written at once."""
     vectors = rows.vectors
@@ -118,6 +83,7 @@ def batches(rows: Rows) -> Iterator[Batch]:
 
 def checked_sentence(value: object, number: int) -> Sentence:
     """Refuse what could be written and not be read again."""
+    # msgspec checks types as it reads, not as a struct is made: a number as text would be found by the next reader.
     if not isinstance(value, Sentence):
         raise InputError(
             f"item {number} is of type {type(value).__name__}, not a pytrace.records.Sentence; make it one"
@@ -142,6 +108,7 @@ def query_vectors(queries: Sequence[str] | Vectors, encoder: Encoder) -> Vectors
             f"{list(queries.shape)}; encode the queries with {encoder.name!r}"
         )
     vectors = np.ascontiguousarray(queries, dtype=np.float32)
+    # Here and not in the kernel: what the kernel refuses is then known to be what is stored.
     if broken := int((~np.isfinite(vectors)).any(axis=1).sum()):
         raise InputError(f"{broken} of {len(vectors)} query vectors hold NaN or infinity; encode the queries anew")
     return vectors

@@ -194,7 +194,7 @@ def test_a_peer_leaves_a_sweep_before_it_takes_too_long_and_the_sweep_says_so() 
 def test_bars_are_counted_over_rows_checks_and_sweeps_and_quick_sweeps_are_no_bars() -> None:
     kernel = Kernel(
         rows=[compared(2.0, None), compared(2.0, ("slow",)), compared(None, None), compared(2.0, ("absent",))],
-        checks=[Check.of("wrong", 1, "", "at most", 0), Check.of("unknown", None, "", "at least", 0)],
+        checks=[Check("wrong", 1, "", "at most", 0), Check("unknown", None, "", "at least", 0)],
         sweeps=[swept(1.0), swept(2.0), swept(2.0, quick=True)],
     )
     bars = count_bars({"k": kernel})
@@ -368,9 +368,7 @@ def test_a_run_warns_of_load_of_too_few_repetitions_and_of_missing_peers(monkeyp
 
 
 def test_tables_and_the_summary_name_what_was_missed_with_its_roofline() -> None:
-    kernel = Kernel(
-        rows=[compared(2.0, None)], checks=[Check.of("memory", 1.5, "x", "at most", 1.2)], sweeps=[swept(2)]
-    )
+    kernel = Kernel(rows=[compared(2.0, None)], checks=[Check("memory", 1.5, "x", "at most", 1.2)], sweeps=[swept(2)])
     run = Run(["beam"], Settings(threads=1))
     run.document.kernels["beam"] = kernel
     run.document.bars = count_bars(run.document.kernels)

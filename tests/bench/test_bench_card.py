@@ -18,7 +18,7 @@ from pytrace.bench.card import Card, driver_facts
 from pytrace.bench.context import Bench
 from pytrace.bench.measurements import Achieved, Limits, Settings, Work
 from pytrace.bench.peers import CUDA_PEERS, Peers
-from pytrace.bench.suite import Run, command
+from pytrace.bench.suite import command
 from pytrace.cli import common, program
 from pytrace.errors import DeviceUnavailableError, VerificationError
 from pytrace.kernels import Expansion, devices, expand, top_k
@@ -189,9 +189,10 @@ def test_items_that_the_card_has_no_room_for_are_told_and_not_measured(
 ) -> None:
     del card
     monkeypatch.setattr(Card, "has_room", lambda *_: False)
-    run = Run(["similarity"], Settings(threads=1, repetitions=1, device="cuda", scale=TOY))
-    bench = Bench(run.settings, run._peers, None, lambda _: None, card=run._card)
-    (check,) = similarity.one_query(bench)
+    settings = Settings(threads=1, repetitions=1, device="cuda", scale=TOY)
+    peers_of_card = Peers(["similarity"], "cuda")
+    bench = Bench(settings, peers_of_card, None, lambda _: None)
+    (check,) = similarity.one_query(bench, Card(peers_of_card))
     assert (check.reached, check.note[:12]) == (None, "not measured")  # type: ignore[union-attr]
 
 
@@ -219,16 +220,19 @@ def test_what_the_driver_tells_is_read_by_the_cards_name(monkeypatch: pytest.Mon
     assert driver_facts("NVIDIA H100") == {}
 
 
+HOST: Any = SimpleNamespace(finished=lambda call: call)
+"""In a card's place, where PyTorch computes on the processor."""
+
+
 @pytest.fixture
 def on_torch(monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Return a bench whose peer PyTorch computes on the processor."""
     torch = pytest.importorskip("torch", reason="PyTorch is the extra `train`")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(devices, "_module", SimpleNamespace(emulated=False))
-    card: Any = SimpleNamespace(finished=lambda call: call)
     found = Peers(["similarity"], "cuda")
     assert found.get("torch") is torch
-    return Bench(Settings(threads=1, repetitions=1), found, None, lambda _: None, card=card)
+    return Bench(Settings(threads=1, repetitions=1), found, None, lambda _: None)
 
 
 def test_torchs_search_is_verified_and_finds_the_best(on_torch: Bench) -> None:
@@ -238,11 +242,11 @@ def test_torchs_search_is_verified_and_finds_the_best(on_torch: Bench) -> None:
     queries = random.standard_normal((3, similarity.DIM)).astype(np.float16).astype(np.float32)
     there, asked = torch.from_numpy(items), torch.from_numpy(queries)
     case = similarity.Search(queries, items, asked, there)
-    search: Any = similarity.torch_peer(on_torch, case, "case")["torch"]
-    assert search()[1][:, 0].tolist() == top_k(queries, items, 1)[1][:, 0].tolist()
+    search: Any = similarity.peer_searches(on_torch, HOST, ["torch"], case, "case")["torch"]
+    assert search()[:, 0].tolist() == top_k(queries, items, 1)[1][:, 0].tolist()
     with pytest.raises(VerificationError, match="case, torch: query"):
-        similarity.torch_peer(on_torch, case._replace(card_items=there.flip(0)), "case")
-    batches: Any = similarity.torch_batches(on_torch, asked, there, 3, 100)["torch"]
+        similarity.peer_searches(on_torch, HOST, ["torch"], case._replace(card_items=there.flip(0)), "case")
+    batches: Any = similarity.torch_batches(HOST, asked, there, 3, 100, torch)["torch"]
     expected = top_k(queries, items, 1, offsets=[0, 100, 200, 300])[1][:, 0] - [0, 100, 200]
     assert batches()[1][:, 0].tolist() == expected.tolist()
 
@@ -251,7 +255,7 @@ def test_torchs_beam_step_is_verified_and_chooses_the_same_chains(on_torch: Benc
     torch: Any = on_torch.peers.get("torch")
     step = Step.random(np.random.default_rng(3), 4, 5)
     copies = step._replace(**{name: torch.from_numpy(getattr(step, name)) for name in ("scores", "logits", "finished")})
-    expanded: Any = beam.torch_peer(on_torch, torch, step, copies, "case")["torch"]
+    expanded: Any = beam.torch_peer(HOST, step, copies, "case", torch)["torch"]
     _, parents, options, ended = expanded()
     expected = expand(step.scores, step.logits, step.finished, beams=5, chains=5, question_offsets=step.offsets)
     assert options.flatten().tolist() == expected.options.tolist()

@@ -129,13 +129,9 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
         positive: int | None = None,
     ) -> None:
         super().__init__(
-            CrossEncoderFiles(Path(path)),
-            gives="logits",
-            device=device,
-            providers=providers,
-            threads=threads,
+            CrossEncoderFiles(Path(path)), gives="logits", device=device, providers=providers, threads=threads,
             batch_tokens=batch_tokens,
-        )
+        )  # fmt: skip
         self._limit = min(self.max_tokens, self._graph.columns or self.max_tokens)
         self._count = int(self._logits(self._files.pairs([("", "")], self._limit)).shape[1])
         if self._count not in {1, 2}:
@@ -209,8 +205,8 @@ def _labels(stated: object) -> tuple[str, ...]:
 
 def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     checked = []
-    given: Sequence[Any] = pairs
-    for index, pair in enumerate(given):
+    values: Sequence[Any] = pairs
+    for index, pair in enumerate(values):
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
             raise TypeError(f"pairs must be (question, passage) of two strings, but item {index} is {pair!a:.60}")
         checked.append((whole_text(pair[0]), whole_text(pair[1])))

@@ -85,13 +85,9 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         normalize: bool | None = None,
     ) -> None:
         super().__init__(
-            EncoderFiles(Path(path)),
-            gives="vectors",
-            device=device,
-            providers=providers,
-            threads=threads,
+            EncoderFiles(Path(path)), gives="vectors", device=device, providers=providers, threads=threads,
             batch_tokens=batch_tokens,
-        )
+        )  # fmt: skip
         self.device: Device = device
         """Where it runs, and where its vectors are searched."""
         self._pooling = None if self._graph.pooled else pooling or self._files.pooling
@@ -110,22 +106,17 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
         self.dimension = int(self._run(self._tokenize([""])).shape[1])
-        self._disk = (
-            None
-            if cache_directory is None
-            else VectorCache(cache_directory, fingerprint=self.fingerprint, dimension=self.dimension)
-        )
+        self._disk: VectorCache | None = None
+        if cache_directory is not None:
+            self._disk = VectorCache(cache_directory, fingerprint=self.fingerprint, dimension=self.dimension)
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the graph, its weights, the tokenizer, and everything else that shapes a vector."""
+        files = self._files
+        prompts = sorted(files.prompts.items())
         return self._hash(
-            self._pooling,
-            self._normalize,
-            self.max_tokens,
-            self._files.lower_case,
-            self._graph.provider,
-            sorted(self._files.prompts.items()),
+            self._pooling, self._normalize, self.max_tokens, files.lower_case, self._graph.provider, prompts
         )
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
@@ -136,16 +127,15 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
             raise ValueError(f"kind must be 'query' or 'passage', not {kind!r}")
         prompt = self._files.prompt(kind)
         rows: dict[str, list[int]] = {}
-        given: Sequence[object] = texts
-        for index, text in enumerate(given):
+        values: Sequence[object] = texts
+        for index, text in enumerate(values):
             if not isinstance(text, str):
                 raise TypeError(f"texts must be strings, but item {index} is of type {type(text).__name__}")
             rows.setdefault(prompt + whole_text(text), []).append(index)
         result = np.empty((len(texts), self.dimension), dtype=np.float32)
         unknown: list[str] = []
         for text, indices in rows.items():
-            vector = self._recall(text)
-            if vector is None:
+            if (vector := self._recall(text)) is None:
                 unknown.append(text)
             else:
                 result[indices] = vector

@@ -46,10 +46,11 @@ def run(function: Callable[..., _T], /, *arguments: Any, returns: type[_T], time
     if done.returncode < 0:
         raise ChildFailedError(
             f"was ended by signal {-done.returncode} ({signal.strsignal(-done.returncode)})",
-            crashed=-done.returncode != signal.SIGINT,
+            crashed=-done.returncode != signal.SIGINT,  # Ctrl-C reaches the child too, and is no crash
         )
-    said = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-    raise ChildFailedError(said[-1], crashed=False)
+    # Python ends a traceback with the exception itself.
+    lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+    raise ChildFailedError(lines[-1], crashed=False)
 
 
 def _serve(module: str, name: str, writer: str) -> None:

@@ -102,8 +102,8 @@ def _rewrite(source: str, target: str, number: int, threads: int) -> None:
     options.allow_requantize = True
     if c.llama_model_quantize(os.fsencode(source), os.fsencode(target), ctypes.byref(options)) != 0:
         raise ModelFileError(why())
-    descriptor = os.open(target, os.O_RDONLY)
-    os.fsync(descriptor)  # a disk that is full may say so only now
+    # A disk that is full may say so only now; the descriptor goes with this child process.
+    os.fsync(os.open(target, os.O_RDONLY))
 
 
 def measure(path: Path, *, threads: int) -> Speed:

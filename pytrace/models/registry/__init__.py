@@ -112,6 +112,7 @@ def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) 
     else:
         state = "missing" if states == {"missing"} else "partial"
     sizes = [file.size for file in files]
+    # A size is the model's only where that of every file is known: in the catalog, or from the first pull.
     return ModelStatus(
         name=model.name,
         role=model.role,

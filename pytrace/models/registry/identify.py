@@ -37,7 +37,8 @@ def _known() -> list[tuple[str, int, str]]:
 
 def _sha256(path: Path) -> str:
     """Hash a file, or recall its hash: a hundred megabytes take a third of a second, each time that the command starts."""
-    whole = path.resolve()
-    now = whole.stat()
-    key = f"{hashlib.sha256(bytes(whole)).hexdigest()[:16]}-{now.st_size}-{now.st_mtime_ns}"
-    return registry.remembered("hashes.json", key, dict[str, str], lambda: model_files.sha256_of(whole))
+    resolved = path.resolve()
+    now = resolved.stat()
+    # A file that was changed has another size or time, and so another key.
+    key = f"{hashlib.sha256(bytes(resolved)).hexdigest()[:16]}-{now.st_size}-{now.st_mtime_ns}"
+    return registry.remembered("hashes.json", key, dict[str, str], lambda: model_files.sha256_of(resolved))

@@ -90,15 +90,16 @@ class RewrittenStatus(msgspec.Struct, frozen=True):
     format: str
     state: State
     path: str | None
-    size: int | None
-    sha256: str | None
-    record: Record | None
+    size: int | None = None
+    sha256: str | None = None
+    record: Record | None = None
 
 
 def folder_of_file(home: Path, path: Path) -> Path:
     """Return the directory for a file of the user's own: its name, and a hash of where it lies."""
-    whole = path.resolve()
-    return home / "rewritten" / f"{whole.stem}-{hashlib.sha256(bytes(whole)).hexdigest()[:12]}"
+    resolved = path.resolve()
+    # Two files of one name in two folders are two models.
+    return home / "rewritten" / f"{resolved.stem}-{hashlib.sha256(bytes(resolved)).hexdigest()[:12]}"
 
 
 def read(folder: Path) -> Record | None:
@@ -129,40 +130,35 @@ def status(original: Original, *, hashed: bool = False) -> RewrittenStatus | Non
     try:
         record = read(folder)
     except ModelFileError:
-        return RewrittenStatus(str(original.path), "?", "damaged record", str(folder / RECORD), None, None, None)
+        return RewrittenStatus(str(original.path), "?", "damaged record", str(folder / RECORD))
     if record is None:
         return None
-    path = None if record.file is None else folder / record.file
-    state: State = "in use" if path is not None else "original kept"
-    if not _is_of(record.source, original):
-        state = "outdated"
-    elif path is not None:
+    path = None if record.file is None else str(folder / record.file)
+    state = _state(original, record, hashed=hashed)
+    return RewrittenStatus(str(original.path), record.format, state, path, record.size, record.sha256, record)
+
+
+def _state(original: Original, record: Record, *, hashed: bool) -> State:
+    then = record.source
+    # A pinned hash says more than size and time, and costs no reading; a user's own file has none, and may be gigabytes.
+    same = original.sha256 == then.sha256
+    if original.sha256 is None:
         try:
-            if path.stat().st_size != record.size:
-                state = "wrong size"
-            elif hashed and store.sha256_of(path) != record.sha256:
-                state = "wrong hash"
+            now = original.path.stat()
+            same = (now.st_size, now.st_mtime_ns) == (then.size, then.modified_ns)
         except OSError:
-            state = "missing"
-    return RewrittenStatus(
-        source=str(original.path),
-        format=record.format,
-        state=state,
-        path=None if path is None else str(path),
-        size=record.size,
-        sha256=record.sha256,
-        record=record,
-    )
-
-
-def _is_of(then: Source, original: Original) -> bool:
-    if original.sha256 is not None:
-        return original.sha256 == then.sha256
+            same = False
+    if not same:
+        return "outdated"
+    if record.file is None:
+        return "original kept"
+    path = original.folder / record.file
     try:
-        now = original.path.stat()
+        if path.stat().st_size != record.size:
+            return "wrong size"
+        return "wrong hash" if hashed and store.sha256_of(path) != record.sha256 else "in use"
     except OSError:
-        return False
-    return (now.st_size, now.st_mtime_ns) == (then.size, then.modified_ns)
+        return "missing"
 
 
 def instead_of(original: Original) -> Path:
@@ -193,11 +189,9 @@ def keep(folder: Path, record: Record, file: Path | None) -> None:
 
 def sweep(folder: Path, record: Record | None) -> None:
     """Remove what a killed rewriting left, and what no record names; call it under the directory's lock."""
-    for path in folder.glob("*.gguf"):
+    for path in folder.glob("*.gguf"):  # hidden ones too: candidates
         if record is None or path.name != record.file:
             path.unlink()
-    for path in folder.glob(".*.gguf"):
-        path.unlink()
 
 
 def undo(folder: Path) -> bool:
@@ -205,8 +199,7 @@ def undo(folder: Path) -> bool:
     if not (folder / RECORD).exists():
         return False
     with locked(folder / ".lock", lambda: None):
-        (folder / RECORD).unlink(
-            missing_ok=True
-        )  # first: a record without its file is an error, a file without one is not
+        # First: a record without its file is an error, a file without one is not.
+        (folder / RECORD).unlink(missing_ok=True)
         sweep(folder, None)
     return True

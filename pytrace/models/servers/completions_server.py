@@ -77,9 +77,7 @@ class CompletionsDialect(ServerDialect):
             "top_p": how.top_p,
             "seed": how.seed,
         }
-        if how.stop:
-            settings["stop"] = how.stop
-        return settings
+        return settings | ({"stop": how.stop} if how.stop else {})
 
     async def _probe_list(self, top: int) -> bool:
         content: Any = PROBE if self.has_completions else [{"role": "user", "content": PROBE}]

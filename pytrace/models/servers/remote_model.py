@@ -72,13 +72,9 @@ class RemoteModel(BaseModel, Closing):
         if dialect != "auto" and dialect not in _DIALECTS:
             raise InputError(f"the dialect {dialect!r} is none of: auto, {', '.join(_DIALECTS)}")
         self._client = HttpClient(
-            url,
-            api_key_env=api_key_env,
-            concurrency=concurrency,
-            connect_timeout=connect_timeout,
-            read_timeout=read_timeout,
-            attempts=attempts,
-        )
+            url, api_key_env=api_key_env, concurrency=concurrency, connect_timeout=connect_timeout,
+            read_timeout=read_timeout, attempts=attempts,
+        )  # fmt: skip
         try:
             self._server = self._client.run(_meet(self._client, model, dialect, top_tokens))
             self.style = self._style(style)
@@ -144,15 +140,15 @@ class RemoteModel(BaseModel, Closing):
                 f"the server of {self.name} takes no grammar; use llama-server or vLLM, or leave the grammar out "
                 "(for triples: --set spans=false)"
             )
+        # Without chance all copies are the same text, which is written once.
         copies = call.n if call.temperature > 0.0 else 1
 
         async def write(task: int) -> tuple[Completion, Usage]:
             index, copy = divmod(task, copies)
             limit = call.limits[index]
             prompt = await self._fit(call.prompts[index], limit)
-            how = Sampling(
-                limit, call.stop, call.temperature, call.top_p, _seed(call.seed, index, copy), call.grammars[index]
-            )
+            seed = _seed(call.seed, index, copy)
+            how = Sampling(limit, call.stop, call.temperature, call.top_p, seed, call.grammars[index])
             return await self._server.write(prompt, how)
 
         rows: list[list[Completion | None]] = [[None] * copies for _ in call.prompts]
@@ -187,6 +183,7 @@ class RemoteModel(BaseModel, Closing):
         async def score(task: int) -> tuple[ContinuationScore, Usage]:
             await self._server.require_logits()
             row, text = pairs[task]
+            # A prompt is fitted once for all of its texts, so that all are scored after the same words.
             if row not in fitted:
                 fitted[row] = asyncio.get_running_loop().create_task(fit(row))
             scores, usage = await self._server.text_scores(await fitted[row], text)
