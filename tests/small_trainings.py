@@ -6,10 +6,10 @@ import random
 from typing import Any
 
 from pytrace.training import export, network, tokenizer, trainer
-from pytrace.training.training_records import Piece, TrainingText
+from pytrace.training.encoding import Piece, TrainingText
 from pytrace.training.training_settings import TrainingSettings
 
-torch = network.torch_module()
+torch = network.train_package("torch")
 
 SMALL = TrainingSettings(width=32, layers=2, heads=4, inner=48, context=128, batch=256, learning_rate=3e-3)
 NAMES = ("tamar of guria", "ewa of lund", "mary-ann pfunn", "ødegård", "k7 of accra")

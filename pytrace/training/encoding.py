@@ -1,4 +1,8 @@
-"""Training texts as tokens, and the batches that they are learned in."""
+"""The texts that a query generator learns from, their tokens, and the batches that these are learned in.
+
+Source: Chain of Knowledge, section 4.3: a question, its correct query and perhaps wrong ones are modelled in one sequence, and
+only the tokens of queries are learned (equation 1).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import InputError
+from pytrace.kg.queries import write_query
+from pytrace.kg.queries.template import question_prompt, wrong_label
+from pytrace.training.examples import QueryExample
 from pytrace.training.tokenizer import TextTokenizer
-from pytrace.training.training_records import TrainingText
+from pytrace.training.wrong_queries import WrongQuery
 
 # Sequences of a batch have about the same length; this share of it at random keeps the same ones from meeting every time.
 _JITTER = 0.3
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A part of a training text, and whether its tokens are learned: those of queries are, those of all else are not."""
+
+    text: str
+    learned: bool
+
+
+class TrainingText(msgspec.Struct, frozen=True):
+    """One sequence: a question, its correct query and perhaps wrong ones."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(piece.text for piece in self.pieces)
 
 
 class EncodedText(msgspec.Struct, frozen=True):
@@ -45,20 +70,35 @@ class EncodedTexts(msgspec.Struct, frozen=True):
         """SHA-256 of all tokens in order and of which are learned, in hexadecimal."""
         digest = hashlib.sha256()
         for text in self.texts:
+            # With the lengths, so that texts which are cut elsewhere differ.
             digest.update(len(text.tokens).to_bytes(8, "little"))
             digest.update(text.tokens.tobytes())
             digest.update(text.learned.tobytes())
         return digest.hexdigest()
 
 
+def training_text(example: QueryExample, wrong: Sequence[WrongQuery] = ()) -> TrainingText:
+    """Write an example as one sequence."""
+    # Chain of Knowledge, section 4.3 and appendix A.1.1.
+    pieces = [Piece(question_prompt(example.question), learned=False), _learned(write_query(example.query))]
+    for number, query in enumerate(wrong, 1):
+        pieces += [Piece(wrong_label(number), learned=False), _learned(query.text)]
+    return TrainingText(tuple(pieces))
+
+
+def _learned(query: str) -> Piece:
+    # A line break would end the query for whoever generates.
+    return Piece(f" {' '.join(query.split())}\n", learned=True)
+
+
 def encode_texts(texts: Iterable[TrainingText], tokenizer: TextTokenizer, *, context: int) -> EncodedTexts:
     """Turn training texts into tokens."""
     # Each piece is encoded by itself, so that a token never belongs to two, and the first piece becomes the tokens of
     # the prompt that the trained model will be given. A token that ends the text is learned after it.
-    found, too_long, most = [], 0, 0
-    begin = [] if tokenizer.begin is None else [tokenizer.begin]
+    encoded, too_long, most = [], 0, 0
+    prefix = [] if tokenizer.begin is None else [tokenizer.begin]
     for text in texts:
-        tokens, learned = list(begin), [False] * len(begin)
+        tokens, learned = list(prefix), [False] * len(prefix)
         for piece in text.pieces:
             new = tokenizer.encode(piece.text)
             tokens += new
@@ -69,15 +109,15 @@ def encode_texts(texts: Iterable[TrainingText], tokenizer: TextTokenizer, *, con
         if len(tokens) > context:
             too_long += 1
             continue
-        found.append(EncodedText(np.array(tokens, np.int32), np.array(learned, np.bool_)))
-    if not found:
+        encoded.append(EncodedText(np.array(tokens, np.int32), np.array(learned, np.bool_)))
+    if not encoded:
         raise InputError(
             f"all {too_long} training texts are longer than the context of {context} tokens (the longest has {most}); "
             "make it larger"
             if too_long
             else "there is no training text; give at least one question with its query"
         )
-    return EncodedTexts(tuple(found), too_long)
+    return EncodedTexts(tuple(encoded), too_long)
 
 
 def first_query(text: EncodedText) -> EncodedText:
@@ -93,20 +133,22 @@ def first_query(text: EncodedText) -> EncodedText:
 
 def batches(texts: Sequence[EncodedText], *, tokens: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
     """Deal texts into batches of about the same length, in an order of their own for each pass."""
+    # By seed and pass alone: a resumed training deals the batches that the killed one would have.
     random = np.random.default_rng([seed, epoch])
     lengths = np.array([len(text.tokens) for text in texts])
     order = np.argsort(lengths * (1 + _JITTER * random.random(len(lengths))), kind="stable")
     dealt: list[NDArray[np.int64]] = []
     first, longest = 0, 0
-    for place, index in enumerate(order):
+    for position, index in enumerate(order):
         length = int(lengths[index])
-        if place > first and max(longest, length) * (place + 1 - first) > tokens:
-            dealt.append(order[first:place])
-            first, longest = place, 0
+        # Padding counts: a batch takes as many tokens as its longest text in every row.
+        if position > first and max(longest, length) * (position + 1 - first) > tokens:
+            dealt.append(order[first:position])
+            first, longest = position, 0
         longest = max(longest, length)
     if len(order):
         dealt.append(order[first:])
-    return [dealt[place] for place in random.permutation(len(dealt))]
+    return [dealt[number] for number in random.permutation(len(dealt))]
 
 
 def endless(texts: Sequence[EncodedText], *, tokens: int, seed: int, skipped: int) -> Iterator[NDArray[np.int64]]:
@@ -120,14 +162,14 @@ def endless(texts: Sequence[EncodedText], *, tokens: int, seed: int, skipped: in
 
 
 def padded(texts: Sequence[EncodedText]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Put texts side by side as a network takes them."""
+    """Return the inputs side by side, int64 (texts, width), and where in them, flattened, a learned token follows, and which."""
     # Padding follows a text, where no token of it can look, so that no mask is needed.
     width = max(len(text.tokens) for text in texts) - 1
     tokens = np.zeros((len(texts), width), np.int64)
-    places, targets = [], []
+    offsets, targets = [], []
     for row, text in enumerate(texts):
         tokens[row, : len(text.tokens) - 1] = text.tokens[:-1]
         learned = np.flatnonzero(text.learned[1:])
-        places.append(row * width + learned)
+        offsets.append(row * width + learned)
         targets.append(text.tokens[1:][learned])
-    return tokens, np.concatenate(places), np.concatenate(targets).astype(np.int64)
+    return tokens, np.concatenate(offsets), np.concatenate(targets).astype(np.int64)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from pytrace.errors import InputError, ModelFileError
+from pytrace.errors import InputError
 from pytrace.storage.files import replace_file
 
 END = "<|endoftext|>"
@@ -29,64 +29,41 @@ _FRAME_SHARE = 0.1
 _FRAME_TEXTS = 2_000
 
 
-class TextTokenizer(Protocol):
-    """What training asks of a tokenizer, a model's own or that of a given base."""
+class TextTokenizer:
+    """What training asks of any tokenizer: `encode`, the token that ends a text, and the one that begins it, if there is one."""
 
-    @property
-    def size(self) -> int:
-        """How many tokens there are."""
-        ...
-
-    @property
-    def end(self) -> int:
-        """The token that ends a text."""
-        ...
-
-    @property
-    def begin(self) -> int | None:
-        """The token that every text begins with, if there is one."""
-        ...
-
-    def encode(self, text: str) -> list[int]:
-        """Return a text's tokens, none of them a control token."""
-        ...
+    def __init__(self, encode: Callable[[str], list[int]], *, end: int, begin: int | None = None) -> None:
+        self.encode = encode
+        self.end = end
+        self.begin = begin
 
 
-class ByteTokenizer:
-    """Byte-level BPE, as GPT-2 splits texts."""
+class ByteTokenizer(TextTokenizer):
+    """Byte-level BPE of the tokenizers package."""
 
     # Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), section 2.2.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, end: int) -> None:
         self._tokenizer = tokenizer
-        end = tokenizer.token_to_id(END)
-        if end is None:
-            raise InputError(f"the tokenizer has no token {END}; use one that 'pytrace train' wrote")
-        self._end: int = end
 
-    @classmethod
-    def load(cls, path: Path) -> ByteTokenizer:
-        """Read a tokenizer that `save` wrote."""
-        try:
-            return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise ModelFileError(f"{path}: the tokenizer cannot be read ({error.strerror}); train again") from error
-        except Exception as error:  # the tokenizers package raises plain exceptions only
-            raise ModelFileError(f"{path}: this is no tokenizer ({error}); train again") from error
+        def encode(text: str) -> list[int]:
+            # Half of a surrogate pair is read as a question mark, as the engine does.
+            plain = text.encode("utf-8", "replace").decode("utf-8")
+            return list(tokenizer.encode(plain, add_special_tokens=False).ids)
+
+        super().__init__(encode, end=end)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The tokenizer as `tokenizer.json` has it."""
+        description = json.loads(self._tokenizer.to_str())
+        assert isinstance(description, dict)
+        return description
 
     @property
     def size(self) -> int:
         """How many tokens there are."""
         return int(self._tokenizer.get_vocab_size())
-
-    @property
-    def end(self) -> int:
-        """The token that ends a text."""
-        return self._end
-
-    @property
-    def begin(self) -> None:
-        """None: texts begin with their own first token."""
 
     @property
     def tokens(self) -> list[str]:
@@ -96,11 +73,7 @@ class ByteTokenizer:
     @property
     def merges(self) -> list[str]:
         """The merges by rank, their two parts with a space between."""
-        return [" ".join(pair) for pair in _model(self._tokenizer)["merges"]]
-
-    def encode(self, text: str) -> list[int]:
-        """Return a text's tokens; half of a surrogate pair is read as a question mark, as the engine does."""
-        return list(self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")).ids)
+        return [" ".join(pair) for pair in self.description["model"]["merges"]]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens."""
@@ -136,14 +109,18 @@ def train_tokenizer(texts: Iterable[str], *, size: int) -> ByteTokenizer:
         show_progress=False,
     )
     learner.train_from_iterator(known, trainer)
-    model = _model(learner)
+    model = json.loads(learner.to_str())["model"]
     vocabulary: dict[str, int] = model["vocab"]
-    merges = [tuple(pair) for pair in model["merges"]]
+    merges = [(first, second) for first, second in model["merges"]]
     for word in frame:
         if len(vocabulary) >= size:
             break
         _join(word, vocabulary, merges, size)
-    return ByteTokenizer(_assembled(vocabulary, merges))
+    # END is a plain entry that no merge makes: a question that spells it out must not end a text.
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    tokenizer.pre_tokenizer = _splitter()
+    tokenizer.decoder = decoders.ByteLevel()
+    return ByteTokenizer(tokenizer, end=vocabulary[END])
 
 
 def _frame(texts: Sequence[str]) -> list[str]:
@@ -154,18 +131,14 @@ def _frame(texts: Sequence[str]) -> list[str]:
     for text in sample:
         counts.update({word for word, _ in split.pre_tokenize_str(text)})
     least = max(_FRAME_SHARE * len(sample), 2)
-    frequent = [(word, count) for word, count in counts.items() if count >= least and _joins(word)]
-    return [word for word, _ in sorted(frequent, key=lambda item: (-item[1], item[0]))]
-
-
-def _joins(word: str) -> bool:
+    frequent = sorted((-count, word) for word, count in counts.items() if count >= least and len(word) > 1)
     # The number of a wrong query stands everywhere, and may begin a name too.
-    return len(word) > 1 and not any(character.isdigit() for character in word)
+    return [word for _, word in frequent if not any(map(str.isdigit, word))]
 
 
-def _join(word: str, vocabulary: dict[str, int], merges: list[tuple[str, ...]], size: int) -> None:
+def _join(word: str, vocabulary: dict[str, int], merges: list[tuple[str, str]], size: int) -> None:
     """Add the merges that make one token of a word, from its end on: a space joins last, so that it joins nothing else."""
-    pieces = [piece for piece, _ in _pieces(word, vocabulary, merges)]
+    pieces = [token.value for token in models.BPE(vocab=vocabulary, merges=merges).tokenize(word)]
     while len(pieces) > 1 and len(vocabulary) < size:
         pair = (pieces[-2], pieces[-1])
         merges.append(pair)
@@ -173,24 +146,5 @@ def _join(word: str, vocabulary: dict[str, int], merges: list[tuple[str, ...]], 
         pieces[-2:] = ["".join(pair)]
 
 
-def _pieces(word: str, vocabulary: dict[str, int], merges: list[tuple[str, ...]]) -> list[tuple[str, Any]]:
-    model = models.BPE(vocab=vocabulary, merges=[(pair[0], pair[1]) for pair in merges])
-    return [(token.value, token.offsets) for token in model.tokenize(word)]
-
-
-def _assembled(vocabulary: dict[str, int], merges: Sequence[tuple[str, ...]]) -> Tokenizer:
-    # END is a plain entry that no merge makes: a question that spells it out must not end a text.
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[(pair[0], pair[1]) for pair in merges]))
-    tokenizer.pre_tokenizer = _splitter()
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
-
-
 def _splitter() -> Any:
     return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-
-
-def _model(tokenizer: Tokenizer) -> dict[str, Any]:
-    found = json.loads(tokenizer.to_str())["model"]
-    assert isinstance(found, dict)
-    return found

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from pytrace.errors import DeviceUnavailableError, InputError, ModelError, StoreError
-from pytrace.training import checkpoints, encoding, network, tokenizer, trainer
-from pytrace.training.training_records import Piece, TrainingText
+from pytrace.training import encoding, network, tokenizer, trainer
+from pytrace.training.encoding import Piece, TrainingText
 from pytrace.training.training_settings import Length, TrainingSettings
 from tests.small_trainings import SMALL, TEXTS, Killed, equal, fresh, killer, weights
 
-torch = network.torch_module()
+torch = network.train_package("torch")
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_no_more_than_two_checkpoints_stay(
 ) -> None:
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=2)
     trainer.train(fresh(words), encoded, settings, Length(steps=9), threads=1, directory=tmp_path)
-    assert [step for step, _ in checkpoints.checkpoints(tmp_path)] == [8, 9]
+    assert [step for step, _ in trainer.checkpoints(tmp_path)] == [8, 9]
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -188,12 +188,12 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     trainer.train(whole, encoded, settings, Length(steps=12), threads=1)
     with pytest.raises(Killed):
         trainer.train(fresh(words), encoded, settings, Length(steps=12), threads=1, directory=tmp_path, tell=killer(9))
-    (_, older), (_, newest) = checkpoints.checkpoints(tmp_path)
+    (_, older), (_, newest) = trainer.checkpoints(tmp_path)
     newest.write_bytes(newest.read_bytes()[:-1000])
     net = fresh(words)
     trainer.train(net, encoded, settings, Length(steps=12), threads=1, directory=tmp_path, resume=True)
     assert equal(weights(net), weights(whole))
-    for _, path in checkpoints.checkpoints(tmp_path):
+    for _, path in trainer.checkpoints(tmp_path):
         path.write_bytes(b"")
     assert older.name == "step-00000004.pt"
     with pytest.raises(StoreError, match=r"no checkpoint in .* can be read"):
@@ -204,7 +204,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(
     words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=3)
-    written = checkpoints.replace_file
+    written = trainer.replace_file
     calls = itertools.count()
 
     def full(path: Path, content: bytes) -> None:
@@ -213,7 +213,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         written(path, content)
 
-    monkeypatch.setattr(checkpoints, "replace_file", full)
+    monkeypatch.setattr(trainer, "replace_file", full)
     with pytest.raises(OSError, match="No space left"):
         trainer.train(fresh(words), encoded, settings, Length(steps=9), threads=1, directory=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003.pt"]
@@ -236,7 +236,7 @@ def test_a_loss_that_is_no_number_ends_the_training(
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=2)
     with pytest.raises(ModelError, match=r"loss of step 5 is nan .* lower learning_rate, which is 0.003"):
         trainer.train(net, encoded, settings, Length(steps=9), threads=1, directory=tmp_path, tell=spoil)
-    assert [step for step, _ in checkpoints.checkpoints(tmp_path)] == [2, 4]
+    assert [step for step, _ in trainer.checkpoints(tmp_path)] == [2, 4]
 
 
 def test_minutes_end_a_training(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
