@@ -27,23 +27,17 @@ from pytrace.training.query_text import mention_texts
 Shape = Literal["tail", "head", "relation", "path", "count", "ask"]
 """What is asked for: one of a triple's three parts, the end of a path of two steps or more, how many tails, yes or no."""
 
-WORDINGS: Mapping[Shape, tuple[str, ...]] = msgspec.json.decode(
-    (resources.files(__package__) / "wordings.json").read_bytes(), type=dict[Shape, tuple[str, ...]]
-)
+
+def _data(name: str) -> dict[str, tuple[str, ...]]:
+    return msgspec.json.decode((resources.files(__package__) / name).read_bytes(), type=dict[str, tuple[str, ...]])
+
+
+WORDINGS = _data("wordings.json")
 """At least twelve wordings of each shape."""
 
 _FIELD = re.compile(r"\{(\w*)\}")
-# The last word of a relation's name tells what it leads to.
-_ENDS = {
-    "where": "address area birthplace city country county headquarters home location place region state town",
-    "when": "birthday date day month time year",
-    "who": (
-        "actor artist author brother builder chairman child children composer creator daughter designer director editor father "
-        "founder husband king leader mayor member mother owner parent parents partner player president producer queen ruler "
-        "sister son spouse teacher wife writer"
-    ),
-}
-_QUESTION_WORDS = {name: word for word, names in _ENDS.items() for name in names.split()}
+# The last word of a relation's name tells what it leads to; what no list holds is asked for by "what".
+_QUESTION_WORDS = {name: word for word, names in _data("question_words.json").items() for name in names}
 
 # A question with more answers than this is none that anybody reads; and no walk looks at more triples.
 _MOST_ANSWERS = 1_000

@@ -298,13 +298,10 @@ def train_generator(
             learned=encoded.learned,
             too_long=encoded.too_long,
         ),
-        steps=done.steps,
-        epochs=done.epochs,
-        tokens=done.tokens,
-        seconds=done.seconds,
-        parameters=done.parameters,
-        trained=done.trained,
-        loss=done.loss,
+        **{
+            name: getattr(done, name)
+            for name in ("steps", "epochs", "tokens", "seconds", "parameters", "trained", "loss")
+        },
         losses=tuple((step + 1, done.losses[step]) for step in range(0, done.steps, stride)),
         threads=number,
         device=device,

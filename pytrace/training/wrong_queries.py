@@ -7,18 +7,18 @@ its prefix, the wrong class, a misspelt entity, and, in the wording of queries 2
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
 
 from pytrace.errors import InputError
 from pytrace.kg.names import normal_form
-from pytrace.kg.queries import SparqlQuery, TripletQuery
+from pytrace.kg.queries import Query, TripletQuery
 from pytrace.kg.queries.notation import write_name
 from pytrace.kg.queries.query_records import SOUGHT
 from pytrace.training.examples import QueryExample
-from pytrace.training.query_text import Clause, Token, find_clauses, names_class, split_query
+from pytrace.training.query_text import Clause, Token, TokenKind, find_clauses, names_class, split_query
 
 WrongRule = Literal["missing-prefix", "wrong-class", "misspelt-entity", "swapped-arguments", "dropped-clause"]
 """The five rules by which a correct query becomes a wrong one (Chain of Knowledge, appendix A.1.1)."""
@@ -60,14 +60,10 @@ def wrong_queries(
     """
     # Each example has a stream of its own, so that its wrong queries do not depend on the examples before it.
     key = "\0".join((str(seed), example.id, example.query.text)).encode("utf-8", "surrogatepass")
-    draw = _Draw(random.Random(key), names)
-    rules = (
-        _triplet_rules(example.query, draw, relations)
-        if isinstance(example.query, TripletQuery)
-        else _SparqlRules(example.query, draw, relations, classes).rules()
-    )
+    chance = random.Random(key)
+    rules = _Maker(example.query, chance, relations, names, classes).rules()
     order = list(rules)
-    draw.chance.shuffle(order)
+    chance.shuffle(order)
     meanings = {_meaning(example.query.text)}
     wrong: list[WrongQuery] = []
     for _ in range(_ATTEMPTS):
@@ -82,20 +78,87 @@ def wrong_queries(
     return tuple(wrong)
 
 
-_Rules = dict[WrongRule, Callable[[], str | None]]
+class _Maker:
+    """Makes a query wrong by changing a part of its text; what a rule cannot change gives None."""
 
-
-class _Draw:
-    """What the rules for both forms draw: items, other names, and misspellings."""
-
-    def __init__(self, chance: random.Random, names: Collection[str]) -> None:
+    def __init__(
+        self,
+        query: Query,
+        chance: random.Random,
+        relations: Sequence[str],
+        names: Collection[str],
+        classes: Sequence[str],
+    ) -> None:
+        self.text = query.text
+        self.is_triplet = isinstance(query, TripletQuery)
         self.chance = chance
-        self.names = names
+        self.relations, self.names, self.classes = relations, names, classes
+        self.tokens = _triplet_tokens(query) if isinstance(query, TripletQuery) else split_query(query.text)
+        self.clauses = [] if self.is_triplet else find_clauses(self.tokens)
+        self.class_clauses = [clause for clause in self.clauses if names_class(self.tokens, clause)]
+        self.fact_clauses = [clause for clause in self.clauses if clause not in self.class_clauses]
+        class_tokens = {clause.object for clause in self.class_clauses}
+        entities = (index for index, token in enumerate(self.tokens) if token.kind == "entity")
+        self.entities = [self.tokens[index] for index in entities if index not in class_tokens]
 
-    def item(self, items: Sequence[_Item]) -> _Item | None:
+    def rules(self) -> dict[WrongRule, Callable[[], str | None]]:
+        # Their order counts: it is what the seed shuffles.
+        if self.is_triplet:
+            return {
+                "wrong-class": lambda: self._other_relation(self.tokens[1]),
+                "misspelt-entity": self._misspelt_entity,
+                "swapped-arguments": lambda: self._swapped(self.tokens[0], self.tokens[2]),
+                "dropped-clause": self._dropped_part,
+            }
+        return {
+            "missing-prefix": self._missing_prefix,
+            "wrong-class": self._wrong_class,
+            "misspelt-entity": self._misspelt_entity,
+            "swapped-arguments": self._swapped_arguments,
+            "dropped-clause": self._dropped_clause,
+        }
+
+    def _draw(self, items: Sequence[_Item]) -> _Item | None:
         return self.chance.choice(items) if items else None
 
-    def other(self, name: str, choices: Sequence[str]) -> str | None:
+    def _renamed(self, token: Token, name: str | None) -> str | None:
+        """Return the text with another name in the place of a token's."""
+        if name is None:
+            return None
+        written = name
+        if not self.is_triplet:
+            try:
+                written = write_name(token.kind, name)
+            except InputError:
+                written = f"{token.kind}://"  # a name that no query can hold is wrong all the more
+        return self.text[: token.start] + written + self.text[token.end :]
+
+    def _missing_prefix(self) -> str | None:
+        entity = self._draw(self.entities)
+        return None if entity is None else self.text[: entity.start] + entity.name + self.text[entity.end :]
+
+    def _wrong_class(self) -> str | None:
+        clause = self._draw(self.class_clauses)
+        if clause is not None:
+            token = self.tokens[clause.object]
+            text = self._renamed(token, self._other(token.name, self.classes))
+            if text is not None:
+                return text
+        clause = self._draw(self._last_clauses())
+        return None if clause is None else self._other_relation(self.tokens[clause.predicate])
+
+    def _last_clauses(self) -> list[Clause]:
+        """Return the clauses whose relation leads to what is asked for, or all if nothing is."""
+        named = [clause for clause in self.fact_clauses if self.tokens[clause.predicate].kind == "relation"]
+        asked = next((token.text for token in self.tokens if token.kind == "variable"), "")
+        last = [c for c in named if asked in {self.tokens[c.subject].text, self.tokens[c.object].text}]
+        return last or named
+
+    def _other_relation(self, token: Token) -> str | None:
+        other = self._other(token.name, self.relations)
+        return None if token.kind == "variable" else self._renamed(token, other)
+
+    def _other(self, name: str, choices: Sequence[str]) -> str | None:
         """Return one of the choices that is another name, if there is one."""
         form = normal_form(name)
         for _ in range(_ATTEMPTS if choices else 0):
@@ -104,7 +167,11 @@ class _Draw:
                 return choice
         return None
 
-    def misspelt(self, name: str) -> str | None:
+    def _misspelt_entity(self) -> str | None:
+        entity = self._draw(self.entities)
+        return None if entity is None else self._renamed(entity, self._misspelt(entity.name))
+
+    def _misspelt(self, name: str) -> str | None:
         """Return a name with one mistake that changes its words, and is no other entity's name."""
         for _ in range(_ATTEMPTS if name else 0):
             wrong = self._edited(name)
@@ -122,105 +189,24 @@ class _Draw:
             case "swap":
                 return name[:index] + name[index : index + 2][::-1] + name[index + 2 :]
             case _:
-                space = self.item([offset for offset, sign in enumerate(name) if sign == " "])
+                space = self._draw([offset for offset, sign in enumerate(name) if sign == " "])
                 return name if space is None else name[:space] + name[space + 1 :]
 
-
-def _triplet_rules(query: TripletQuery, draw: _Draw, relations: Sequence[str]) -> _Rules:
-    parts = (query.head, query.relation, query.tail)
-
-    def wrong_relation() -> str | None:
-        other = draw.other(query.relation, relations)
-        return None if query.relation == SOUGHT or other is None else _triplet((query.head, other, query.tail))
-
-    def misspelt_entity() -> str | None:
-        index = draw.item([index for index in (0, 2) if parts[index] != SOUGHT])
-        wrong = None if index is None else draw.misspelt(parts[index])
-        return None if wrong is None else _triplet(wrong if n == index else part for n, part in enumerate(parts))
-
-    def dropped_part() -> str | None:
-        index = draw.item([index for index, part in enumerate(parts) if part != SOUGHT])
-        return None if index is None else _triplet(part for n, part in enumerate(parts) if n != index)
-
-    return {
-        "wrong-class": wrong_relation,
-        "misspelt-entity": misspelt_entity,
-        "swapped-arguments": lambda: _triplet(reversed(parts)),
-        "dropped-clause": dropped_part,
-    }
-
-
-def _triplet(parts: Iterable[str]) -> str:
-    return f"<{'; '.join(parts)}>"
-
-
-class _SparqlRules:
-    """Makes SPARQL wrong by changing a part of its text."""
-
-    def __init__(self, query: SparqlQuery, draw: _Draw, relations: Sequence[str], classes: Sequence[str]) -> None:
-        self.text = query.text
-        self.draw = draw
-        self.relations, self.classes = relations, classes
-        self.tokens = split_query(query.text)
-        self.clauses = find_clauses(self.tokens)
-        self.class_clauses = [clause for clause in self.clauses if names_class(self.tokens, clause)]
-        self.fact_clauses = [clause for clause in self.clauses if clause not in self.class_clauses]
-        class_tokens = {clause.object for clause in self.class_clauses}
-        entities = (index for index, token in enumerate(self.tokens) if token.kind == "entity")
-        self.entities = [self.tokens[index] for index in entities if index not in class_tokens]
-
-    def rules(self) -> _Rules:
-        return {
-            "missing-prefix": self._missing_prefix,
-            "wrong-class": self._wrong_class,
-            "misspelt-entity": self._misspelt_entity,
-            "swapped-arguments": self._swapped_arguments,
-            "dropped-clause": self._dropped_clause,
-        }
-
-    def _replaced(self, token: Token, text: str) -> str:
-        return self.text[: token.start] + text + self.text[token.end :]
-
-    def _missing_prefix(self) -> str | None:
-        entity = self.draw.item(self.entities)
-        return None if entity is None else self._replaced(entity, entity.name)
-
-    def _wrong_class(self) -> str | None:
-        clause = self.draw.item(self.class_clauses)
-        if clause is not None:
-            token = self.tokens[clause.object]
-            other = self.draw.other(token.name, self.classes)
-            if other is not None:
-                return self._replaced(token, _written("entity", other))
-        clause = self.draw.item(self._last_clauses())
-        if clause is None:
-            return None
-        token = self.tokens[clause.predicate]
-        other = self.draw.other(token.name, self.relations)
-        return None if other is None else self._replaced(token, _written("relation", other))
-
-    def _last_clauses(self) -> list[Clause]:
-        """Return the clauses whose relation leads to what is asked for, or all if nothing is."""
-        named = [clause for clause in self.fact_clauses if self.tokens[clause.predicate].kind == "relation"]
-        asked = next((token.text for token in self.tokens if token.kind == "variable"), "")
-        last = [c for c in named if asked in {self.tokens[c.subject].text, self.tokens[c.object].text}]
-        return last or named
-
-    def _misspelt_entity(self) -> str | None:
-        entity = self.draw.item(self.entities)
-        wrong = None if entity is None else self.draw.misspelt(entity.name)
-        return None if entity is None or wrong is None else self._replaced(entity, _written("entity", wrong))
-
     def _swapped_arguments(self) -> str | None:
-        clause = self.draw.item(self.fact_clauses)
-        if clause is None:
-            return None
-        first, last = self.tokens[clause.subject], self.tokens[clause.object]
+        clause = self._draw(self.fact_clauses)
+        return None if clause is None else self._swapped(self.tokens[clause.subject], self.tokens[clause.object])
+
+    def _swapped(self, first: Token, last: Token) -> str:
         between = self.text[first.end : last.start]
         return self.text[: first.start] + last.text + between + first.text + self.text[last.end :]
 
+    def _dropped_part(self) -> str | None:
+        dropped = self._draw([token for token in self.tokens if token.kind != "variable"])
+        parts = [token.text for token in self.tokens if token is not dropped]
+        return None if dropped is None else f"<{'; '.join(parts)}>"
+
     def _dropped_clause(self) -> str | None:
-        clause = self.draw.item(self.clauses)
+        clause = self._draw(self.clauses)
         if clause is None:
             return None
         if len(self.clauses) == 1:
@@ -236,11 +222,15 @@ class _SparqlRules:
         return f"{before.rstrip()} {after.lstrip()}"
 
 
-def _written(kind: str, name: str) -> str:
-    try:
-        return write_name(kind, name)
-    except InputError:
-        return f"{kind}://"  # a name that no query can hold is wrong all the more
+def _triplet_tokens(query: TripletQuery) -> list[Token]:
+    """Split a triplet as `split_query` does SPARQL; what is asked for is its variable."""
+    tokens: list[Token] = []
+    start = len("<")
+    kinds: tuple[TokenKind, ...] = ("entity", "relation", "entity")
+    for kind, part in zip(kinds, (query.head, query.relation, query.tail), strict=True):
+        tokens.append(Token("variable" if part == SOUGHT else kind, part, start, start + len(part), part))
+        start += len(part) + len("; ")
+    return tokens
 
 
 def _meaning(text: str) -> tuple[object, ...]:
