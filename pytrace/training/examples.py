@@ -47,19 +47,14 @@ _COUNTS = (
 
 
 class QueryExample(msgspec.Struct, frozen=True):
-    """A question and the query that answers it.
-
-    `group` names what must not stand on both sides of a split, such as the entity that the question is about. `answers` are
-    the gold answers by name, empty where they are not known. `mentions` are the names in the query as the question writes
-    them.
-    """
+    """A question and the query that answers it."""
 
     id: str
     question: str
     query: Query
-    group: str
-    answers: tuple[str, ...] = ()
-    mentions: tuple[str, ...] = ()
+    group: str  # what must not stand on both sides of a split, such as the entity that the question is about
+    answers: tuple[str, ...] = ()  # by name; empty where they are not known
+    mentions: tuple[str, ...] = ()  # the names in the query as the question writes them
 
 
 def read_examples(

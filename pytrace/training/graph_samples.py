@@ -44,7 +44,6 @@ _MOST_ANSWERS = 1_000
 _MOST_STEPS = 10_000
 # So many draws an example, before the graph is held to have no more.
 _DRAWS = 30
-_MOST_HOPS = 4
 
 
 def sample_examples(
@@ -61,23 +60,14 @@ def sample_examples(
     # for, how many tails there are, and whether a triple is there; of more steps, what lies at the end of a path, which
     # never comes back to where it was. A question with more than 1,000 answers, or whose answers more than 10,000
     # triples would have to be looked at for, is passed over, so that hubs cost no more than others.
-    if count < 0:
-        raise InputError(f"{count} examples were asked for; ask for 0 or more")
-    lengths = tuple(dict.fromkeys(hops))
-    if not lengths or not all(isinstance(number, int) and 1 <= number <= _MOST_HOPS for number in lengths):
-        raise InputError(f"the numbers of hops are {list(hops)}; give at least 1, each from 1 to {_MOST_HOPS}")
     if form == "triplet":
-        if 1 not in lengths:
-            raise InputError(
-                f"a triplet has 1 hop, and the numbers of hops are {list(hops)}; add 1, or use the form sparql"
-            )
-        lengths = (1,)
+        hops = (1,)
     sampler = _Sampler(_Graph(triples, names or {}), random.Random(seed), form)
     examples: dict[str, QueryExample] = {}
     for _ in range(_DRAWS * count + _DRAWS):
         if len(examples) >= count:
             break
-        example = sampler.draw(lengths, f"sample-{seed}:{len(examples) + 1}")
+        example = sampler.draw(hops, f"sample-{seed}:{len(examples) + 1}")
         if example is not None:
             examples.setdefault(example.question, example)
     return list(examples.values())

@@ -48,10 +48,7 @@ _POINTS = 200
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where examples come from: files of a format, and so many sampled from a knowledge base.
-
-    `hold_out` is the share of groups that is never trained on, `wrong` whether wrong queries stand behind the correct one.
-    """
+    """Where examples come from: files of a format, and so many sampled from a knowledge base."""
 
     data: tuple[Path, ...] = ()
     format: ExampleFormat = "auto"
@@ -59,8 +56,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     kb_format: str | None = None
     sample: int = 0
     form: QueryForm = "sparql"
-    wrong: bool = True
-    hold_out: float = 0.2
+    wrong: bool = True  # whether wrong queries stand behind the correct one
+    hold_out: float = 0.2  # the share of examples that is never trained on
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -85,12 +82,7 @@ class DataReport(msgspec.Struct, frozen=True):
 
 
 class TrainingReport(msgspec.Struct, frozen=True):
-    """What a training did, and how well its model does on held-out questions (None: there are none).
-
-    `scores` are those of what it writes freely, `held_scores` those under a grammar of the knowledge base (None: there is
-    none); the recipe's `grammar` is what did better, the grammar if neither did, and the model is used so unless somebody chooses.
-    `losses` are pairs of a step and its loss, evenly spaced; `threads` those that were asked for or found.
-    """
+    """What a training did, and how well its model does on held-out questions (None: there are none)."""
 
     recipe: Recipe
     data: DataReport
@@ -101,12 +93,12 @@ class TrainingReport(msgspec.Struct, frozen=True):
     parameters: int
     trained: int
     loss: float
-    losses: tuple[tuple[int, float], ...]
-    threads: int
+    losses: tuple[tuple[int, float], ...]  # a step and its loss, evenly spaced
+    threads: int  # that were asked for or found
     device: str
     bytes: int
-    scores: ScoreReport | None
-    held_scores: ScoreReport | None
+    scores: ScoreReport | None  # of what it writes freely
+    held_scores: ScoreReport | None  # under a grammar of the knowledge base (None: there is none)
 
 
 def prepare(source: Source, settings: TrainingSettings) -> Prepared:
@@ -282,7 +274,8 @@ def train_generator(
         if store is not None:
             say("asking them again, held to a grammar of the knowledge base")
             held_scores = score("words")
-            # The recipe stands in the model, so that the model is written again.
+            # What does better, of equals the grammar, is how the model is used unless somebody chooses. The recipe stands in
+            # the model, so that it is written again.
             if _right(held_scores) >= _right(scores):
                 recipe = msgspec.structs.replace(recipe, grammar="words")
                 save(recipe)

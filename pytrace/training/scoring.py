@@ -25,7 +25,7 @@ _TRUTH = {"yes": "true", "no": "false"}
 
 
 class Share(msgspec.Struct, frozen=True):
-    """So many of so many, their share, and the 95 % interval by Wilson; None where there are none."""
+    """So many of so many, their share, and the 95 % interval by Wilson; None of none."""
 
     right: int
     of: int
@@ -44,7 +44,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class ScoredQuery(msgspec.Struct, frozen=True):
-    """What became of one question; `executes` and `hits` are None where there is no knowledge base or no gold answer."""
+    """What became of one question."""
 
     id: str
     question: str
@@ -55,7 +55,7 @@ class ScoredQuery(msgspec.Struct, frozen=True):
     exact: bool
     names: bool
     relations: bool
-    executes: bool | None
+    executes: bool | None  # None where there is no knowledge base or no gold answer, as in `hits`
     hits: bool | None
     values: tuple[str, ...]
     answers: tuple[str, ...]
@@ -63,20 +63,14 @@ class ScoredQuery(msgspec.Struct, frozen=True):
 
 
 class Scores(msgspec.Struct, frozen=True):
-    """Scores of some questions.
+    """Scores of some questions."""
 
-    `parses` counts queries that are whole and only read, `exact` those that equal the gold query but for white space and the
-    names of variables, `names` and `relations` those that name the gold query's entities and relations. `executes` counts
-    those whose values on the knowledge base are the gold answers, all of them and nothing else; `hits` those with at least
-    one of them.
-    """
-
-    parses: Share
-    exact: Share
-    names: Share
-    relations: Share
-    executes: Share
-    hits: Share
+    parses: Share  # whole, and only reads
+    exact: Share  # equals the gold query but for white space and the names of variables
+    names: Share  # names the gold query's entities
+    relations: Share  # names its relations
+    executes: Share  # its values on the knowledge base are the gold answers, all of them and nothing else
+    hits: Share  # at least one of its values is a gold answer
 
 
 class ScoreReport(msgspec.Struct, frozen=True):

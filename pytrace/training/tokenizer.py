@@ -86,8 +86,6 @@ class ByteTokenizer(TextTokenizer):
 
 def train_tokenizer(texts: Iterable[str], *, size: int) -> ByteTokenizer:
     """Learn a tokenizer from texts."""
-    if size < _BYTES + 2:
-        raise InputError(f"a tokenizer of {size} tokens cannot hold all bytes; give it at least {_BYTES + 2}")
     # A text twice says nothing new, and the frame is found by counting texts.
     known = list(dict.fromkeys(text.encode("utf-8", "replace").decode("utf-8") for text in texts if text.strip()))
     if not known:

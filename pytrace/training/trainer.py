@@ -37,19 +37,15 @@ _COUNTS = ("step", "short_steps", "tokens", "seconds", "losses")
 
 
 class Training(msgspec.Struct, frozen=True):
-    """What a training did.
-
-    `losses` are the mean loss of each step, in nats a learned token; `tokens` counts those that went through the network, without
-    padding, `seconds` the time of all its parts. `trained` of `parameters` numbers were changed.
-    """
+    """What a training did; `trained` of `parameters` numbers were changed."""
 
     steps: int
     epochs: float
-    tokens: int
-    seconds: float
+    tokens: int  # that went through the network, without padding
+    seconds: float  # of all its parts, if it was resumed
     parameters: int
     trained: int
-    losses: tuple[float, ...]
+    losses: tuple[float, ...]  # the mean of each step, in nats a learned token
 
     @property
     def loss(self) -> float:
@@ -284,19 +280,15 @@ def load_checkpoint(directory: Path, recipe: Mapping[str, Any]) -> dict[str, Any
         except Exception as error:  # noqa: BLE001 - a damaged archive raises whatever its reader stumbles over
             reason = reason or f"{path}: {type(error).__name__}"
             continue
-        _check_recipe(path, before, recipe)
+        differing = [name for name in sorted({*before, *recipe}) if before.get(name) != recipe.get(name)]
+        if differing:
+            # A setting says more than the hashes that changed with it.
+            differing.sort(key=lambda name: len(repr(before.get(name))))
+            name = differing[0]
+            others = f" and {', '.join(differing[1:])} differ too" if differing[1:] else ""
+            raise InputError(
+                f"{path} is of a training with {name} {before.get(name)!r}, not {recipe.get(name)!r}{others}; go on with the same "
+                "data and settings, or name another --out"
+            )
         return dict(state)
     raise StoreError(f"no checkpoint in {directory} can be read ({reason}); remove the directory and begin anew")
-
-
-def _check_recipe(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    differing = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    if differing:
-        # A setting says more than the hashes that changed with it.
-        differing.sort(key=lambda name: len(repr(before.get(name))))
-        name = differing[0]
-        others = f" and {', '.join(differing[1:])} differ too" if differing[1:] else ""
-        raise InputError(
-            f"{path} is of a training with {name} {before.get(name)!r}, not {now.get(name)!r}{others}; go on with the same "
-            "data and settings, or name another --out"
-        )

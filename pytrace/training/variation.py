@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from pytrace.errors import InputError
 from pytrace.kg.names import normal_form
 from pytrace.kg.queries import Query, SparqlQuery, TripletQuery, parse_query, replace_names
 from pytrace.kg.queries.notation import write_name
@@ -148,17 +147,14 @@ def vary_names(
     count: int,
     *,
     seed: int = 0,
-    names: Iterable[str] = (),
     excluded: Collection[str] = (),
 ) -> list[QueryExample]:
     """Make copies of examples in which each entity that the question writes has another name, in question and query alike."""
     # Classes and relations stay: they belong to the knowledge base, and the generator has to know them.
-    if count < 0:
-        raise InputError(f"{count} copies with other names were asked for; ask for 0 or more")
     written = [(example, mentions) for example in examples if (mentions := _mentions(example))]
     if not written:
         return []
-    known = [*names, *(name for example in examples for name in query_entities(example.query))]
+    known = [name for example in examples for name in query_entities(example.query)]
     maker = NameMaker(known, excluded, random.Random(seed))
     return [_varied(*written[number % len(written)], number // len(written) + 1, maker) for number in range(count)]
 

@@ -49,14 +49,7 @@ def wrong_queries(
     """Make wrong queries out of the correct one.
 
     `relations` and `classes` may take the place of the right ones; no misspelling is one of `names`. The rules are taken in
-    random order, each once, and again where some do not apply:
-
-    - missing-prefix: an entity stands without ``entity:/…/``. A triplet has none.
-    - wrong-class: another class takes the place of the one that the query names. Where it names none, what its answers are is
-      decided by the relation that leads to them, so another relation takes that one's place.
-    - misspelt-entity: a space or letter of an entity is dropped, doubled or swapped with the next, so that its words differ.
-    - swapped-arguments: subject and object of a triple change places.
-    - dropped-clause: a triple pattern is left out; of a query with one alone, all from its `where`; of a triplet, a name.
+    random order, each once, and again where some do not apply.
     """
     # Each example has a stream of its own, so that its wrong queries do not depend on the examples before it.
     key = "\0".join((str(seed), example.id, example.query.text)).encode("utf-8", "surrogatepass")
@@ -134,10 +127,12 @@ class _Maker:
         return self.text[: token.start] + written + self.text[token.end :]
 
     def _missing_prefix(self) -> str | None:
+        """Let an entity stand without ``entity:/…/``; a triplet has none."""
         entity = self._draw(self.entities)
         return None if entity is None else self.text[: entity.start] + entity.name + self.text[entity.end :]
 
     def _wrong_class(self) -> str | None:
+        # Where a query names no class, what its answers are is decided by the relation that leads to them.
         clause = self._draw(self.class_clauses)
         if clause is not None:
             token = self.tokens[clause.object]
@@ -201,11 +196,13 @@ class _Maker:
         return self.text[: first.start] + last.text + between + first.text + self.text[last.end :]
 
     def _dropped_part(self) -> str | None:
+        """Leave a name out of a triplet."""
         dropped = self._draw([token for token in self.tokens if token.kind != "variable"])
         parts = [token.text for token in self.tokens if token is not dropped]
         return None if dropped is None else f"<{'; '.join(parts)}>"
 
     def _dropped_clause(self) -> str | None:
+        """Leave a triple pattern out; of a query with one alone, all from its `where`."""
         clause = self._draw(self.clauses)
         if clause is None:
             return None

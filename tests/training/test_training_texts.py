@@ -85,11 +85,6 @@ def test_a_tokenizer_needs_texts(texts: list[str]) -> None:
         tokenizer.train_tokenizer(texts, size=300)
 
 
-def test_a_tokenizer_must_hold_all_bytes() -> None:
-    with pytest.raises(InputError, match="at least 258"):
-        tokenizer.train_tokenizer(["ada"], size=100)
-
-
 def test_only_tokens_of_queries_and_the_end_are_learned(words: tokenizer.ByteTokenizer) -> None:
     pieces = (
         Piece("Question: a?\nCorrect query:", learned=False), Piece(" <a; b; ?>\n", learned=True),
