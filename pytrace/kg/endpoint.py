@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from pytrace.errors import InputError, ServerError
 from pytrace.kg import endpoint_queries
-from pytrace.kg.endpoint_answers import Row, Written, forms_of, key_at, matches_of, solutions_of, statements
-from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, check_search, read_pairs
+from pytrace.kg.endpoint_queries import Row, Written, forms_of, key_at, matches_of, solutions_of, statements
+from pytrace.kg.entities import check_search
+from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, read_pairs
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.sparql import GraphQuery, written_out
 from pytrace.kg.sparql_client import SparqlClient

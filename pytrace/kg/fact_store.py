@@ -147,14 +147,6 @@ def check_limits(limits: QueryLimits) -> None:
         )
 
 
-def check_search(*, limit: int, cutoff: float = 0.0) -> None:
-    """Refuse to look for nothing."""
-    if limit < 1:
-        raise InputError(f"limit is {limit}; ask for at least 1")
-    if not 0 <= cutoff <= 100:
-        raise InputError(f"cutoff is {cutoff}; give a score from 0 to 100")
-
-
 def read_pairs(path: str | os.PathLike[str], *, what: str) -> Iterator[tuple[str, str]]:
     """Read a file of keys and names: a key, a tab and a name a line; a key may come again."""
     path = Path(path)

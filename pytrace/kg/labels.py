@@ -18,18 +18,14 @@ _LABELS = 512
 
 
 class LabelIndex(msgspec.Struct, frozen=True, eq=False):
-    """Keys by their labels and aliases; a key may have several labels, and a label several keys.
+    """Keys by their labels and aliases; a key may have several labels, and a label several keys."""
 
-    `labels` are all different, and label i is entity i of `index`. Its keys are those with the numbers
-    ``owners[ends[i - 1]:ends[i]]`` (int32; the ends int64, one a label), in the order in which they were given.
-
-    10^6 labels of 10^6 keys take 200 MiB. Indexing them takes 11 s and 1.7 GiB, nearly all of it for `EntityIndex.of`
-    (benches/entity_linking.py).
-    """
-
+    # 10^6 labels of 10^6 keys take 200 MiB. Indexing them takes 11 s and 1.7 GiB, nearly all of it for `EntityIndex.of`
+    # (benches/entity_linking.py).
     index: EntityIndex
-    labels: TextTable
+    labels: TextTable  # all different; label i is entity i of the index
     keys: TextTable
+    # Label i has the keys ``owners[ends[i - 1]:ends[i]]``, in the order in which they were given.
     ends: NDArray[np.int64]
     owners: NDArray[np.int32]
 

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import InputError
+from pytrace.kg.entities import check_search
 from pytrace.kg.fact_store import EntityMatch, EntitySource
 from pytrace.kg.names import relation_name
 from pytrace.models.encoders.checked_vectors import encode
@@ -29,18 +30,15 @@ _DIGITS = 4
 
 
 class Link(msgspec.Struct, frozen=True):
-    """An entity that a mention may mean.
-
-    `label` is the name of the entity that is most like the mention, and `fuzzy` how like, from 0 to 1. `context` is the
-    cosine of what the store says of the entity and the mention's context, or None where none was needed or there is no
-    encoder. `score` sums up both, from 0 to 1.
-    """
+    """An entity that a mention may mean."""
 
     key: str
-    label: str
-    fuzzy: float
+    label: str  # the name of the entity that is most like the mention
+    fuzzy: float  # how like, from 0 to 1
+    # The cosine of what the store says of the entity and the mention's context; None where none was needed or there is no
+    # encoder.
     context: float | None
-    score: float
+    score: float  # sums up both, from 0 to 1
 
 
 class EntityLinker:
@@ -64,10 +62,7 @@ class EntityLinker:
         context_weight: float = 0.3,
         near: float = 0.1,
     ) -> None:
-        if limit < 1:
-            raise InputError(f"limit is {limit}; ask for at least 1 entity")
-        if not 0 <= cutoff <= 100:
-            raise InputError(f"cutoff is {cutoff}; give a score from 0 to 100")
+        check_search(limit=limit, cutoff=cutoff)
         for option, value in (("context_weight", context_weight), ("near", near)):
             if not 0 <= value <= 1:
                 raise InputError(f"{option} is {value}; give a number from 0 to 1")

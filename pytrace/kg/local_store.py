@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytrace.errors import InputError, PytraceError, StoreError
-from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, check_search, read_pairs
+from pytrace.kg.entities import check_search
+from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, read_pairs
 from pytrace.kg.query_fork import Packed
 from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.sparql_store import Solutions

@@ -1,10 +1,12 @@
-"""The words and signs of SPARQL queries that only read, checked before the parser below us sees them."""
+"""The words and signs of SPARQL queries that only read, and whether a query is valid, found out without evaluating any of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn
+
+import pyoxigraph as ox
 
 from pytrace.errors import InputError
 
@@ -167,3 +169,60 @@ def read_prefixes(tokens: Sequence[Token]) -> tuple[dict[str, str], str]:
 def _wrong(query: str, at: int) -> NoReturn:
     text = (query[at : at + 20].split(maxsplit=1) or [query[at]])[0]
     raise InputError(f"the SPARQL query has {text!a} at character {at + 1}, which fits nothing there; correct it")
+
+
+# Where an error is tells nothing: the text stands within another one, and is not the user's own.
+_POSITION = re.compile(r"error at \d+:\d+: ")
+_FORMS = ("SELECT", "ASK", "CONSTRUCT")
+
+
+def check_syntax(query: str) -> None:
+    """Parse a query, and evaluate nothing of it."""
+    # The parser below us evaluates what it has parsed, and even on no data a query can use up the memory: four VALUES of
+    # 300 rows each are 8 billion solutions. So what is to be parsed is put where it is never evaluated.
+    tokens = without_prologue(tokens_of(query))
+    if not tokens or tokens[0].word not in _FORMS:
+        begin = repr(tokens[0].text[:20]) if tokens else "nothing"
+        raise InputError(f"the SPARQL query begins with {begin}; begin it with SELECT, ASK or CONSTRUCT")
+    try:
+        for guarded in _unevaluated(query, tokens):
+            ox.Store().query(guarded)
+    except (SyntaxError, ValueError) as error:
+        reason = _POSITION.sub("", str(error))[:120]
+        raise InputError(f"the SPARQL query cannot be read ({reason}); correct it") from error
+
+
+def _unevaluated(query: str, tokens: Sequence[Token]) -> Iterator[str]:
+    """Yield queries that are valid if a query is, and that are evaluated at once."""
+    # What stands in a FILTER EXISTS is looked at only for a solution of what is filtered, and an empty store has none.
+    prologue, form, body = query[: tokens[0].offset], tokens[0].word, tokens[1:]
+    if form == "CONSTRUCT" and body and body[0].text == "{":
+        end = _closing(body)
+        yield f"{prologue}CONSTRUCT {query[body[0].offset : body[end].offset + 1]} WHERE {{}}"
+        body = body[end + 1 :]
+    select = "SELECT" if form == "SELECT" else "SELECT (1 AS ?pytrace)"
+    yield f"{prologue}ASK {{ ?s ?p ?o FILTER EXISTS {{ {{ {select} {_without_dataset(query, body)}\n}} }} }}"
+
+
+def _without_dataset(query: str, tokens: Sequence[Token]) -> str:
+    """Return the text of some tokens without its FROM, which no sub-query has."""
+    text = ""
+    at = 0
+    while at < len(tokens) and tokens[at].text != "{":
+        if tokens[at].word == "FROM":
+            at += 3 if tokens[at + 1 : at + 2] and tokens[at + 1].word == "NAMED" else 2
+            continue
+        following = tokens[at + 1].offset if at + 1 < len(tokens) else len(query)
+        text += query[tokens[at].offset : following]
+        at += 1
+    return text + (query[tokens[at].offset :] if at < len(tokens) else "")
+
+
+def _closing(tokens: Sequence[Token]) -> int:
+    """Return the index of the bracket that closes the first token."""
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.text == "{") - (token.text == "}")
+        if not depth:
+            return index
+    return len(tokens) - 1

@@ -15,15 +15,14 @@ import pytest
 
 from pytrace import __version__
 from pytrace.errors import DataError, InputError, ServerError, StoreError
-from pytrace.kg.answer_cache import AnswerCache
 from pytrace.kg.connect import open_store
 from pytrace.kg.endpoint import SparqlEndpoint
-from pytrace.kg.endpoint_answers import read_rows
-from pytrace.kg.endpoint_queries import limited
+from pytrace.kg.endpoint_queries import limited, read_rows
 from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.sparql import GraphQuery, rewrite
+from pytrace.kg.sparql_client import AnswerCache
 from pytrace.kg.sparql_store import KnowledgeStore, Solutions
-from pytrace.kg.sparql_syntax import check_syntax
+from pytrace.kg.sparql_tokens import check_syntax
 from pytrace.models.servers import http_client
 from tests.sparql_server import Handler, SparqlServer, hang, sparql_server, times
 

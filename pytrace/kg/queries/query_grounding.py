@@ -24,16 +24,12 @@ _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
 
 class GroundedQuery(msgspec.Struct, frozen=True):
-    """A query as a store runs it.
+    """A query as a store runs it."""
 
-    `sparql` is what its names became, `graph` the same so that it returns the triples behind its answers. `links` are its
-    mentions, each with the entity's key and a score from 0 to 1; `score` is the sum of how well all its names fit.
-    """
-
-    sparql: str
-    graph: GraphQuery
-    links: tuple[tuple[str, str, float], ...]
-    score: float
+    sparql: str  # with keys for names
+    graph: GraphQuery  # the same, returning the triples behind its answers
+    links: tuple[tuple[str, str, float], ...]  # its mentions, each with the entity's key and a score from 0 to 1
+    score: float  # the sum of how well all its names fit
 
 
 class Grounder:
