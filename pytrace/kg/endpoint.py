@@ -11,7 +11,7 @@ from pytrace.errors import InputError, ServerError
 from pytrace.kg import endpoint_queries
 from pytrace.kg.endpoint_queries import Row, Written, forms_of, key_at, matches_of, solutions_of, statements
 from pytrace.kg.entities import check_search
-from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, read_pairs
+from pytrace.kg.fact_store import EntityMatch, FactStore, QueryLimits, Relation, check_limits, read_pairs
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.sparql import GraphQuery, written_out
 from pytrace.kg.sparql_client import SparqlClient
@@ -29,7 +29,7 @@ _PROPERTY = "http://www.wikidata.org/entity/P"
 _KEYS, _MENTIONS, _TRIPLES = 100, 20, 100
 
 
-class SparqlEndpoint(NamedStore):
+class SparqlEndpoint(FactStore):
     r"""A `FactStore` whose triples are on a server.
 
     Only this server is ever asked: redirections are not followed. Busy servers (429, 502, 503, 504) are asked again after a

@@ -8,7 +8,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -51,68 +51,26 @@ class QueryLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     megabytes: int = 2_048
 
 
-class EntitySource(Protocol):
-    """What is known of entities and relations: all that it takes to link mentions.
+class FactStore(Closing):
+    """Triples that queries are asked of. Each verb takes a list and answers in its order, so that a server is asked seldom.
 
-    Keys are those of `pytrace.kg.graph_sources`. Every verb takes a list and answers in its order, so that a server can
-    be asked for many at once.
+    Keys are those of `pytrace.kg.graph_sources`. Relations are read and labels indexed once, for all threads.
     """
-
-    def relations(self) -> tuple[Relation, ...]:
-        """Return the relations, the most frequent first."""
-        ...
-
-    def find_entities(
-        self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
-    ) -> list[list[EntityMatch]]:
-        """Return for each mention the entities with a label or alias like it, best first, each entity once."""
-        ...
-
-    def around(self, keys: Sequence[str], *, limit: int = 10) -> list[tuple[Triple, ...]]:
-        """Return for each entity some triples that it stands in, by keys."""
-        ...
-
-    def names(self, keys: Sequence[str]) -> list[str]:
-        """Return what entities are called: their first label, or their key in words; any other value as it is."""
-        ...
-
-
-class FactStore(EntitySource, Protocol):
-    """Triples that queries are asked of."""
-
-    @property
-    def name(self) -> str:
-        """The file or address, for provenance."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """What stored work depends on: a hash of a file's triples, or the address of a server."""
-        ...
-
-    def iri(self, key: str, *, relation: bool = False) -> str:
-        """Return the IRI, in angle brackets, that stands for a key in queries."""
-        ...
-
-    def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
-        """Run queries that `rewrite` made, and return what each gave; an error of one is returned in its place.
-
-        A query that reaches a limit gives what it had by then, with `stopped` saying which, and the store stays usable.
-        """
-        ...
-
-    def close(self) -> None:
-        """End what runs for the store; any later call fails."""
-        ...
-
-
-class NamedStore(Closing):
-    """A `FactStore` that reads its relations once and indexes its labels once, for all threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._relations: tuple[Relation, ...] | None = None
         self._index: LabelIndex | None = None
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The file or address, for provenance."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """What stored work depends on: a hash of a file's triples, or the address of a server."""
 
     def relations(self) -> tuple[Relation, ...]:
         """Return the relations but for those to names, or those that were chosen, the most frequent first."""
@@ -124,6 +82,12 @@ class NamedStore(Closing):
     @abstractmethod
     def _read_relations(self) -> tuple[Relation, ...]: ...
 
+    @abstractmethod
+    def find_entities(
+        self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
+    ) -> list[list[EntityMatch]]:
+        """Return for each mention the entities with a label or alias like it, best first, each entity once."""
+
     def _label_index(self, pairs: Callable[[], Iterable[tuple[str, str]]]) -> LabelIndex:
         from pytrace.kg.labels import LabelIndex
 
@@ -132,9 +96,24 @@ class NamedStore(Closing):
                 self._index = LabelIndex.of(pairs())
             return self._index
 
+    @abstractmethod
+    def around(self, keys: Sequence[str], *, limit: int = 10) -> list[tuple[Triple, ...]]:
+        """Return for each entity some triples that it stands in, by keys."""
+
+    @abstractmethod
+    def names(self, keys: Sequence[str]) -> list[str]:
+        """Return what entities are called: their first label, or their key in words; any other value as it is."""
+
     def iri(self, key: str, *, relation: bool = False) -> str:
         """Return the IRI, in angle brackets, that stands for a key in queries."""
         return f"<{node_of(key, relation=relation).value}>"
+
+    @abstractmethod
+    def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
+        """Run queries that `rewrite` made, and return what each gave; an error of one is returned in its place.
+
+        A query that reaches a limit gives what it had by then, with `stopped` saying which, and the store stays usable.
+        """
 
 
 def check_limits(limits: QueryLimits) -> None:

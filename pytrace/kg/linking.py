@@ -14,7 +14,7 @@ import numpy as np
 
 from pytrace.errors import InputError
 from pytrace.kg.entities import check_search
-from pytrace.kg.fact_store import EntityMatch, EntitySource
+from pytrace.kg.fact_store import EntityMatch, FactStore
 from pytrace.kg.names import relation_name
 from pytrace.models.encoders.checked_vectors import encode
 from pytrace.models.encoders.encoder import Encoder
@@ -54,7 +54,7 @@ class EntityLinker:
 
     def __init__(
         self,
-        store: EntitySource,
+        store: FactStore,
         encoder: Encoder | None,
         *,
         limit: int = 5,

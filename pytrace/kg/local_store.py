@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from pytrace.errors import InputError, PytraceError, StoreError
 from pytrace.kg.entities import check_search
-from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, read_pairs
+from pytrace.kg.fact_store import EntityMatch, FactStore, QueryLimits, Relation, check_limits, read_pairs
 from pytrace.kg.query_fork import Packed
 from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.sparql_store import Solutions
@@ -33,7 +33,7 @@ _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_TH
 _PATIENCE = 2.0
 
 
-class LocalStore(NamedStore):
+class LocalStore(FactStore):
     """A `FactStore` whose triples are in the memory of a process of its own.
 
     Each query runs in a fork of that process, which ends when it takes too much time or memory; what the query had found by

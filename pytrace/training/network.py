@@ -16,8 +16,7 @@ from pytrace.errors import DeviceUnavailableError, InputError, MissingDependency
 from pytrace.models import registry
 from pytrace.models.llama.runtime import LlamaRuntime
 from pytrace.models.registry.model_files import check_gguf, sha256_of
-from pytrace.training.encoding import TrainingText
-from pytrace.training.tokenizer import ByteTokenizer, TextTokenizer, train_tokenizer
+from pytrace.training.encoding import ByteTokenizer, TextTokenizer, TrainingText, train_tokenizer
 from pytrace.training.training_settings import TrainingSettings
 
 _NEEDS = {

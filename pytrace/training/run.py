@@ -24,14 +24,13 @@ from pytrace.kg.queries.running import QueryRunner
 from pytrace.kg.queries.template import TEMPLATE_VERSION
 from pytrace.kg.queries.trained import TrainedGenerator
 from pytrace.storage.files import replace_file
-from pytrace.training.encoding import TrainingText, encode_texts, training_text
+from pytrace.training.encoding import ByteTokenizer, TrainingText, encode_texts, training_text
 from pytrace.training.examples import ExampleFormat, QueryExample, read_examples, write_questions
 from pytrace.training.export import Recipe, write_gguf
 from pytrace.training.graph_samples import sample_examples
 from pytrace.training.network import add_adapters, check_device, merged, new_base, open_base
 from pytrace.training.query_text import query_entities
 from pytrace.training.scoring import ScoreReport, score_generator
-from pytrace.training.tokenizer import ByteTokenizer
 from pytrace.training.trainer import Progress, checkpoints, train
 from pytrace.training.training_settings import Length, TrainingSettings
 from pytrace.training.variation import vary_names, vary_writing

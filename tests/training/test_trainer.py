@@ -13,7 +13,7 @@ import pytest
 
 from pytrace.errors import DeviceUnavailableError, InputError, ModelError, StoreError
 from pytrace.methods.base import changed
-from pytrace.training import encoding, network, tokenizer, trainer
+from pytrace.training import encoding, network, trainer
 from pytrace.training.encoding import Piece, TrainingText
 from pytrace.training.training_settings import Length, TrainingSettings
 from tests.small_trainings import SMALL, TEXTS, Killed, equal, fresh, killer, weights
@@ -22,16 +22,16 @@ torch = network.train_package("torch")
 
 
 @pytest.fixture(scope="module")
-def words() -> tokenizer.ByteTokenizer:
-    return tokenizer.train_tokenizer((one.text for one in TEXTS), size=400)
+def words() -> encoding.ByteTokenizer:
+    return encoding.train_tokenizer((one.text for one in TEXTS), size=400)
 
 
 @pytest.fixture(scope="module")
-def encoded(words: tokenizer.ByteTokenizer) -> encoding.EncodedTexts:
+def encoded(words: encoding.ByteTokenizer) -> encoding.EncodedTexts:
     return encoding.encode_texts(TEXTS, words, context=128)
 
 
-def test_a_network_is_the_same_for_the_same_seed(words: tokenizer.ByteTokenizer) -> None:
+def test_a_network_is_the_same_for_the_same_seed(words: encoding.ByteTokenizer) -> None:
     state = torch.random.get_rng_state()
     one, same = fresh(words), fresh(words)
     assert torch.equal(state, torch.random.get_rng_state())
@@ -80,7 +80,7 @@ def test_a_gpu_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
         network.check_device("tpu")
 
 
-def test_training_learns_and_repeats(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
+def test_training_learns_and_repeats(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     def run(settings: TrainingSettings) -> tuple[trainer.Training, dict[str, Any]]:
         net = fresh(words, settings)
         return trainer.train(net, encoded, settings, Length(steps=60), threads=1), weights(net)
@@ -94,7 +94,7 @@ def test_training_learns_and_repeats(words: tokenizer.ByteTokenizer, encoded: en
 
 
 def test_the_loss_is_the_mean_over_learned_tokens_whatever_stands_beside(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts
 ) -> None:
     net = fresh(words)
     whole = trainer.train(
@@ -114,7 +114,7 @@ def test_the_loss_is_the_mean_over_learned_tokens_whatever_stands_beside(
 
 @pytest.mark.parametrize("step", [7, 10, 23])
 def test_a_killed_training_goes_on_as_if_nothing_had_been(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path, step: int
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path, step: int
 ) -> None:
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=5)
     whole = fresh(words)
@@ -133,7 +133,7 @@ def test_a_killed_training_goes_on_as_if_nothing_had_been(
 
 
 def test_no_more_than_two_checkpoints_stay(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
 ) -> None:
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=2)
     trainer.train(fresh(words), encoded, settings, Length(steps=9), threads=1, directory=tmp_path)
@@ -142,7 +142,7 @@ def test_no_more_than_two_checkpoints_stay(
 
 
 def test_a_training_is_not_begun_over_another_ones_checkpoints(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
 ) -> None:
     trainer.train(fresh(words), encoded, SMALL, Length(steps=1), threads=1, directory=tmp_path)
     with pytest.raises(InputError, match="--resume"):
@@ -165,7 +165,7 @@ def test_a_training_is_not_begun_over_another_ones_checkpoints(
     ],
 )
 def test_a_training_goes_on_only_with_what_it_began_with(
-    words: tokenizer.ByteTokenizer, tmp_path: Path, change: dict[str, Any], said: str
+    words: encoding.ByteTokenizer, tmp_path: Path, change: dict[str, Any], said: str
 ) -> None:
     given: dict[str, Any] = {"settings": SMALL, "length": Length(steps=2), "texts": TEXTS, "recipe": {"data": "a"}}
 
@@ -183,7 +183,7 @@ def test_a_training_goes_on_only_with_what_it_began_with(
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
 ) -> None:
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=4)
     whole = fresh(words)
@@ -203,7 +203,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=3)
     written = trainer.replace_file
@@ -226,7 +226,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(
 
 
 def test_a_loss_that_is_no_number_ends_the_training(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
 ) -> None:
     net = fresh(words)
 
@@ -241,7 +241,7 @@ def test_a_loss_that_is_no_number_ends_the_training(
     assert [step for step, _ in trainer.checkpoints(tmp_path)] == [2, 4]
 
 
-def test_minutes_end_a_training(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
+def test_minutes_end_a_training(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     told: list[trainer.Progress] = []
     done = trainer.train(fresh(words), encoded, SMALL, Length(minutes=0.5 / 60), threads=1, tell=told.append)
     assert done.steps >= 1
@@ -250,14 +250,14 @@ def test_minutes_end_a_training(words: tokenizer.ByteTokenizer, encoded: encodin
     assert [one.share for one in told] == sorted(one.share for one in told)
 
 
-def test_epochs_count_passes(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
+def test_epochs_count_passes(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     settings = msgspec.structs.replace(SMALL, alone=0.0)
     first = len(encoding.batches(encoded.texts, tokens=SMALL.batch, seed=0, epoch=0))
     done = trainer.train(fresh(words), encoded, settings, Length(epochs=1.0), threads=1)
     assert (done.steps, done.epochs, done.tokens) == (first, 1.0, encoded.tokens)
 
 
-def test_texts_end_with_their_correct_query_in_the_beginning(words: tokenizer.ByteTokenizer) -> None:
+def test_texts_end_with_their_correct_query_in_the_beginning(words: encoding.ByteTokenizer) -> None:
     wrong = (Piece("Incorrect query 1:", learned=False), Piece(" select ?x where { zzz }\n", learned=True))
     texts = encoding.encode_texts([TrainingText((*TEXTS[0].pieces, *wrong))] * 4, words, context=128)
     alone = encoding.encode_texts(TEXTS[:1] * 4, words, context=128)
@@ -272,7 +272,7 @@ def test_texts_end_with_their_correct_query_in_the_beginning(words: tokenizer.By
     assert half.tokens == (alone.tokens + texts.tokens) / 2
 
 
-def test_the_rate_rises_and_falls(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
+def test_the_rate_rises_and_falls(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     settings = msgspec.structs.replace(SMALL, warm_up=0.1)
     run = trainer._Run(torch, fresh(words), encoded, settings, Length(steps=10), "cpu", {})
     rates = [run.rate(share / 1000) / settings.learning_rate for share in range(1001)]

@@ -13,7 +13,7 @@ import pytest
 from pytrace.errors import InputError, ModelFileError
 from pytrace.models import registry
 from pytrace.models.llama.runtime import LlamaRuntime
-from pytrace.training import encoding, export, network, tokenizer, trainer
+from pytrace.training import encoding, export, network, trainer
 from pytrace.training.training_settings import Length, TrainingSettings, WeightFormat
 from tests.small_trainings import RECIPE, SMALL, TEXTS, Killed, equal, fresh, killer, odd_texts, weights
 
@@ -21,12 +21,12 @@ torch = network.train_package("torch")
 
 
 @pytest.fixture(scope="module")
-def words() -> tokenizer.ByteTokenizer:
-    return tokenizer.train_tokenizer((one.text for one in TEXTS), size=400)
+def words() -> encoding.ByteTokenizer:
+    return encoding.train_tokenizer((one.text for one in TEXTS), size=400)
 
 
 @pytest.fixture(scope="module")
-def encoded(words: tokenizer.ByteTokenizer) -> encoding.EncodedTexts:
+def encoded(words: encoding.ByteTokenizer) -> encoding.EncodedTexts:
     return encoding.encode_texts(TEXTS, words, context=128)
 
 
@@ -48,7 +48,7 @@ def torch_logits(net: Any, tokens: list[int]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def trained(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> Any:
+def trained(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> Any:
     net = fresh(words)
     trainer.train(net, encoded, SMALL, Length(steps=120), threads=1)
     return net
@@ -56,7 +56,7 @@ def trained(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> A
 
 @pytest.mark.parametrize(("kind", "near"), [("f32", 1e-3), ("f16", 0.05), ("q8_0", 1.0)])
 def test_the_engine_computes_what_torch_does(
-    words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path, kind: Any, near: float
+    words: encoding.ByteTokenizer, trained: Any, tmp_path: Path, kind: Any, near: float
 ) -> None:
     path = tmp_path / "model.gguf"
     export.write_gguf(path, trained, network.tokenizer_keys(words), RECIPE, weights=kind)
@@ -69,7 +69,7 @@ def test_the_engine_computes_what_torch_does(
 
 
 def test_the_engine_splits_a_thousand_odd_texts_alike(
-    words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path
+    words: encoding.ByteTokenizer, trained: Any, tmp_path: Path
 ) -> None:
     export.write_gguf(tmp_path / "model.gguf", trained, network.tokenizer_keys(words), RECIPE)
     runtime = LlamaRuntime(tmp_path / "model.gguf", cells=32, sequences=1, batch=32, threads=1)
@@ -78,7 +78,7 @@ def test_the_engine_splits_a_thousand_odd_texts_alike(
     assert (runtime.eos, runtime.adds_bos, runtime.chat_template) == (words.end, False, None)
 
 
-def test_shared_keys_and_odd_sizes_are_exported_too(tmp_path: Path, words: tokenizer.ByteTokenizer) -> None:
+def test_shared_keys_and_odd_sizes_are_exported_too(tmp_path: Path, words: encoding.ByteTokenizer) -> None:
     transformers = network.train_package("transformers")
     torch.manual_seed(0)
     configuration = transformers.LlamaConfig(
@@ -108,7 +108,7 @@ def test_what_the_engine_would_compute_otherwise_is_not_exported(trained: Any, w
 
 
 def test_a_failed_export_leaves_the_file_before(
-    trained: Any, words: tokenizer.ByteTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Any, words: encoding.ByteTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "m.gguf"
     export.write_gguf(path, trained, network.tokenizer_keys(words), RECIPE)
@@ -176,13 +176,13 @@ def test_adapters_go_on_after_a_kill(random_gguf: Path, tmp_path: Path) -> None:
     assert equal(run(resume=True, directory=tmp_path), whole)
 
 
-def saved_base(words: tokenizer.ByteTokenizer, net: Any, directory: Path) -> Path:
+def saved_base(words: encoding.ByteTokenizer, net: Any, directory: Path) -> Path:
     net.save_pretrained(directory)
     words.save(directory / "tokenizer.json")
     return directory
 
 
-def test_a_hugging_face_directory_is_a_base_too(words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path) -> None:
+def test_a_hugging_face_directory_is_a_base_too(words: encoding.ByteTokenizer, trained: Any, tmp_path: Path) -> None:
     directory = saved_base(words, trained, tmp_path / "base")
     base = network.open_base(str(directory))
     assert equal(weights(base.network), weights(trained))
@@ -194,7 +194,7 @@ def test_a_hugging_face_directory_is_a_base_too(words: tokenizer.ByteTokenizer, 
 
 
 def test_a_base_whose_texts_the_engine_would_split_otherwise_is_refused(
-    words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path
+    words: encoding.ByteTokenizer, trained: Any, tmp_path: Path
 ) -> None:
     directory = saved_base(words, trained, tmp_path / "base")
     path = directory / "tokenizer.json"
