@@ -19,10 +19,10 @@ from typing import IO, Any
 from pytrace.errors import InputError, PytraceError, StoreError
 from pytrace.kg.entities import check_search
 from pytrace.kg.fact_store import EntityMatch, FactStore, QueryLimits, Relation, check_limits, read_pairs
-from pytrace.kg.query_fork import Packed
 from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.sparql_store import Solutions
 from pytrace.kg.sparql_tokens import tokens_of
+from pytrace.kg.store_worker import Packed
 from pytrace.records import Triple
 
 # Started by hand: multiprocessing would run the caller's main module again, which need not be guarded against that.
@@ -98,7 +98,7 @@ class LocalStore(FactStore):
         self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
     ) -> list[list[EntityMatch]]:
         """Return for each mention the entities with a label, an alias or a key like it."""
-        # The first call reads all labels: see `pytrace.kg.labels.LabelIndex`.
+        # The first call reads all labels: see `pytrace.kg.fact_store.LabelIndex`.
         check_search(limit=limit, cutoff=cutoff)
         index = self._label_index(self._read_labels)
         return [index.find(mention, limit=limit, cutoff=cutoff) for mention in mentions]

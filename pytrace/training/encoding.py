@@ -25,7 +25,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 from pytrace.errors import InputError
 from pytrace.kg.queries import write_query
-from pytrace.kg.queries.template import question_prompt, wrong_label
+from pytrace.kg.queries.trained import question_prompt, wrong_label
 from pytrace.storage.files import replace_file
 from pytrace.training.examples import QueryExample
 from pytrace.training.wrong_queries import WrongQuery

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pytrace.errors import InputError
 from pytrace.kg.queries.query_records import Grammar
-from pytrace.kg.queries.template import METADATA_KEY
+from pytrace.kg.queries.trained import METADATA_KEY
 from pytrace.storage.files import flush
 from pytrace.training.network import Key, train_package
 from pytrace.training.training_settings import WeightFormat

@@ -21,8 +21,7 @@ from pytrace.kg.names import normal_form
 from pytrace.kg.queries import QueryForm, query_names
 from pytrace.kg.queries.query_records import Grammar
 from pytrace.kg.queries.running import QueryRunner
-from pytrace.kg.queries.template import TEMPLATE_VERSION
-from pytrace.kg.queries.trained import TrainedGenerator
+from pytrace.kg.queries.trained import TEMPLATE_VERSION, TrainedGenerator
 from pytrace.storage.files import replace_file
 from pytrace.training.encoding import ByteTokenizer, TrainingText, encode_texts, training_text
 from pytrace.training.examples import ExampleFormat, QueryExample, read_examples, write_questions

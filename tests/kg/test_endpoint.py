@@ -15,12 +15,12 @@ import pytest
 
 from pytrace import __version__
 from pytrace.errors import DataError, InputError, ServerError, StoreError
+from pytrace.kg.answer_cache import AnswerCache
 from pytrace.kg.connect import open_store
 from pytrace.kg.endpoint import SparqlEndpoint
 from pytrace.kg.endpoint_queries import limited, read_rows
 from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.sparql import GraphQuery, rewrite
-from pytrace.kg.answer_cache import AnswerCache
 from pytrace.kg.sparql_store import KnowledgeStore, Solutions
 from pytrace.kg.sparql_tokens import check_syntax
 from pytrace.models.servers import http_client
