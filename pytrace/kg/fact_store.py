@@ -184,13 +184,13 @@ class LabelIndex(msgspec.Struct, frozen=True, eq=False):
 
     def find(self, mention: str, *, limit: int = 5, cutoff: float = 60.0) -> list[EntityMatch]:
         """Find the entities that a mention may mean."""
-        asked = max(limit, _LABELS) if limit > 0 else limit  # the index refuses what is below 1
+        count = max(limit, _LABELS) if limit > 0 else limit  # the index refuses what is below 1
         while True:
-            labels = self.index.find(mention, limit=asked, cutoff=cutoff)
+            labels = self.index.find(mention, limit=count, cutoff=cutoff)
             matches = self._matches(mention, labels, limit)
-            if len(matches) == limit or len(labels) < asked:
+            if len(matches) == limit or len(labels) < count:
                 return matches
-            asked *= 8
+            count *= 8
 
     def _matches(self, mention: str, labels: list[tuple[int, float]], limit: int) -> list[EntityMatch]:
         """Return the keys of found labels, each once."""

@@ -101,12 +101,12 @@ class EntityLinker:
     def _candidates(self, mentions: Sequence[str]) -> dict[str, list[EntityMatch]]:
         """Return for each mention the entities between which letters leave it open."""
         candidates: dict[str, list[EntityMatch]] = {mention: [] for mention in mentions}
-        asked = [mention for mention in candidates if mention.strip()]
-        if not asked:
+        named = [mention for mention in candidates if mention.strip()]
+        if not named:
             return candidates
         most = self._limit * (_TOLD_APART if self._encoder is not None else 1)
-        rows = self._store.find_entities(asked, limit=most, cutoff=self._cutoff)
-        for mention, matches in zip(asked, rows, strict=True):
+        rows = self._store.find_entities(named, limit=most, cutoff=self._cutoff)
+        for mention, matches in zip(named, rows, strict=True):
             once: dict[str, EntityMatch] = {}
             for match in matches:
                 if match.score >= self._cutoff:
@@ -126,20 +126,20 @@ class EntityLinker:
         texts = self._descriptions(keys)
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         described = _unit(encode(self._encoder, list(numbers), "passage"))
-        asked = _unit(encode(self._encoder, contexts, "query"))
+        context_vectors = _unit(encode(self._encoder, contexts, "query"))
         row_of = {key: numbers[text] for key, text in zip(keys, texts, strict=True)}
         column_of = {context: number for number, context in enumerate(contexts)}
         rows = [row_of[key] for key, _ in wanted]
         columns = [column_of[context] for _, context in wanted]
-        cosines = np.einsum("ij,ij->i", described[rows], asked[columns]).clip(-1.0, 1.0).round(_DIGITS)
+        cosines = np.einsum("ij,ij->i", described[rows], context_vectors[columns]).clip(-1.0, 1.0).round(_DIGITS)
         return dict(zip(wanted, cosines.tolist(), strict=True))
 
     def _descriptions(self, keys: Sequence[str]) -> list[str]:
         """Return what the store says of entities: what they are called, and a few of their triples in words."""
         around = self._store.around(keys, limit=_TRIPLES)
         parts = dict.fromkeys(part for triples in around for each in triples for part in (each.head, each.tail))
-        asked = list(dict.fromkeys([*keys, *parts]))
-        names = {key: name[:_NAME] for key, name in zip(asked, self._store.names(asked), strict=True)}
+        parts_and_keys = list(dict.fromkeys([*keys, *parts]))
+        names = {key: name[:_NAME] for key, name in zip(parts_and_keys, self._store.names(parts_and_keys), strict=True)}
         if self._relation_names is None:
             self._relation_names = {relation.key: relation.name for relation in self._store.relations()}
         texts = []

@@ -186,22 +186,22 @@ class StoreProcess:
 
     def _start(self) -> tuple[str, int]:
         ours, theirs = Pipe()
-        said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        messages = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         command = [sys.executable, "-c", _START, str(theirs.fileno()), *sys.path]
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, pass_fds=[theirs.fileno()],
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, pass_fds=[theirs.fileno()],
                 env={**os.environ, **_ENVIRONMENT}, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             ours.close()
-            said.close()
+            messages.close()
             raise StoreError(
                 f"no process for the knowledge base {self._path} can be started ({error.strerror}); free some memory"
             ) from error
         finally:
             theirs.close()
-        self._link, self._end = ours, weakref.finalize(self, _end, process, ours, said)
+        self._link, self._end = ours, weakref.finalize(self, _end, process, ours, messages)
         fingerprint, triples = self._exchange((str(self._path), self._format), lambda _: None)
         return fingerprint, triples
 
@@ -233,7 +233,7 @@ class StoreProcess:
         self._end()
 
 
-def _end(process: subprocess.Popen[bytes], link: Connection, said: IO[bytes]) -> str:
+def _end(process: subprocess.Popen[bytes], link: Connection, messages: IO[bytes]) -> str:
     """End a process and return how it ended, in words."""
     link.close()
     try:
@@ -241,9 +241,9 @@ def _end(process: subprocess.Popen[bytes], link: Connection, said: IO[bytes]) ->
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    with contextlib.closing(said):
-        said.seek(0)
-        lines = said.read()[-2_000:].decode("utf-8", "replace").strip().splitlines()
+    with contextlib.closing(messages):
+        messages.seek(0)
+        lines = messages.read()[-2_000:].decode("utf-8", "replace").strip().splitlines()
     if process.returncode < 0:
         return f"signal {-process.returncode}, {signal.strsignal(-process.returncode)}"
     return lines[-1] if lines else f"exit status {process.returncode}"

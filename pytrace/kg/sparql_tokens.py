@@ -106,25 +106,25 @@ def tokens_of(query: str) -> list[Token]:
     """Split a query that only reads into its tokens."""
     tokens: list[Token] = []
     open_: list[str] = []
-    signs = at = 0
-    while at < len(query):
-        match = _TOKENS.match(query, at)
+    signs = offset = 0
+    while offset < len(query):
+        match = _TOKENS.match(query, offset)
         if match is None or not match.group():
-            _wrong(query, at)
+            _wrong(query, offset)
         kind, text = str(match.lastgroup), match.group()
         if kind != "skip":
-            token = Token(kind, text, at)
+            token = Token(kind, text, offset)
             tokens.append(token)
             signs = signs + 1 if text in ("!", "^", "-", "+") else 0
             if text in OPENING:
                 open_.append(OPENING[text])
             elif text in ("}", ")", "]") and (not open_ or open_.pop() != text):
-                _wrong(query, at)
+                _wrong(query, offset)
             if len(open_) + signs > _DEEPEST:
                 raise InputError(f"the SPARQL query is nested more than {_DEEPEST} deep; make it flatter")
             if len(tokens) > _MOST_TOKENS:
                 raise InputError(f"the SPARQL query has more than {_MOST_TOKENS} words and signs; make it shorter")
-        at = match.end()
+        offset = match.end()
     if open_:
         raise InputError(f"the SPARQL query ends before {open_[-1]!r}; close what it opens")
     _check_reads(tokens)
@@ -142,10 +142,10 @@ def _check_reads(tokens: Sequence[Token]) -> None:
 
 def without_prologue(tokens: Sequence[Token]) -> Sequence[Token]:
     """Return what follows the PREFIX and BASE lines."""
-    at = 0
-    while at < len(tokens) and tokens[at].word in ("PREFIX", "BASE"):
-        at += 3 if tokens[at].word == "PREFIX" else 2
-    return tokens[at:]
+    index = 0
+    while index < len(tokens) and tokens[index].word in ("PREFIX", "BASE"):
+        index += 3 if tokens[index].word == "PREFIX" else 2
+    return tokens[index:]
 
 
 def read_prefixes(tokens: Sequence[Token]) -> tuple[dict[str, str], str]:
@@ -166,9 +166,9 @@ def read_prefixes(tokens: Sequence[Token]) -> tuple[dict[str, str], str]:
     return prefixes, base
 
 
-def _wrong(query: str, at: int) -> NoReturn:
-    text = (query[at : at + 20].split(maxsplit=1) or [query[at]])[0]
-    raise InputError(f"the SPARQL query has {text!a} at character {at + 1}, which fits nothing there; correct it")
+def _wrong(query: str, offset: int) -> NoReturn:
+    text = (query[offset : offset + 20].split(maxsplit=1) or [query[offset]])[0]
+    raise InputError(f"the SPARQL query has {text!a} at character {offset + 1}, which fits nothing there; correct it")
 
 
 # Where an error is tells nothing: the text stands within another one, and is not the user's own.
@@ -207,15 +207,15 @@ def _unevaluated(query: str, tokens: Sequence[Token]) -> Iterator[str]:
 def _without_dataset(query: str, tokens: Sequence[Token]) -> str:
     """Return the text of some tokens without its FROM, which no sub-query has."""
     text = ""
-    at = 0
-    while at < len(tokens) and tokens[at].text != "{":
-        if tokens[at].word == "FROM":
-            at += 3 if tokens[at + 1 : at + 2] and tokens[at + 1].word == "NAMED" else 2
+    index = 0
+    while index < len(tokens) and tokens[index].text != "{":
+        if tokens[index].word == "FROM":
+            index += 3 if tokens[index + 1 : index + 2] and tokens[index + 1].word == "NAMED" else 2
             continue
-        following = tokens[at + 1].offset if at + 1 < len(tokens) else len(query)
-        text += query[tokens[at].offset : following]
-        at += 1
-    return text + (query[tokens[at].offset :] if at < len(tokens) else "")
+        following = tokens[index + 1].offset if index + 1 < len(tokens) else len(query)
+        text += query[tokens[index].offset : following]
+        index += 1
+    return text + (query[tokens[index].offset :] if index < len(tokens) else "")
 
 
 def _closing(tokens: Sequence[Token]) -> int:

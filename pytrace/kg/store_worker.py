@@ -47,7 +47,7 @@ _MOST_BYTES = 64 << 20
 # Rust's words before it gives up; Python raises MemoryError instead.
 _NO_MEMORY = b"memory allocation of"
 # Of what the process says before it ends, the last bytes are looked at.
-_SAID = 2_000
+_LAST_BYTES = 2_000
 
 
 class Packed(NamedTuple):
@@ -79,16 +79,16 @@ class QueryFork:
         self.left = deque(queries)
         self._limits = limits
         self._solutions: list[bytes] = []
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the fork
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the fork
         self.output, inner = Pipe(duplex=False)
         try:
             self._process = os.fork()
             if not self._process:
                 not_shared.close()  # or the caller would not hear that this process ended while a fork of it runs
-                _be_the_fork(store, [query for _, query in queries], limits, inner, self._said.fileno())
+                _be_the_fork(store, [query for _, query in queries], limits, inner, self._messages.fileno())
         except OSError:
             self.output.close()
-            self._said.close()
+            self._messages.close()
             raise
         finally:
             inner.close()
@@ -116,18 +116,18 @@ class QueryFork:
         """Wait for the end, and return what became of the query that ended the fork, if one did."""
         self.output.close()
         _, status = os.waitpid(self._process, 0)
-        with self._said:
-            self._said.seek(max(self._said.seek(0, os.SEEK_END) - _SAID, 0))
-            said = self._said.read()
+        with self._messages:
+            self._messages.seek(max(self._messages.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
+            messages = self._messages.read()
         if status == 0 or not self.left:
             return None
         number, _ = self.left.popleft()
         signal_ = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         if signal_ == signal.SIGALRM:
             return number, Packed(self._solutions, f"more than {self._limits.seconds:g} seconds")
-        if signal_ == signal.SIGABRT and _NO_MEMORY in said:
+        if signal_ == signal.SIGABRT and _NO_MEMORY in messages:
             return number, Packed(self._solutions, _out_of_memory(self._limits))
-        lines = said.decode("utf-8", "replace").strip().splitlines()
+        lines = messages.decode("utf-8", "replace").strip().splitlines()
         how = f"signal {signal_} ({signal.strsignal(signal_)})" if signal_ else f"exit status {status >> 8}"
         return number, crashed(f"{how}{': ' + lines[-1][:200] if lines else ''}")
 
@@ -142,11 +142,11 @@ def _out_of_memory(limits: QueryLimits) -> str:
 
 
 def _be_the_fork(
-    store: KnowledgeStore, queries: Sequence[GraphQuery], limits: QueryLimits, output: Connection, said: int
+    store: KnowledgeStore, queries: Sequence[GraphQuery], limits: QueryLimits, output: Connection, messages: int
 ) -> NoReturn:
     status = 1
     try:
-        os.dup2(said, 2)
+        os.dup2(messages, 2)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         _limit_memory(limits.megabytes)
         # Nothing more can be opened, so that no query calls another server, whatever a check before it overlooks.

@@ -219,16 +219,16 @@ class _Sampler:
 
     def _whether(self, head: int, relation: int, tail: int, id: str) -> QueryExample | None:
         """Ask whether a triple is there, half of the time with the tail of another, so that the answer may be no."""
-        asked = tail
+        target = tail
         if self.chance.random() < 0.5:
-            asked = self.graph.triples[self.chance.choice(self.graph.of_relation[relation])][2]
+            target = self.graph.triples[self.chance.choice(self.graph.of_relation[relation])][2]
         answers = self.graph.walk(head, [relation])
-        if answers is None or asked == head or not (self.graph.known[head] and self.graph.known[asked]):
+        if answers is None or target == head or not (self.graph.known[head] and self.graph.known[target]):
             return None
-        entity, other, name = self.graph.entities[head], self.graph.entities[asked], self.graph.relations[relation]
+        entity, other, name = self.graph.entities[head], self.graph.entities[target], self.graph.relations[relation]
         parts = (write_name("entity", entity), write_name("relation", name), write_name("entity", other))
         query = SparqlQuery(f"ask {{ {' '.join(parts)} }}")
-        return self._example("ask", id, head, [name], query, ("true" if asked in answers else "false",), other=other)
+        return self._example("ask", id, head, [name], query, ("true" if target in answers else "false",), other=other)
 
     def _triple_query(self, head: str | None, relation: str | None, tail: str) -> Query:
         """Write the query for the part of a triple that is None."""

@@ -212,10 +212,10 @@ def train_generator(
         raise InputError(f"{out} holds a training; go on with --resume, or name another --out")
     say("preparing texts")
     prepared = prepare(source, settings)
-    asked, held = len(prepared.trained) + len(prepared.held_out), len(prepared.held_out)
-    if held < source.hold_out * asked / 2:
+    total, held = len(prepared.trained) + len(prepared.held_out), len(prepared.held_out)
+    if held < source.hold_out * total / 2:
         say(
-            f"only {held} of {asked} questions can be held out, for the others are linked by the entities that they name; give "
+            f"only {held} of {total} questions can be held out, for the others are linked by the entities that they name; give "
             "questions about other entities to score it"
         )
     out.mkdir(parents=True, exist_ok=True)

@@ -119,7 +119,7 @@ def score_generator(
         if runner is not None:
             results = _run(runner, part, [queries[:1] for queries in offered])
             gold = _gold_values(part, runner)
-        rows += [_scored(*asked) for asked in zip(part, best, results, gold, strict=True)]
+        rows += [_scored(*outcome) for outcome in zip(part, best, results, gold, strict=True)]
         if done is not None:
             done(len(rows))
     shapes = sorted({row.shape for row in rows})

@@ -169,7 +169,7 @@ class _Run:
         settings = self.settings
         self.network.train()
         # Short texts and whole ones have batches of their own, each skipped as far as the run restored has gone.
-        short, whole = (
+        short, full = (
             endless(texts, tokens=settings.batch, seed=settings.seed, skipped=skipped)
             for texts, skipped in ((self.short, self.short_steps), (self.texts, self.step - self.short_steps))
         )
@@ -181,7 +181,7 @@ class _Run:
                 self.learn([self.short[index] for index in next(short)], self.rate(share))
                 self.short_steps += 1
             else:
-                self.learn([self.texts[index] for index in next(whole)], self.rate(share))
+                self.learn([self.texts[index] for index in next(full)], self.rate(share))
             now = time.monotonic()
             self.seconds = seconds_before + now - started
             due = now - saved_at >= 60 * settings.checkpoint_minutes or self.step - saved >= settings.checkpoint_steps

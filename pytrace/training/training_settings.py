@@ -64,9 +64,9 @@ class Length(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def __post_init__(self) -> None:
         """Refuse anything but one positive length."""
-        given = [value for value in (self.epochs, self.steps, self.minutes) if value is not None]
-        if len(given) != 1 or not (math.isfinite(given[0]) and 0 < given[0] <= 1e7):
+        lengths = [value for value in (self.epochs, self.steps, self.minutes) if value is not None]
+        if len(lengths) != 1 or not (math.isfinite(lengths[0]) and 0 < lengths[0] <= 1e7):
             raise InputError(
-                f"the length of training is {', '.join(map(str, given)) or 'not given'}; give epochs, steps or minutes, one of "
+                f"the length of training is {', '.join(map(str, lengths)) or 'not given'}; give epochs, steps or minutes, one of "
                 "them, above 0"
             )

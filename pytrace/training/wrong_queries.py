@@ -145,8 +145,8 @@ class _Maker:
     def _last_clauses(self) -> list[Clause]:
         """Return the clauses whose relation leads to what is asked for, or all if nothing is."""
         named = [clause for clause in self.fact_clauses if self.tokens[clause.predicate].kind == "relation"]
-        asked = next((token.text for token in self.tokens if token.kind == "variable"), "")
-        last = [c for c in named if asked in {self.tokens[c.subject].text, self.tokens[c.object].text}]
+        sought = next((token.text for token in self.tokens if token.kind == "variable"), "")
+        last = [c for c in named if sought in {self.tokens[c.subject].text, self.tokens[c.object].text}]
         return last or named
 
     def _other_relation(self, token: Token) -> str | None:

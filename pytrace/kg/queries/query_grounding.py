@@ -150,9 +150,9 @@ def best_combinations(
     while waiting and len(best) < most:
         negative, ranks = heapq.heappop(waiting)
         best.append((tuple(row[rank] for row, rank in zip(choices, ranks, strict=True)), -negative))
-        for at, rank in enumerate(ranks):
-            following = (*ranks[:at], rank + 1, *ranks[at + 1 :])
-            if rank + 1 < len(choices[at]) and following not in seen:
+        for index, rank in enumerate(ranks):
+            following = (*ranks[:index], rank + 1, *ranks[index + 1 :])
+            if rank + 1 < len(choices[index]) and following not in seen:
                 seen.add(following)
                 heapq.heappush(waiting, (-total(following), following))
     return best
