@@ -22,15 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.kg.sparql_tokens import (
-    OPENING,
-    Token,
-    TokenReader,
-    check_syntax,
-    read_prefixes,
-    tokens_of,
-    without_prologue,
-)
+from pytrace.kg.sparql_tokens import Token, TokenReader, check_syntax, read_prefixes, tokens_of, without_prologue
 
 # The time to plan a query grows with the cube of its patterns.
 _MOST_PATTERNS = 200
@@ -48,8 +40,7 @@ class GraphQuery(msgspec.Struct, frozen=True):
 
     construct: str  # returns the triples of all solutions together
     rows: str  # a SELECT that returns them solution by solution
-    # Of each pattern the variables of `rows` that have its subject, predicate and object; unbound ones are of an OPTIONAL
-    # or another branch.
+    # Of each pattern the variables of `rows` that have its three terms; unbound ones are of an OPTIONAL or another branch.
     patterns: tuple[tuple[str, str, str], ...]
     constants: tuple[
         str, ...
@@ -62,8 +53,7 @@ def rewrite(query: str) -> GraphQuery:
     """Turn a SELECT or ASK query into one that returns the triples behind its answers."""
     # Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
     # appendix A.
-    parser = _Parser(tokens_of(query))
-    rewritten = parser.query()
+    rewritten = _Parser(tokens_of(query)).query()
     check_syntax(rewritten.construct)
     check_syntax(rewritten.rows)
     return rewritten
@@ -242,7 +232,7 @@ class _Parser(TokenReader):
                 continue
             begun = bool(words & _MODIFIERS)
             words.add(self.next().word)
-            strange = token.text in (*OPENING, ";", ".") or token.word in ("SELECT", "ASK", "WHERE", "CONSTRUCT")
+            strange = token.text in ("{", "(", "[", ";", ".") or token.word in ("SELECT", "ASK", "WHERE", "CONSTRUCT")
             if strange or not (begun or token.word in _MODIFIERS):
                 self.refuse(token, "the query should end")
         return self._written(self.tokens[start : self.at]), words
