@@ -36,9 +36,8 @@ from pytrace import _core
 from pytrace.bench.machine import facts
 from pytrace.certify.gold_paths import read_questions
 from pytrace.errors import VerificationError
-from pytrace.kg.fact_store import EntityMatch, Relation
+from pytrace.kg.fact_store import EntityMatch, LabelIndex, Relation
 from pytrace.kg.graph_sources import read_source
-from pytrace.kg.labels import LabelIndex
 from pytrace.kg.linking import EntityLinker, Link
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.models import registry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytrace.kg.names import normal_form
-from pytrace.training.clauses import query_entities
-from pytrace.training.training_records import QueryExample
+from pytrace.training.examples import QueryExample
+from pytrace.training.query_text import query_entities
 
 
 def seen_share(training: Sequence[QueryExample], held_out: Sequence[QueryExample]) -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from pytrace.training import export, network, tokenizer, trainer
-from pytrace.training.training_records import Piece, TrainingText
+from pytrace.training import encoding, export, network, trainer
+from pytrace.training.encoding import Piece, TrainingText
 from pytrace.training.training_settings import TrainingSettings
 
-torch = network.torch_module()
+torch = network.train_package("torch")
 
 SMALL = TrainingSettings(width=32, layers=2, heads=4, inner=48, context=128, batch=256, learning_rate=3e-3)
 NAMES = ("tamar of guria", "ewa of lund", "mary-ann pfunn", "ødegård", "k7 of accra")
@@ -34,7 +34,7 @@ PEOPLE = [
 TEXTS = [text(name, relation) for name in (*NAMES, *PEOPLE[::2]) for relation in ("parents", "gender", "capital city")]
 
 
-def fresh(words: tokenizer.ByteTokenizer, settings: TrainingSettings = SMALL) -> Any:
+def fresh(words: encoding.ByteTokenizer, settings: TrainingSettings = SMALL) -> Any:
     return network.new_network(settings, size=words.size, end=words.end)
 
 
@@ -65,7 +65,7 @@ def odd_texts(count: int) -> list[str]:
         (0x2000, 0x206F), (0x3040, 0x30FF), (0x4E00, 0x4EFF), (0xAC00, 0xACFF), (0xFE00, 0xFE0F), (0x10400, 0x1044F),
         (0x1D400, 0x1D4FF), (0x1F300, 0x1F64F),
     )  # fmt: skip
-    words = ("'s", "'ll", "  ", " \n", "\n", "don't", " 12", "3/4", ":/", " ?x", tokenizer.END, "relation:/", "\ud800")
+    words = ("'s", "'ll", "  ", " \n", "\n", "don't", " 12", "3/4", ":/", " ?x", encoding.END, "relation:/", "\ud800")
     return [
         "".join(
             chance.choice(words) if chance.random() < 0.2 else chr(chance.randint(*chance.choice(ranges)))

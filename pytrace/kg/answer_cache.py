@@ -67,9 +67,9 @@ class AnswerCache:
         with self._lock:
             self._connection.close()
 
-    def get(self, asked: Sequence[str]) -> bytes | None:
+    def get(self, request: Sequence[str]) -> bytes | None:
         """Return the answer to what was asked, or None if it is not there."""
-        key = _key(asked)
+        key = _key(request)
         with self._lock, self._errors():
             row = self._connection.execute("SELECT content, checksum FROM answers WHERE key = ?", (key,)).fetchone()
         if row is None:
@@ -79,9 +79,9 @@ class AnswerCache:
             raise StoreError(self._damaged("an answer does not fit its checksum"))
         return zlib.decompress(content)
 
-    def put(self, asked: Sequence[str], answer: bytes) -> None:
+    def put(self, request: Sequence[str], answer: bytes) -> None:
         """Keep an answer."""
-        key, content = _key(asked), zlib.compress(answer, 1)
+        key, content = _key(request), zlib.compress(answer, 1)
         with self._lock, self._errors():
             self._connection.execute(
                 "INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, content, _checksum(key, content))
@@ -101,9 +101,9 @@ class AnswerCache:
         return f"the cache {self._path} is damaged ({reason}); {_REMEDY}"
 
 
-def _key(asked: Sequence[str]) -> bytes:
+def _key(request: Sequence[str]) -> bytes:
     digest = hashlib.sha256()
-    for part in asked:
+    for part in request:
         data = part.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)

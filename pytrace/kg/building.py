@@ -194,11 +194,11 @@ class Building:
         if msgspec.structs.replace(record, rows=0, checksum=0) != fresh or record.rows < 0:
             return fresh
         size = 4 * record.dimension * record.rows
-        whole = (self.unfinished / VECTORS).exists() and checksum(self.unfinished / VECTORS, size) == (
+        intact = (self.unfinished / VECTORS).exists() and checksum(self.unfinished / VECTORS, size) == (
             record.checksum,
             size,
         )
-        return record if whole else fresh
+        return record if intact else fresh
 
     def _write_sketch(self) -> SketchEntry | None:
         shape = (self._progress.rows, self._encoder.dimension)

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from pytrace.errors import InputError, ServerError
+from pytrace import __version__
+from pytrace.errors import InputError, ServerError, StoreError
 from pytrace.kg import endpoint_queries
-from pytrace.kg.endpoint_answers import Row, Written, forms_of, key_at, matches_of, solutions_of, statements
-from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, check_search, read_pairs
+from pytrace.kg.answer_cache import AnswerCache
+from pytrace.kg.endpoint_queries import (
+    MEDIA_TYPE,
+    Row,
+    Written,
+    forms_of,
+    key_at,
+    matches_of,
+    read_rows,
+    solutions_of,
+    statements,
+)
+from pytrace.kg.entities import check_search
+from pytrace.kg.fact_store import EntityMatch, FactStore, QueryLimits, Relation, check_limits, read_pairs
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.sparql import GraphQuery, written_out
-from pytrace.kg.sparql_client import SparqlClient
 from pytrace.kg.sparql_store import Solutions
 from pytrace.kg.terms import NAMING, VOCABULARY, named_by, node_of
+from pytrace.models.servers.http_client import HttpClient
 from pytrace.records import Triple
 
 _T = TypeVar("_T")
 
+# An answer of 1,000 solutions with 20 IRIs each takes 2 MB.
+_LARGEST_ANSWER = 64 << 20
+# Each query brings its own limit, so that no other may end it.
+_LONGEST_WAIT = 31_536_000.0
+# What is remembered of answers within this process, in bytes.
+_REMEMBERED = 64 << 20
 _MOST_NAMESPACES = 8
 _LAST_PART = re.compile(r"[^/#:]*$")
 _COUNT = re.compile(r"[0-9]{1,18}")
@@ -28,7 +48,7 @@ _PROPERTY = "http://www.wikidata.org/entity/P"
 _KEYS, _MENTIONS, _TRIPLES = 100, 20, 100
 
 
-class SparqlEndpoint(NamedStore):
+class SparqlEndpoint(FactStore):
     r"""A `FactStore` whose triples are on a server.
 
     Only this server is ever asked: redirections are not followed. Busy servers (429, 502, 503, 504) are asked again after a
@@ -61,24 +81,39 @@ class SparqlEndpoint(NamedStore):
             self._predicates = {}
             for key, name in read_pairs(predicates, what="relation"):
                 self._predicates.setdefault(key, name)
-        self._client = SparqlClient(
-            url, user_agent=user_agent, cache_directory=cache_directory, concurrency=concurrency
+        self._http = HttpClient(
+            url,
+            concurrency=concurrency,
+            read_timeout=_LONGEST_WAIT,
+            user_agent=_user_agent(user_agent),
+            kind="SPARQL endpoint",
+            largest_answer=_LARGEST_ANSWER,
         )
+        self._memory_lock = threading.Lock()
+        self._remembered: dict[str, bytes] = {}
+        self._remembered_bytes = 0
+        self._cache: AnswerCache | None = None
+        if cache_directory is not None:
+            try:
+                self._cache = AnswerCache(cache_directory)
+            except StoreError:
+                self._http.close()
+                raise
 
     @property
     def name(self) -> str:
         """The address."""
-        return self._client.name
+        return self._http.origin + self._http.parts.path
 
     @property
     def fingerprint(self) -> str:
         """The address: what a server holds, nobody can tell."""
-        return self._client.name
+        return self.name
 
     @property
     def requests(self) -> int:
         """How often the server was asked."""
-        return self._client.requests
+        return self._http.requests
 
     def _read_relations(self) -> tuple[Relation, ...]:
         # A relation is called by its English label; on Wikidata, by that of its property.
@@ -86,10 +121,10 @@ class SparqlEndpoint(NamedStore):
             return tuple(Relation(key, name) for key, name in self._predicates.items())
         rows: list[Row] = []
         for query in (endpoint_queries.COUNTED_RELATIONS, endpoint_queries.RELATIONS):
-            [answer] = self._client.rows([query], self._timeout)
+            [answer] = self._rows([query], self._timeout)
             if not isinstance(answer, Exception) and any(key_at(row, "p").startswith(VOCABULARY) for row in answer):
                 # A graph that pytrace wrote, with where its triples are from.
-                [answer] = self._client.rows([endpoint_queries.without_provenance(query)], self._timeout)
+                [answer] = self._rows([endpoint_queries.without_provenance(query)], self._timeout)
             if not isinstance(answer, Exception):
                 rows = answer
                 break
@@ -138,7 +173,7 @@ class SparqlEndpoint(NamedStore):
         queries = {
             key: endpoint_queries.around(self.iri(key), limit, spaces) for key in keys if not key.startswith("_:")
         }
-        answers = dict(zip(queries, self._client.rows(list(queries.values()), self._timeout), strict=True))
+        answers = dict(zip(queries, self._rows(list(queries.values()), self._timeout), strict=True))
         around = []
         for key in keys:
             triples = []
@@ -190,7 +225,7 @@ class SparqlEndpoint(NamedStore):
                 outcomes[number] = error
         tables: dict[int, list[Row]] = {}
         late = Solutions((), f"more than {limits.seconds:g} seconds")
-        for number, answer in zip(texts, self._client.rows(list(texts.values()), limits.seconds), strict=True):
+        for number, answer in zip(texts, self._rows(list(texts.values()), limits.seconds), strict=True):
             if isinstance(answer, TimeoutError):
                 outcomes[number] = late
             elif isinstance(answer, Exception):
@@ -221,7 +256,7 @@ class SparqlEndpoint(NamedStore):
     def _facts(self, triples: Sequence[Written], seconds: float) -> set[Written]:
         """Return those of some triples that the server has; raise what went wrong."""
         parts = list(_parts(triples, _TRIPLES))
-        answers = self._client.rows([endpoint_queries.which_are_facts(part) for part in parts], seconds)
+        answers = self._rows([endpoint_queries.which_are_facts(part) for part in parts], seconds)
         facts: set[Written] = set()
         for part, answer in zip(parts, answers, strict=True):
             if isinstance(answer, Exception):
@@ -232,11 +267,59 @@ class SparqlEndpoint(NamedStore):
 
     def close(self) -> None:
         """Close the connections and the cache; any later call fails."""
-        self._client.close()
+        self._http.close()
+        if self._cache is not None:
+            self._cache.close()
 
     def _all_rows(self, queries: Sequence[str]) -> Iterator[Row]:
-        for answer in self._client.rows(queries, self._timeout):
+        for answer in self._rows(queries, self._timeout):
             yield from self._checked(answer)
+
+    def _rows(self, queries: Sequence[str], seconds: float) -> list[list[Row] | Exception]:
+        """Return the solutions of SELECT queries, each asked only if nobody asked it before."""
+        answers: dict[str, list[Row] | Exception] = {}
+        missing = []
+        for query in dict.fromkeys(queries):
+            data = self._known(query)
+            if data is None:
+                missing.append(query)
+            else:
+                answers[query] = read_rows(data, self.name)
+
+        async def fetch(index: int) -> bytes | Exception:
+            try:
+                return await self._http.post_form({"query": missing[index]}, accept=MEDIA_TYPE, seconds=seconds)
+            except (ServerError, TimeoutError) as error:
+                return error
+
+        for index, answer in self._http.each(fetch, len(missing)):
+            query = missing[index]
+            if isinstance(answer, Exception):
+                answers[query] = answer
+                continue
+            try:
+                answers[query] = read_rows(answer, self.name)
+            except ServerError as error:
+                answers[query] = error
+                continue
+            self._keep(query, answer)
+        return [answers[query] for query in queries]
+
+    def _known(self, query: str) -> bytes | None:
+        with self._memory_lock:
+            data = self._remembered.get(query)
+        if data is None and self._cache is not None:
+            data = self._cache.get([self.name, query])
+        return data
+
+    def _keep(self, query: str, answer: bytes) -> None:
+        if self._cache is not None:
+            self._cache.put([self.name, query], answer)
+        with self._memory_lock:
+            self._remembered_bytes += len(answer) - len(self._remembered.pop(query, b""))
+            self._remembered[query] = answer
+            while self._remembered_bytes > _REMEMBERED:
+                self._remembered_bytes -= len(self._remembered.pop(next(iter(self._remembered))))
 
     def _checked(self, answer: list[Row] | Exception) -> list[Row]:
         """Return an answer to what the store itself asked, or raise what went wrong."""
@@ -258,3 +341,14 @@ def _namespaces(keys: Iterable[str]) -> list[str]:
     """Return what the IRIs of relations begin with, up to their last part; nothing if that is much or cannot be told."""
     namespaces = {_LAST_PART.sub("", node_of(key, relation=True).value) for key in keys}
     return sorted(namespaces) if len(namespaces) <= _MOST_NAMESPACES else []
+
+
+def _user_agent(user: str | None) -> str:
+    """Return what a server is told of who asks."""
+    if user is None:
+        return f"pytrace/{__version__}"
+    if not user.strip() or not user.isascii() or not user.isprintable():
+        raise InputError(
+            f"the user agent {user[:80]!a} is not some printable ASCII; give an address, such as you@example.org"
+        )
+    return f"pytrace/{__version__} ({user.strip()})"

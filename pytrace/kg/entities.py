@@ -76,10 +76,7 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
         Those with the same normal form come first and score 100. Of the others, the ones that share the most and rarest
         words and trigrams are scored by `score`, which bears typos, missing words and another order. Equal ones come by number.
         """
-        if limit < 1:
-            raise InputError(f"limit is {limit}; ask for at least 1 entity")
-        if not 0 <= cutoff <= 100:
-            raise InputError(f"cutoff is {cutoff}; give a score from 0 to 100")
+        check_search(limit=limit, cutoff=cutoff)
         form = normal_form(name)
         if not form or not len(self.hashes):
             return []
@@ -128,6 +125,14 @@ class EntityIndex(msgspec.Struct, frozen=True, eq=False):
         if len(some) > _SCORED:
             some = some[np.argpartition(-likeness, _SCORED - 1)[:_SCORED]]
         return some
+
+
+def check_search(*, limit: int, cutoff: float = 0.0) -> None:
+    """Refuse to look for nothing."""
+    if limit < 1:
+        raise InputError(f"limit is {limit}; ask for at least 1")
+    if not 0 <= cutoff <= 100:
+        raise InputError(f"cutoff is {cutoff}; give a score from 0 to 100")
 
 
 def score(form: str, forms: Sequence[str]) -> NDArray[np.float64]:

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import InputError
-from pytrace.kg.fact_store import EntityMatch, EntitySource
+from pytrace.kg.entities import check_search
+from pytrace.kg.fact_store import EntityMatch, FactStore
 from pytrace.kg.names import relation_name
 from pytrace.models.encoders.checked_vectors import encode
 from pytrace.models.encoders.encoder import Encoder
@@ -29,18 +30,15 @@ _DIGITS = 4
 
 
 class Link(msgspec.Struct, frozen=True):
-    """An entity that a mention may mean.
-
-    `label` is the name of the entity that is most like the mention, and `fuzzy` how like, from 0 to 1. `context` is the
-    cosine of what the store says of the entity and the mention's context, or None where none was needed or there is no
-    encoder. `score` sums up both, from 0 to 1.
-    """
+    """An entity that a mention may mean."""
 
     key: str
-    label: str
-    fuzzy: float
+    label: str  # the name of the entity that is most like the mention
+    fuzzy: float  # how like, from 0 to 1
+    # The cosine of what the store says of the entity and the mention's context; None where none was needed or there is no
+    # encoder.
     context: float | None
-    score: float
+    score: float  # sums up both, from 0 to 1
 
 
 class EntityLinker:
@@ -56,7 +54,7 @@ class EntityLinker:
 
     def __init__(
         self,
-        store: EntitySource,
+        store: FactStore,
         encoder: Encoder | None,
         *,
         limit: int = 5,
@@ -64,10 +62,7 @@ class EntityLinker:
         context_weight: float = 0.3,
         near: float = 0.1,
     ) -> None:
-        if limit < 1:
-            raise InputError(f"limit is {limit}; ask for at least 1 entity")
-        if not 0 <= cutoff <= 100:
-            raise InputError(f"cutoff is {cutoff}; give a score from 0 to 100")
+        check_search(limit=limit, cutoff=cutoff)
         for option, value in (("context_weight", context_weight), ("near", near)):
             if not 0 <= value <= 1:
                 raise InputError(f"{option} is {value}; give a number from 0 to 1")
@@ -106,12 +101,12 @@ class EntityLinker:
     def _candidates(self, mentions: Sequence[str]) -> dict[str, list[EntityMatch]]:
         """Return for each mention the entities between which letters leave it open."""
         candidates: dict[str, list[EntityMatch]] = {mention: [] for mention in mentions}
-        asked = [mention for mention in candidates if mention.strip()]
-        if not asked:
+        named = [mention for mention in candidates if mention.strip()]
+        if not named:
             return candidates
         most = self._limit * (_TOLD_APART if self._encoder is not None else 1)
-        rows = self._store.find_entities(asked, limit=most, cutoff=self._cutoff)
-        for mention, matches in zip(asked, rows, strict=True):
+        rows = self._store.find_entities(named, limit=most, cutoff=self._cutoff)
+        for mention, matches in zip(named, rows, strict=True):
             once: dict[str, EntityMatch] = {}
             for match in matches:
                 if match.score >= self._cutoff:
@@ -131,20 +126,20 @@ class EntityLinker:
         texts = self._descriptions(keys)
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         described = _unit(encode(self._encoder, list(numbers), "passage"))
-        asked = _unit(encode(self._encoder, contexts, "query"))
+        context_vectors = _unit(encode(self._encoder, contexts, "query"))
         row_of = {key: numbers[text] for key, text in zip(keys, texts, strict=True)}
         column_of = {context: number for number, context in enumerate(contexts)}
         rows = [row_of[key] for key, _ in wanted]
         columns = [column_of[context] for _, context in wanted]
-        cosines = np.einsum("ij,ij->i", described[rows], asked[columns]).clip(-1.0, 1.0).round(_DIGITS)
+        cosines = np.einsum("ij,ij->i", described[rows], context_vectors[columns]).clip(-1.0, 1.0).round(_DIGITS)
         return dict(zip(wanted, cosines.tolist(), strict=True))
 
     def _descriptions(self, keys: Sequence[str]) -> list[str]:
         """Return what the store says of entities: what they are called, and a few of their triples in words."""
         around = self._store.around(keys, limit=_TRIPLES)
         parts = dict.fromkeys(part for triples in around for each in triples for part in (each.head, each.tail))
-        asked = list(dict.fromkeys([*keys, *parts]))
-        names = {key: name[:_NAME] for key, name in zip(asked, self._store.names(asked), strict=True)}
+        parts_and_keys = list(dict.fromkeys([*keys, *parts]))
+        names = {key: name[:_NAME] for key, name in zip(parts_and_keys, self._store.names(parts_and_keys), strict=True)}
         if self._relation_names is None:
             self._relation_names = {relation.key: relation.name for relation in self._store.relations()}
         texts = []

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytrace.errors import InputError, PytraceError, StoreError
-from pytrace.kg.fact_store import EntityMatch, NamedStore, QueryLimits, Relation, check_limits, check_search, read_pairs
-from pytrace.kg.query_fork import Packed
+from pytrace.kg.entities import check_search
+from pytrace.kg.fact_store import EntityMatch, FactStore, QueryLimits, Relation, check_limits, read_pairs
 from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.sparql_store import Solutions
 from pytrace.kg.sparql_tokens import tokens_of
+from pytrace.kg.store_worker import Packed
 from pytrace.records import Triple
 
 # Started by hand: multiprocessing would run the caller's main module again, which need not be guarded against that.
@@ -32,7 +33,7 @@ _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_TH
 _PATIENCE = 2.0
 
 
-class LocalStore(NamedStore):
+class LocalStore(FactStore):
     """A `FactStore` whose triples are in the memory of a process of its own.
 
     Each query runs in a fork of that process, which ends when it takes too much time or memory; what the query had found by
@@ -97,7 +98,7 @@ class LocalStore(NamedStore):
         self, mentions: Sequence[str], *, limit: int = 5, cutoff: float = 60.0
     ) -> list[list[EntityMatch]]:
         """Return for each mention the entities with a label, an alias or a key like it."""
-        # The first call reads all labels: see `pytrace.kg.labels.LabelIndex`.
+        # The first call reads all labels: see `pytrace.kg.fact_store.LabelIndex`.
         check_search(limit=limit, cutoff=cutoff)
         index = self._label_index(self._read_labels)
         return [index.find(mention, limit=limit, cutoff=cutoff) for mention in mentions]
@@ -185,22 +186,22 @@ class StoreProcess:
 
     def _start(self) -> tuple[str, int]:
         ours, theirs = Pipe()
-        said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        messages = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         command = [sys.executable, "-c", _START, str(theirs.fileno()), *sys.path]
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, pass_fds=[theirs.fileno()],
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, pass_fds=[theirs.fileno()],
                 env={**os.environ, **_ENVIRONMENT}, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             ours.close()
-            said.close()
+            messages.close()
             raise StoreError(
                 f"no process for the knowledge base {self._path} can be started ({error.strerror}); free some memory"
             ) from error
         finally:
             theirs.close()
-        self._link, self._end = ours, weakref.finalize(self, _end, process, ours, said)
+        self._link, self._end = ours, weakref.finalize(self, _end, process, ours, messages)
         fingerprint, triples = self._exchange((str(self._path), self._format), lambda _: None)
         return fingerprint, triples
 
@@ -232,7 +233,7 @@ class StoreProcess:
         self._end()
 
 
-def _end(process: subprocess.Popen[bytes], link: Connection, said: IO[bytes]) -> str:
+def _end(process: subprocess.Popen[bytes], link: Connection, messages: IO[bytes]) -> str:
     """End a process and return how it ended, in words."""
     link.close()
     try:
@@ -240,9 +241,9 @@ def _end(process: subprocess.Popen[bytes], link: Connection, said: IO[bytes]) ->
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    with contextlib.closing(said):
-        said.seek(0)
-        lines = said.read()[-2_000:].decode("utf-8", "replace").strip().splitlines()
+    with contextlib.closing(messages):
+        messages.seek(0)
+        lines = messages.read()[-2_000:].decode("utf-8", "replace").strip().splitlines()
     if process.returncode < 0:
         return f"signal {-process.returncode}, {signal.strsignal(-process.returncode)}"
     return lines[-1] if lines else f"exit status {process.returncode}"

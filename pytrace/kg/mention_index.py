@@ -48,13 +48,13 @@ class MentionIndex(msgspec.Struct, frozen=True, eq=False):
         values, starts = _hashed(words)
         hashes = np.zeros(len(words), dtype=np.uint64)
         begun: list[NDArray[np.uint64]] = []
-        kept = np.flatnonzero((sizes > 0) & (sizes <= _LONGEST))
-        longest = int(sizes[kept].max(initial=0))
+        usable = np.flatnonzero((sizes > 0) & (sizes <= _LONGEST))
+        longest = int(sizes[usable].max(initial=0))
         for size in range(longest):
-            there = kept[sizes[kept] > size]
+            there = usable[sizes[usable] > size]
             hashes[there] = (hashes[there] ^ values[starts[there] + size]) * _MIX
             begun.append(np.unique(hashes[there[sizes[there] > size + 1]]))
-        order = kept[np.argsort(hashes[kept], kind="stable")]
+        order = usable[np.argsort(hashes[usable], kind="stable")]
         beginnings = np.unique(np.concatenate(begun)) if begun else np.empty(0, dtype=np.uint64)
         return cls(hashes[order], order.astype(np.int32), beginnings, longest)
 

@@ -70,8 +70,8 @@ def find_paths(
         complete = len(numbers) <= limit
     else:
         numbers, complete = _first_paths(base, starts, ends, left, max_hops, limit)
-    kept = tuple(numbers[:limit])
-    return FoundPaths(tuple(tuple(map(base.triple, path)) for path in kept), kept, complete)
+    first = tuple(numbers[:limit])
+    return FoundPaths(tuple(tuple(map(base.triple, path)) for path in first), first, complete)
 
 
 def neighbourhood(

@@ -22,8 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.kg.sparql_syntax import check_syntax
-from pytrace.kg.sparql_tokens import OPENING, Token, TokenReader, read_prefixes, tokens_of, without_prologue
+from pytrace.kg.sparql_tokens import Token, TokenReader, check_syntax, read_prefixes, tokens_of, without_prologue
 
 # The time to plan a query grows with the cube of its patterns.
 _MOST_PATTERNS = 200
@@ -37,29 +36,24 @@ _NARROWING = {"LIMIT", "OFFSET", "HAVING"}
 
 
 class GraphQuery(msgspec.Struct, frozen=True):
-    """What a query became.
+    """What a query became."""
 
-    `construct` returns the triples of all solutions together. `rows` is a SELECT that returns them solution by solution:
-    of each pattern, `patterns` names the variables that have its subject, predicate and object; unbound ones are of an
-    OPTIONAL or another branch. `constants` are those of its names that are entities which the query names, as subject or
-    object but not as a class. `answers` are the variables that the query itself returned, without ``?``. `left_out` are
-    the property paths whose triples cannot be returned.
-    """
-
-    construct: str
-    rows: str
+    construct: str  # returns the triples of all solutions together
+    rows: str  # a SELECT that returns them solution by solution
+    # Of each pattern the variables of `rows` that have its three terms; unbound ones are of an OPTIONAL or another branch.
     patterns: tuple[tuple[str, str, str], ...]
-    constants: tuple[str, ...]
-    answers: tuple[str, ...]
-    left_out: tuple[str, ...]
+    constants: tuple[
+        str, ...
+    ]  # of those names the entities that the query names, as subject or object but not as a class
+    answers: tuple[str, ...]  # the variables that the query itself returned, without ``?``
+    left_out: tuple[str, ...]  # the property paths whose triples cannot be returned
 
 
 def rewrite(query: str) -> GraphQuery:
     """Turn a SELECT or ASK query into one that returns the triples behind its answers."""
     # Nguyen et al., "Direct Evaluation of Chain-of-Thought in Multi-hop Reasoning with Knowledge Graphs" (2024),
     # appendix A.
-    parser = _Parser(tokens_of(query))
-    rewritten = parser.query()
+    rewritten = _Parser(tokens_of(query)).query()
     check_syntax(rewritten.construct)
     check_syntax(rewritten.rows)
     return rewritten
@@ -238,7 +232,7 @@ class _Parser(TokenReader):
                 continue
             begun = bool(words & _MODIFIERS)
             words.add(self.next().word)
-            strange = token.text in (*OPENING, ";", ".") or token.word in ("SELECT", "ASK", "WHERE", "CONSTRUCT")
+            strange = token.text in ("{", "(", "[", ";", ".") or token.word in ("SELECT", "ASK", "WHERE", "CONSTRUCT")
             if strange or not (begun or token.word in _MODIFIERS):
                 self.refuse(token, "the query should end")
         return self._written(self.tokens[start : self.at]), words

@@ -93,15 +93,6 @@ class KnowledgeStore:
         """Count the triples."""
         return len(self._store)
 
-    def triples(self) -> Iterator[Triple]:
-        """Iterate over the triples, but for labels and empty values, in no order."""
-        for quad in self._store:
-            if quad.predicate in LABELS and isinstance(quad.object, ox.Literal):
-                continue
-            triple = Triple(key_of(quad.subject), key_of(quad.predicate), key_of(quad.object))
-            if triple.head.strip() and triple.relation.strip() and triple.tail.strip():
-                yield triple
-
     def names(self, key: str) -> tuple[str, ...]:
         """Return what an entity is called: its labels in the store, then its key in words."""
         node = node_of(key)

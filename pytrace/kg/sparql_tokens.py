@@ -1,10 +1,12 @@
-"""The words and signs of SPARQL queries that only read, checked before the parser below us sees them."""
+"""The words and signs of SPARQL queries that only read, and whether a query is valid, found out without evaluating any of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn
+
+import pyoxigraph as ox
 
 from pytrace.errors import InputError
 
@@ -104,25 +106,25 @@ def tokens_of(query: str) -> list[Token]:
     """Split a query that only reads into its tokens."""
     tokens: list[Token] = []
     open_: list[str] = []
-    signs = at = 0
-    while at < len(query):
-        match = _TOKENS.match(query, at)
+    signs = offset = 0
+    while offset < len(query):
+        match = _TOKENS.match(query, offset)
         if match is None or not match.group():
-            _wrong(query, at)
+            _wrong(query, offset)
         kind, text = str(match.lastgroup), match.group()
         if kind != "skip":
-            token = Token(kind, text, at)
+            token = Token(kind, text, offset)
             tokens.append(token)
             signs = signs + 1 if text in ("!", "^", "-", "+") else 0
             if text in OPENING:
                 open_.append(OPENING[text])
             elif text in ("}", ")", "]") and (not open_ or open_.pop() != text):
-                _wrong(query, at)
+                _wrong(query, offset)
             if len(open_) + signs > _DEEPEST:
                 raise InputError(f"the SPARQL query is nested more than {_DEEPEST} deep; make it flatter")
             if len(tokens) > _MOST_TOKENS:
                 raise InputError(f"the SPARQL query has more than {_MOST_TOKENS} words and signs; make it shorter")
-        at = match.end()
+        offset = match.end()
     if open_:
         raise InputError(f"the SPARQL query ends before {open_[-1]!r}; close what it opens")
     _check_reads(tokens)
@@ -140,10 +142,10 @@ def _check_reads(tokens: Sequence[Token]) -> None:
 
 def without_prologue(tokens: Sequence[Token]) -> Sequence[Token]:
     """Return what follows the PREFIX and BASE lines."""
-    at = 0
-    while at < len(tokens) and tokens[at].word in ("PREFIX", "BASE"):
-        at += 3 if tokens[at].word == "PREFIX" else 2
-    return tokens[at:]
+    index = 0
+    while index < len(tokens) and tokens[index].word in ("PREFIX", "BASE"):
+        index += 3 if tokens[index].word == "PREFIX" else 2
+    return tokens[index:]
 
 
 def read_prefixes(tokens: Sequence[Token]) -> tuple[dict[str, str], str]:
@@ -164,6 +166,63 @@ def read_prefixes(tokens: Sequence[Token]) -> tuple[dict[str, str], str]:
     return prefixes, base
 
 
-def _wrong(query: str, at: int) -> NoReturn:
-    text = (query[at : at + 20].split(maxsplit=1) or [query[at]])[0]
-    raise InputError(f"the SPARQL query has {text!a} at character {at + 1}, which fits nothing there; correct it")
+def _wrong(query: str, offset: int) -> NoReturn:
+    text = (query[offset : offset + 20].split(maxsplit=1) or [query[offset]])[0]
+    raise InputError(f"the SPARQL query has {text!a} at character {offset + 1}, which fits nothing there; correct it")
+
+
+# Where an error is tells nothing: the text stands within another one, and is not the user's own.
+_POSITION = re.compile(r"error at \d+:\d+: ")
+_FORMS = ("SELECT", "ASK", "CONSTRUCT")
+
+
+def check_syntax(query: str) -> None:
+    """Parse a query, and evaluate nothing of it."""
+    # The parser below us evaluates what it has parsed, and even on no data a query can use up the memory: four VALUES of
+    # 300 rows each are 8 billion solutions. So what is to be parsed is put where it is never evaluated.
+    tokens = without_prologue(tokens_of(query))
+    if not tokens or tokens[0].word not in _FORMS:
+        begin = repr(tokens[0].text[:20]) if tokens else "nothing"
+        raise InputError(f"the SPARQL query begins with {begin}; begin it with SELECT, ASK or CONSTRUCT")
+    try:
+        for guarded in _unevaluated(query, tokens):
+            ox.Store().query(guarded)
+    except (SyntaxError, ValueError) as error:
+        reason = _POSITION.sub("", str(error))[:120]
+        raise InputError(f"the SPARQL query cannot be read ({reason}); correct it") from error
+
+
+def _unevaluated(query: str, tokens: Sequence[Token]) -> Iterator[str]:
+    """Yield queries that are valid if a query is, and that are evaluated at once."""
+    # What stands in a FILTER EXISTS is looked at only for a solution of what is filtered, and an empty store has none.
+    prologue, form, body = query[: tokens[0].offset], tokens[0].word, tokens[1:]
+    if form == "CONSTRUCT" and body and body[0].text == "{":
+        end = _closing(body)
+        yield f"{prologue}CONSTRUCT {query[body[0].offset : body[end].offset + 1]} WHERE {{}}"
+        body = body[end + 1 :]
+    select = "SELECT" if form == "SELECT" else "SELECT (1 AS ?pytrace)"
+    yield f"{prologue}ASK {{ ?s ?p ?o FILTER EXISTS {{ {{ {select} {_without_dataset(query, body)}\n}} }} }}"
+
+
+def _without_dataset(query: str, tokens: Sequence[Token]) -> str:
+    """Return the text of some tokens without its FROM, which no sub-query has."""
+    text = ""
+    index = 0
+    while index < len(tokens) and tokens[index].text != "{":
+        if tokens[index].word == "FROM":
+            index += 3 if tokens[index + 1 : index + 2] and tokens[index + 1].word == "NAMED" else 2
+            continue
+        following = tokens[index + 1].offset if index + 1 < len(tokens) else len(query)
+        text += query[tokens[index].offset : following]
+        index += 1
+    return text + (query[tokens[index].offset :] if index < len(tokens) else "")
+
+
+def _closing(tokens: Sequence[Token]) -> int:
+    """Return the index of the bracket that closes the first token."""
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.text == "{") - (token.text == "}")
+        if not depth:
+            return index
+    return len(tokens) - 1

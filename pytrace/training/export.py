@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.errors import InputError, MissingDependencyError
+from pytrace.errors import InputError
 from pytrace.kg.queries.query_records import Grammar
-from pytrace.kg.queries.template import METADATA_KEY
+from pytrace.kg.queries.trained import METADATA_KEY
 from pytrace.storage.files import flush
-from pytrace.training.tokenizer import END, ByteTokenizer
+from pytrace.training.network import Key, train_package
 from pytrace.training.training_settings import WeightFormat
 
 _BLOCK_TENSORS = {
@@ -51,55 +51,14 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     grammar: Grammar = "none"
 
 
-class Key(NamedTuple):
-    """A key of a GGUF: its value, its type, and for a list the type of its items."""
-
-    name: str
-    value: Any
-    kind: Any
-    items: Any = None
-
-
-def gguf_module() -> Any:
-    """Return the gguf package."""
-    try:
-        import gguf
-    except ImportError as error:
-        raise MissingDependencyError("writing GGUF needs the package gguf; pip install 'pytrace-rag[train]'") from error
-    return gguf
-
-
-def tokenizer_keys(tokenizer: ByteTokenizer) -> list[Key]:
-    """Return the keys by which the engine splits and encodes texts as a `ByteTokenizer` does."""
-    gguf = gguf_module()
-    kinds = gguf.GGUFValueType
-    control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
-    tokens = tokenizer.tokens
-    return [
-        Key("tokenizer.ggml.model", "gpt2", kinds.STRING),
-        Key("tokenizer.ggml.pre", "gpt-2", kinds.STRING),
-        Key("tokenizer.ggml.tokens", tokens, kinds.ARRAY, kinds.STRING),
-        Key(
-            "tokenizer.ggml.token_type",
-            [int(control if one == END else normal) for one in tokens],
-            kinds.ARRAY,
-            kinds.INT32,
-        ),
-        Key("tokenizer.ggml.merges", tokenizer.merges, kinds.ARRAY, kinds.STRING),
-        Key("tokenizer.ggml.eos_token_id", tokenizer.end, kinds.UINT32),
-        Key("tokenizer.ggml.add_bos_token", False, kinds.BOOL),
-    ]
-
-
 def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *, weights: WeightFormat = "f32") -> None:
     """Write a model as one GGUF file, in one step."""
-    gguf = gguf_module()
+    gguf = train_package("gguf")
     configuration = network.config
     _check(configuration)
     new = path.with_name(f"{path.name}.new")
     writer = gguf.GGUFWriter(new, "llama")
-    width = configuration.hidden_size // configuration.num_attention_heads
-    head = getattr(configuration, "head_dim", None) or width
+    head = getattr(configuration, "head_dim", None) or configuration.hidden_size // configuration.num_attention_heads
     writer.add_name("pytrace query generator")
     writer.add_context_length(configuration.max_position_embeddings)
     writer.add_embedding_length(configuration.hidden_size)
@@ -119,7 +78,13 @@ def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *,
         writer.add_key_value(key.name, key.value, key.kind, key.items)
     writer.add_string(METADATA_KEY, msgspec.json.encode(recipe).decode())
     for name, tensor in _tensors(network):
-        _add(gguf, writer, name, tensor, weights)
+        if tensor.ndim == 1 or weights == "f32":  # the engine computes norms in float32
+            writer.add_tensor(name, tensor)
+        elif weights == "f16" or tensor.shape[-1] % _BLOCK:
+            writer.add_tensor(name, tensor.astype(np.float16))
+        else:
+            kind = gguf.GGMLQuantizationType.Q8_0
+            writer.add_tensor(name, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
     try:
         try:
             writer.write_header_to_file()
@@ -137,7 +102,7 @@ def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *,
 
 def read_recipe(path: Path) -> Recipe:
     """Return the recipe that stands in a GGUF."""
-    gguf = gguf_module()
+    gguf = train_package("gguf")
     try:
         field = gguf.GGUFReader(path).get_field(METADATA_KEY)
         return msgspec.json.decode(field.contents(), type=Recipe)
@@ -166,13 +131,13 @@ def _tensors(network: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:
     weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in network.state_dict().items()}
     yield "token_embd.weight", weights["model.embed_tokens.weight"]
     for layer in range(configuration.num_hidden_layers):
-        for ours, theirs in _BLOCK_TENSORS.items():
-            tensor = weights[f"model.layers.{layer}.{ours}.weight"]
-            if theirs == "attn_q":
+        for name, exported in _BLOCK_TENSORS.items():
+            tensor = weights[f"model.layers.{layer}.{name}.weight"]
+            if exported == "attn_q":
                 tensor = _interleaved(tensor, configuration.num_attention_heads)
-            elif theirs == "attn_k":
+            elif exported == "attn_k":
                 tensor = _interleaved(tensor, configuration.num_key_value_heads)
-            yield f"blk.{layer}.{theirs}.weight", tensor
+            yield f"blk.{layer}.{exported}.weight", tensor
     yield "output_norm.weight", weights["model.norm.weight"]
     if not configuration.tie_word_embeddings:
         yield "output.weight", weights["lm_head.weight"]
@@ -182,13 +147,3 @@ def _interleaved(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
     """Bring the rows that are turned together side by side, head by head."""
     width = len(rows) // heads
     return np.ascontiguousarray(rows.reshape(heads, 2, width // 2, -1).swapaxes(1, 2).reshape(rows.shape))
-
-
-def _add(gguf: Any, writer: Any, name: str, tensor: NDArray[np.float32], weights: WeightFormat) -> None:
-    if tensor.ndim == 1 or weights == "f32":
-        writer.add_tensor(name, tensor)
-    elif weights == "f16" or tensor.shape[-1] % _BLOCK:
-        writer.add_tensor(name, tensor.astype(np.float16))
-    else:
-        kind = gguf.GGMLQuantizationType.Q8_0
-        writer.add_tensor(name, gguf.quants.quantize(tensor, kind), raw_dtype=kind)

@@ -1,27 +1,49 @@
-"""Examples sampled from a knowledge graph: paths of its triples, asked about in the words of templates."""
+"""Examples sampled from a knowledge graph: paths of its triples, asked about in the words of templates that fit any graph.
+
+A template is a text with fields. What is asked for is told by a phrase, ``{of}`` ("capital of Ghana") or ``{possessive}``
+("Ghana's capital"), or by the names themselves. ``{wh}`` is the question word that goes with a relation's name.
+"""
 
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Literal
+
+import msgspec
 
 from pytrace.errors import InputError
 from pytrace.kg.names import entity_name, normal_form, relation_name
-from pytrace.kg.queries import Query, QueryForm, SparqlQuery, TripletQuery, parse_query
+from pytrace.kg.queries import Query, QueryForm, SparqlQuery, TripletQuery, parse_query, sparql_form
 from pytrace.kg.queries.notation import write_name
+from pytrace.kg.queries.query_records import SOUGHT
 from pytrace.records import Triple
-from pytrace.training.path_examples import path_query
-from pytrace.training.query_mentions import mention_texts
-from pytrace.training.training_records import QueryExample
-from pytrace.training.wordings import Shape, check_wordings, word_question
+from pytrace.training.examples import QueryExample, path_query
+from pytrace.training.query_text import mention_texts
+
+Shape = Literal["tail", "head", "relation", "path", "count", "ask"]
+"""What is asked for: one of a triple's three parts, the end of a path of two steps or more, how many tails, yes or no."""
+
+
+def _data(name: str) -> dict[str, tuple[str, ...]]:
+    return msgspec.json.decode((resources.files(__package__) / name).read_bytes(), type=dict[str, tuple[str, ...]])
+
+
+WORDINGS = _data("wordings.json")
+"""At least twelve wordings of each shape."""
+
+_FIELD = re.compile(r"\{(\w*)\}")
+# The last word of a relation's name tells what it leads to; what no list holds is asked for by "what".
+_QUESTION_WORDS = {name: word for word, names in _data("question_words.json").items() for name in names}
 
 # A question with more answers than this is none that anybody reads; and no walk looks at more triples.
 _MOST_ANSWERS = 1_000
 _MOST_STEPS = 10_000
 # So many draws an example, before the graph is held to have no more.
 _DRAWS = 30
-_MOST_HOPS = 4
 
 
 def sample_examples(
@@ -31,7 +53,6 @@ def sample_examples(
     seed: int = 0,
     form: QueryForm = "sparql",
     hops: Sequence[int] = (1, 2),
-    templates: Mapping[str, Sequence[str]] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> list[QueryExample]:
     """Sample questions about a knowledge graph, with their queries and all answers."""
@@ -39,45 +60,37 @@ def sample_examples(
     # for, how many tails there are, and whether a triple is there; of more steps, what lies at the end of a path, which
     # never comes back to where it was. A question with more than 1,000 answers, or whose answers more than 10,000
     # triples would have to be looked at for, is passed over, so that hubs cost no more than others.
-    if count < 0:
-        raise InputError(f"{count} examples were asked for; ask for 0 or more")
-    chosen = tuple(dict.fromkeys(hops))
-    if not chosen or not all(isinstance(number, int) and 1 <= number <= _MOST_HOPS for number in chosen):
-        raise InputError(f"the numbers of hops are {list(hops)}; give at least 1, each from 1 to {_MOST_HOPS}")
     if form == "triplet":
-        if 1 not in chosen:
-            raise InputError(
-                f"a triplet has 1 hop, and the numbers of hops are {list(hops)}; add 1, or use the form sparql"
-            )
-        chosen = (1,)
-    sampler = _Sampler(_Graph(triples, names or {}), random.Random(seed), check_wordings(templates or {}), form)
-    found: dict[str, QueryExample] = {}
+        hops = (1,)
+    sampler = _Sampler(_Graph(triples, names or {}), random.Random(seed), form)
+    examples: dict[str, QueryExample] = {}
     for _ in range(_DRAWS * count + _DRAWS):
-        if len(found) >= count:
+        if len(examples) >= count:
             break
-        example = sampler.draw(chosen, f"sample-{seed}:{len(found) + 1}")
+        example = sampler.draw(hops, f"sample-{seed}:{len(examples) + 1}")
         if example is not None:
-            found.setdefault(example.question, example)
-    return list(found.values())
+            examples.setdefault(example.question, example)
+    return list(examples.values())
 
 
 class _Graph:
     """Triples by number: the names of nodes and relations, and who follows whom."""
 
     def __init__(self, triples: Iterable[Triple], names: Mapping[str, str]) -> None:
-        numbers: dict[str, int] = {}
-        kinds: dict[str, int] = {}
+        nodes: dict[str, int] = {}
+        relations: dict[str, int] = {}
         stated: dict[tuple[int, int, int], None] = {}
         for triple in triples:
-            head, tail = (numbers.setdefault(key, len(numbers)) for key in (triple.head, triple.tail))
-            stated[head, kinds.setdefault(triple.relation, len(kinds)), tail] = None
-        self.keys = list(numbers)
-        self.entities = [names.get(key) or entity_name(key) for key in numbers]
-        self.relations = [names.get(key) or relation_name(key) for key in kinds]
+            head, tail = (nodes.setdefault(key, len(nodes)) for key in (triple.head, triple.tail))
+            stated[head, relations.setdefault(triple.relation, len(relations)), tail] = None
+        self.keys = list(nodes)
+        self.entities = [names.get(key) or entity_name(key) for key in nodes]
+        self.relations = [names.get(key) or relation_name(key) for key in relations]
+        # A store cannot tell which of the entities of one name is meant, so that none of them is asked about.
         shared = Counter(map(normal_form, self.entities))
         self.known = [shared[normal_form(name)] == 1 and _writable("entity", name) for name in self.entities]
-        kept = self._kept(Counter(relation for _, relation, _ in stated))
-        self.triples = [triple for triple in stated if triple[1] in kept]
+        usable = self._usable(Counter(relation for _, relation, _ in stated))
+        self.triples = [triple for triple in stated if triple[1] in usable]
         if not self.triples:
             raise InputError(
                 f"none of the {len(stated):,} triples has a relation whose name can stand in a query; give others"
@@ -85,13 +98,13 @@ class _Graph:
         self.of_relation: dict[int, list[int]] = {}
         self.after: dict[int, dict[int, list[int]]] = {}
         self.before: dict[int, dict[int, list[int]]] = {}
-        for at, (head, relation, tail) in enumerate(self.triples):
-            self.of_relation.setdefault(relation, []).append(at)
+        for index, (head, relation, tail) in enumerate(self.triples):
+            self.of_relation.setdefault(relation, []).append(index)
             self.after.setdefault(head, {}).setdefault(relation, []).append(tail)
             self.before.setdefault(tail, {}).setdefault(relation, []).append(head)
         self.drawn = list(self.of_relation)
 
-    def _kept(self, counts: Counter[int]) -> set[int]:
+    def _usable(self, counts: Counter[int]) -> set[int]:
         """Return of relations with the same name the most frequent one, as a store finds it by name."""
         best: dict[str, int] = {}
         for relation, name in enumerate(self.relations):
@@ -129,19 +142,18 @@ def _writable(kind: str, name: str) -> bool:
 class _Sampler:
     """Draws a question at a time."""
 
-    def __init__(
-        self, graph: _Graph, chance: random.Random, wordings: Mapping[Shape, Sequence[str]], form: QueryForm
-    ) -> None:
+    def __init__(self, graph: _Graph, chance: random.Random, form: QueryForm) -> None:
         self.graph = graph
         self.chance = chance
-        self.wordings = wordings
         self.form = form
+        self.shapes: tuple[Shape, ...] = ("tail", "head", "relation")
+        if form == "sparql":
+            self.shapes += ("count", "ask")
 
     def draw(self, hops: Sequence[int], id: str) -> QueryExample | None:
         """Return an example, or None where what was drawn makes none."""
         steps = self.chance.choice(hops)
-        shapes: tuple[Shape, ...] = ("tail", "head", "relation") if self.form == "triplet" else ("tail", "head", "relation", "count", "ask")  # fmt: skip
-        shape: Shape = "path" if steps > 1 else self.chance.choice(shapes)
+        shape: Shape = "path" if steps > 1 else self.chance.choice(self.shapes)
         relation = self.chance.choice(self.graph.drawn)
         head, _, tail = self.graph.triples[self.chance.choice(self.graph.of_relation[relation])]
         match shape:
@@ -164,12 +176,11 @@ class _Sampler:
             written = f"{write_name('entity', entity)} {write_name('relation', relations[0])} ?x"
             query: Query = SparqlQuery(f"select (count(distinct ?x) as ?count) where {{ {written} }}")
             return self._example(shape, id, head, relations, query, (str(len(answers)),))
-        return self._example(
-            shape, id, head, relations, path_query(entity, relations, form=self.form), self._named(answers)
-        )
+        query = path_query(entity, relations, form=self.form)
+        return self._example(shape, id, head, relations, query, self._names(answers))
 
     def _path(self, head: int, relation: int, tail: int, steps: int) -> list[int] | None:
-        """Go on from a triple without coming back to a node; None where that leads nowhere."""
+        """Continue from a triple without coming back to a node; None where that leads nowhere."""
         visited, path, node = {head, tail}, [relation], tail
         if head == tail:
             return None
@@ -189,12 +200,9 @@ class _Sampler:
         answers = self.graph.walk(tail, [relation], backwards=True)
         if head == tail or not self.graph.known[tail] or answers is None:
             return None
-        entity, name = self.graph.entities[tail], self.graph.relations[relation]
-        query: Query = TripletQuery("?", name, entity)
-        if self.form == "sparql":
-            written = f"?x {write_name('relation', name)} {write_name('entity', entity)}"
-            query = SparqlQuery(f"select distinct ?x where {{ {written} }}")
-        return self._example("head", id, tail, [name], query, self._named(answers))
+        name = self.graph.relations[relation]
+        query = self._triple_query(None, name, self.graph.entities[tail])
+        return self._example("head", id, tail, [name], query, self._names(answers))
 
     def _between(self, head: int, tail: int, id: str) -> QueryExample | None:
         if head == tail or not (self.graph.known[head] and self.graph.known[tail]):
@@ -205,40 +213,57 @@ class _Sampler:
         if sum(map(len, following.values())) > _MOST_STEPS:
             return None
         names = tuple(self.graph.relations[relation] for relation, nodes in following.items() if wanted in nodes)
-        entity, other = self.graph.entities[head], self.graph.entities[tail]
-        query: Query = TripletQuery(entity, "?", other)
-        if self.form == "sparql":
-            written = f"{write_name('entity', entity)} ?x {write_name('entity', other)}"
-            query = SparqlQuery(f"select distinct ?x where {{ {written} }}")
+        other = self.graph.entities[tail]
+        query = self._triple_query(self.graph.entities[head], None, other)
         return self._example("relation", id, head, [], query, names, other=other)
 
     def _whether(self, head: int, relation: int, tail: int, id: str) -> QueryExample | None:
         """Ask whether a triple is there, half of the time with the tail of another, so that the answer may be no."""
-        asked = tail
+        target = tail
         if self.chance.random() < 0.5:
-            asked = self.graph.triples[self.chance.choice(self.graph.of_relation[relation])][2]
+            target = self.graph.triples[self.chance.choice(self.graph.of_relation[relation])][2]
         answers = self.graph.walk(head, [relation])
-        if answers is None or asked == head or not (self.graph.known[head] and self.graph.known[asked]):
+        if answers is None or target == head or not (self.graph.known[head] and self.graph.known[target]):
             return None
-        entity, other, name = self.graph.entities[head], self.graph.entities[asked], self.graph.relations[relation]
+        entity, other, name = self.graph.entities[head], self.graph.entities[target], self.graph.relations[relation]
         parts = (write_name("entity", entity), write_name("relation", name), write_name("entity", other))
         query = SparqlQuery(f"ask {{ {' '.join(parts)} }}")
-        return self._example("ask", id, head, [name], query, ("true" if asked in answers else "false",), other=other)
+        return self._example("ask", id, head, [name], query, ("true" if target in answers else "false",), other=other)
 
-    def _named(self, nodes: Iterable[int]) -> tuple[str, ...]:
+    def _triple_query(self, head: str | None, relation: str | None, tail: str) -> Query:
+        """Write the query for the part of a triple that is None."""
+        triplet = TripletQuery(head or SOUGHT, relation or SOUGHT, tail)
+        return triplet if self.form == "triplet" else sparql_form(triplet)
+
+    def _names(self, nodes: Iterable[int]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.graph.entities[node] for node in nodes))
 
     def _example(
-        self,
-        shape: Shape,
-        id: str,
-        node: int,
-        relations: Sequence[str],
-        query: Query,
-        answers: tuple[str, ...],
-        *,
-        other: str = "",
-    ) -> QueryExample:
-        template = self.chance.choice(self.wordings[shape])
+        self, shape: Shape, id: str, node: int, relations: Sequence[str], query: Query, answers: tuple[str, ...],
+        *, other: str = "",
+    ) -> QueryExample:  # fmt: skip
+        template = self.chance.choice(WORDINGS[shape])
         question = word_question(template, entity=self.graph.entities[node], relations=relations, other=other)
         return QueryExample(id, question, query, self.graph.keys[node], answers, mention_texts(question, query))
+
+
+def word_question(template: str, *, entity: str, relations: Sequence[str], other: str = "") -> str:
+    """Fill in a template."""
+    fields = {
+        "entity": entity,
+        "other": other,
+        "relation": " ".join(relations),
+        "of": " of the ".join([*reversed(relations)]) + f" of {entity}",
+        "possessive": "'s ".join([entity, *relations]),
+        "mixed": " of ".join([*reversed(relations[1:]), "'s ".join([entity, *relations[:1]])]),
+        "wh": question_word(relations[-1]) if relations else "what",
+    }
+    return _FIELD.sub(lambda match: fields[match[1]], template)
+
+
+def question_word(relation: str) -> str:
+    """Return the word that asks for what a relation leads to, by nothing but the relation's name."""
+    words = relation.lower().split()
+    # "place of birth" is told by its first word, "birth place" by its last.
+    head = (words[words.index("of") - 1] if "of" in words[1:] else words[-1]) if words else ""
+    return _QUESTION_WORDS.get(head, "what")

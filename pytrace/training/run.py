@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +17,20 @@ from pytrace.errors import InputError
 from pytrace.kg.fact_store import FactStore
 from pytrace.kg.graph_sources import read_source
 from pytrace.kg.linking import EntityLinker
+from pytrace.kg.names import normal_form
 from pytrace.kg.queries import QueryForm, query_names
 from pytrace.kg.queries.query_records import Grammar
 from pytrace.kg.queries.running import QueryRunner
-from pytrace.kg.queries.template import TEMPLATE_VERSION
-from pytrace.kg.queries.trained import TrainedGenerator
+from pytrace.kg.queries.trained import TEMPLATE_VERSION, TrainedGenerator
 from pytrace.storage.files import replace_file
-from pytrace.training.adapters import Base, add_adapters, merged, open_base
-from pytrace.training.checkpoints import checkpoints
-from pytrace.training.clauses import query_entities
-from pytrace.training.encoding import EncodedTexts, encode_texts
-from pytrace.training.examples import ExampleFormat, read_examples
-from pytrace.training.export import Recipe, tokenizer_keys, write_gguf
+from pytrace.training.encoding import ByteTokenizer, TrainingText, encode_texts, training_text
+from pytrace.training.examples import ExampleFormat, QueryExample, read_examples, write_questions
+from pytrace.training.export import Recipe, write_gguf
 from pytrace.training.graph_samples import sample_examples
-from pytrace.training.network import check_device, new_network
+from pytrace.training.network import add_adapters, check_device, merged, new_base, open_base
+from pytrace.training.query_text import query_entities
 from pytrace.training.scoring import ScoreReport, score_generator
-from pytrace.training.splits import split_by_group, write_questions
-from pytrace.training.texts import training_text
-from pytrace.training.tokenizer import ByteTokenizer, train_tokenizer
-from pytrace.training.trainer import Progress, Training, train
-from pytrace.training.training_records import QueryExample, TrainingText
+from pytrace.training.trainer import Progress, checkpoints, train
 from pytrace.training.training_settings import Length, TrainingSettings
 from pytrace.training.variation import vary_names, vary_writing
 from pytrace.training.wrong_queries import wrong_queries
@@ -50,10 +46,7 @@ _POINTS = 200
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where examples come from: files of a format, and so many sampled from a knowledge base.
-
-    `hold_out` is the share of groups that is never trained on, `wrong` whether wrong queries stand behind the correct one.
-    """
+    """Where examples come from: files of a format, and so many sampled from a knowledge base."""
 
     data: tuple[Path, ...] = ()
     format: ExampleFormat = "auto"
@@ -61,8 +54,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     kb_format: str | None = None
     sample: int = 0
     form: QueryForm = "sparql"
-    wrong: bool = True
-    hold_out: float = 0.2
+    wrong: bool = True  # whether wrong queries stand behind the correct one
+    hold_out: float = 0.2  # the share of examples that is never trained on
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -87,12 +80,7 @@ class DataReport(msgspec.Struct, frozen=True):
 
 
 class TrainingReport(msgspec.Struct, frozen=True):
-    """What a training did, and how well its model does on held-out questions (None: there are none).
-
-    `scores` are those of what it writes freely, `held_scores` those under a grammar of the knowledge base (None: there is
-    none); the recipe's `grammar` is what did better, the grammar if neither did, and the model is used so unless somebody chooses.
-    `losses` are pairs of a step and its loss, evenly spaced; `threads` those that were asked for or found.
-    """
+    """What a training did, and how well its model does on held-out questions (None: there are none)."""
 
     recipe: Recipe
     data: DataReport
@@ -103,12 +91,12 @@ class TrainingReport(msgspec.Struct, frozen=True):
     parameters: int
     trained: int
     loss: float
-    losses: tuple[tuple[int, float], ...]
-    threads: int
+    losses: tuple[tuple[int, float], ...]  # a step and its loss, evenly spaced
+    threads: int  # that were asked for or found
     device: str
     bytes: int
-    scores: ScoreReport | None
-    held_scores: ScoreReport | None
+    scores: ScoreReport | None  # of what it writes freely
+    held_scores: ScoreReport | None  # under a grammar of the knowledge base (None: there is none)
 
 
 def prepare(source: Source, settings: TrainingSettings) -> Prepared:
@@ -136,6 +124,73 @@ def prepare(source: Source, settings: TrainingSettings) -> Prepared:
     return Prepared(tuple(trained), tuple(held_out), tuple(texts), len(copies))
 
 
+def split_by_group(
+    examples: Sequence[QueryExample], *, held_out: float, seed: int = 0
+) -> tuple[list[QueryExample], list[QueryExample]]:
+    """Split examples into training and held-out ones that share neither a group nor an entity."""
+    # Examples that share either, directly or through others, stay together; such sets go to the held-out side in random
+    # order, each where it still fits. So that side has at most the share asked for, and less where one set is large.
+    if not 0 <= held_out < 1:  # NaN is in no range
+        raise InputError(f"the share to hold out is {held_out}; choose it from 0 to below 1")
+    if not examples:
+        return [], []
+    wanted = round(held_out * len(examples))
+    sets = _linked(examples)
+    order = list(range(len(sets)))
+    random.Random(seed).shuffle(order)
+    chosen: set[int] = set()
+    for number in order:
+        if len(chosen) + len(sets[number]) <= wanted:
+            chosen.update(sets[number])
+    if held_out and not chosen:
+        smallest = min(map(len, sets))
+        raise InputError(
+            f"of {len(examples):,} examples {wanted:,} are to be held out, but the fewest that share no entity or group with "
+            f"others are {smallest:,}; give more examples or another share"
+        )
+    sides: tuple[list[QueryExample], list[QueryExample]] = ([], [])
+    for index, example in enumerate(examples):
+        sides[index in chosen].append(example)
+    return sides
+
+
+def _linked(examples: Sequence[QueryExample]) -> list[list[int]]:
+    """Return the examples' numbers in sets that share no group and no entity, by union-find."""
+    parent = list(range(len(examples)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    first: dict[tuple[str, str], int] = {}
+    for index, example in enumerate(examples):
+        entities = (("entity", normal_form(name)) for name in query_entities(example.query))
+        for key in (("group", example.group), *entities):
+            parent[root(index)] = root(first.setdefault(key, index))
+    sets: dict[int, list[int]] = {}
+    for index in range(len(examples)):
+        sets.setdefault(root(index), []).append(index)
+    return list(sets.values())
+
+
+def _texts(examples: Sequence[QueryExample], *, wrong: bool, seed: int) -> list[TrainingText]:
+    if not wrong:
+        return [training_text(example) for example in examples]
+    relations: dict[str, None] = {}
+    names: set[str] = set()
+    classes: dict[str, None] = {}
+    for example in examples:
+        named, named_relations = query_names(example.query)
+        entities = query_entities(example.query)
+        names.update(entities)
+        relations.update(dict.fromkeys(named_relations))
+        classes.update(dict.fromkeys(name for name in named if name not in entities))
+    draw = partial(wrong_queries, seed=seed, relations=tuple(relations), names=names, classes=tuple(classes))
+    return [training_text(example, draw(example)) for example in examples]
+
+
 def train_generator(
     source: Source,
     out: Path,
@@ -157,14 +212,14 @@ def train_generator(
         raise InputError(f"{out} holds a training; go on with --resume, or name another --out")
     say("preparing texts")
     prepared = prepare(source, settings)
-    asked, held = len(prepared.trained) + len(prepared.held_out), len(prepared.held_out)
-    if held < source.hold_out * asked / 2:
+    total, held = len(prepared.trained) + len(prepared.held_out), len(prepared.held_out)
+    if held < source.hold_out * total / 2:
         say(
-            f"only {held} of {asked} questions can be held out, for the others are linked by the entities that they name; give "
+            f"only {held} of {total} questions can be held out, for the others are linked by the entities that they name; give "
             "questions about other entities to score it"
         )
     out.mkdir(parents=True, exist_ok=True)
-    start = _from_scratch(prepared.texts, settings) if base is None else open_base(base)
+    start = new_base(prepared.texts, settings) if base is None else open_base(base)
     context = min(settings.context, start.network.config.max_position_embeddings)
     encoded = encode_texts(prepared.texts, start.tokenizer, context=context)
     network = start.network if base is None else add_adapters(start.network, settings)
@@ -196,20 +251,20 @@ def train_generator(
         settings=msgspec.to_builtins(settings),
     )
     # Only now, so that a training which must not go on changes nothing.
-    if isinstance(start.tokenizer, ByteTokenizer):
+    if isinstance(start.tokenizer, ByteTokenizer) and base is None:
         start.tokenizer.save(out / TOKENIZER)
     write_questions(out / HELD_OUT, prepared.held_out)
     finished = merged(network).cpu()
+    number = threads or len(os.sched_getaffinity(0))
 
-    def keep(recipe: Recipe) -> None:
+    def save(recipe: Recipe) -> None:
         write_gguf(out / MODEL, finished, start.keys, recipe, weights=settings.weights)
         _write(out / RECIPE, recipe)
 
     def score(grammar: Grammar) -> ScoreReport:
-        number = threads or len(os.sched_getaffinity(0))
         return evaluate_generator(out / MODEL, prepared.held_out, threads=number, store=store, grammar=grammar)
 
-    keep(recipe)
+    save(recipe)
     scores = held_scores = None
     if prepared.held_out:
         say("asking held-out questions")
@@ -217,11 +272,33 @@ def train_generator(
         if store is not None:
             say("asking them again, held to a grammar of the knowledge base")
             held_scores = score("words")
+            # What does better, of equals the grammar, is how the model is used unless somebody chooses. The recipe stands in
+            # the model, so that it is written again.
             if _right(held_scores) >= _right(scores):
                 recipe = msgspec.structs.replace(recipe, grammar="words")
-                keep(recipe)
-    report = _report(
-        recipe, prepared, encoded, done, device, threads, (out / MODEL).stat().st_size, scores, held_scores
+                save(recipe)
+    stride = max(len(done.losses) // _POINTS, 1)
+    report = TrainingReport(
+        recipe=recipe,
+        data=DataReport(
+            examples=len(prepared.trained),
+            held_out=len(prepared.held_out),
+            copies=prepared.copies,
+            texts=len(encoded.texts),
+            tokens=encoded.tokens,
+            learned=encoded.learned,
+            too_long=encoded.too_long,
+        ),
+        **{
+            name: getattr(done, name)
+            for name in ("steps", "epochs", "tokens", "seconds", "parameters", "trained", "loss")
+        },
+        losses=tuple((step + 1, done.losses[step]) for step in range(0, done.steps, stride)),
+        threads=number,
+        device=device,
+        bytes=(out / MODEL).stat().st_size,
+        scores=scores,
+        held_scores=held_scores,
     )
     _write(out / REPORT, report)
     return report
@@ -255,33 +332,6 @@ def _right(report: ScoreReport) -> int:
     return report.overall.executes.right + report.overall.exact.right
 
 
-def _from_scratch(texts: Sequence[TrainingText], settings: TrainingSettings) -> Base:
-    tokenizer = train_tokenizer((text.text for text in texts), size=settings.vocabulary)
-    network = new_network(settings, size=tokenizer.size, end=tokenizer.end)
-    return Base(network, tokenizer, tokenizer_keys(tokenizer), "", "")
-
-
-def _texts(examples: Sequence[QueryExample], *, wrong: bool, seed: int) -> list[TrainingText]:
-    if not wrong:
-        return [training_text(example) for example in examples]
-    relations: dict[str, None] = {}
-    names: set[str] = set()
-    classes: dict[str, None] = {}
-    for example in examples:
-        named, found = query_names(example.query)
-        entities = query_entities(example.query)
-        names.update(entities)
-        relations.update(dict.fromkeys(found))
-        classes.update(dict.fromkeys(name for name in named if name not in entities))
-    return [
-        training_text(
-            example,
-            wrong_queries(example, seed=seed, relations=tuple(relations), names=names, classes=tuple(classes)),
-        )
-        for example in examples
-    ]
-
-
 def _data_hash(examples: Sequence[QueryExample]) -> str:
     digest = hashlib.sha256()
     for example in examples:
@@ -290,38 +340,6 @@ def _data_hash(examples: Sequence[QueryExample]) -> str:
             digest.update(len(data).to_bytes(8, "little"))
             digest.update(data)
     return digest.hexdigest()
-
-
-def _report(
-    recipe: Recipe, prepared: Prepared, encoded: EncodedTexts, done: Training, device: str, threads: int | None, size: int,
-    scores: ScoreReport | None, held_scores: ScoreReport | None,
-) -> TrainingReport:  # fmt: skip
-    stride = max(len(done.losses) // _POINTS, 1)
-    return TrainingReport(
-        recipe=recipe,
-        data=DataReport(
-            examples=len(prepared.trained),
-            held_out=len(prepared.held_out),
-            copies=prepared.copies,
-            texts=len(encoded.texts),
-            tokens=encoded.tokens,
-            learned=encoded.learned,
-            too_long=encoded.too_long,
-        ),
-        steps=done.steps,
-        epochs=done.epochs,
-        tokens=done.tokens,
-        seconds=done.seconds,
-        parameters=done.parameters,
-        trained=done.trained,
-        loss=done.loss,
-        losses=tuple((step + 1, done.losses[step]) for step in range(0, done.steps, stride)),
-        threads=threads or len(os.sched_getaffinity(0)),
-        device=device,
-        bytes=size,
-        scores=scores,
-        held_scores=held_scores,
-    )
 
 
 def _write(path: Path, value: Any) -> None:

@@ -5,9 +5,7 @@ Source: Chain of Knowledge, section 4 and table 2, which report the share of cor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -16,28 +14,18 @@ from pytrace.evaluation.scores.significance import share_with_interval
 from pytrace.kg.names import normal_form
 from pytrace.kg.queries import GeneratedQuery, Query, TripletQuery, query_names
 from pytrace.kg.queries.query_records import QueryGenerator
-from pytrace.kg.queries.running import Asked
+from pytrace.kg.queries.running import Asked, QueryRunner
 from pytrace.records import KnowledgeQuery
-from pytrace.training.clauses import query_shape
-from pytrace.training.query_checks import check_query
-from pytrace.training.training_records import QueryExample
+from pytrace.training.examples import QueryExample
+from pytrace.training.query_text import check_query, query_shape, split_query
 
-_TOKEN = re.compile(r"""\b(?:entity|relation):/(?:\\.|[^/\\\n])*/|"(?:\\.|[^"\\\n])*"|[?$]\w+|\w+|[^\s\w]""")
 # So many questions are asked together: enough to keep the engine busy, few enough to show how far it is.
 _ASKED = 32
 _TRUTH = {"yes": "true", "no": "false"}
 
 
-class Runner(Protocol):
-    """Who runs queries: a `pytrace.kg.queries.running.QueryRunner`."""
-
-    def run(self, asked: Sequence[Asked]) -> list[KnowledgeQuery]:
-        """Return what each question got."""
-        ...
-
-
 class Share(msgspec.Struct, frozen=True):
-    """So many of so many, their share, and the 95 % interval by Wilson; None where there are none."""
+    """So many of so many, their share, and the 95 % interval by Wilson; None of none."""
 
     right: int
     of: int
@@ -53,7 +41,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class ScoredQuery(msgspec.Struct, frozen=True):
-    """What became of one question; `executes` and `hits` are None where there is no knowledge base or no gold answer."""
+    """What became of one question."""
 
     id: str
     question: str
@@ -64,7 +52,7 @@ class ScoredQuery(msgspec.Struct, frozen=True):
     exact: bool
     names: bool
     relations: bool
-    executes: bool | None
+    executes: bool | None  # None where there is no knowledge base or no gold answer, as in `hits`
     hits: bool | None
     values: tuple[str, ...]
     answers: tuple[str, ...]
@@ -72,20 +60,14 @@ class ScoredQuery(msgspec.Struct, frozen=True):
 
 
 class Scores(msgspec.Struct, frozen=True):
-    """Scores of some questions.
+    """Scores of some questions."""
 
-    `parses` counts queries that are whole and only read, `exact` those that equal the gold query but for white space and the
-    names of variables, `names` and `relations` those that name the gold query's entities and relations. `executes` counts
-    those whose values on the knowledge base are the gold answers, all of them and nothing else; `hits` those with at least
-    one of them.
-    """
-
-    parses: Share
-    exact: Share
-    names: Share
-    relations: Share
-    executes: Share
-    hits: Share
+    parses: Share  # whole, and only reads
+    exact: Share  # equals the gold query but for white space and the names of variables
+    names: Share  # names the gold query's entities
+    relations: Share  # names its relations
+    executes: Share  # its values on the knowledge base are the gold answers, all of them and nothing else
+    hits: Share  # at least one of its values is a gold answer
 
 
 class ScoreReport(msgspec.Struct, frozen=True):
@@ -103,13 +85,14 @@ def normal_query(query: Query) -> str:
         return " ".join(query.text.split())
     numbers: dict[str, str] = {}
     words = []
-    for token in _TOKEN.findall(query.text):
-        if token[0] in "?$" and len(token) > 1:
-            words.append(numbers.setdefault(token[1:], f"?{len(numbers) + 1}"))
-        elif token[0] == '"' or "/" in token:
-            words.append(token)
-        else:
-            words.append(token.lower())
+    for token in split_query(query.text):
+        match token.kind:
+            case "variable":
+                words.append(numbers.setdefault(token.text[1:], f"?{len(numbers) + 1}"))
+            case "word" | "mark":
+                words.append(token.text.lower())
+            case _:
+                words.append(token.text)
     return " ".join(words)
 
 
@@ -117,7 +100,7 @@ def score_generator(
     examples: Sequence[QueryExample],
     generator: QueryGenerator,
     *,
-    runner: Runner | None = None,
+    runner: QueryRunner | None = None,
     done: Callable[[int], None] | None = None,
 ) -> ScoreReport:
     """Ask a generator questions whose queries are known, and compare."""
@@ -126,19 +109,14 @@ def score_generator(
     rows: list[ScoredQuery] = []
     for first in range(0, len(examples), _ASKED):
         part = examples[first : first + _ASKED]
-        offered = generator.generate([one.question for one in part], candidates=1)
-        brought: Sequence[KnowledgeQuery | None] = [None] * len(part)
-        gold: Sequence[tuple[str, ...]] = [one.answers for one in part]
+        offered = generator.generate([example.question for example in part], candidates=1)
+        best = [queries[0] if queries else GeneratedQuery("", None, 0.0, "nothing was written") for queries in offered]
+        results: Sequence[KnowledgeQuery | None] = [None] * len(part)
+        gold = [example.answers for example in part]
         if runner is not None:
-            brought = runner.run(
-                [
-                    Asked(place, one.question, given[:1])
-                    for place, (one, given) in enumerate(zip(part, offered, strict=True))
-                ]
-            )
+            results = _run(runner, part, [queries[:1] for queries in offered])
             gold = _gold_values(part, runner)
-        for one, given, got, answers in zip(part, offered, brought, gold, strict=True):
-            rows.append(_scored(one, given, got, answers))
+        rows += [_scored(*outcome) for outcome in zip(part, best, results, gold, strict=True)]
         if done is not None:
             done(len(rows))
     shapes = sorted({row.shape for row in rows})
@@ -150,72 +128,61 @@ def score_generator(
     )
 
 
-def _gold_values(examples: Sequence[QueryExample], runner: Runner) -> list[tuple[str, ...]]:
+def _run(
+    runner: QueryRunner, examples: Sequence[QueryExample], queries: Sequence[Sequence[GeneratedQuery]]
+) -> list[KnowledgeQuery]:
+    pairs = zip(examples, queries, strict=True)
+    return runner.run([Asked(index, example.question, offered) for index, (example, offered) in enumerate(pairs)])
+
+
+def _gold_values(examples: Sequence[QueryExample], runner: QueryRunner) -> list[tuple[str, ...]]:
     """Return the gold answers, where there are none those that the gold query brings."""
-    unknown = [one for one in examples if not one.answers]
-    if not unknown:
-        return [one.answers for one in examples]
-    found = runner.run(
-        [
-            Asked(place, one.question, [GeneratedQuery(one.query.text, one.query, 0.0)])
-            for place, one in enumerate(unknown)
-        ]
-    )
+    unknown = [example for example in examples if not example.answers]
+    results = _run(runner, unknown, [[GeneratedQuery(each.query.text, each.query, 0.0)] for each in unknown])
     # What was stopped is not known whole.
-    values = iter([one.values if one.outcome == "answered" else () for one in found])
-    return [one.answers or next(values) for one in examples]
+    values = iter([result.values if result.outcome == "answered" else () for result in results])
+    return [example.answers or next(values) for example in examples]
 
 
 def _scored(
-    example: QueryExample, offered: Sequence[GeneratedQuery], got: KnowledgeQuery | None, answers: tuple[str, ...]
+    example: QueryExample, best: GeneratedQuery, result: KnowledgeQuery | None, answers: tuple[str, ...]
 ) -> ScoredQuery:
-    best = offered[0] if offered else GeneratedQuery("", None, 0.0, "nothing was written")
-    query = best.query
-    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-    if query is not None:
-        try:
+    query, shape = best.query, query_shape(example.query)
+    try:
+        if query is not None:
             check_query(query)
-            names = query_names(query)
-        except InputError:
-            query = None
-    wanted = query_names(example.query)
-    executes = hits = None
-    values: tuple[str, ...] = ()
-    if got is not None:
-        values = got.values
+    except InputError:
+        query = None
+    entities, relations = map(set, query_names(example.query))
+    written = None if query is None else [set(names) for names in query_names(query)]
     gold = {normal_form(answer) for answer in answers} - {""}
-    if query_shape(example.query).startswith("ask"):
+    if shape.startswith("ask"):
         # Stores say true and false.
         gold = {_TRUTH.get(answer, answer) for answer in gold}
-    if got is not None and gold:
-        found = {normal_form(value) for value in values} - {""}
+    executes = hits = None
+    if result is not None and gold:
+        values = {normal_form(value) for value in result.values} - {""}
         # A query whose rows were cut off has not brought its set of values.
-        executes = got.outcome == "answered" and found == gold
-        hits = bool(found & gold)
+        executes = result.outcome == "answered" and values == gold
+        hits = bool(values & gold)
     return ScoredQuery(
         id=example.id,
         question=example.question,
-        shape=query_shape(example.query),
+        shape=shape,
         gold=example.query.text,
         written=best.written.strip(),
         parses=query is not None,
         exact=query is not None and normal_query(query) == normal_query(example.query),
-        names=query is not None and set(names[0]) == set(wanted[0]),
-        relations=query is not None and set(names[1]) == set(wanted[1]),
+        names=written is not None and written[0] == entities,
+        relations=written is not None and written[1] == relations,
         executes=executes,
         hits=hits,
-        values=values,
+        values=() if result is None else result.values,
         answers=answers,
-        reason=best.fault or ("" if got is None else got.reason),
+        reason=best.fault or ("" if result is None else result.reason),
     )
 
 
 def _scores(rows: Sequence[ScoredQuery]) -> Scores:
-    return Scores(
-        parses=Share.count([row.parses for row in rows]),
-        exact=Share.count([row.exact for row in rows]),
-        names=Share.count([row.names for row in rows]),
-        relations=Share.count([row.relations for row in rows]),
-        executes=Share.count([row.executes for row in rows]),
-        hits=Share.count([row.hits for row in rows]),
-    )
+    # A score is called as the field of a row that it counts.
+    return Scores(**{name: Share.count([getattr(row, name) for row in rows]) for name in Scores.__struct_fields__})

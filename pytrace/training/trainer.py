@@ -6,43 +6,46 @@ the tokens of queries only.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from pytrace.errors import InputError, ModelError
-from pytrace.training.checkpoints import checkpoints, load_checkpoint, save_checkpoint
+from pytrace.errors import InputError, ModelError, StoreError
+from pytrace.storage.files import replace_file
 from pytrace.training.encoding import EncodedText, EncodedTexts, batches, endless, first_query, padded
-from pytrace.training.network import check_device, parameter_count, torch_module
+from pytrace.training.network import check_device, parameter_count, train_package
 from pytrace.training.training_settings import Length, TrainingSettings
 
 # The least of the learning rate: at the end of the cosine, and at the very beginning.
 _LAST_RATE = 0.1
 _FIRST_RATE = 0.01
-# What decides nothing about the trained weights.
+# What decides nothing about the trained weights, and may change when a training is resumed.
 _HARMLESS = frozenset({"checkpoint_steps", "checkpoint_minutes", "weights"})
+_CHECKPOINT = re.compile(r"step-(\d+)\.pt")
+# The one before stays until the next is on the disk, and then for one turn more, in case a disk loses what it promised.
+_KEPT = 2
+# What a checkpoint holds beside the weights, the optimizer, the random numbers and the recipe: how far a training is.
+_COUNTS = ("step", "short_steps", "tokens", "seconds", "losses")
 
 
 class Training(msgspec.Struct, frozen=True):
-    """What a training did.
-
-    `losses` are the mean loss of each step, in nats a learned token; `tokens` counts those that went through the network, without
-    padding, `seconds` the time of all its parts. `trained` of `parameters` numbers were changed.
-    """
+    """What a training did; `trained` of `parameters` numbers were changed."""
 
     steps: int
     epochs: float
-    tokens: int
-    seconds: float
+    tokens: int  # that went through the network, without padding
+    seconds: float  # of all its parts, if it was resumed
     parameters: int
     trained: int
-    losses: tuple[float, ...]
+    losses: tuple[float, ...]  # the mean of each step, in nats a learned token
 
     @property
     def loss(self) -> float:
@@ -75,11 +78,12 @@ def train(
     """Train a network in place: AdamW, a rate that rises and falls as a cosine, clipped gradients."""
     # On one number of threads the same call gives the same weights to the last bit, and so does a call that was ended
     # and goes on with `resume`; but not with a length in minutes.
-    torch = torch_module()
+    torch = train_package("torch")
     check_device(device)
     if directory is not None and not resume and checkpoints(directory):
         raise InputError(f"{directory} holds the checkpoints of a training; go on with --resume, or name another --out")
-    everything = {
+    # All that decides the weights: a training is resumed with the same only.
+    whole_recipe = {
         **(recipe or {}),
         **{name: value for name, value in msgspec.to_builtins(settings).items() if name not in _HARMLESS},
         **{f"length in {name}": value for name, value in msgspec.to_builtins(length).items() if value is not None},
@@ -87,15 +91,15 @@ def train(
         "device": device,
     }
     with _threads(torch, threads):
-        run = _Run(torch, network.to(device), texts, settings, length, device, everything)
+        run = _Run(torch, network.to(device), texts, settings, length, device, whole_recipe)
         if resume:
             assert directory is not None
-            run.restore(load_checkpoint(directory, everything))
+            run.restore(load_checkpoint(directory, whole_recipe))
         return run.until_done(directory, tell)
 
 
 class _Run:
-    """One training: the state that a checkpoint holds, and the steps that change it."""
+    """One training: its state, which a checkpoint holds, and the steps that change it."""
 
     def __init__(
         self, torch: Any, network: Any, texts: EncodedTexts, settings: TrainingSettings, length: Length, device: str,
@@ -111,50 +115,38 @@ class _Run:
         self.length = length
         self.device = device
         self.recipe = recipe
-        self.parameters = {name: one for name, one in network.named_parameters() if one.requires_grad}
+        self.parameters = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
+        weights = self.parameters.values()
+        matrices = [weight for weight in weights if weight.dim() > 1]
+        gains = [weight for weight in weights if weight.dim() <= 1]
         # Gains of norms are not pulled towards zero.
-        groups = [
-            {
-                "params": [one for one in self.parameters.values() if one.dim() > 1],
-                "weight_decay": settings.weight_decay,
-            },
-            {"params": [one for one in self.parameters.values() if one.dim() <= 1], "weight_decay": 0.0},
-        ]
-        self.optimizer = torch.optim.AdamW(
-            [group for group in groups if group["params"]], lr=settings.learning_rate, betas=(0.9, 0.98), fused=True
-        )
-        first = len(batches(self.texts, tokens=settings.batch, seed=settings.seed, epoch=0))
-        self.epoch_steps = first
-        self.steps = length.steps if length.epochs is None else max(math.ceil(length.epochs * first), 1)
+        decays = ((matrices, settings.weight_decay), (gains, 0.0))
+        groups = [{"params": group, "weight_decay": decay} for group, decay in decays if group]
+        self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.98), fused=True)
+        self.epoch_steps = len(batches(self.texts, tokens=settings.batch, seed=settings.seed, epoch=0))
+        self.steps = length.steps if length.epochs is None else max(math.ceil(length.epochs * self.epoch_steps), 1)
         torch.manual_seed(settings.seed)
-        self.step = 0
-        self.short_steps = 0
-        self.tokens = 0
+        self.step = self.short_steps = self.tokens = 0
         self.seconds = 0.0
         self.losses: list[float] = []
-
-    def restore(self, state: dict[str, Any]) -> None:
-        with self.torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(state["weights"][name])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.torch.random.set_rng_state(state["random"])
-        self.step, self.short_steps = state["step"], state["short_steps"]
-        self.tokens, self.seconds = state["tokens"], state["seconds"]
-        self.losses = list(state["losses"])
 
     def state(self) -> dict[str, Any]:
         return {
             "recipe": self.recipe,
-            "weights": {name: one.detach() for name, one in self.parameters.items()},
+            "weights": {name: weight.detach() for name, weight in self.parameters.items()},
             "optimizer": self.optimizer.state_dict(),
             "random": self.torch.random.get_rng_state(),
-            "step": self.step,
-            "short_steps": self.short_steps,
-            "tokens": self.tokens,
-            "seconds": self.seconds,
-            "losses": self.losses,
+            **{name: getattr(self, name) for name in _COUNTS},
         }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        with self.torch.no_grad():
+            for name, weight in self.parameters.items():
+                weight.copy_(state["weights"][name])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.torch.random.set_rng_state(state["random"])
+        for name in _COUNTS:
+            setattr(self, name, state[name])
 
     def share(self, seconds: float) -> float:
         """Return how much of the training is done."""
@@ -176,29 +168,30 @@ class _Run:
     def until_done(self, directory: Path | None, tell: Callable[[Progress], None] | None) -> Training:
         settings = self.settings
         self.network.train()
-        short, whole = (
+        # Short texts and whole ones have batches of their own, each skipped as far as the run restored has gone.
+        short, full = (
             endless(texts, tokens=settings.batch, seed=settings.seed, skipped=skipped)
             for texts, skipped in ((self.short, self.short_steps), (self.texts, self.step - self.short_steps))
         )
-        before, tokens_before = self.seconds, self.tokens
+        seconds_before, tokens_before = self.seconds, self.tokens
         started = time.monotonic()
-        kept, kept_at = self.step, started
+        saved, saved_at = self.step, started
         while (share := self.share(self.seconds)) < 1:
             if share < settings.alone:
                 self.learn([self.short[index] for index in next(short)], self.rate(share))
                 self.short_steps += 1
             else:
-                self.learn([self.texts[index] for index in next(whole)], self.rate(share))
+                self.learn([self.texts[index] for index in next(full)], self.rate(share))
             now = time.monotonic()
-            self.seconds = before + now - started
-            late = now - kept_at >= 60 * settings.checkpoint_minutes or self.step - kept >= settings.checkpoint_steps
-            if directory is not None and late:
+            self.seconds = seconds_before + now - started
+            due = now - saved_at >= 60 * settings.checkpoint_minutes or self.step - saved >= settings.checkpoint_steps
+            if directory is not None and due:
                 save_checkpoint(directory, self.step, self.state())
-                kept, kept_at = self.step, time.monotonic()
+                saved, saved_at = self.step, time.monotonic()
             if tell is not None:
                 rate = (self.tokens - tokens_before) / max(now - started, 1e-9)
                 tell(Progress(min(self.share(self.seconds), 1.0), self.step, self.losses[-1], rate))
-        if directory is not None and kept != self.step:
+        if directory is not None and saved != self.step:
             save_checkpoint(directory, self.step, self.state())
         self.network.eval()
         return Training(
@@ -207,21 +200,22 @@ class _Run:
             tokens=self.tokens,
             seconds=self.seconds,
             parameters=parameter_count(self.network),
-            trained=sum(one.numel() for one in self.parameters.values()),
+            trained=sum(weight.numel() for weight in self.parameters.values()),
             losses=tuple(self.losses),
         )
 
-    def learn(self, chosen: Sequence[EncodedText], rate: float) -> None:
+    def learn(self, texts: Sequence[EncodedText], rate: float) -> None:
         """Take one step."""
         torch = self.torch
-        tokens, places, targets = (torch.from_numpy(part).to(self.device) for part in padded(chosen))
+        tokens, offsets, targets = (torch.from_numpy(part).to(self.device) for part in padded(texts))
         hidden = self.llama.model(tokens, use_cache=False).last_hidden_state
         # Only learned tokens need logits, which cost more than a layer.
-        wanted = hidden.reshape(-1, hidden.shape[-1]).index_select(0, places)
+        wanted = hidden.reshape(-1, hidden.shape[-1]).index_select(0, offsets)
         loss = torch.nn.functional.cross_entropy(self.llama.lm_head(wanted).float(), targets)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.settings.largest_gradient)
         value = loss.item()
+        # Before the weights change, so that the last checkpoint is still of a network that works.
         if not (math.isfinite(value) and math.isfinite(norm.item())):
             raise ModelError(
                 f"the loss of step {self.step + 1} is {value} and its gradient {norm.item()}; lower learning_rate, which is "
@@ -232,17 +226,69 @@ class _Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        self.tokens += sum(len(text.tokens) for text in chosen)
+        self.tokens += sum(len(text.tokens) for text in texts)
         self.losses.append(value)
 
 
-@contextmanager
-def _threads(torch: Any, wanted: int | None) -> Iterator[None]:
+@contextlib.contextmanager
+def _threads(torch: Any, count: int | None) -> Iterator[None]:
     """Use so many threads, and leave PyTorch's own number and random numbers as they were."""
-    threads, random = torch.get_num_threads(), torch.random.get_rng_state()
-    torch.set_num_threads(wanted or len(os.sched_getaffinity(0)))
+    before = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        torch.set_num_threads(count or len(os.sched_getaffinity(0)))
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+def save_checkpoint(directory: Path, step: int, state: Mapping[str, Any]) -> None:
+    """Keep the state of a training, and drop all but the last two."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"step-{step:08d}.pt"
+    # In memory first: PyTorch's archive writer hides the reason why a file cannot be written.
+    archive = io.BytesIO()
+    train_package("torch").save(dict(state), archive)
     try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.random.set_rng_state(random)
+        replace_file(path, archive.getvalue())
+    except BaseException:
+        path.with_name(f"{path.name}.new").unlink(missing_ok=True)
+        raise
+    for _, old in checkpoints(directory)[:-_KEPT]:
+        with contextlib.suppress(OSError):
+            old.unlink()
+
+
+def checkpoints(directory: Path) -> list[tuple[int, Path]]:
+    """Return the checkpoints of a directory by step, the last one last."""
+    if not directory.is_dir():
+        return []
+    return sorted((int(match[1]), path) for path in directory.iterdir() if (match := _CHECKPOINT.fullmatch(path.name)))
+
+
+def load_checkpoint(directory: Path, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the last checkpoint that is whole."""
+    saved = checkpoints(directory)
+    if not saved:
+        raise InputError(f"{directory} holds no checkpoint to go on from; leave --resume out to begin anew")
+    reason = ""
+    for _, path in reversed(saved):
+        try:
+            # Only tensors and plain values are read: a checkpoint runs no code.
+            state = train_package("torch").load(path, map_location="cpu", weights_only=True)
+            before = state["recipe"]
+        except Exception as error:  # noqa: BLE001 - a damaged archive raises whatever its reader stumbles over
+            reason = reason or f"{path}: {type(error).__name__}"
+            continue
+        differing = [name for name in sorted({*before, *recipe}) if before.get(name) != recipe.get(name)]
+        if differing:
+            # A setting says more than the hashes that changed with it.
+            differing.sort(key=lambda name: len(repr(before.get(name))))
+            name = differing[0]
+            others = f" and {', '.join(differing[1:])} differ too" if differing[1:] else ""
+            raise InputError(
+                f"{path} is of a training with {name} {before.get(name)!r}, not {recipe.get(name)!r}{others}; go on with the same "
+                "data and settings, or name another --out"
+            )
+        return dict(state)
+    raise StoreError(f"no checkpoint in {directory} can be read ({reason}); remove the directory and begin anew")

@@ -8,6 +8,7 @@ something, and some of it is chance.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import msgspec
@@ -23,21 +24,24 @@ from pytrace.records import Question
 from pytrace.tuning.spaces import Choice, Option
 
 Objective = Literal["f1", "em", "support", "f1+support"]
+Outcome = Literal["start", "better", "no better", "given up"]
+_Pair = tuple[float, float]
+
 # An option is asked no further once a better mean of the best so far is this sure (one-sided paired bootstrap).
 _GIVE_UP = 0.02
+# Whether an option is given up is looked at after so many questions, and then whenever their number has more than doubled: every
+# look is a chance to be wrong.
 _FIRST_BLOCK = 24
+# Settings depend on each other, so that what one pass turned down may win in the next.
 _PASSES = 3
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What one setting was worth: means over the `n` questions that it was asked, of `of`.
-
-    `changed` is what differs from where the search began; `outcome` says what the search made of it.
-    """
+    """What one setting was worth: means over the questions that it was asked."""
 
     method: str
-    changed: tuple[str, ...]
-    n: int
+    changed: tuple[str, ...]  # what differs from where the search began
+    n: int  # questions that were asked, fewer than `of` if it was given up
     of: int
     objective: float
     exact_match: float
@@ -45,24 +49,20 @@ class Trial(msgspec.Struct, frozen=True):
     support_recall: float | None
     support_error_rate: float | None
     context_tokens: float
-    outcome: Literal["start", "better", "no better", "given up"]
+    outcome: Outcome
 
 
 class Tuned(msgspec.Struct, frozen=True):
-    """What a search found: the settings that differ from the start, every trial, and the comparison on held-out questions.
+    """What a search found: the settings that differ from the start, every trial, and the comparison on held-out questions."""
 
-    `method` names the winner so that 'pytrace eval' takes it. `held_out` is the winner minus the start by the objective, None
-    without held-out questions; `held_out_scores` has the means of both there: (EM, F1) of the start, then of the winner.
-    """
-
-    method: str
+    method: str  # the winner, as 'pytrace eval' takes it
     settings: tuple[str, ...]
     objective: Objective
     questions: int
     held_out_questions: int
     trials: tuple[Trial, ...]
-    held_out: BootstrapTest | None = None
-    held_out_scores: tuple[tuple[float, float], tuple[float, float]] | None = None
+    held_out: BootstrapTest | None = None  # the winner minus the start by the objective, if anything was held out
+    held_out_scores: tuple[_Pair, _Pair] | None = None  # mean EM and F1 there: of the start, then of the winner
 
 
 def tune(
@@ -123,32 +123,35 @@ def tune(
     _check(space, questions, objective, passes)
     search = _Search(method, make, questions, llm, store, objective, seed)
     best = Option()
+    # Scores by canonical settings: what is spelt in two ways is tried once.
     known = {_canonical(method, llm, best): search.measured(best, None)}
-    start = search.trial(best, known[_canonical(method, llm, best)], "start")
-    trials = [start]
-    if told is not None:
-        told(start)
+    trials: list[Trial] = []
+
+    def report(settings: Option, scores: Mapping[str, float], outcome: Outcome) -> None:
+        trials.append(search.trial(settings, scores, outcome))
+        if told is not None:
+            told(trials[-1])
+
+    report(best, known[_canonical(method, llm, best)], "start")
     for _ in range(passes):
         before = best
         for choice in space:
             for option in choice.options:
-                tried = _merged(best, option)
-                key = _canonical(method, llm, tried)
+                candidate = _merged(best, option)
+                key = _canonical(method, llm, candidate)
                 if key in known:
                     continue
                 leader = known[_canonical(method, llm, best)]
-                known[key] = search.measured(tried, leader)
-                complete = len(known[key]) == len(questions)
-                better = complete and _mean(known[key]) > _mean(leader) + 1e-12
-                trial = search.trial(tried, known[key], "better" if better else "no better" if complete else "given up")
-                trials.append(trial)
-                if told is not None:
-                    told(trial)
+                scores = known[key] = search.measured(candidate, leader)
+                complete = len(scores) == len(questions)
+                # Equal sums in another order may differ in the last bits, and the earlier setting is to win then.
+                better = complete and _mean(scores) > _mean(leader) + 1e-12
+                report(candidate, scores, "better" if better else "no better" if complete else "given up")
                 if better:
-                    best = tried
+                    best = candidate
         if best == before:
             break
-    compared = _compared(search, best, held_out) if held_out and best else (None, None)
+    test, held_out_scores = search.compared(best, held_out) if held_out and best else (None, None)
     return Tuned(
         method=search.named(best).label,
         settings=best,
@@ -156,8 +159,8 @@ def tune(
         questions=len(questions),
         held_out_questions=len(held_out),
         trials=tuple(trials),
-        held_out=compared[0],
-        held_out_scores=compared[1],
+        held_out=test,
+        held_out_scores=held_out_scores,
     )
 
 
@@ -176,72 +179,58 @@ def _check(space: Sequence[Choice], questions: Sequence[Question], objective: st
         )
 
 
+@dataclass(frozen=True)
 class _Search:
     """Asks trials, and scores what they answered."""
 
-    def __init__(
-        self,
-        method: MethodName,
-        make: Callable[[MethodName], Batched],
-        questions: Sequence[Question],
-        llm: str,
-        store: RunStore,
-        objective: Objective,
-        seed: int,
-    ) -> None:
-        self._method = method
-        self._make = make
-        self._questions = questions
-        self._llm = llm
-        self._store = store
-        self._objective = objective
-        self.seed = seed
+    method: MethodName
+    make: Callable[[MethodName], Batched]
+    questions: Sequence[Question]
+    llm: str
+    store: RunStore
+    objective: Objective
+    seed: int
 
     def named(self, settings: Option) -> MethodName:
         """Name the method with some settings changed."""
-        return MethodName(self._method.name, _merged(self._method.overrides, settings))
+        return MethodName(self.method.name, _merged(self.method.overrides, settings))
 
     def measured(self, settings: Option, leader: Mapping[str, float] | None) -> dict[str, float]:
         """Ask a trial the questions, block by block, until it is surely worse than the leader."""
         label = self.named(settings).label
-        method = self._make(self.named(settings))
+        method = self.make(self.named(settings))
         scores: dict[str, float] = {}
-        size = _FIRST_BLOCK
-        for start in _blocks(len(self._questions)):
-            block = self._questions[start : start + size]
-            size *= 2
-            evaluate({label: method}, block, store=self._store, seed=self.seed)
-            scores = self.scores(label, self._questions)
-            if leader is not None and len(scores) < len(self._questions) and self._worse(scores, leader):
+        start, size = 0, _FIRST_BLOCK
+        while start < len(self.questions):
+            evaluate({label: method}, self.questions[start : start + size], store=self.store, seed=self.seed)
+            scores = self.scores(label)
+            if leader is not None and len(scores) < len(self.questions) and self._worse(scores, leader):
                 break
+            start, size = start + size, 2 * size
         return scores
 
-    def scores(self, label: str, questions: Sequence[Question]) -> dict[str, float]:
+    def scores(self, label: str) -> dict[str, float]:
         """Return the objective of each question that a trial has been asked."""
-        ids = {question.id for question in questions}
-        return {row.question_id: self._score(row) for row in self._store.rows(label) if row.question_id in ids}
+        # The store may hold answers to other questions, of the comparison on held-out ones or of an earlier search.
+        ids = {question.id for question in self.questions}
+        return {row.question_id: self._score(row) for row in self.store.rows(label) if row.question_id in ids}
 
-    def trial(
-        self,
-        settings: Option,
-        scores: Mapping[str, float],
-        outcome: Literal["start", "better", "no better", "given up"],
-    ) -> Trial:
+    def trial(self, settings: Option, scores: Mapping[str, float], outcome: Outcome) -> Trial:
         """Sum up a trial."""
         label = self.named(settings).label
-        rows = [row for row in self._store.rows(label) if row.question_id in scores]
+        rows = [row for row in self.store.rows(label) if row.question_id in scores]
         scored = [score_result(row) for row in rows]
-        support = [one.support for one in scored]
+        support = [score.support for score in scored]
         return Trial(
             method=label,
             changed=settings,
             n=len(rows),
-            of=len(self._questions),
+            of=len(self.questions),
             objective=_mean(scores),
-            exact_match=_average([one.exact_match or 0.0 for one in scored]) or 0.0,
-            f1=_average([one.f1 or 0.0 for one in scored]) or 0.0,
-            support_recall=_average([one.recall for one in support if one.recall is not None]),
-            support_error_rate=_average([one.error_rate for one in support if one.error_rate is not None]),
+            exact_match=_average([score.exact_match or 0.0 for score in scored]) or 0.0,
+            f1=_average([score.f1 or 0.0 for score in scored]) or 0.0,
+            support_recall=_average([each.recall for each in support if each.recall is not None]),
+            support_error_rate=_average([each.error_rate for each in support if each.error_rate is not None]),
             context_tokens=_average([float(row.answer.context_tokens) for row in rows if row.answer is not None])
             or 0.0,
             outcome=outcome,
@@ -249,61 +238,41 @@ class _Search:
 
     def _worse(self, scores: Mapping[str, float], leader: Mapping[str, float]) -> bool:
         shared = [question for question in scores if question in leader]
-        own = np.array([scores[question] - leader[question] for question in shared])
-        if own.mean() >= 0:
+        gains = np.array([scores[question] - leader[question] for question in shared])
+        if gains.mean() >= 0:
             return False
-        return bool((resampled_means(own, 2000, self.seed) >= 0).mean() < _GIVE_UP)
+        return bool((resampled_means(gains, 2000, self.seed) >= 0).mean() < _GIVE_UP)
 
     def _score(self, row: Result) -> float:
         scored = score_result(row)
         support, f1 = scored.support.f1 or 0.0, scored.f1 or 0.0
         by_objective = {"em": scored.exact_match or 0.0, "f1": f1, "support": support, "f1+support": (f1 + support) / 2}
-        return by_objective[self._objective]
+        return by_objective[self.objective]
 
-    def asked(self, settings: Option, questions: Sequence[Question]) -> list[Result]:
+    def compared(self, best: Option, questions: Sequence[Question]) -> tuple[BootstrapTest, tuple[_Pair, _Pair]]:
+        """Compare a setting with the start on questions: by the objective, and by the means of both."""
+        winner, start = (self._results(settings, questions) for settings in (best, Option()))
+        test = paired_bootstrap(list(map(self._score, winner)), list(map(self._score, start)), seed=self.seed)
+        return test, (_answer_scores(start), _answer_scores(winner))
+
+    def _results(self, settings: Option, questions: Sequence[Question]) -> list[Result]:
         """Ask a trial all of some questions, in their order."""
         label = self.named(settings).label
-        evaluate({label: self._make(self.named(settings))}, questions, store=self._store, seed=self.seed)
-        rows = {row.question_id: row for row in self._store.rows(label)}
+        evaluate({label: self.make(self.named(settings))}, questions, store=self.store, seed=self.seed)
+        rows = {row.question_id: row for row in self.store.rows(label)}
         return [rows[question.id] for question in questions]
 
-    def compared(
-        self, first: Sequence[Result], second: Sequence[Result]
-    ) -> tuple[BootstrapTest, tuple[tuple[float, float], tuple[float, float]]]:
-        """Compare two lists of results by the objective, first minus second."""
-        test = paired_bootstrap(
-            [self._score(row) for row in first], [self._score(row) for row in second], seed=self.seed
-        )
-        own, other = (
-            (
-                _average([score_result(row).exact_match or 0.0 for row in rows]) or 0.0,
-                _average([score_result(row).f1 or 0.0 for row in rows]) or 0.0,
-            )
-            for rows in (first, second)
-        )
-        return test, (other, own)
 
-
-def _compared(
-    search: _Search, best: Option, held_out: Sequence[Question]
-) -> tuple[BootstrapTest, tuple[tuple[float, float], tuple[float, float]]]:
-    return search.compared(search.asked(best, held_out), search.asked(Option(), held_out))
-
-
-def _blocks(count: int) -> list[int]:
-    """Return where blocks begin that double in size."""
-    starts, start, size = [], 0, _FIRST_BLOCK
-    while start < count:
-        starts.append(start)
-        start += size
-        size *= 2
-    return starts
+def _answer_scores(rows: Sequence[Result]) -> _Pair:
+    scored = [score_result(row) for row in rows]
+    exact_match = _average([score.exact_match or 0.0 for score in scored]) or 0.0
+    return exact_match, _average([score.f1 or 0.0 for score in scored]) or 0.0
 
 
 def _merged(settings: Option, option: Option) -> Option:
     """Return settings with an option's in the place of those of the same name."""
-    names = {one.partition("=")[0] for one in option}
-    return (*(one for one in settings if one.partition("=")[0] not in names), *option)
+    names = {change.partition("=")[0] for change in option}
+    return (*(change for change in settings if change.partition("=")[0] not in names), *option)
 
 
 def _canonical(method: MethodName, llm: str, settings: Option) -> bytes:

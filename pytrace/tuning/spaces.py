@@ -42,10 +42,11 @@ def default_space(method: str, llm: str) -> tuple[Choice, ...]:
         return space
     fields = method_settings(MethodName(method), llm).__struct_fields__
     choices = (choice("top", 1, 2, 3, 5), choice("sentences", 1, 2, 3, 4, 5), READER_CHOICE)
-    found = tuple(one for one in choices if one.name in fields)
-    if not found:
+    # Retrieval baselines have no space of their own, and differ in which of these they know.
+    usable = tuple(choice for choice in choices if choice.name in fields)
+    if not usable:
         raise InputError(f"{method} has no space of its own; name what to try: --try NAME=VALUE,VALUE")
-    return found
+    return usable
 
 
 def parse_choice(text: str, method: MethodName, llm: str) -> Choice:
@@ -63,15 +64,16 @@ def parse_choice(text: str, method: MethodName, llm: str) -> Choice:
     >>> parse_choice("unit=sentence,unit=triple+extraction=phrases", MethodName("trace"), "tiny").options[1]
     ('unit=triple', 'extraction=phrases')
     """
-    name, equals, rest = text.partition("=")
+    name, equals, values = text.partition("=")
     name = name.strip().replace("-", "_")
     options: list[Option] = []
-    for value in rest.split(","):
+    for value in values.split(","):
         parts = [part.strip() for part in value.split("+")]
+        # The first part may leave the name out, since it stands before the list.
         if "=" not in parts[0]:
             parts[0] = f"{name}={parts[0]}"
         options.append(tuple(parts))
-    if not equals or not name or not rest.strip():
+    if not equals or not name or not values.strip():
         raise InputError(f"{text!r} does not say what to try; write NAME=VALUE,VALUE")
     for option in options:
         method_settings(MethodName(method.name), llm, option)

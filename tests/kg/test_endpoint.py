@@ -18,12 +18,11 @@ from pytrace.errors import DataError, InputError, ServerError, StoreError
 from pytrace.kg.answer_cache import AnswerCache
 from pytrace.kg.connect import open_store
 from pytrace.kg.endpoint import SparqlEndpoint
-from pytrace.kg.endpoint_answers import read_rows
-from pytrace.kg.endpoint_queries import limited
+from pytrace.kg.endpoint_queries import limited, read_rows
 from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.sparql import GraphQuery, rewrite
 from pytrace.kg.sparql_store import KnowledgeStore, Solutions
-from pytrace.kg.sparql_syntax import check_syntax
+from pytrace.kg.sparql_tokens import check_syntax
 from pytrace.models.servers import http_client
 from tests.sparql_server import Handler, SparqlServer, hang, sparql_server, times
 
@@ -243,7 +242,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(store: SparqlEndpoint, ser
 def test_an_answer_that_is_too_long_is_not_taken(
     store: SparqlEndpoint, server: SparqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store._client._http, "_largest_answer", 10_000)
+    monkeypatch.setattr(store._http, "_largest_answer", 10_000)
     server.trouble = times(1, lambda one: one.reply(b'{"x": "' + b"x" * 100_000))
     [failed] = store.solutions(asked(CAPITAL), QueryLimits())
     with pytest.raises(ServerError, match=r"longer than 10,000 bytes; is this a SPARQL endpoint\?"):

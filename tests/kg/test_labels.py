@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.errors import InputError
-from pytrace.kg import labels as module
+from pytrace.kg import fact_store as module
 from pytrace.kg.entities import score
-from pytrace.kg.fact_store import EntityMatch
-from pytrace.kg.labels import LabelIndex
+from pytrace.kg.fact_store import EntityMatch, LabelIndex
 from pytrace.kg.names import normal_form
 
 PAIRS = [

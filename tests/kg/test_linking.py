@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.errors import InputError, ModelError
-from pytrace.kg.fact_store import EntityMatch, Relation
-from pytrace.kg.labels import LabelIndex
+from pytrace.kg.fact_store import EntityMatch, LabelIndex, Relation
 from pytrace.kg.linking import EntityLinker, Link
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import Encoder, Kind, OnnxEncoder, Vectors

@@ -21,8 +21,7 @@ from pytrace.kg.queries.grammar import query_grammar
 from pytrace.kg.queries.query_records import QueryGenerator
 from pytrace.kg.queries.relations import NearestRelations
 from pytrace.kg.queries.sampling import read_query, repaired
-from pytrace.kg.queries.template import METADATA_KEY, question_prompt, wrong_label
-from pytrace.kg.queries.trained import TrainedGenerator
+from pytrace.kg.queries.trained import METADATA_KEY, TrainedGenerator, question_prompt, wrong_label
 from pytrace.models import registry
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.llama.llama_cpp import LlamaCppModel

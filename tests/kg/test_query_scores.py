@@ -10,7 +10,7 @@ from pytrace.errors import InputError
 from pytrace.kg.queries import GeneratedQuery, SparqlQuery, TripletQuery
 from pytrace.records import KnowledgeQuery
 from pytrace.training import scoring
-from pytrace.training.training_records import QueryExample
+from pytrace.training.examples import QueryExample
 
 GOLD = SparqlQuery("select distinct ?x where { entity:/ada/ relation:/spouse/ ?y . ?y relation:/gender/ ?x }")
 

@@ -11,11 +11,9 @@ import pytest
 from pytrace.documents.json_rows import Place
 from pytrace.errors import DataError, InputError
 from pytrace.kg.queries import TripletQuery, parse_query, query_names
-from pytrace.training.clauses import query_entities
-from pytrace.training.examples import ExampleReport, read_examples
-from pytrace.training.lcquad import lcquad_example, named_query, triplet_form
-from pytrace.training.query_checks import check_query
-from pytrace.training.splits import split_by_group
+from pytrace.training.examples import lcquad_example, named_query, read_examples
+from pytrace.training.query_text import check_query, query_entities, query_shape, triplet_form
+from pytrace.training.run import split_by_group
 from pytrace.training.variation import vary_names
 from pytrace.training.wrong_queries import wrong_queries
 from tests.query_entities import seen_share
@@ -140,11 +138,12 @@ def test_a_query_that_cannot_be_run_is_left_out_and_counted(tmp_path: Path, spar
     good = row(f"ASK WHERE {{ <{RESOURCE}A> <{ONTOLOGY}b> <{RESOURCE}C> }}", _id="8")
     safe = sparql.replace("\ud800", "\x00")
     path.write_text(json.dumps(row(safe)) + "\n" + json.dumps(good))
-    report = ExampleReport()
-    assert [example.id for example in read_examples(path, report=report)] == ["8"]
-    assert report.left_out == 1
-    assert report.notes[0].startswith(f"{path}:1: left out: ")
-    assert report.shapes == {"ask 1": 1}
+    left_out: list[str] = []
+    examples = read_examples(path, left_out=left_out)
+    assert [example.id for example in examples] == ["8"]
+    assert len(left_out) == 1
+    assert left_out[0].startswith(f"{path}:1: left out: ")
+    assert [query_shape(example.query) for example in examples] == ["ask 1"]
 
 
 @pytest.mark.parametrize("field", ["corrected_question", "sparql_query"])
@@ -156,10 +155,10 @@ def test_a_field_that_is_no_text_is_an_error_with_its_line(field: str, value: ob
 
 @pytest.mark.data
 def test_at_least_95_of_100_rows_are_usable_and_have_four_wrong_queries(shared_data: Path) -> None:
-    report = ExampleReport()
-    examples = read_examples(shared_data / "lcquad" / "train.jsonl", report=report)
-    assert len(examples) >= 0.95 * (len(examples) + report.left_out)
-    assert len(examples) + report.left_out == 2_000
+    left_out: list[str] = []
+    examples = read_examples(shared_data / "lcquad" / "train.jsonl", left_out=left_out)
+    assert len(examples) >= 0.95 * (len(examples) + len(left_out))
+    assert len(examples) + len(left_out) == 2_000
     assert not any("http" in example.query.text or "?uri" in example.query.text for example in examples)
     written = sum(len(example.mentions) for example in examples)
     assert written > 0.9 * sum(len(query_entities(example.query)) for example in examples)

@@ -12,25 +12,26 @@ import numpy as np
 import pytest
 
 from pytrace.errors import DeviceUnavailableError, InputError, ModelError, StoreError
-from pytrace.training import checkpoints, encoding, network, tokenizer, trainer
-from pytrace.training.training_records import Piece, TrainingText
+from pytrace.methods.base import changed
+from pytrace.training import encoding, network, trainer
+from pytrace.training.encoding import Piece, TrainingText
 from pytrace.training.training_settings import Length, TrainingSettings
 from tests.small_trainings import SMALL, TEXTS, Killed, equal, fresh, killer, weights
 
-torch = network.torch_module()
+torch = network.train_package("torch")
 
 
 @pytest.fixture(scope="module")
-def words() -> tokenizer.ByteTokenizer:
-    return tokenizer.train_tokenizer((one.text for one in TEXTS), size=400)
+def words() -> encoding.ByteTokenizer:
+    return encoding.train_tokenizer((one.text for one in TEXTS), size=400)
 
 
 @pytest.fixture(scope="module")
-def encoded(words: tokenizer.ByteTokenizer) -> encoding.EncodedTexts:
+def encoded(words: encoding.ByteTokenizer) -> encoding.EncodedTexts:
     return encoding.encode_texts(TEXTS, words, context=128)
 
 
-def test_a_network_is_the_same_for_the_same_seed(words: tokenizer.ByteTokenizer) -> None:
+def test_a_network_is_the_same_for_the_same_seed(words: encoding.ByteTokenizer) -> None:
     state = torch.random.get_rng_state()
     one, same = fresh(words), fresh(words)
     assert torch.equal(state, torch.random.get_rng_state())
@@ -51,15 +52,16 @@ def test_the_count_of_parameters_is_known_before() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"width": 100, "heads": 8}, "multiple of 16"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan"),
-        ({"batch": 0}, "batch is 0"),
-        ({"seed": -1}, "seed is -1"),
+        (["width=100", "heads=8"], "multiple of 16"),
+        (["heads=0"], r">= 1 .*heads"),
+        (["learning_rate=nan"], r">= 1e-08 .*learning_rate"),
+        (["batch=0"], r">= 32 .*batch"),
+        (["seed=-1"], r">= 0 .*seed"),
     ],
 )
-def test_settings_that_build_nothing_are_refused(options: dict[str, Any], said: str) -> None:
+def test_settings_that_build_nothing_are_refused(options: list[str], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        TrainingSettings(**options)
+        changed(TrainingSettings(), options, what="train")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_a_gpu_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
         network.check_device("tpu")
 
 
-def test_training_learns_and_repeats(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
+def test_training_learns_and_repeats(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     def run(settings: TrainingSettings) -> tuple[trainer.Training, dict[str, Any]]:
         net = fresh(words, settings)
         return trainer.train(net, encoded, settings, Length(steps=60), threads=1), weights(net)
@@ -92,7 +94,7 @@ def test_training_learns_and_repeats(words: tokenizer.ByteTokenizer, encoded: en
 
 
 def test_the_loss_is_the_mean_over_learned_tokens_whatever_stands_beside(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts
 ) -> None:
     net = fresh(words)
     whole = trainer.train(
@@ -112,7 +114,7 @@ def test_the_loss_is_the_mean_over_learned_tokens_whatever_stands_beside(
 
 @pytest.mark.parametrize("step", [7, 10, 23])
 def test_a_killed_training_goes_on_as_if_nothing_had_been(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path, step: int
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path, step: int
 ) -> None:
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=5)
     whole = fresh(words)
@@ -131,16 +133,16 @@ def test_a_killed_training_goes_on_as_if_nothing_had_been(
 
 
 def test_no_more_than_two_checkpoints_stay(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
 ) -> None:
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=2)
     trainer.train(fresh(words), encoded, settings, Length(steps=9), threads=1, directory=tmp_path)
-    assert [step for step, _ in checkpoints.checkpoints(tmp_path)] == [8, 9]
+    assert [step for step, _ in trainer.checkpoints(tmp_path)] == [8, 9]
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_training_is_not_begun_over_another_ones_checkpoints(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
 ) -> None:
     trainer.train(fresh(words), encoded, SMALL, Length(steps=1), threads=1, directory=tmp_path)
     with pytest.raises(InputError, match="--resume"):
@@ -163,7 +165,7 @@ def test_a_training_is_not_begun_over_another_ones_checkpoints(
     ],
 )
 def test_a_training_goes_on_only_with_what_it_began_with(
-    words: tokenizer.ByteTokenizer, tmp_path: Path, change: dict[str, Any], said: str
+    words: encoding.ByteTokenizer, tmp_path: Path, change: dict[str, Any], said: str
 ) -> None:
     given: dict[str, Any] = {"settings": SMALL, "length": Length(steps=2), "texts": TEXTS, "recipe": {"data": "a"}}
 
@@ -181,19 +183,19 @@ def test_a_training_goes_on_only_with_what_it_began_with(
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
 ) -> None:
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=4)
     whole = fresh(words)
     trainer.train(whole, encoded, settings, Length(steps=12), threads=1)
     with pytest.raises(Killed):
         trainer.train(fresh(words), encoded, settings, Length(steps=12), threads=1, directory=tmp_path, tell=killer(9))
-    (_, older), (_, newest) = checkpoints.checkpoints(tmp_path)
+    (_, older), (_, newest) = trainer.checkpoints(tmp_path)
     newest.write_bytes(newest.read_bytes()[:-1000])
     net = fresh(words)
     trainer.train(net, encoded, settings, Length(steps=12), threads=1, directory=tmp_path, resume=True)
     assert equal(weights(net), weights(whole))
-    for _, path in checkpoints.checkpoints(tmp_path):
+    for _, path in trainer.checkpoints(tmp_path):
         path.write_bytes(b"")
     assert older.name == "step-00000004.pt"
     with pytest.raises(StoreError, match=r"no checkpoint in .* can be read"):
@@ -201,10 +203,10 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=3)
-    written = checkpoints.replace_file
+    written = trainer.replace_file
     calls = itertools.count()
 
     def full(path: Path, content: bytes) -> None:
@@ -213,7 +215,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         written(path, content)
 
-    monkeypatch.setattr(checkpoints, "replace_file", full)
+    monkeypatch.setattr(trainer, "replace_file", full)
     with pytest.raises(OSError, match="No space left"):
         trainer.train(fresh(words), encoded, settings, Length(steps=9), threads=1, directory=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003.pt"]
@@ -224,7 +226,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(
 
 
 def test_a_loss_that_is_no_number_ends_the_training(
-    words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
 ) -> None:
     net = fresh(words)
 
@@ -236,10 +238,10 @@ def test_a_loss_that_is_no_number_ends_the_training(
     settings = msgspec.structs.replace(SMALL, checkpoint_steps=2)
     with pytest.raises(ModelError, match=r"loss of step 5 is nan .* lower learning_rate, which is 0.003"):
         trainer.train(net, encoded, settings, Length(steps=9), threads=1, directory=tmp_path, tell=spoil)
-    assert [step for step, _ in checkpoints.checkpoints(tmp_path)] == [2, 4]
+    assert [step for step, _ in trainer.checkpoints(tmp_path)] == [2, 4]
 
 
-def test_minutes_end_a_training(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
+def test_minutes_end_a_training(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     told: list[trainer.Progress] = []
     done = trainer.train(fresh(words), encoded, SMALL, Length(minutes=0.5 / 60), threads=1, tell=told.append)
     assert done.steps >= 1
@@ -248,14 +250,14 @@ def test_minutes_end_a_training(words: tokenizer.ByteTokenizer, encoded: encodin
     assert [one.share for one in told] == sorted(one.share for one in told)
 
 
-def test_epochs_count_passes(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
+def test_epochs_count_passes(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     settings = msgspec.structs.replace(SMALL, alone=0.0)
     first = len(encoding.batches(encoded.texts, tokens=SMALL.batch, seed=0, epoch=0))
     done = trainer.train(fresh(words), encoded, settings, Length(epochs=1.0), threads=1)
     assert (done.steps, done.epochs, done.tokens) == (first, 1.0, encoded.tokens)
 
 
-def test_texts_end_with_their_correct_query_in_the_beginning(words: tokenizer.ByteTokenizer) -> None:
+def test_texts_end_with_their_correct_query_in_the_beginning(words: encoding.ByteTokenizer) -> None:
     wrong = (Piece("Incorrect query 1:", learned=False), Piece(" select ?x where { zzz }\n", learned=True))
     texts = encoding.encode_texts([TrainingText((*TEXTS[0].pieces, *wrong))] * 4, words, context=128)
     alone = encoding.encode_texts(TEXTS[:1] * 4, words, context=128)
@@ -270,7 +272,7 @@ def test_texts_end_with_their_correct_query_in_the_beginning(words: tokenizer.By
     assert half.tokens == (alone.tokens + texts.tokens) / 2
 
 
-def test_the_rate_rises_and_falls(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
+def test_the_rate_rises_and_falls(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     settings = msgspec.structs.replace(SMALL, warm_up=0.1)
     run = trainer._Run(torch, fresh(words), encoded, settings, Length(steps=10), "cpu", {})
     rates = [run.rate(share / 1000) / settings.learning_rate for share in range(1001)]

@@ -13,20 +13,20 @@ import pytest
 from pytrace.errors import InputError, ModelFileError
 from pytrace.models import registry
 from pytrace.models.llama.runtime import LlamaRuntime
-from pytrace.training import adapters, checkpoints, encoding, export, network, tokenizer, trainer
+from pytrace.training import encoding, export, network, trainer
 from pytrace.training.training_settings import Length, TrainingSettings, WeightFormat
 from tests.small_trainings import RECIPE, SMALL, TEXTS, Killed, equal, fresh, killer, odd_texts, weights
 
-torch = network.torch_module()
+torch = network.train_package("torch")
 
 
 @pytest.fixture(scope="module")
-def words() -> tokenizer.ByteTokenizer:
-    return tokenizer.train_tokenizer((one.text for one in TEXTS), size=400)
+def words() -> encoding.ByteTokenizer:
+    return encoding.train_tokenizer((one.text for one in TEXTS), size=400)
 
 
 @pytest.fixture(scope="module")
-def encoded(words: tokenizer.ByteTokenizer) -> encoding.EncodedTexts:
+def encoded(words: encoding.ByteTokenizer) -> encoding.EncodedTexts:
     return encoding.encode_texts(TEXTS, words, context=128)
 
 
@@ -48,7 +48,7 @@ def torch_logits(net: Any, tokens: list[int]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def trained(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> Any:
+def trained(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> Any:
     net = fresh(words)
     trainer.train(net, encoded, SMALL, Length(steps=120), threads=1)
     return net
@@ -56,10 +56,10 @@ def trained(words: tokenizer.ByteTokenizer, encoded: encoding.EncodedTexts) -> A
 
 @pytest.mark.parametrize(("kind", "near"), [("f32", 1e-3), ("f16", 0.05), ("q8_0", 1.0)])
 def test_the_engine_computes_what_torch_does(
-    words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path, kind: Any, near: float
+    words: encoding.ByteTokenizer, trained: Any, tmp_path: Path, kind: Any, near: float
 ) -> None:
     path = tmp_path / "model.gguf"
-    export.write_gguf(path, trained, export.tokenizer_keys(words), RECIPE, weights=kind)
+    export.write_gguf(path, trained, network.tokenizer_keys(words), RECIPE, weights=kind)
     tokens = words.encode(TEXTS[4].text)
     expected, found = torch_logits(trained, tokens), engine_logits(path, tokens)
     assert expected.std() > 1
@@ -69,17 +69,17 @@ def test_the_engine_computes_what_torch_does(
 
 
 def test_the_engine_splits_a_thousand_odd_texts_alike(
-    words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path
+    words: encoding.ByteTokenizer, trained: Any, tmp_path: Path
 ) -> None:
-    export.write_gguf(tmp_path / "model.gguf", trained, export.tokenizer_keys(words), RECIPE)
+    export.write_gguf(tmp_path / "model.gguf", trained, network.tokenizer_keys(words), RECIPE)
     runtime = LlamaRuntime(tmp_path / "model.gguf", cells=32, sequences=1, batch=32, threads=1)
     for one in odd_texts(1_000):
         assert runtime.tokenize(one) == words.encode(one), ascii(one)
     assert (runtime.eos, runtime.adds_bos, runtime.chat_template) == (words.end, False, None)
 
 
-def test_shared_keys_and_odd_sizes_are_exported_too(tmp_path: Path, words: tokenizer.ByteTokenizer) -> None:
-    transformers = network.transformers_module()
+def test_shared_keys_and_odd_sizes_are_exported_too(tmp_path: Path, words: encoding.ByteTokenizer) -> None:
+    transformers = network.train_package("transformers")
     torch.manual_seed(0)
     configuration = transformers.LlamaConfig(
         vocab_size=words.size, hidden_size=48, intermediate_size=40, num_hidden_layers=1, num_attention_heads=4,
@@ -90,7 +90,7 @@ def test_shared_keys_and_odd_sizes_are_exported_too(tmp_path: Path, words: token
     tokens = words.encode("who is ada?")
     kinds: tuple[WeightFormat, ...] = ("f32", "q8_0")
     for kind in kinds:
-        export.write_gguf(tmp_path / "m.gguf", net, export.tokenizer_keys(words), RECIPE, weights=kind)
+        export.write_gguf(tmp_path / "m.gguf", net, network.tokenizer_keys(words), RECIPE, weights=kind)
         assert np.abs(torch_logits(net, tokens) - engine_logits(tmp_path / "m.gguf", tokens)).max() < (
             1e-3 if kind == "f32" else 0.5
         )
@@ -101,17 +101,17 @@ def test_what_the_engine_would_compute_otherwise_is_not_exported(trained: Any, w
     trained.config.rope_parameters = {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}
     try:
         with pytest.raises(InputError, match="'linear'"):
-            export.write_gguf(tmp_path / "m.gguf", trained, export.tokenizer_keys(words), RECIPE)
+            export.write_gguf(tmp_path / "m.gguf", trained, network.tokenizer_keys(words), RECIPE)
     finally:
         trained.config.rope_parameters = before
     assert not list(tmp_path.iterdir())
 
 
 def test_a_failed_export_leaves_the_file_before(
-    trained: Any, words: tokenizer.ByteTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: Any, words: encoding.ByteTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "m.gguf"
-    export.write_gguf(path, trained, export.tokenizer_keys(words), RECIPE)
+    export.write_gguf(path, trained, network.tokenizer_keys(words), RECIPE)
     before = path.read_bytes()
 
     def full(_: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_failed_export_leaves_the_file_before(
 
     monkeypatch.setattr(export, "flush", full)
     with pytest.raises(OSError, match="No space left"):
-        export.write_gguf(path, trained, export.tokenizer_keys(words), msgspec.structs.replace(RECIPE, seed=9))
+        export.write_gguf(path, trained, network.tokenizer_keys(words), msgspec.structs.replace(RECIPE, seed=9))
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["m.gguf"]
 
@@ -138,14 +138,14 @@ ADAPTED = TrainingSettings(rank=4, batch=256, context=128, learning_rate=1e-2, c
 def test_a_given_gguf_learns_by_adapters_and_is_exported_with_its_own_tokenizer(
     random_gguf: Path, tmp_path: Path
 ) -> None:
-    base = adapters.open_base(str(random_gguf))
+    base = network.open_base(str(random_gguf))
     encoded = encoding.encode_texts(TEXTS, base.tokenizer, context=128)
     before = weights(base.network)
-    net = adapters.add_adapters(base.network, ADAPTED)
+    net = network.add_adapters(base.network, ADAPTED)
     done = trainer.train(net, encoded, ADAPTED, Length(steps=40), threads=1)
     assert done.loss < done.losses[0]
     assert done.trained < done.parameters / 2
-    merged = adapters.merged(net)
+    merged = network.merged(net)
     after = weights(merged)
     changed = {name for name in after if not torch.equal(before[name], after[name])}
     assert changed == {name for name in after if "_proj" in name}
@@ -162,29 +162,29 @@ def test_a_given_gguf_learns_by_adapters_and_is_exported_with_its_own_tokenizer(
 
 def test_adapters_go_on_after_a_kill(random_gguf: Path, tmp_path: Path) -> None:
     def run(*, resume: bool, **options: Any) -> dict[str, Any]:
-        base = adapters.open_base(str(random_gguf))
+        base = network.open_base(str(random_gguf))
         encoded = encoding.encode_texts(TEXTS, base.tokenizer, context=128)
-        net = adapters.add_adapters(base.network, ADAPTED)
+        net = network.add_adapters(base.network, ADAPTED)
         trainer.train(net, encoded, ADAPTED, Length(steps=9), threads=1, resume=resume, **options)
-        return weights(adapters.merged(net))
+        return weights(network.merged(net))
 
     whole = run(resume=False)
     with pytest.raises(Killed):
         run(resume=False, directory=tmp_path, tell=killer(6))
-    [(_, path)] = checkpoints.checkpoints(tmp_path)
+    [(_, path)] = trainer.checkpoints(tmp_path)
     assert path.stat().st_size < random_gguf.stat().st_size  # adapters only, not the base
     assert equal(run(resume=True, directory=tmp_path), whole)
 
 
-def saved_base(words: tokenizer.ByteTokenizer, net: Any, directory: Path) -> Path:
+def saved_base(words: encoding.ByteTokenizer, net: Any, directory: Path) -> Path:
     net.save_pretrained(directory)
     words.save(directory / "tokenizer.json")
     return directory
 
 
-def test_a_hugging_face_directory_is_a_base_too(words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path) -> None:
+def test_a_hugging_face_directory_is_a_base_too(words: encoding.ByteTokenizer, trained: Any, tmp_path: Path) -> None:
     directory = saved_base(words, trained, tmp_path / "base")
-    base = adapters.open_base(str(directory))
+    base = network.open_base(str(directory))
     assert equal(weights(base.network), weights(trained))
     assert (base.tokenizer.end, base.tokenizer.begin, base.tokenizer.size) == (words.end, None, words.size)
     export.write_gguf(tmp_path / "m.gguf", base.network, base.keys, RECIPE)
@@ -194,7 +194,7 @@ def test_a_hugging_face_directory_is_a_base_too(words: tokenizer.ByteTokenizer, 
 
 
 def test_a_base_whose_texts_the_engine_would_split_otherwise_is_refused(
-    words: tokenizer.ByteTokenizer, trained: Any, tmp_path: Path
+    words: encoding.ByteTokenizer, trained: Any, tmp_path: Path
 ) -> None:
     directory = saved_base(words, trained, tmp_path / "base")
     path = directory / "tokenizer.json"
@@ -206,13 +206,13 @@ def test_a_base_whose_texts_the_engine_would_split_otherwise_is_refused(
     ):
         path.write_bytes(msgspec.json.encode({**described, **change}))
         with pytest.raises(InputError, match="convert the base to GGUF"):
-            adapters.open_base(str(directory))
+            network.open_base(str(directory))
     path.write_bytes(b"{")
     with pytest.raises(ModelFileError, match="tokenizer cannot be read"):
-        adapters.open_base(str(directory))
+        network.open_base(str(directory))
     (directory / "config.json").write_text("{}")
     with pytest.raises(ModelFileError, match=r"cannot be read|architecture"):
-        adapters.open_base(str(directory))
+        network.open_base(str(directory))
 
 
 def test_a_base_that_is_no_model_is_refused(tmp_path: Path, random_gguf: Path) -> None:
@@ -220,17 +220,17 @@ def test_a_base_that_is_no_model_is_refused(tmp_path: Path, random_gguf: Path) -
     (tmp_path / "text.gguf").write_text("no model")
     for name in ("cut.gguf", "text.gguf", "missing.gguf"):
         with pytest.raises(ModelFileError):
-            adapters.open_base(str(tmp_path / name))
+            network.open_base(str(tmp_path / name))
 
 
 @pytest.mark.models
 def test_the_real_tiny_model_learns_by_adapters(tiny_models: dict[registry.Role, Path], tmp_path: Path) -> None:
-    base = adapters.open_base(str(tiny_models["language-model"]))
+    base = network.open_base(str(tiny_models["language-model"]))
     encoded = encoding.encode_texts(TEXTS[:2], base.tokenizer, context=128)
-    net = adapters.add_adapters(base.network, msgspec.structs.replace(ADAPTED, learning_rate=1e-3))
+    net = network.add_adapters(base.network, msgspec.structs.replace(ADAPTED, learning_rate=1e-3))
     done = trainer.train(net, encoded, msgspec.structs.replace(ADAPTED, learning_rate=1e-3), Length(steps=3))
     assert done.losses[-1] < done.losses[0]
-    merged = adapters.merged(net)
+    merged = network.merged(net)
     export.write_gguf(tmp_path / "m.gguf", merged, base.keys, RECIPE)
     tokens = base.tokenizer.encode(TEXTS[0].text)
     assert np.abs(torch_logits(merged, tokens) - engine_logits(tmp_path / "m.gguf", tokens)).max() < 1e-2

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from pytrace.errors import InputError
 from pytrace.kg.names import normal_form
 from pytrace.kg.queries import SparqlQuery, TripletQuery, parse_query
-from pytrace.training.path_examples import path_query
-from pytrace.training.training_records import QueryExample, WrongQuery
-from pytrace.training.wrong_queries import wrong_queries
+from pytrace.training.examples import QueryExample, path_query
+from pytrace.training.wrong_queries import WrongQuery, wrong_queries
 
 TWO_HOPS = "select distinct ?x where { entity:/Ada Foah/ relation:/country/ ?y . ?y relation:/ruler/ ?x }"
 OF_A_CLASS = (

@@ -64,16 +64,16 @@ _SPARQL = (
 
 def writable_relations(names: Iterable[str], *, form: QueryForm) -> tuple[str, ...]:
     """Return the names of relations that can stand in a query, each once."""
-    kept: dict[str, None] = {}
-    for given in names:
-        name = given.strip()
+    writable: dict[str, None] = {}
+    for candidate in names:
+        name = candidate.strip()
         if len(name) <= _MOST_RELATION_LETTERS and name != SOUGHT:
             try:
                 parse_query(f"<{SOUGHT}; {name}; a>" if form == "triplet" else f"ask {write_name('relation', name)}")
             except InputError:
                 continue
-            kept[name] = None
-    return tuple(kept)
+            writable[name] = None
+    return tuple(writable)
 
 
 def query_grammar(question: str, relations: Sequence[str], *, form: QueryForm, spans: bool = True) -> str:
@@ -105,51 +105,53 @@ def _span_rules(question: str, form: QueryForm) -> list[str]:
     betweens = [text[left_word.end() : right_word.start()] for left_word, right_word in itertools.pairwise(words)]
     usable = [len(word.group()) <= _MOST_WORD_LETTERS for word in words]
     joined = [
-        usable[at] and usable[at + 1] and between.isprintable() and bool(_WITHIN_NAME.fullmatch(between))
-        for at, between in enumerate(betweens)
+        usable[index] and usable[index + 1] and between.isprintable() and bool(_WITHIN_NAME.fullmatch(between))
+        for index, between in enumerate(betweens)
     ]
     weak = [
-        bool(at and word.group() in {"s", "S"} and _POSSESSIVE.search(betweens[at - 1]))
-        for at, word in enumerate(words)
+        bool(index and word.group() in {"s", "S"} and _POSSESSIVE.search(betweens[index - 1]))
+        for index, word in enumerate(words)
     ]
     function = [_is_function_word(word.group()) for word in words]
 
-    def begins(at: int) -> bool:
-        word = words[at].group()
+    def begins(index: int) -> bool:
+        word = words[index].group()
         # A capital makes a function word a part of a name, but every question begins with one.
-        proper = word[0].isupper() and (at > 0 or word.casefold() in _ARTICLES)
-        return usable[at] and not weak[at] and (proper or not function[at])
+        proper = word[0].isupper() and (index > 0 or word.casefold() in _ARTICLES)
+        return usable[index] and not weak[index] and (proper or not function[index])
 
-    def ends(at: int, left: int) -> bool:
-        proper = words[at].group()[0].isupper() and left < MOST_NAME_WORDS
-        return not weak[at] and (proper or not function[at])
+    def ends(index: int, left: int) -> bool:
+        proper = words[index].group()[0].isupper() and left < MOST_NAME_WORDS
+        return not weak[index] and (proper or not function[index])
 
     @functools.cache
-    def leads_on(at: int, left: int) -> bool:
+    def leads_on(index: int, left: int) -> bool:
         """Say whether more words may follow, and one of them ends a name."""
-        if left == 1 or at + 1 == len(words) or not joined[at]:
+        if left == 1 or index + 1 == len(words) or not joined[index]:
             return False
-        return ends(at + 1, left - 1) or leads_on(at + 1, left - 1)
+        return ends(index + 1, left - 1) or leads_on(index + 1, left - 1)
 
     starts = [
-        at for at in range(len(words)) if begins(at) and (ends(at, MOST_NAME_WORDS) or leads_on(at, MOST_NAME_WORDS))
+        index
+        for index in range(len(words))
+        if begins(index) and (ends(index, MOST_NAME_WORDS) or leads_on(index, MOST_NAME_WORDS))
     ]
     rules: dict[str, str] = {}
     for start in starts:
-        for at in range(start, min(start + MOST_NAME_WORDS, len(words))):
-            left = MOST_NAME_WORDS - (at - start)
-            word = escaped(words[at].group())
-            if not leads_on(at, left):
-                rules[f"w{at}-{left}"] = f'"{word}"'
+        for index in range(start, min(start + MOST_NAME_WORDS, len(words))):
+            left = MOST_NAME_WORDS - (index - start)
+            word = escaped(words[index].group())
+            if not leads_on(index, left):
+                rules[f"w{index}-{left}"] = f'"{word}"'
                 break
-            between = betweens[at]
+            between = betweens[index]
             if form == "sparql":
                 between = between.replace("\\", "\\\\").replace("/", "\\/")
-            more = f'"{escaped(between)}" w{at + 1}-{left - 1}'
-            rules[f"w{at}-{left}"] = f'"{word}" ({more})?' if ends(at, left) else f'"{word}" {more}'
+            more = f'"{escaped(between)}" w{index + 1}-{left - 1}'
+            rules[f"w{index}-{left}"] = f'"{word}" ({more})?' if ends(index, left) else f'"{word}" {more}'
     if not starts:
         return []
-    first = " | ".join(f"w{at}-{MOST_NAME_WORDS}" for at in starts)
+    first = " | ".join(f"w{index}-{MOST_NAME_WORDS}" for index in starts)
     return [f"name ::= {first}", *(f"{name} ::= {rule}" for name, rule in rules.items())]
 
 

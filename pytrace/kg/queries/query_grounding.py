@@ -24,16 +24,12 @@ _TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
 
 class GroundedQuery(msgspec.Struct, frozen=True):
-    """A query as a store runs it.
+    """A query as a store runs it."""
 
-    `sparql` is what its names became, `graph` the same so that it returns the triples behind its answers. `links` are its
-    mentions, each with the entity's key and a score from 0 to 1; `score` is the sum of how well all its names fit.
-    """
-
-    sparql: str
-    graph: GraphQuery
-    links: tuple[tuple[str, str, float], ...]
-    score: float
+    sparql: str  # with keys for names
+    graph: GraphQuery  # the same, returning the triples behind its answers
+    links: tuple[tuple[str, str, float], ...]  # its mentions, each with the entity's key and a score from 0 to 1
+    score: float  # the sum of how well all its names fit
 
 
 class Grounder:
@@ -154,9 +150,9 @@ def best_combinations(
     while waiting and len(best) < most:
         negative, ranks = heapq.heappop(waiting)
         best.append((tuple(row[rank] for row, rank in zip(choices, ranks, strict=True)), -negative))
-        for at, rank in enumerate(ranks):
-            following = (*ranks[:at], rank + 1, *ranks[at + 1 :])
-            if rank + 1 < len(choices[at]) and following not in seen:
+        for index, rank in enumerate(ranks):
+            following = (*ranks[:index], rank + 1, *ranks[index + 1 :])
+            if rank + 1 < len(choices[index]) and following not in seen:
                 seen.add(following)
                 heapq.heappush(waiting, (-total(following), following))
     return best

@@ -157,15 +157,15 @@ def repaired(text: str) -> str:
     line = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
     if line.startswith("<") and line.endswith(">") and line.count(";") == 2:
         return line
-    asked = _BEGINNING.search(line)
-    if asked:
+    begin_match = _BEGINNING.search(line)
+    if begin_match:
         # Names, which may have brackets in them, are passed over.
         depth = 0
-        for match in _NAMES_AND_BRACES.finditer(line, asked.start()):
+        for match in _NAMES_AND_BRACES.finditer(line, begin_match.start()):
             depth += {"{": 1, "}": -1}.get(match.group(), 0)
             if depth == 0 and match.group() == "}":
-                return line[asked.start() : match.end()]
-        return f"{line[asked.start() :].strip()} {'} ' * depth}".strip()
+                return line[begin_match.start() : match.end()]
+        return f"{line[begin_match.start() :].strip()} {'} ' * depth}".strip()
     begin = line.find("<")
     if begin < 0 or line.count(";", begin) < 2:
         return line
@@ -180,11 +180,11 @@ def repaired(text: str) -> str:
 
 def _best(candidates: Sequence[GeneratedQuery], most: int) -> list[GeneratedQuery]:
     """Keep the likeliest of equal candidates, and of all rather those that are queries, the likeliest first."""
-    kept: dict[Query | str, GeneratedQuery] = {}
+    likeliest: dict[Query | str, GeneratedQuery] = {}
     for candidate in candidates:
         key = candidate.query or candidate.written
-        if key not in kept or kept[key].log_probability < candidate.log_probability:
-            kept[key] = candidate
-    by_probability = sorted(kept.values(), key=lambda candidate: -candidate.log_probability)
+        if key not in likeliest or likeliest[key].log_probability < candidate.log_probability:
+            likeliest[key] = candidate
+    by_probability = sorted(likeliest.values(), key=lambda candidate: -candidate.log_probability)
     chosen = sorted(by_probability, key=lambda candidate: candidate.query is None)[:most]
     return [candidate for candidate in by_probability if candidate in chosen]

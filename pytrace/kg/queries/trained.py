@@ -1,4 +1,7 @@
-"""A model of its own as query generator: a GGUF that ``pytrace train query-generator`` made, run by the engine.
+r"""A model of its own as query generator: a GGUF that ``pytrace train query-generator`` made, run by the engine.
+
+It is trained on ``Question: …\nCorrect query: …\n``, the contrastive one with ``Incorrect query 1: …\n`` and so on after it.
+In use it is given all up to `QUERY_LABEL` and continues to the end of the line; a space stands between a label and its text.
 
 Source: Li et al., "Chain of Knowledge" (2023), section 4.
 """
@@ -12,15 +15,37 @@ from typing import Self
 
 import msgspec
 
-from pytrace.errors import ModelFileError
+from pytrace.errors import InputError, ModelFileError
 from pytrace.kg.fact_store import Relation
 from pytrace.kg.queries.query_records import Grammar, QueryForm
 from pytrace.kg.queries.relations import NearestRelations
 from pytrace.kg.queries.sampling import SamplingGenerator
-from pytrace.kg.queries.template import METADATA_KEY, TEMPLATE_VERSION, question_prompt
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.models.llama.llama_cpp import LlamaCppModel
+
+QUESTION_LABEL = "Question:"
+QUERY_LABEL = "Correct query:"
+"""What stands before the query that answers the question."""
+
+METADATA_KEY = "pytrace.query_generator"
+"""Where the model's file says, as a JSON object, that it is a query generator, and how it was trained."""
+
+TEMPLATE_VERSION = 1
+"""Changes whenever the texts do, so that no model is given a prompt that it was not trained on."""
+
+
+def question_prompt(question: str) -> str:
+    """Return what a trained generator is given for a question; its continuation is a space, the query and a line break."""
+    return f"{QUESTION_LABEL} {' '.join(question.split())}\n{QUERY_LABEL}"
+
+
+def wrong_label(number: int) -> str:
+    """Return the label of a wrong query, which the contrastive training text has after the correct one."""
+    if number < 1:
+        raise InputError(f"the wrong query's number is {number}; count from 1")
+    return f"Incorrect query {number}:"
+
 
 # A query of three patterns is about as long; what is longer does not end.
 _MOST_TOKENS = 256
