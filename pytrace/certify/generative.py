@@ -16,7 +16,7 @@ from pytrace.certify.certificate_records import Certificate, GoldQuestion, Respo
 from pytrace.errors import InputError
 from pytrace.methods.cot.rationales import Thought, last_of, majority
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
-from pytrace.reader.prompts.step_demonstrations import StepDemonstration, step_demonstrations
+from pytrace.reader.prompts.reasoning import StepDemonstration
 
 Prompting = Literal["cot", "cot-plan", "cot-sc"]
 """Few-shot chain of thought; with a plan of relations before it; or several samples of the first."""
@@ -79,7 +79,7 @@ class Reasoner:
     ) -> None:
         self._model = model
         self.settings = settings or GenerationSettings()
-        rows = step_demonstrations() if labelled is None else tuple(labelled)
+        rows = StepDemonstration.load() if labelled is None else tuple(labelled)
         self._shown = last_of(rows, self.settings.demonstrations)
 
     def respond(

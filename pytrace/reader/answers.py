@@ -17,7 +17,7 @@ import msgspec
 from pytrace.documents import split_sentences
 from pytrace.errors import ContextOverflowError
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.prompts import ReaderDemonstration, ReaderKind, reader_demonstrations
+from pytrace.reader.prompts import ReaderDemonstration, ReaderKind
 from pytrace.records import Evidence
 
 INSTRUCTION = "Answer the question from the context. Write only the answer, as short as possible."
@@ -99,7 +99,9 @@ class Reader:
         wanted = "documents" if kind == "sentences" else kind
         if self._labelled is not None:
             return [one for one in self._labelled if wanted in (one.kind, "none")]
-        return [one for own in get_args(ReaderKind) if wanted in (own, "none") for one in reader_demonstrations(own)]
+        return [
+            one for own in get_args(ReaderKind) if wanted in (own, "none") for one in ReaderDemonstration.load_kind(own)
+        ]
 
 
 def _instruction(kind: str) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pytrace.errors import InputError, LogitsUnavailableError
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import fit_context
-from pytrace.reader.prompts.claim_demonstrations import LABELS, ClaimDemonstration, ClaimLabel, claim_demonstrations
+from pytrace.reader.prompts.reasoning import LABELS, ClaimDemonstration, ClaimLabel
 
 __all__ = ["LABELS", "ClaimJudge", "ClaimJudgement", "ClaimLabel", "ClaimScoring", "LabelVote", "votes"]
 
@@ -82,7 +82,7 @@ class ClaimJudge:
             )
         if scoring not in ("words", "letters"):
             raise InputError(f"the scoring of claims is {scoring!r}; choose 'words' or 'letters'")
-        rows = claim_demonstrations() if labelled is None else tuple(labelled)
+        rows = ClaimDemonstration.load() if labelled is None else tuple(labelled)
         self._model = model
         self._scoring = scoring
         self._calibrated = calibrated

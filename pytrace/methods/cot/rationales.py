@@ -15,7 +15,7 @@ import msgspec
 from pytrace.documents import split_sentences
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import FittedContext, clean_answer, fit_context, normalise_answer
-from pytrace.reader.prompts.thought_demonstrations import RationaleDemonstration, rationale_demonstrations
+from pytrace.reader.prompts.reasoning import RationaleDemonstration
 
 INSTRUCTION = (
     "Think about the question in a few short sentences, each of which states one fact, and then answer it as short as "
@@ -64,7 +64,7 @@ class Thinker:
         labelled: Sequence[RationaleDemonstration] | None = None,
     ) -> None:
         self._model = model
-        rows = rationale_demonstrations() if labelled is None else tuple(labelled)
+        rows = RationaleDemonstration.load() if labelled is None else tuple(labelled)
         self._shown = last_of(rows, demonstrations)
         self._max_tokens = max_tokens
 

@@ -12,7 +12,7 @@ from pytrace.documents import clean_text
 from pytrace.methods.cot.rationales import last_of, question_input
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import fit_context
-from pytrace.reader.prompts.thought_demonstrations import VerificationDemonstration, verification_demonstrations
+from pytrace.reader.prompts.reasoning import VerificationDemonstration
 
 ASK_INSTRUCTION = (
     "The sentence is a step on the way to the answer, and may be wrong. Write the question by which one can find out."
@@ -32,7 +32,7 @@ class Verifier:
         labelled: Sequence[VerificationDemonstration] | None = None,
     ) -> None:
         self._model = model
-        rows = verification_demonstrations() if labelled is None else tuple(labelled)
+        rows = VerificationDemonstration.load() if labelled is None else tuple(labelled)
         self._shown = last_of(rows, demonstrations)
         self._max_tokens = max_tokens
 

@@ -24,7 +24,7 @@ from pytrace.errors import LogitsUnavailableError
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel, Prompt, option_labels
-from pytrace.reader.prompts import ChainDemonstration, chain_demonstrations
+from pytrace.reader.prompts import ChainDemonstration
 from pytrace.records import Candidate, Triple
 
 Scoring = Literal["letters", "likelihood", "pmi", "ranker"]
@@ -66,7 +66,7 @@ class Demonstrations:
     def __init__(
         self, count: int = 3, *, encoder: Encoder | None = None, labelled: Sequence[ChainDemonstration] | None = None
     ) -> None:
-        self._labelled = tuple(chain_demonstrations() if labelled is None else labelled)
+        self._labelled = tuple(ChainDemonstration.load() if labelled is None else labelled)
         self._count = min(max(count, 0), len(self._labelled))
         self._encoder = encoder
         self._vectors: NDArray[np.float32] | None = None

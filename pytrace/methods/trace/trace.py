@@ -41,7 +41,7 @@ from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings, chec
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel
 from pytrace.reader.evidence import document_evidence, triple_evidence
-from pytrace.reader.prompts import chain_demonstrations
+from pytrace.reader.prompts import ChainDemonstration
 from pytrace.records import Document
 from pytrace.triples.extraction import (
     Extraction,
@@ -184,7 +184,7 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
             f"candidates is {settings.candidates}, but letters can tell only {len(OPTION_LABELS) - 1} apart; "
             "use fewer candidates or another scoring"
         )
-    check_count("demonstrations", settings.demonstrations, len(chain_demonstrations()))
+    check_count("demonstrations", settings.demonstrations, len(ChainDemonstration.load()))
     shown = Demonstrations(settings.demonstrations, encoder=encoder if settings.adaptive_demonstrations else None)
     if settings.scoring == "letters":
         letters = LetterSelector(model, shown, layout=settings.layout, calibrated=settings.calibrated)

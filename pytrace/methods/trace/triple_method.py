@@ -13,7 +13,7 @@ from pytrace.methods.trace.ranker import TripleIndex
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
-from pytrace.reader.prompts import triple_demonstrations
+from pytrace.reader.prompts import TripleDemonstration
 from pytrace.records import ChainSearch, Document, Evidence, GraphCounts, Triple
 from pytrace.triples.extraction import (
     DocumentExtractor,
@@ -100,7 +100,7 @@ def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSetting
         return DocumentExtractor()
     if settings.extraction == "phrases":
         return PhraseExtractor()
-    check_count("triple_demonstrations", settings.triple_demonstrations, len(triple_demonstrations()))
+    check_count("triple_demonstrations", settings.triple_demonstrations, len(TripleDemonstration.load()))
     return LanguageModelExtractor(
         model,
         encoder=encoder if settings.adaptive_triple_demonstrations else None,
