@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from pytrace.chain_of_evidence.feature_demonstrations import FeatureDemonstration, feature_demonstrations
-from pytrace.chain_of_evidence.features import Features
+from pytrace.chain_of_evidence.features import FeatureDemonstration, Features
 from pytrace.kernels.fuzzy import partial_ratio, ratio
 from pytrace.models.grammars import escaped
 from pytrace.models.language_model import LanguageModel, Prompt
@@ -67,7 +66,7 @@ class FeatureExtractor:
         labelled: Sequence[FeatureDemonstration] | None = None,
     ) -> None:
         self._model = model
-        shown = feature_demonstrations() if labelled is None else tuple(labelled)
+        shown = FeatureDemonstration.load() if labelled is None else tuple(labelled)
         self._shown = shown[-demonstrations:] if demonstrations else ()
         self._spans = spans
         self._grammar = grammar

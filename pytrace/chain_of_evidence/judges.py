@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytrace.chain_of_evidence.feature_demonstrations import JudgementDemonstration, judgement_demonstrations
-from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
+from pytrace.chain_of_evidence.features import Inquiry, Judge, JudgementDemonstration, Probability
 from pytrace.errors import LogitsUnavailableError
 from pytrace.models.language_model import LanguageModel, OptionScores, Prompt
 from pytrace.records import Feature
@@ -52,7 +51,7 @@ class ModelJudge:
             )
         self._model = model
         self._calibrated = calibrated
-        shown = judgement_demonstrations() if labelled is None else tuple(labelled)
+        shown = JudgementDemonstration.load() if labelled is None else tuple(labelled)
         self._pairs = tuple(
             (_question(one.text, one.feature), one.answer) for one in shown[max(0, len(shown) - demonstrations) :]
         )
