@@ -18,42 +18,26 @@ from pytrace.retrieval import RetrieverName
 
 
 class RagSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the vanilla RAG.
+    """Every choice of the vanilla RAG."""
 
-    Attributes
-    ----------
-    reader_demonstrations
-        Short answers shown to the reader.
-    """
-
+    # Short answers shown to the reader.
     reader_demonstrations: Count = 0
 
 
 class RetrievalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of a RAG that retrieves.
+    """Every choice of a RAG that retrieves."""
 
-    Attributes
-    ----------
-    top
-        How many documents the reader sees.
-    reader_demonstrations
-        Short answers shown to the reader.
-    """
-
+    # How many documents the reader sees.
     top: Positive = 5
+    # Short answers shown to the reader.
     reader_demonstrations: Count = 0
 
 
 class DenseSettings(RetrievalSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of a RAG that retrieves by vectors.
+    """Every choice of a RAG that retrieves by vectors."""
 
-    Attributes
-    ----------
-    whole_documents
-        Encode each document as one passage, as the bi-encoders of TRACE's Table 1 do; what is longer than the encoder takes
-        has no say. Otherwise a document is as near as its nearest sentence.
-    """
-
+    # Encode each document as one passage, as the bi-encoders of TRACE's Table 1 do; what is longer than the encoder
+    # takes has no say. Otherwise a document is as near as its nearest sentence.
     whole_documents: bool = False
 
 

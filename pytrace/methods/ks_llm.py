@@ -55,38 +55,25 @@ _TITLE = "Background"
 
 
 class KsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; the defaults are the paper's where it names one.
+    """Every choice of the method; the defaults are the paper's where it names one."""
 
-    Attributes
-    ----------
-    sentences
-        k, the sentences that are selected (section 4.4).
-    titles
-        Put a document's title before each of its sentences before they are embedded; the paper embeds bare sentences.
-    document_tokens
-        The longest evidence document that is read whole ("standard-doc", "cot-doc"), and the longest that is generated.
-    generate_documents
-        Let the model write an evidence document for a question that has none (section 4.1).
-    triples
-        At most so many triples a question.
-    triple_demonstrations
-        Labelled questions shown before triples are written.
-    generated_tokens
-        The longest text that the model writes on the way: the triples of a question, or a thought.
-    reader_demonstrations
-        Short answers shown to the reader.
-    rationale_demonstrations
-        Labelled rationales shown before a thought of "cot-doc"; the paper's is zero-shot (section 4.2).
-    """
-
+    # k, the sentences that are selected (section 4.4).
     sentences: Positive = 2
+    # Put a document's title before each of its sentences before they are embedded; the paper embeds bare sentences.
     titles: bool = False
+    # The longest evidence document that is read whole ("standard-doc", "cot-doc"), and the longest that is generated.
     document_tokens: Positive = 300
+    # Let the model write an evidence document for a question that has none (section 4.1).
     generate_documents: bool = True
+    # At most so many triples a question.
     triples: Positive = 5
+    # Labelled questions shown before triples are written.
     triple_demonstrations: Count = 3
+    # The longest text that the model writes on the way: the triples of a question, or a thought.
     generated_tokens: Positive = 160
+    # Short answers shown to the reader.
     reader_demonstrations: Count = 0
+    # Labelled rationales shown before a thought of "cot-doc"; the paper's is zero-shot (section 4.2).
     rationale_demonstrations: Count = 0
 
 

@@ -31,50 +31,34 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; the defaults are the paper's where it names one.
+    """Every choice of the method; the defaults are the paper's where it names one."""
 
-    Attributes
-    ----------
-    snippet
-        What is retrieved and chosen: documents, or single sentences.
-    retriever, pool
-        How the pool is ranked, and how many snippets it has at most ("given": the documents' own order).
-    judge
-        "model" asks the language model yes or no, "text" needs none, "fused" adds up the log-odds of both by halves.
-    calibrated
-        For the model as judge: subtract its log-odds under a text without content.
-    threshold
-        A snippet holds a feature from this probability on.
-    cover
-        "greedy" is the paper's search in three phases, "exact" the fewest snippets that there can be.
-    recheck
-        For the greedy cover: see `pytrace.kernels.set_cover.scope_cover`.
-    top
-        Snippets by retrieval order where no feature was found, or no snippet holds one.
-    feature_demonstrations, spans
-        For the extraction of features: labelled questions shown, and whether nodes and relations must be words of the
-        question.
-    grammar
-        Hold the features to their JSON by a grammar; false for a server that takes none.
-    judge_demonstrations
-        Labelled judgements shown to the model as judge.
-    reader_demonstrations
-        Short answers shown to the reader.
-    """
-
+    # What is retrieved and chosen: documents, or single sentences.
     snippet: Literal["document", "sentence"] = "document"
+    # How the pool is ranked, and how many snippets it has at most ("given": the documents' own order).
     retriever: RetrieverName = "dense"
     pool: Positive = 20
+    # "model" asks the language model yes or no, "text" needs none, "fused" adds up the log-odds of both by halves.
     judge: Literal["model", "text", "fused"] = "model"
+    # For the model as judge: subtract its log-odds under a text without content.
     calibrated: bool = False
+    # A snippet holds a feature from this probability on.
     threshold: Share = 0.5
+    # "greedy" is the paper's search in three phases, "exact" the fewest snippets that there can be.
     cover: Literal["greedy", "exact"] = "greedy"
+    # For the greedy cover: see `pytrace.kernels.set_cover.scope_cover`.
     recheck: bool = False
+    # Snippets by retrieval order where no feature was found, or no snippet holds one.
     top: Positive = 5
+    # For the extraction of features: labelled questions shown, and whether nodes and relations must be words of the
+    # question.
     feature_demonstrations: Count = 5
     spans: bool = False
+    # Hold the features to their JSON by a grammar; false for a server that takes none.
     grammar: bool = True
+    # Labelled judgements shown to the model as judge.
     judge_demonstrations: Count = 0
+    # Short answers shown to the reader.
     reader_demonstrations: Count = 0
 
 

@@ -40,45 +40,31 @@ class Knowledge(NamedTuple):
 
 
 class KnowledgeSettings(ThoughtSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method, beside those of the thoughts; the defaults are the paper's where it names one.
+    """Every choice of the method, beside those of the thoughts; the defaults are the paper's where it names one."""
 
-    Attributes
-    ----------
-    trigger
-        For which questions the knowledge base is asked: those whose thoughts have no majority (section 3.3), or all.
-    ask
-        What becomes queries: the verifying questions of thoughts, the question itself, or both (section 3.1).
-    candidates
-        Queries that the generator offers for each; the next one is tried where one is invalid or gives nothing.
-    alternatives
-        Ways to read the entities and relations of one query that are tried.
-    either_direction
-        Whether the last of them is a triplet with head and tail exchanged, for models that confuse the two.
-    facts
-        Facts that the model sees of a question at most, those of the question itself first.
-    unverified
-        Whether sentences of the rationale for which no fact was found stay in it ("keep", as in the paper) or go where there
-        is a fact at all ("drop").
-    conclude
-        Who gives the answer: the model, from the facts and the rationale (section 3.2), or the query of the question itself
-        where it gave a value, else the model.
-    rows, seconds, megabytes
-        What one query may use.
-    claim_demonstrations, claim_scoring, calibrated
-        How claims are judged: see `pytrace.reader.claims.ClaimJudge`.
-    """
-
+    # For which questions the knowledge base is asked: those whose thoughts have no majority (section 3.3), or all.
     trigger: Literal["uncertain", "always"] = "uncertain"
+    # What becomes queries: the verifying questions of thoughts, the question itself, or both (section 3.1).
     ask: Literal["thoughts", "question", "both"] = "both"
+    # Queries that the generator offers for each; the next one is tried where one is invalid or gives nothing.
     candidates: Positive = 3
+    # Ways to read the entities and relations of one query that are tried.
     alternatives: Positive = 4
+    # Whether the last of them is a triplet with head and tail exchanged, for models that confuse the two.
     either_direction: bool = False
+    # Facts that the model sees of a question at most, those of the question itself first.
     facts: Positive = 10
+    # Whether sentences of the rationale for which no fact was found stay in it ("keep", as in the paper) or go where
+    # there is a fact at all ("drop").
     unverified: Literal["keep", "drop"] = "keep"
+    # Who gives the answer: the model, from the facts and the rationale (section 3.2), or the query of the question
+    # itself where it gave a value, else the model.
     conclude: Literal["model", "query"] = "model"
+    # What one query may use.
     rows: Positive = 1_000
     seconds: Annotated[float, msgspec.Meta(gt=0)] = 5.0
     megabytes: Positive = 2_048
+    # How claims are judged: see `pytrace.reader.claims.ClaimJudge`.
     claim_demonstrations: Count = 3
     claim_scoring: ClaimScoring = "letters"
     calibrated: bool = True

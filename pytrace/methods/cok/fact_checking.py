@@ -19,14 +19,9 @@ from pytrace.retrieval import SentenceIndex
 
 
 class StandardSettings(KsSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of standard prompting, for questions and for claims.
+    """Every choice of standard prompting, for questions and for claims."""
 
-    Attributes
-    ----------
-    claim_demonstrations, claim_scoring, calibrated
-        How claims are judged: see `pytrace.reader.claims.ClaimJudge`.
-    """
-
+    # How claims are judged: see `pytrace.reader.claims.ClaimJudge`.
     claim_demonstrations: Count = 3
     claim_scoring: ClaimScoring = "letters"
     calibrated: bool = True

@@ -22,32 +22,21 @@ from pytrace.retrieval import RetrieverName
 
 
 class IrcotSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; steps and the most documents are the paper's.
+    """Every choice of the method; steps and the most documents are the paper's."""
 
-    Attributes
-    ----------
-    retriever
-        What ranks documents; the paper's is BM25 over a corpus.
-    top
-        Documents that each query adds.
-    most
-        Documents that are collected at most.
-    steps
-        Sentences that are thought at most.
-    demonstrations
-        Labelled rationales shown to the model.
-    max_tokens
-        The longest sentence, in tokens.
-    reader_demonstrations
-        Short answers shown to the reader.
-    """
-
+    # What ranks documents; the paper's is BM25 over a corpus.
     retriever: RetrieverName = "dense"
+    # Documents that each query adds.
     top: Positive = 2
+    # Documents that are collected at most.
     most: Positive = 15
+    # Sentences that are thought at most.
     steps: Positive = 8
+    # Labelled rationales shown to the model.
     demonstrations: Count = 3
+    # The longest sentence, in tokens.
     max_tokens: Positive = 64
+    # Short answers shown to the reader.
     reader_demonstrations: Count = 0
 
 

@@ -35,32 +35,22 @@ NO_CONTEXT = Evidence("none", (), ())
 
 
 class ThoughtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the methods that think; samples and temperature are those of Chain-of-Knowledge, section 4.
+    """Every choice of the methods that think; samples and temperature are those of Chain-of-Knowledge, section 4."""
 
-    Attributes
-    ----------
-    samples, temperature, seed
-        For the vote: how many thoughts, how freely they are sampled, and from which random numbers.
-    context
-        What thoughts see: nothing but the question, or the documents that a retriever puts first.
-    retriever, top
-        Which documents these are, and how many.
-    demonstrations
-        Labelled rationales shown to the model.
-    max_tokens
-        The longest thought.
-    sentences
-        For Verify-and-Edit: the sentences from which a verifying question is answered.
-    """
-
+    # For the vote: how many thoughts, how freely they are sampled, and from which random numbers.
     samples: Positive = 5
     temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.7
     seed: Count = 0
+    # What thoughts see: nothing but the question, or the documents that a retriever puts first.
     context: Literal["none", "documents"] = "none"
+    # Which documents these are, and how many.
     retriever: RetrieverName = "dense"
     top: Positive = 5
+    # Labelled rationales shown to the model.
     demonstrations: Count = 3
+    # The longest thought.
     max_tokens: Positive = 160
+    # For Verify-and-Edit: the sentences from which a verifying question is answered.
     sentences: Positive = 3
 
 

@@ -21,33 +21,22 @@ from pytrace.records import Candidate, Chain, Triple
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """The search's sizes, with the paper's defaults.
+    """The search's sizes, with the paper's defaults."""
 
-    Attributes
-    ----------
-    length
-        L, the most triples of a chain.
-    beams
-        b, options tried a chain and step.
-    chains
-        R, chains a question.
-    width
-        Chains kept a question while searching, at least R: a chain that is not yet among the best R may come to be. None
-        keeps R.
-    min_prob
-        Options below this probability are dropped.
-    adaptive
-        Whether a chain may end before `length` (option A); False is the paper's ablation with fixed-length chains.
-    minimum
-        Chains with fewer triples may not end.
-    """
-
+    # L, the most triples of a chain.
     length: int = 4
+    # b, options tried a chain and step.
     beams: int = 5
+    # R, chains a question.
     chains: int = 5
+    # Chains kept a question while searching, at least R: a chain that is not yet among the best R may come to be. None
+    # keeps R.
     width: int | None = None
+    # Options below this probability are dropped.
     min_prob: float = 1e-4
+    # Whether a chain may end before `length` (option A); False is the paper's ablation with fixed-length chains.
     adaptive: bool = True
+    # Chains with fewer triples may not end.
     minimum: int = 1
 
     def __post_init__(self) -> None:

@@ -23,20 +23,9 @@ from pytrace.triples.graph import TripleStore
 
 
 class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; all but `top` are TRACE's own, with its defaults.
+    """Every choice of the method; all but `top` are TRACE's own, with its defaults."""
 
-    Attributes
-    ----------
-    top
-        T, the triples that are taken (the paper: 10, 20 and 25).
-    unit, extraction, triple_demonstrations, adaptive_triple_demonstrations, grounding, spans
-        Where triples come from: see `pytrace.methods.trace.trace.TraceSettings`.
-    reader
-        What the reader sees: the triples (table 2) or the documents they vote for (table 6).
-    reader_demonstrations, reader_documents
-        Short answers shown to the reader, and the most documents that it sees, all voted ones if None.
-    """
-
+    # TRACE's T, the triples that are taken (the paper: 10, 20 and 25).
     top: Positive = 10
 
 

@@ -52,69 +52,37 @@ Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]
 
 
 class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; the defaults are the paper's.
+    """Every choice of the method; the defaults are the paper's."""
 
-    Attributes
-    ----------
-    unit
-        What chains are made of; sentences and documents are the paper's ablations and need no extraction.
-    reader
-        What the reader sees: the chains' triples (TRACE-Triple) or the documents they vote for (TRACE-Doc).
-    scoring
-        How the selector scores candidates; "ranker" leaves the language model out (the ablation "w/o selector"),
-        "black-box" generates one letter a step where a back end gives no logits.
-    layout, calibrated
-        For letters: the order of the prompt's parts, and contextual calibration.
-    ranker_weight, stop_bias
-        For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
-    ranker
-        What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
-        triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are more
-        than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
-    link_weight
-        For the ranker: what is added to the similarity of a triple whose head the question or the chain names (0: the
-        paper's).
-    new_documents
-        Offer a chain no further triple of a document that it already has one of.
-    candidates
-        K, the triples offered at each step.
-    length, beams, chains
-        L, b and R.
-    width
-        Chains kept while searching, R of which are read (the authors' program keeps 20 and reads 5); R if None.
-    adaptive
-        Whether the selector may end a chain.
-    demonstrations, adaptive_demonstrations
-        For the selector: how many, and whether they are chosen by similarity to the question.
-    extraction
-        Who makes triples: the language model ("written", the paper's KG generator), or rules that take the names, dates,
-        numbers and other content phrases of a document ("phrases", English), which costs no model and invents nothing.
-    triple_demonstrations, adaptive_triple_demonstrations
-        As `demonstrations`, for the KG generator.
-    grounding
-        Triples whose tail the document does not support this well are dropped (partial ratio, 0 to 100).
-    spans
-        Let the model write only tails that are spans of the text.
-    reader_demonstrations
-        Short answers shown to the reader (the paper's reader is zero-shot).
-    reader_documents
-        For TRACE-Doc: the most documents, all voted ones if None.
-    """
-
+    # How the selector scores candidates; "ranker" leaves the language model out (the ablation "w/o selector"),
+    # "black-box" generates one letter a step where a back end gives no logits.
     scoring: Scoring = "letters"
+    # For letters: the order of the prompt's parts, and contextual calibration.
     layout: Layout = "paper"
     calibrated: bool = False
+    # For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
     ranker_weight: float = 0.0
     stop_bias: float = 0.0
+    # What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
+    # triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are
+    # more than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
     ranker: Literal["dense", "none"] = "dense"
+    # For the ranker: what is added to the similarity of a triple whose head the question or the chain names (0: the
+    # paper's).
     link_weight: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    # Offer a chain no further triple of a document that it already has one of.
     new_documents: bool = False
+    # K, the triples offered at each step.
     candidates: Positive = 20
+    # TRACE's L, the most triples of a chain; b, the options tried a chain and step; R, the chains that are read.
     length: Positive = 4
     beams: Positive = 5
     chains: Positive = 5
+    # Chains kept while searching, R of which are read (the authors' program keeps 20 and reads 5); R if None.
     width: Positive | None = None
+    # Whether the selector may end a chain.
     adaptive: bool = True
+    # For the selector: how many, and whether they are chosen by similarity to the question.
     demonstrations: Count = 3
     adaptive_demonstrations: bool = True
 

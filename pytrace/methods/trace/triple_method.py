@@ -30,16 +30,25 @@ Unit = Literal["triple", "sentence", "document"]
 
 
 class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where a method's units come from and how they are read; `TraceSettings` says what each means."""
+    """Where a method's units come from and how they are read."""
 
+    # What chains are made of; sentences and documents are the paper's ablations and need no extraction.
     unit: Unit = "triple"
+    # What the reader sees: the chains' triples (TRACE-Triple) or the documents they vote for (TRACE-Doc).
     reader: Literal["triple", "document"] = "triple"
+    # Who makes triples: the language model ("written", the paper's KG generator), or rules that take the names, dates,
+    # numbers and other content phrases of a document ("phrases", English), which costs no model and invents nothing.
     extraction: Literal["written", "phrases"] = "written"
+    # For the KG generator: how many labelled documents it is shown, and whether they are chosen by similarity.
     triple_demonstrations: Count = 3
     adaptive_triple_demonstrations: bool = True
+    # Triples whose tail the document does not support this well are dropped (partial ratio, 0 to 100).
     grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
+    # Let the model write only tails that are spans of the text.
     spans: bool = False
+    # Short answers shown to the reader (the paper's reader is zero-shot).
     reader_demonstrations: Count = 0
+    # For TRACE-Doc: the most documents, all voted ones if None.
     reader_documents: Positive | None = None
 
 
