@@ -259,7 +259,7 @@ class MethodRow:
     settings, small
         Its settings, the paper's and those that measured best for models of less than a billion parameters.
     make
-        Makes it from parts, settings and a label; by its model, encoder and settings if not given.
+        Makes it from parts, settings and a label; if not given, by its model, encoder and settings and by what it takes.
     needs
         What it cannot do without.
     takes
@@ -278,6 +278,9 @@ class MethodRow:
     takes: frozenset[Extra] = frozenset()
     space: tuple[Choice, ...] = ()
 
+
+# The parts, which are also a class's arguments, that stand for what a method takes.
+TAKEN: dict[Extra, tuple[str, ...]] = {"graph": ("graph", "extracted"), "sentence index": ("index",)}
 
 METHODS: dict[str, MethodRow] = {}
 """Every registered method by its name."""

@@ -15,7 +15,7 @@ import msgspec
 
 import pytrace.methods
 from pytrace.errors import InputError
-from pytrace.methods.base import METHODS, Method, MethodRow, Parts, changed, setting_name
+from pytrace.methods.base import METHODS, TAKEN, Method, MethodRow, Parts, changed, setting_name
 from pytrace.methods.cok.chain_of_knowledge import Knowledge
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
@@ -205,7 +205,8 @@ def make_method(
     else:
         # Which arguments a class takes its row's test says, not its type.
         make: Any = row.method
-        made = make(model, encoder(), settings, name=named.label)
+        taken = {part: getattr(parts, part) for extra in row.takes for part in TAKEN[extra]}
+        made = make(model, encoder(), settings, name=named.label, **taken)
     if reader is not None:
         made.read_with(reader)
     return made

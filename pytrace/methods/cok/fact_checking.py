@@ -103,9 +103,6 @@ register(
         StandardSettings(
             reader_demonstrations=4, rationale_demonstrations=3, claim_demonstrations=0, claim_scoring="words"
         ),
-        lambda parts, settings, name: StandardClaims(
-            parts.model, parts.encoder(), settings, name=name, index=parts.index
-        ),
         needs=frozenset(),
         takes=frozenset({"sentence index"}),
     )

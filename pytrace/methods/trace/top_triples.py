@@ -6,20 +6,15 @@ ranks candidates retrieves the T triples most relevant to the question, and thes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from pytrace.methods.base import MethodRow, Positive, Selected, Stages, register
 from pytrace.methods.trace.ranker import Ranker
 from pytrace.methods.trace.trace import SMALL
-from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings, with_graph
-from pytrace.models.encoders.encoder import Encoder
-from pytrace.models.language_model import LanguageModel
-from pytrace.reader.evidence import document_evidence, triple_evidence
+from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings
 from pytrace.records import Candidate, Chain, Document
-from pytrace.triples.extraction import Extraction
-from pytrace.triples.graph import TripleStore
 
 
 class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -29,22 +24,14 @@ class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, 
     top: Positive = 10
 
 
-class TopTriples(TripleMethod):
+class TopTriples(TripleMethod[TopTriplesSettings]):
     """Answers from the triples nearest to the question, or from the documents that these come from."""
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        encoder: Encoder,
-        settings: TopTriplesSettings | None = None,
-        *,
-        graph: TripleStore | None = None,
-        name: str = "top-triples",
-        extracted: Callable[[Extraction], object] | None = None,
-    ) -> None:
-        self.settings = settings or TopTriplesSettings()
-        super().__init__(model, encoder, self.settings, graph=graph, name=name, extracted=extracted)
-        self._ranker = Ranker(encoder, candidates=self.settings.top)
+    known_as = "top-triples"
+    default = TopTriplesSettings()
+
+    def _prepare(self) -> None:
+        self._ranker = Ranker(self._encoder, candidates=self.settings.top)
 
     def _select(
         self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
@@ -52,17 +39,8 @@ class TopTriples(TripleMethod):
         """Take each triple as a chain of its own, scored by its share among the T (softmax of their similarities)."""
         triples, index = self._index(documents, stages)
         with stages.stage("rank"):
-            found = self._ranker.rank(index, questions, range(len(questions)), [()] * len(questions))
-        selected = []
-        for nearest, searched, own in zip(found, triples, documents, strict=True):
-            chains = _chains(nearest)
-            if self.settings.reader == "triple":
-                chosen = triple_evidence(chains)
-            else:
-                by_id = {document.id: document for document in own}
-                chosen = document_evidence(chains, by_id, most=self.settings.reader_documents)
-            selected.append(Selected(with_graph(chosen, searched)))
-        return selected
+            nearest = self._ranker.rank(index, questions, range(len(questions)), [()] * len(questions))
+        return self._selected([_chains(candidates) for candidates in nearest], triples, documents)
 
 
 def _chains(nearest: Sequence[Candidate]) -> list[Chain]:
@@ -85,9 +63,6 @@ register(
             spans=SMALL.spans,
             reader_demonstrations=SMALL.reader_demonstrations,
             reader_documents=SMALL.reader_documents,
-        ),
-        lambda parts, settings, name: TopTriples(
-            parts.model, parts.encoder(), settings, graph=parts.graph, name=name, extracted=parts.extracted
         ),
         takes=frozenset({"graph"}),
     )

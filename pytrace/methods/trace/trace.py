@@ -7,7 +7,7 @@ a reader answers from the chains' triples (TRACE-Triple) or from the documents t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -18,7 +18,6 @@ from pytrace.methods.base import (
     Choice,
     Count,
     MethodRow,
-    Parts,
     Positive,
     Selected,
     Stages,
@@ -37,16 +36,11 @@ from pytrace.methods.trace.selector import (
     Selector,
     TextSelector,
 )
-from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings, check_count, with_graph
+from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings, check_count
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel
-from pytrace.reader.evidence import document_evidence, triple_evidence
 from pytrace.reader.prompts import ChainDemonstration
 from pytrace.records import Document
-from pytrace.triples.extraction import (
-    Extraction,
-)
-from pytrace.triples.graph import TripleStore
 
 Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]
 
@@ -87,56 +81,31 @@ class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_on
     adaptive_demonstrations: bool = True
 
 
-class Trace(TripleMethod):
+class Trace(TripleMethod[TraceSettings]):
     """Answers multi-hop questions with TRACE."""
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        encoder: Encoder,
-        settings: TraceSettings | None = None,
-        *,
-        graph: TripleStore | None = None,
-        name: str = "trace",
-        extracted: Callable[[Extraction], object] | None = None,
-    ) -> None:
-        self.settings = settings or TraceSettings()
-        super().__init__(model, encoder, self.settings, graph=graph, name=name, extracted=extracted)
+    known_as = "trace"
+    default = TraceSettings()
+
+    def _prepare(self) -> None:
+        settings = self.settings
         self._ranker = Ranker(
-            encoder if self.settings.ranker == "dense" else None,
-            candidates=self.settings.candidates,
-            link_weight=self.settings.link_weight,
-            new_documents=self.settings.new_documents,
+            self._encoder if settings.ranker == "dense" else None,
+            candidates=settings.candidates,
+            link_weight=settings.link_weight,
+            new_documents=settings.new_documents,
         )
-        self._selector = make_selector(model, encoder, self.settings)
+        self._selector = make_selector(self._model, self._encoder, settings)
+        self._sizes = SearchSettings(
+            settings.length, settings.beams, settings.chains, width=settings.width, adaptive=settings.adaptive
+        )
 
     def _select(
         self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
     ) -> list[Selected]:
         triples, index = self._index(documents, stages)
-        settings = self.settings
-        chains = build_chains(
-            questions,
-            index,
-            self._ranker,
-            self._selector,
-            SearchSettings(
-                settings.length, settings.beams, settings.chains, width=settings.width, adaptive=settings.adaptive
-            ),
-            stage=stages.stage,
-        )
-        by_id = [{document.id: document for document in own} for own in documents]
-        return [
-            Selected(
-                with_graph(
-                    triple_evidence(some)
-                    if settings.reader == "triple"
-                    else document_evidence(some, own, most=settings.reader_documents),
-                    searched,
-                )
-            )
-            for some, own, searched in zip(chains, by_id, triples, strict=True)
-        ]
+        chains = build_chains(questions, index, self._ranker, self._selector, self._sizes, stage=stages.stage)
+        return self._selected(chains, triples, documents)
 
 
 def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Selector:
@@ -227,10 +196,6 @@ _SPACE = (
 )
 
 
-def _make(parts: Parts, settings: TraceSettings, name: str) -> Trace:
-    return Trace(parts.model, parts.encoder(), settings, graph=parts.graph, name=name, extracted=parts.extracted)
-
-
 register(
     MethodRow(
         "trace",
@@ -238,7 +203,6 @@ register(
         Trace,
         TraceSettings(),
         SMALL,
-        _make,
         takes=frozenset({"graph"}),
         space=(*_SPACE, READER_CHOICE),
     )
@@ -250,7 +214,6 @@ register(
         Trace,
         TraceSettings(reader="document"),
         msgspec.structs.replace(SMALL, reader="document"),
-        _make,
         takes=frozenset({"graph"}),
         space=(*_SPACE, choice("reader_documents", 1, 2, 3, "none"), READER_CHOICE),
     )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Generic, Literal, TypeVar, cast
 
 import msgspec
 
 from pytrace.errors import InputError, StoreError
-from pytrace.methods.base import Count, Method, Positive, Stages
+from pytrace.methods.base import Count, Method, Positive, Selected, Stages
 from pytrace.methods.trace.ranker import TripleIndex
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
+from pytrace.reader.evidence import document_evidence, triple_evidence
 from pytrace.reader.prompts import TripleDemonstration
-from pytrace.records import ChainSearch, Document, Evidence, GraphCounts, Triple
+from pytrace.records import Chain, ChainSearch, Document, Evidence, GraphCounts, Triple
 from pytrace.triples.extraction import (
     DocumentExtractor,
     Extraction,
@@ -52,26 +54,39 @@ class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     reader_documents: Positive | None = None
 
 
-class TripleMethod(Method):
+_Settings = TypeVar("_Settings", bound=UnitSettings)
+
+
+class TripleMethod(Method, Generic[_Settings]):
     """What methods share that rank the triples of documents: an extractor, a graph, an index of triples and a reader."""
+
+    known_as: ClassVar[str]
+    default: ClassVar[UnitSettings]
+    settings: _Settings
 
     def __init__(
         self,
         model: LanguageModel,
         encoder: Encoder,
-        settings: UnitSettings,
+        settings: _Settings | None = None,
         *,
-        graph: TripleStore | None,
-        name: str,
-        extracted: Callable[[Extraction], object] | None,
+        graph: TripleStore | None = None,
+        name: str = "",
+        extracted: Callable[[Extraction], object] | None = None,
     ) -> None:
-        self.name = name
+        self.settings = settings or cast(_Settings, self.default)
+        self.name = name or self.known_as
         self._model = model
         self._encoder = encoder
         self._extracted = extracted
-        self.extractor = make_extractor(model, encoder, settings)
+        self.extractor = make_extractor(model, encoder, self.settings)
         self.graph = graph if graph is not None else TripleStore(recipe=self.extractor.recipe)
-        self._reader = Reader(model, demonstrations=settings.reader_demonstrations)
+        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+        self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make what ranks and selects, as the settings say."""
 
     def _index(self, documents: Sequence[Sequence[Document]], stages: Stages) -> tuple[list[list[Triple]], TripleIndex]:
         """Return the triples of each question's documents, extracted where the graph lacks them, and their index."""
@@ -82,6 +97,20 @@ class TripleMethod(Method):
         with stages.stage("rank"):
             index = TripleIndex(triples, self._encoder)
         return triples, index
+
+    def _selected(
+        self, chains: Sequence[list[Chain]], triples: Sequence[list[Triple]], documents: Sequence[Sequence[Document]]
+    ) -> list[Selected]:
+        """Return what the reader sees of each question's chains: their triples, or the documents that they vote for."""
+        selected = []
+        for found, searched, own in zip(chains, triples, documents, strict=True):
+            if self.settings.reader == "triple":
+                evidence = triple_evidence(found)
+            else:
+                by_id = {document.id: document for document in own}
+                evidence = document_evidence(found, by_id, most=self.settings.reader_documents)
+            selected.append(Selected(with_graph(evidence, searched)))
+        return selected
 
 
 def extract_missing(
