@@ -14,7 +14,7 @@ import msgspec
 
 from pytrace.certify.certificate_records import Certificate, GoldQuestion, Response
 from pytrace.errors import InputError
-from pytrace.methods.cot.rationales import Thought, last_of, majority
+from pytrace.methods.cot.rationales import Thought, majority
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
 from pytrace.reader.prompts.reasoning import StepDemonstration
 
@@ -79,8 +79,7 @@ class Reasoner:
     ) -> None:
         self._model = model
         self.settings = settings or GenerationSettings()
-        rows = StepDemonstration.load() if labelled is None else tuple(labelled)
-        self._shown = last_of(rows, self.settings.demonstrations)
+        self._shown = StepDemonstration.last(self.settings.demonstrations, labelled)
 
     def respond(
         self,

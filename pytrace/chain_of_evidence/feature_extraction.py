@@ -66,8 +66,7 @@ class FeatureExtractor:
         labelled: Sequence[FeatureDemonstration] | None = None,
     ) -> None:
         self._model = model
-        shown = FeatureDemonstration.load() if labelled is None else tuple(labelled)
-        self._shown = shown[-demonstrations:] if demonstrations else ()
+        self._shown = FeatureDemonstration.last(demonstrations, labelled)
         self._spans = spans
         self._grammar = grammar
         self._max_tokens = max_tokens

@@ -51,10 +51,8 @@ class ModelJudge:
             )
         self._model = model
         self._calibrated = calibrated
-        shown = JudgementDemonstration.load() if labelled is None else tuple(labelled)
-        self._pairs = tuple(
-            (_question(one.text, one.feature), one.answer) for one in shown[max(0, len(shown) - demonstrations) :]
-        )
+        shown = JudgementDemonstration.last(demonstrations, labelled)
+        self._pairs = tuple((_question(row.text, row.feature), row.answer) for row in shown)
         self._bias = bias
 
     def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:

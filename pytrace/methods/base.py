@@ -136,10 +136,7 @@ class Method(ABC):
         with stages.stage("read"):
             evidence, readings = self._read(questions, [one.evidence for one in selected])
         answers = make_answers(questions, evidence, readings, stages, self.name)
-        return [
-            msgspec.structs.replace(answer, notes=(*answer.notes, *one.notes)) if one.notes else answer
-            for answer, one in zip(answers, selected, strict=True)
-        ]
+        return [noted(answer, *one.notes) for answer, one in zip(answers, selected, strict=True)]
 
     def read_with(self, model: LanguageModel) -> None:
         """Have another language model read the answers, as in TRACE's Figure 3 and Tables 7 and 8.
@@ -201,6 +198,11 @@ def make_answers(
         )
         for question, one, reading in zip(questions, evidence, readings, strict=True)
     ]
+
+
+def noted(answer: Answer, *notes: str) -> Answer:
+    """Return an answer with more notes."""
+    return msgspec.structs.replace(answer, notes=(*answer.notes, *notes))
 
 
 def _notes(evidence: Evidence, left_out: int) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import Reader, Reading
 from pytrace.reader.evidence import document_text
-from pytrace.records import Document, Evidence, Reasoning, Triple, WrittenTriples
+from pytrace.records import Document, Evidence, Triple, WrittenTriples
 from pytrace.retrieval import SentenceIndex
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.extraction import sentence_units
@@ -238,17 +238,8 @@ class KnowledgeSelection(Method):
         """Answer the questions (section 3.3), after a thought if the variant has one."""
         if self.variant != "cot-doc":
             return evidence, self._reader.read(questions, evidence)
-        contexts = [one.context for one in evidence]
-        thoughts = [row[0] for row in self._thinker.think(questions, contexts)]
-        readings = [
-            Reading(thought.answer, self._model.count_tokens("\n".join(fitted.entries)), fitted.left_out)
-            for thought, fitted in zip(thoughts, self._thinker.fit(questions, contexts), strict=True)
-        ]
-        thoughtful = [
-            msgspec.structs.replace(one, derivation=Reasoning(thought.sentences))
-            for one, thought in zip(evidence, thoughts, strict=True)
-        ]
-        return thoughtful, readings
+        thoughts = [row[0] for row in self._thinker.think(questions, [seen.context for seen in evidence])]
+        return self._thinker.readings(questions, evidence, thoughts)
 
 
 def write_documents(model: LanguageModel, questions: Sequence[str], *, max_tokens: int) -> list[Document | None]:

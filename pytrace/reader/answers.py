@@ -90,8 +90,8 @@ class Reader:
         shown = self._labelled_for(kind)[-self._count :] if self._count else []
         return Prompt(
             _instruction(kind),
-            tuple((_input(() if kind == "none" else one.context, one.question), one.answer) for one in shown),
-            _input(entries, question),
+            tuple((question_input(() if kind == "none" else one.context, one.question), one.answer) for one in shown),
+            question_input(entries, question),
         )
 
     def _labelled_for(self, kind: str) -> list[ReaderDemonstration]:
@@ -147,9 +147,10 @@ def _beginning(model: LanguageModel, entry: str, room: int) -> str:
     return " ".join(kept)
 
 
-def _input(context: Sequence[str], question: str) -> str:
+def question_input(context: Sequence[str], question: str, asked: str = "Answer:") -> str:
+    """Return a context, if there is one, a question, and what the model is to write next."""
     lines = ["Context:", *context] if context else []
-    return "\n".join([*lines, f"Question: {question}", "Answer:"])
+    return "\n".join([*lines, f"Question: {question}", asked])
 
 
 _PREAMBLE = re.compile(r"^(?:the (?:correct )?answer is:?|answer:)\s*", re.IGNORECASE)

@@ -82,11 +82,10 @@ class ClaimJudge:
             )
         if scoring not in ("words", "letters"):
             raise InputError(f"the scoring of claims is {scoring!r}; choose 'words' or 'letters'")
-        rows = ClaimDemonstration.load() if labelled is None else tuple(labelled)
         self._model = model
         self._scoring = scoring
         self._calibrated = calibrated
-        self._shown = rows[max(0, len(rows) - max(0, demonstrations)) :]
+        self._shown = ClaimDemonstration.last(max(demonstrations, 0), labelled)
 
     def judge(self, claims: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[ClaimJudgement]:
         """Judge claims, each by its facts, or by what the model knows where it has none."""

@@ -16,15 +16,14 @@ from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries import QueryGenerator
 from pytrace.kg.queries.running import Asked, QueryRunner
-from pytrace.methods.base import Count, MethodRow, Parts, Positive, Stages, check_questions, register
-from pytrace.methods.cok.fact_checking import make_claim_answers
+from pytrace.methods.base import Count, MethodRow, Parts, Positive, Stages, check_questions, noted, register
+from pytrace.methods.cok.fact_checking import judge_by_model, make_claim_judge
 from pytrace.methods.cot.rationales import Thought
-from pytrace.methods.cot.thinking import NO_CONTEXT, Thoughtful, ThoughtSettings
-from pytrace.methods.cot.verification import Verifier
+from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
 from pytrace.methods.ranking import Rank
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.reader.claims import ClaimJudge, ClaimScoring, votes
+from pytrace.reader.claims import ClaimScoring, votes
 from pytrace.records import Answer, Document, Evidence, KnowledgeQuery, Reasoning
 
 WHOLE = -1
@@ -124,6 +123,7 @@ class ChainOfKnowledge(Thoughtful):
     # them (3.2). Certain questions ask nothing of the knowledge base.
 
     known_as = "cok"
+    settings: KnowledgeSettings
 
     def __init__(
         self,
@@ -135,19 +135,16 @@ class ChainOfKnowledge(Thoughtful):
         name: str = "",
         rank: Rank | None = None,
     ) -> None:
-        chosen = settings or KnowledgeSettings()
-        super().__init__(model, encoder, chosen, name=name, rank=rank)
+        super().__init__(model, encoder, settings or KnowledgeSettings(), name=name, rank=rank)
         self.knowledge = knowledge
-        self._choices = chosen
-        self._verifier = Verifier(model, demonstrations=chosen.demonstrations)
         self._runner = QueryRunner(
             knowledge.store,
             knowledge.linker,
             encoder=encoder,
-            limits=chosen.limits,
-            alternatives=chosen.alternatives,
-            facts=chosen.facts,
-            either_direction=chosen.either_direction,
+            limits=self.settings.limits,
+            alternatives=self.settings.alternatives,
+            facts=self.settings.facts,
+            either_direction=self.settings.either_direction,
         )
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
@@ -157,7 +154,7 @@ class ChainOfKnowledge(Thoughtful):
         uncertain = [
             _Uncertain(place, thought, [])
             for place, (vote, thought) in enumerate(zip(votes, chosen, strict=True))
-            if self._choices.trigger == "always" or not vote.certain
+            if self.settings.trigger == "always" or not vote.certain
         ]
         asking = Stages(self._model, self.knowledge.generator.model)
         self._decompose(questions, uncertain, asking)
@@ -172,22 +169,14 @@ class ChainOfKnowledge(Thoughtful):
         """Judge claims, the uncertain ones by what the knowledge base says of them."""
         # Section 6.1: a claim is one statement, so it goes to the generator of queries as it is.
         check_questions(claims, documents)
-        choices = self._choices
-        judge = ClaimJudge(
-            self._model,
-            demonstrations=choices.claim_demonstrations,
-            scoring=choices.claim_scoring,
-            calibrated=choices.calibrated,
-        )
-        stages = Stages(self._model)
-        with stages.stage("judge"):
-            judged = judge.judge(claims, [()] * len(claims))
-        answers = make_claim_answers(claims, [NO_CONTEXT] * len(claims), judged, stages, self.name)
+        choices = self.settings
+        judge = make_claim_judge(self._model, choices)
+        judged, answers = judge_by_model(judge, claims, Stages(self._model), self.name)
         vote_shares = [
             votes(one.probabilities, temperature=choices.temperature, samples=choices.samples) for one in judged
         ]
         answers = [
-            _noted(answer, f"{vote_share.share:.0%} of samples would agree")
+            noted(answer, f"{vote_share.share:.0%} of samples would agree")
             for answer, vote_share in zip(answers, vote_shares, strict=True)
         ]
         uncertain = [
@@ -210,10 +199,10 @@ class ChainOfKnowledge(Thoughtful):
 
     def _decompose(self, questions: Sequence[str], uncertain: Sequence[_Uncertain], stages: Stages) -> None:
         """Give every item its chain: the question itself, and a verifying question for each thought."""
-        if self._choices.ask != "thoughts":
+        if self.settings.ask != "thoughts":
             for item in uncertain:
                 item.steps.append(_Step(WHOLE, "", questions[item.place]))
-        if self._choices.ask == "question":
+        if self.settings.ask == "question":
             return
         owners = [item for item in uncertain for _ in item.thought.sentences]
         sentences = [sentence for item in uncertain for sentence in item.thought.sentences]
@@ -230,7 +219,7 @@ class ChainOfKnowledge(Thoughtful):
             return
         with stages.stage("write queries"):
             written = self.knowledge.generator.generate(
-                [step.question for step in steps], candidates=self._choices.candidates
+                [step.question for step in steps], candidates=self.settings.candidates
             )
         with stages.stage("query"):
             found = self._runner.run(
@@ -249,7 +238,7 @@ class ChainOfKnowledge(Thoughtful):
         with stages.stage("edit"):
             edited = self._verifier.answer(
                 [step.question for step in steps],
-                [_texts(step.found, self._choices.facts) for step in steps],
+                [_texts(step.found, self.settings.facts) for step in steps],
             )
         for step, sentence in zip(steps, edited, strict=True):
             step.edited = sentence
@@ -266,10 +255,10 @@ class ChainOfKnowledge(Thoughtful):
             concluded = self._thinker.conclude(
                 [questions[uncertain[place].place] for place in left],
                 [
-                    [*uncertain[place].facts(self._choices.facts), *evidence[uncertain[place].place].context]
+                    [*uncertain[place].facts(self.settings.facts), *evidence[uncertain[place].place].context]
                     for place in left
                 ],
-                [uncertain[place].rationale(self._choices.unverified) for place in left],
+                [uncertain[place].rationale(self.settings.unverified) for place in left],
             )
         for place, text in zip(left, concluded, strict=True):
             texts[place] = text
@@ -277,7 +266,7 @@ class ChainOfKnowledge(Thoughtful):
 
     def _queried(self, item: _Uncertain) -> str:
         """Return what the query of the question itself gave, if that is to be the answer."""
-        if self._choices.conclude != "query":
+        if self.settings.conclude != "query":
             return ""
         whole = next((step.found for step in item.steps if step.place == WHOLE), None)
         return whole.values[0] if whole is not None and whole.values else ""
@@ -285,27 +274,18 @@ class ChainOfKnowledge(Thoughtful):
     def _edited(self, answer: Answer, item: _Uncertain, text: str, stages: Stages, among: int) -> Answer:
         """Return an answer with what the knowledge base said, and its share of what that cost."""
         before = answer.evidence
-        facts = item.facts(self._choices.facts)
-        rationale = item.rationale(self._choices.unverified) if facts else before.reasoning.rationale
+        facts = item.facts(self.settings.facts)
+        rationale = item.rationale(self.settings.unverified) if facts else before.reasoning.rationale
         evidence = msgspec.structs.replace(before, derivation=Reasoning(rationale, item.queries))
         if facts:
             kind: Literal["facts", "mixed"] = "facts" if before.kind == "none" else "mixed"
             evidence = msgspec.structs.replace(evidence, kind=kind, context=(*facts, *before.context))
-        edited = msgspec.structs.replace(
-            answer,
-            text=text or answer.text,
-            evidence=evidence,
-            context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(facts)),
-        )
-        return _noted(stages.added_to(edited, among), _query_note(item.queries, bool(facts)))
+        revised = self._revised(answer, text, evidence, facts, stages, among)
+        return noted(revised, _query_note(item.queries, bool(facts)))
 
 
 def _texts(query: KnowledgeQuery | None, most: int) -> list[str]:
     return [] if query is None else [fact.text for fact in query.facts][:most]
-
-
-def _noted(answer: Answer, note: str) -> Answer:
-    return msgspec.structs.replace(answer, notes=(*answer.notes, note))
 
 
 def _query_note(queries: Sequence[KnowledgeQuery], found: bool) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TypeVar
 
 import msgspec
 
 from pytrace.documents import split_sentences
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.answers import FittedContext, clean_answer, fit_context, normalise_answer
+from pytrace.reader.answers import FittedContext, Reading, clean_answer, fit_context, normalise_answer, question_input
 from pytrace.reader.prompts.reasoning import RationaleDemonstration
+from pytrace.records import Evidence, Reasoning
 
 INSTRUCTION = (
     "Think about the question in a few short sentences, each of which states one fact, and then answer it as short as "
@@ -64,8 +64,7 @@ class Thinker:
         labelled: Sequence[RationaleDemonstration] | None = None,
     ) -> None:
         self._model = model
-        rows = RationaleDemonstration.load() if labelled is None else tuple(labelled)
-        self._shown = last_of(rows, demonstrations)
+        self._shown = RationaleDemonstration.last(demonstrations, labelled)
         self._max_tokens = max_tokens
 
     def fit(self, questions: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[FittedContext]:
@@ -74,6 +73,20 @@ class Thinker:
             fit_context(self._model, WITH_CONTEXT, question, context, max_tokens=self._max_tokens)
             for question, context in zip(questions, contexts, strict=True)
         ]
+
+    def readings(
+        self, questions: Sequence[str], evidence: Sequence[Evidence], thoughts: Sequence[Thought]
+    ) -> tuple[list[Evidence], list[Reading]]:
+        """Return each evidence with the thought that it led to, and that thought's answer as what was read from it."""
+        derived = [
+            msgspec.structs.replace(seen, derivation=Reasoning(thought.sentences))
+            for seen, thought in zip(evidence, thoughts, strict=True)
+        ]
+        readings = [
+            Reading(thought.answer, self._model.count_tokens("\n".join(fitted.entries)), fitted.left_out)
+            for thought, fitted in zip(thoughts, self.fit(questions, [seen.context for seen in evidence]), strict=True)
+        ]
+        return derived, readings
 
     def think(
         self,
@@ -192,19 +205,3 @@ def _short_answer(text: str) -> str:
     while len(answer) > 1 and _PAIRS.get(answer[0]) == answer[-1]:
         answer = clean_answer(answer[1:-1])
     return answer.strip()
-
-
-_Shown = TypeVar("_Shown")
-
-
-def last_of(rows: tuple[_Shown, ...], count: int) -> tuple[_Shown, ...]:
-    """Return the last demonstrations of a file, so that the one next to the question stays whatever their number."""
-    if count < 0:
-        raise ValueError(f"demonstrations must be 0 or more, not {count}")
-    return rows[len(rows) - min(count, len(rows)) :]
-
-
-def question_input(context: Sequence[str], question: str, asked: str) -> str:
-    """Return a context, if there is one, a question, and what the model is to write next."""
-    lines = ["Context:", *context] if context else []
-    return "\n".join([*lines, f"Question: {question}", asked])

@@ -20,15 +20,16 @@ from pytrace.methods.base import (
     Stages,
     check_questions,
     make_answers,
+    noted,
     register,
 )
 from pytrace.methods.cot.rationales import Thinker, Thought, Vote, majority
+from pytrace.methods.cot.verification import Verifier
 from pytrace.methods.ranking import Rank, rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.reader.answers import Reading
 from pytrace.reader.evidence import all_documents
-from pytrace.records import Answer, Document, Evidence, Reasoning
+from pytrace.records import Answer, Document, Evidence
 from pytrace.retrieval import RetrieverName
 
 NO_CONTEXT = Evidence("none", (), ())
@@ -71,10 +72,12 @@ class Thoughtful(Method):
         self.settings = settings or ThoughtSettings()
         self.name = name or self.known_as
         self._model = model
+        self._encoder = encoder
         self._rank = rank
         if rank is None and self.settings.context == "documents":
             self._rank = rank_by(self.settings.retriever, encoder)
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
+        self._verifier = Verifier(model, demonstrations=self.settings.demonstrations)
 
     def select(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Evidence]:
         """Return what the answers to questions rest on; what a method thinks leads to its evidence, so it thinks and answers."""
@@ -111,20 +114,8 @@ class Thoughtful(Method):
         self, questions: Sequence[str], evidence: Sequence[Evidence], thoughts: Sequence[Thought], stages: Stages
     ) -> list[Answer]:
         """Put together each question's answer with the thought that led to it."""
-        fitted = self._thinker.fit(questions, [one.context for one in evidence])
-        return make_answers(
-            questions,
-            [
-                msgspec.structs.replace(one, derivation=Reasoning(thought.sentences))
-                for one, thought in zip(evidence, thoughts, strict=True)
-            ],
-            [
-                Reading(thought.answer, self._model.count_tokens("\n".join(own.entries)), own.left_out)
-                for thought, own in zip(thoughts, fitted, strict=True)
-            ],
-            stages,
-            self.name,
-        )
+        evidence, readings = self._thinker.readings(questions, evidence, thoughts)
+        return make_answers(questions, evidence, readings, stages, self.name)
 
     def _vote(
         self, questions: Sequence[str], documents: Sequence[Sequence[Document]]
@@ -136,10 +127,22 @@ class Thoughtful(Method):
         votes = [majority(thoughts) for thoughts in samples]
         chosen = [thoughts[vote.first] for thoughts, vote in zip(samples, votes, strict=True)]
         answers = [
-            msgspec.structs.replace(answer, notes=(*answer.notes, vote_note(vote)))
+            noted(answer, f"{vote.count} of {vote.of} samples agreed")
             for answer, vote in zip(self._answers(questions, evidence, chosen, stages), votes, strict=True)
         ]
         return evidence, votes, chosen, answers
+
+    def _revised(
+        self, answer: Answer, text: str, evidence: Evidence, added: Sequence[str], stages: Stages, among: int
+    ) -> Answer:
+        """Return an answer with a new text, if there is one, evidence to which something was added, and its share of the cost."""
+        revised = msgspec.structs.replace(
+            answer,
+            text=text or answer.text,
+            evidence=evidence,
+            context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(added)),
+        )
+        return stages.added_to(revised, among)
 
 
 class ChainOfThought(Thoughtful):
@@ -171,23 +174,8 @@ class SelfConsistency(Thoughtful):
         return self._vote(questions, documents)[-1]
 
 
-def vote_note(vote: Vote) -> str:
-    """Say how a vote ended."""
-    return f"{vote.count} of {vote.of} samples agreed"
-
-
-register(
-    MethodRow(
-        "cot", "think first, then answer", ChainOfThought, ThoughtSettings(), ThoughtSettings(), needs=frozenset()
-    )
-)
-register(
-    MethodRow(
-        "cot-sc",
-        "think five times, sampled, and vote",
-        SelfConsistency,
-        ThoughtSettings(),
-        ThoughtSettings(),
-        needs=frozenset(),
-    )
-)
+for _name, _summary, _method in (
+    ("cot", "think first, then answer", ChainOfThought),
+    ("cot-sc", "think five times, sampled, and vote", SelfConsistency),
+):
+    register(MethodRow(_name, _summary, _method, ThoughtSettings(), ThoughtSettings(), needs=frozenset()))

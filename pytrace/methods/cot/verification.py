@@ -9,9 +9,8 @@ import re
 from collections.abc import Sequence
 
 from pytrace.documents import clean_text
-from pytrace.methods.cot.rationales import last_of, question_input
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.answers import fit_context
+from pytrace.reader.answers import fit_context, question_input
 from pytrace.reader.prompts.reasoning import VerificationDemonstration
 
 ASK_INSTRUCTION = (
@@ -32,8 +31,7 @@ class Verifier:
         labelled: Sequence[VerificationDemonstration] | None = None,
     ) -> None:
         self._model = model
-        rows = VerificationDemonstration.load() if labelled is None else tuple(labelled)
-        self._shown = last_of(rows, demonstrations)
+        self._shown = VerificationDemonstration.last(demonstrations, labelled)
         self._max_tokens = max_tokens
 
     def ask(self, questions: Sequence[str], sentences: Sequence[str]) -> list[str]:
@@ -57,15 +55,13 @@ class Verifier:
         # Verify-and-Edit, section 3.3.
         if not questions:
             return []
-        shown = tuple(
-            (question_input(one.context, one.verifying_question, "Answer:"), one.answer) for one in self._shown
-        )
+        shown = tuple((question_input(one.context, one.verifying_question), one.answer) for one in self._shown)
         fitted = [
             fit_context(self._model, VERIFY_INSTRUCTION, question, context, max_tokens=self._max_tokens)
             for question, context in zip(questions, contexts, strict=True)
         ]
         prompts = [
-            Prompt(VERIFY_INSTRUCTION, shown, question_input(one.entries, question, "Answer:"))
+            Prompt(VERIFY_INSTRUCTION, shown, question_input(one.entries, question))
             for question, one in zip(questions, fitted, strict=True)
         ]
         rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",))

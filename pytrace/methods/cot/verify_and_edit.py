@@ -12,10 +12,6 @@ import msgspec
 from pytrace.methods.base import MethodRow, Stages, check_questions, register
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
-from pytrace.methods.cot.verification import Verifier
-from pytrace.methods.ranking import Rank
-from pytrace.models.encoders.encoder import Encoder
-from pytrace.models.language_model import LanguageModel
 from pytrace.records import Answer, Document, Evidence, Reasoning, Triple
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.extraction import sentence_units
@@ -41,19 +37,6 @@ class VerifyAndEdit(Thoughtful):
     # (3.4). The paper retrieves from the web and from Wikipedia; here the question's own documents are the source.
 
     known_as = "verify-and-edit"
-
-    def __init__(
-        self,
-        model: LanguageModel,
-        encoder: Encoder,
-        settings: ThoughtSettings | None = None,
-        *,
-        name: str = "",
-        rank: Rank | None = None,
-    ) -> None:
-        super().__init__(model, encoder, settings, name=name, rank=rank)
-        self._encoder = encoder
-        self._verifier = Verifier(model, demonstrations=self.settings.demonstrations)
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
         """Answer questions; all uncertain ones go through every step of verification together."""
@@ -87,6 +70,7 @@ class VerifyAndEdit(Thoughtful):
         """Verify and edit rationales, and answer from them."""
         if not edits:
             return []
+        assert self._encoder is not None  # every row of the registry gives one
         owners = [number for number, edit in enumerate(edits) for _ in edit.thought.sentences]
         sentences = [sentence for edit in edits for sentence in edit.thought.sentences]
         with stages.stage("ask"):
@@ -125,22 +109,8 @@ class VerifyAndEdit(Thoughtful):
             document_ids=tuple(dict.fromkeys((*before.document_ids, *(unit.document_id for unit in edit.found)))),
             derivation=Reasoning(edit.rationale),
         )
-        edited = msgspec.structs.replace(
-            answer,
-            text=text or answer.text,
-            evidence=evidence,
-            context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(found)),
-        )
-        return stages.added_to(edited, among)
+        return self._revised(answer, text, evidence, found, stages, among)
 
 
-register(
-    MethodRow(
-        "verify-and-edit",
-        "think five times; where thoughts disagree, check the sentences of one against the documents",
-        VerifyAndEdit,
-        ThoughtSettings(),
-        ThoughtSettings(),
-        needs=frozenset(),
-    )
-)
+_SUMMARY = "think five times; where thoughts disagree, check the sentences of one against the documents"
+register(MethodRow("verify-and-edit", _SUMMARY, VerifyAndEdit, ThoughtSettings(), ThoughtSettings(), needs=frozenset()))

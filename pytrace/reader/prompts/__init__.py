@@ -85,6 +85,15 @@ class Demonstration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return load_demonstrations(path, cls, cls._validated, cls.SHAPE, shipped=cls.FILE)
 
     @classmethod
+    def last(cls, count: int, labelled: Sequence[Self] | None = None) -> tuple[Self, ...]:
+        """Return the last of some demonstrations, of ours if None."""
+        # The last, so that the one next to the question stays whatever their number.
+        if count < 0:
+            raise ValueError(f"demonstrations must be 0 or more, not {count}")
+        rows = cls.load() if labelled is None else tuple(labelled)
+        return rows[max(len(rows) - count, 0) :]
+
+    @classmethod
     def load_with(cls, field: str, value: str, path: str | os.PathLike[str] | None) -> tuple[Self, ...]:
         """Read the demonstrations that have a value in a field; the other rows of the file are checked, too."""
         rows = cls.load(path=path)
