@@ -104,7 +104,7 @@ def _told(sentence: str) -> Iterator[Phrase]:
     for start, stop in _tied(sentence, _spans(sentence, 0)):
         text = sentence[start:stop]
         if text.endswith(".") and not _ABBREVIATED.search(text):
-            text = text[:-1]
+            text = text[:-1].rstrip()
         before = sentence[max(end, start - _LONGEST_BEFORE) : start].strip(' ,;:"()“”[]')
         is_one = not described and _COPULA.search(before) is not None
         # The first word of a sentence has a capital in any case.
@@ -143,10 +143,10 @@ def _spans(text: str, offset: int) -> list[tuple[int, int]]:
             spans += _spans(word[1:-1], offset + start + 1)
         elif word[0] in '"“':
             close()
-            inner = word.strip('"“”')
-            first = start + len(word) - len(word.lstrip('"“'))
-            if inner.strip():
-                spans.append((offset + first, offset + first + len(inner)))
+            inner = word.strip('"“”').strip()
+            if inner:
+                first = offset + start + word.index(inner)
+                spans.append((first, first + len(inner)))
         elif word in ";:" or (word == "," and not (open_words and _goes_on(words[open_words[-1]][0], following))):
             close()
         elif lower == "of" and open_words and following and following.lower() not in _PRONOUNS:
