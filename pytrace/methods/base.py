@@ -111,24 +111,12 @@ class Method(ABC):
         return [one.evidence for one in self._select(questions, documents, Stages(self._model))]
 
     def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions, each from its own documents; all of them go through every stage together.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question.
+        """Answer questions, each from its own documents; all of them go through every stage together; see `select`.
 
         Returns
         -------
         list of Answer
             With evidence, notes, and seconds and usage by stage (what a batch shares is divided evenly).
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
         """
         check_questions(questions, documents)
         stages = Stages(self._model, self._reader.model)

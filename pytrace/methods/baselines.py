@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.methods.base import Count, Method, MethodRow, Parts, Positive, Selected, Stages, register
+from pytrace.methods.base import Count, Method, MethodRow, Need, Parts, Positive, Selected, Stages, register
 from pytrace.methods.ranking import Rank, rank_by, rank_by_cross_encoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
@@ -91,59 +92,34 @@ GOLD = "gold"
 NO_CROSS_ENCODER = "cross-encoder ranks with a model that was not named; give --cross-encoder DIR"
 
 
-def _make_rag(parts: Parts, settings: RagSettings, name: str) -> Rag:
-    return Rag(parts.model, reader_demonstrations=settings.reader_demonstrations, name=name)
+def _make(parts: Parts, settings: Any, name: str) -> Method:
+    retriever: Any = name.partition(":")[0]
+    if isinstance(settings, RagSettings):
+        return Rag(parts.model, reader_demonstrations=settings.reader_demonstrations, name=name)
+    if retriever == "cross-encoder":
+        if parts.cross_encoder is None:
+            raise InputError(NO_CROSS_ENCODER)
+        return RetrievalRag(parts.model, None, settings, name=name, rank=rank_by_cross_encoder(parts.cross_encoder()))
+    # BM25 ranks by words, so that no encoder is loaded for it.
+    encoder = None if retriever == "bm25" else parts.encoder()
+    return RetrievalRag(parts.model, encoder, settings, retriever=retriever, name=name)
 
 
-def _make_retrieval(parts: Parts, settings: RetrievalSettings, name: str) -> RetrievalRag:
-    retriever = name.partition(":")[0]
-    encoder = parts.encoder() if retriever != "bm25" else None
-    return RetrievalRag(parts.model, encoder, settings, retriever=retriever, name=name)  # type: ignore[arg-type]
-
-
-def _make_cross_encoder(parts: Parts, settings: RetrievalSettings, name: str) -> RetrievalRag:
-    if parts.cross_encoder is None:
-        raise InputError(NO_CROSS_ENCODER)
-    return RetrievalRag(parts.model, None, settings, name=name, rank=rank_by_cross_encoder(parts.cross_encoder()))
-
-
-_RAG_SMALL = RagSettings(reader_demonstrations=4)
-_RETRIEVAL_SMALL = RetrievalSettings(reader_demonstrations=4)
-_DENSE_SMALL = DenseSettings(reader_demonstrations=4)
-register(MethodRow("rag", "answer from all documents, in their order", Rag, RagSettings(), _RAG_SMALL, _make_rag))
-register(
-    MethodRow(
-        GOLD,
-        "answer from the documents that support the gold answer ('eval' alone knows them)",
-        Rag,
-        RagSettings(),
-        _RAG_SMALL,
-        _make_rag,
-    )
-)
-register(
-    MethodRow(
-        "bm25",
-        "answer from the first documents by words (BM25)",
-        RetrievalRag,
-        RetrievalSettings(),
-        _RETRIEVAL_SMALL,
-        _make_retrieval,
-    )
-)
-for _name, _summary in (
-    ("dense", "answer from the first documents by vectors"),
-    ("rrf", "answer from the first documents by the ranks of words and vectors together"),
-):
-    register(MethodRow(_name, _summary, RetrievalRag, DenseSettings(), _DENSE_SMALL, _make_retrieval))
-register(
-    MethodRow(
+_ROWS: tuple[tuple[str, Any, str], ...] = (
+    ("rag", RagSettings, "answer from all documents, in their order"),
+    (GOLD, RagSettings, "answer from the documents that support the gold answer ('eval' alone knows them)"),
+    ("bm25", RetrievalSettings, "answer from the first documents by words (BM25)"),
+    ("dense", DenseSettings, "answer from the first documents by vectors"),
+    ("rrf", DenseSettings, "answer from the first documents by the ranks of words and vectors together"),
+    (
         "cross-encoder",
+        RetrievalSettings,
         "answer from the first documents by a model that reads each with the question",
-        RetrievalRag,
-        RetrievalSettings(),
-        _RETRIEVAL_SMALL,
-        _make_cross_encoder,
-        needs=frozenset({"documents", "cross-encoder"}),
-    )
+    ),
 )
+for _name, _settings, _summary in _ROWS:
+    _method = Rag if _settings is RagSettings else RetrievalRag
+    _needs: set[Need] = {"documents", "cross-encoder"} if _name == "cross-encoder" else {"documents"}
+    # A small model answers at length unless it is shown short answers.
+    _small = _settings(reader_demonstrations=4)
+    register(MethodRow(_name, _summary, _method, _settings(), _small, _make, needs=frozenset(_needs)))

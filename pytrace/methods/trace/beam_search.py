@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,11 +141,7 @@ def _advance(
             option = int(result.options[i])
             if option < 0:
                 # A chain carried over: finished, or with nothing left to choose from.
-                group.append(
-                    parent
-                    if parent.finished or parent.stuck
-                    else _Path(parent.question, parent.positions, parent.steps, parent.score, stuck=True)
-                )
+                group.append(parent if parent.finished else replace(parent, stuck=True))
                 continue
             positions = parent.positions
             if option > 0:

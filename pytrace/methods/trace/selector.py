@@ -81,6 +81,14 @@ class Demonstrations:
         return [tuple(self._labelled[i] for i in row[::-1].tolist()) for row in rows]
 
 
+def _with_logits(model: LanguageModel) -> LanguageModel:
+    if not model.gives_logits:
+        raise LogitsUnavailableError(
+            f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
+        )
+    return model
+
+
 class LetterSelector:
     """Multiple choice by letter: the paper's selector, equation 5."""
 
@@ -92,11 +100,7 @@ class LetterSelector:
         layout: Layout = "paper",
         calibrated: bool = False,
     ) -> None:
-        if not model.gives_logits:
-            raise LogitsUnavailableError(
-                f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
-            )
-        self._model = model
+        self._model = _with_logits(model)
         self._demonstrations = demonstrations
         self._layout = layout
         self._calibrated = calibrated
@@ -170,11 +174,7 @@ class TextSelector:
         ranker_weight: float = 0.0,
         stop_bias: float = 0.0,
     ) -> None:
-        if not model.gives_logits:
-            raise LogitsUnavailableError(
-                f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
-            )
-        self._model = model
+        self._model = _with_logits(model)
         self._demonstrations = demonstrations
         self._scoring = scoring
         self._ranker_weight = ranker_weight
