@@ -83,6 +83,10 @@ class _Step(msgspec.Struct):
     found: KnowledgeQuery | None = None
     edited: str = ""
 
+    @property
+    def facts(self) -> tuple[str, ...]:
+        return () if self.found is None else tuple(fact.text for fact in self.found.facts)
+
 
 class _Uncertain(msgspec.Struct):
     """A question that the knowledge base is asked about: its place among all, and its chain."""
@@ -97,11 +101,11 @@ class _Uncertain(msgspec.Struct):
 
     def facts(self, most: int) -> tuple[str, ...]:
         """Return the facts of all steps, each once."""
-        return tuple(dict.fromkeys(fact.text for query in self.queries for fact in query.facts))[:most]
+        return tuple(dict.fromkeys(fact for step in self.steps for fact in step.facts))[:most]
 
     def rationale(self, unverified: str) -> tuple[str, ...]:
         """Return the facts of the question itself and the sentences of the chain, as far as they are to be kept."""
-        own = [fact.text for step in self.steps[:1] if step.place == WHOLE and step.found for fact in step.found.facts]
+        own = [fact for step in self.steps[:1] if step.place == WHOLE for fact in step.facts]
         asked = {step.place: step for step in self.steps if step.place != WHOLE}
         some = bool(self.facts(1))
         sentences = []
@@ -172,29 +176,23 @@ class ChainOfKnowledge(Thoughtful):
         choices = self.settings
         judge = make_claim_judge(self._model, choices)
         judged, answers = judge_by_model(judge, claims, Stages(self._model), self.name)
-        vote_shares = [
-            votes(one.probabilities, temperature=choices.temperature, samples=choices.samples) for one in judged
-        ]
-        answers = [
-            noted(answer, f"{vote_share.share:.0%} of samples would agree")
-            for answer, vote_share in zip(answers, vote_shares, strict=True)
-        ]
-        uncertain = [
-            _Uncertain(place, Thought((), ""), [_Step(WHOLE, "", claims[place])])
-            for place, vote_share in enumerate(vote_shares)
-            if choices.trigger == "always" or not vote_share.certain
-        ]
+        uncertain = []
+        for number, judgement in enumerate(judged):
+            vote = votes(judgement.probabilities, temperature=choices.temperature, samples=choices.samples)
+            answers[number] = noted(answers[number], f"{vote.share:.0%} of samples would agree")
+            if choices.trigger == "always" or not vote.certain:
+                uncertain.append(_Uncertain(number, Thought((), ""), [_Step(WHOLE, "", claims[number])]))
         asking = Stages(self._model, self.knowledge.generator.model)
         self._query(uncertain, asking)
-        told = [item for item in uncertain if item.facts(1)]
+        informed = [item for item in uncertain if item.facts(1)]
         with asking.stage("judge"):
-            again = judge.judge([claims[item.place] for item in told], [item.facts(choices.facts) for item in told])
-        labels = dict(zip((item.place for item in told), again, strict=True))
-        for item in uncertain:
-            found = labels.get(item.place)
-            answers[item.place] = self._edited(
-                answers[item.place], item, "" if found is None else found.label, asking, len(uncertain)
+            again = judge.judge(
+                [claims[item.place] for item in informed], [item.facts(choices.facts) for item in informed]
             )
+        labels = {item.place: judgement.label for item, judgement in zip(informed, again, strict=True)}
+        for item in uncertain:
+            label = labels.get(item.place, "")
+            answers[item.place] = self._edited(answers[item.place], item, label, asking, len(uncertain))
         return answers
 
     def _decompose(self, questions: Sequence[str], uncertain: Sequence[_Uncertain], stages: Stages) -> None:
@@ -204,13 +202,15 @@ class ChainOfKnowledge(Thoughtful):
                 item.steps.append(_Step(WHOLE, "", questions[item.place]))
         if self.settings.ask == "question":
             return
-        owners = [item for item in uncertain for _ in item.thought.sentences]
-        sentences = [sentence for item in uncertain for sentence in item.thought.sentences]
-        places = [place for item in uncertain for place in range(len(item.thought.sentences))]
+        thoughts = [
+            (item, number, sentence) for item in uncertain for number, sentence in enumerate(item.thought.sentences)
+        ]
         with stages.stage("ask"):
-            asked = self._verifier.ask([questions[item.place] for item in owners], sentences)
-        for item, place, sentence, question in zip(owners, places, sentences, asked, strict=True):
-            item.steps.append(_Step(place, sentence, question))
+            asked = self._verifier.ask(
+                [questions[item.place] for item, _, _ in thoughts], [sentence for _, _, sentence in thoughts]
+            )
+        for (item, number, sentence), question in zip(thoughts, asked, strict=True):
+            item.steps.append(_Step(number, sentence, question))
 
     def _query(self, uncertain: Sequence[_Uncertain], stages: Stages) -> None:
         """Write the queries of all steps, and run them."""
@@ -230,15 +230,12 @@ class ChainOfKnowledge(Thoughtful):
 
     def _edit(self, uncertain: Sequence[_Uncertain], stages: Stages) -> None:
         """Rewrite the thoughts for which facts were found."""
-        steps = [
-            step for item in uncertain for step in item.steps if step.place != WHOLE and step.found and step.found.facts
-        ]
+        steps = [step for item in uncertain for step in item.steps if step.place != WHOLE and step.facts]
         if not steps:
             return
         with stages.stage("edit"):
             edited = self._verifier.answer(
-                [step.question for step in steps],
-                [_texts(step.found, self.settings.facts) for step in steps],
+                [step.question for step in steps], [step.facts[: self.settings.facts] for step in steps]
             )
         for step, sentence in zip(steps, edited, strict=True):
             step.edited = sentence
@@ -248,20 +245,15 @@ class ChainOfKnowledge(Thoughtful):
     ) -> list[str]:
         """Answer every item anew; empty where nothing was found that the model had not thought of."""
         texts = [self._queried(item) for item in uncertain]
-        left = [
-            place for place, (item, text) in enumerate(zip(uncertain, texts, strict=True)) if not text and item.facts(1)
-        ]
+        left = {number: item for number, item in enumerate(uncertain) if not texts[number] and item.facts(1)}
         with stages.stage("conclude"):
             concluded = self._thinker.conclude(
-                [questions[uncertain[place].place] for place in left],
-                [
-                    [*uncertain[place].facts(self.settings.facts), *evidence[uncertain[place].place].context]
-                    for place in left
-                ],
-                [uncertain[place].rationale(self.settings.unverified) for place in left],
+                [questions[item.place] for item in left.values()],
+                [[*item.facts(self.settings.facts), *evidence[item.place].context] for item in left.values()],
+                [item.rationale(self.settings.unverified) for item in left.values()],
             )
-        for place, text in zip(left, concluded, strict=True):
-            texts[place] = text
+        for number, text in zip(left, concluded, strict=True):
+            texts[number] = text
         return texts
 
     def _queried(self, item: _Uncertain) -> str:
@@ -282,10 +274,6 @@ class ChainOfKnowledge(Thoughtful):
             evidence = msgspec.structs.replace(evidence, kind=kind, context=(*facts, *before.context))
         revised = self._revised(answer, text, evidence, facts, stages, among)
         return noted(revised, _query_note(item.queries, bool(facts)))
-
-
-def _texts(query: KnowledgeQuery | None, most: int) -> list[str]:
-    return [] if query is None else [fact.text for fact in query.facts][:most]
 
 
 def _query_note(queries: Sequence[KnowledgeQuery], found: bool) -> str:
