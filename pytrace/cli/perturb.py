@@ -146,8 +146,7 @@ def perturb(
 
 
 def _judge(name: Literal["model", "text", "fused"], models: Engine, settings: ScopeSettings) -> Judge:
-    from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
-    from pytrace.chain_of_evidence.text_judge import TextJudge
+    from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge, TextJudge
 
     # What is rewritten goes on naming the nodes, so that only the wording around them tells it from what was there.
     if name == "text":

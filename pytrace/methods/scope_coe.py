@@ -16,8 +16,7 @@ import numpy as np
 
 from pytrace.chain_of_evidence.feature_extraction import Extraction, Extractor, FeatureExtractor
 from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
-from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
-from pytrace.chain_of_evidence.text_judge import TextJudge
+from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge, TextJudge
 from pytrace.kernels.set_cover import minimum_covers, scope_covers
 from pytrace.methods.base import READER_CHOICE, Count, Method, MethodRow, Positive, Selected, Stages, choice, register
 from pytrace.models.encoders.encoder import Encoder

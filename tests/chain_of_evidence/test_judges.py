@@ -11,8 +11,7 @@ import pytest
 
 from pytrace.chain_of_evidence.discriminator import Discriminator
 from pytrace.chain_of_evidence.features import Features, Inquiry, Probability
-from pytrace.chain_of_evidence.judges import CONTENT_FREE, FusedJudge, ModelJudge, sigmoid
-from pytrace.chain_of_evidence.text_judge import Logistic, TextJudge, without
+from pytrace.chain_of_evidence.judges import CONTENT_FREE, FusedJudge, Logistic, ModelJudge, TextJudge, sigmoid, without
 from pytrace.errors import LogitsUnavailableError
 from pytrace.models.language_model import OptionScores, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
