@@ -141,19 +141,16 @@ def _line_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, 
         try:
             row = _decode(data, place)
         except DataError:
-            whole = _whole_object(data, stream) if number == 1 and suffix_of(path) == ".json" else None
-            if whole is None:
+            if number > 1 or suffix_of(path) != ".json":
                 raise
-            row = whole
+            # A `.json` file may be one object written over many lines; if it is not, the first line's error is the one to tell.
+            try:
+                row = _decode(data + b"\n" + stream.read(), place)
+            except DataError:
+                row = None
+            if row is None:
+                raise
         yield place, _as_object(row, place)
-
-
-def _whole_object(first_line: bytes, rest: BinaryIO) -> object | None:
-    """Try a `.json` file as one object written over many lines."""
-    try:
-        return cast(object, msgspec.json.decode(first_line + b"\n" + rest.read()))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _list_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -164,6 +161,7 @@ def _list_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, 
         except UnicodeDecodeError as error:
             raise _not_utf8(error, place) from None
         except (msgspec.DecodeError, RecursionError) as error:
+            # An item may be long: say the line of the file, not the byte of the item.
             position = re.search(r" \(byte (\d+)\)", str(error))
             lines_before = data.count(b"\n", 0, int(position[1]) if position else len(data))
             reason = _reason(error).replace(position[0] if position else "", "")
@@ -243,15 +241,14 @@ def _reason(error: Exception) -> str:
     return str(error).removeprefix("JSON is malformed: ").rstrip(".")
 
 
+_JSON_TYPES = {bool: "boolean", str: "string", int: "number", float: "number", list: "list"}
+
+
 def _as_object(row: object, place: Place) -> dict[str, Any]:
     if isinstance(row, dict):
         return row
-    raise place.error(f"holds a JSON {_json_type(row)}, and an object in braces was expected")
-
-
-def _json_type(value: object) -> str:
-    names = {bool: "boolean", str: "string", int: "number", float: "number", list: "list", dict: "object"}
-    return names.get(type(value), "null")
+    kind = _JSON_TYPES.get(type(row), "null")
+    raise place.error(f"holds a JSON {kind}, and an object in braces was expected")
 
 
 def _not_utf8(error: UnicodeDecodeError, place: Place) -> DataError:
