@@ -67,8 +67,6 @@ class FeatureDemonstration(Demonstration, frozen=True):
         return Features(self.intent, self.nodes, relations)
 
     def _validate(self) -> None:
-        require_text("question", self.question)
-        require_text("intent", self.intent)
         for node in self.nodes:
             require_text("node", node)
             require(
@@ -105,8 +103,6 @@ class JudgementDemonstration(Demonstration, frozen=True):
         return Feature(self.kind, self.feature_text, self.nodes)
 
     def _validate(self) -> None:
-        require_text("text", self.text)
-        require_text("feature", self.feature_text)
         require(
             len(self.nodes) == (2 if self.kind == "relation" else 0),
             f"the {self.kind} {self.feature_text!r} has {len(self.nodes)} nodes; a relation has 2, anything else none",

@@ -90,7 +90,7 @@ class Reader:
         """Return the demonstrations that serve a kind of evidence, in their order."""
         wanted = "documents" if kind == "sentences" else kind
         # Without a context those of all kinds serve, kind by kind.
-        ours = (row for each in get_args(ReaderKind) for row in ReaderDemonstration.load_kind(each))
+        ours = (row for each in get_args(ReaderKind) for row in ReaderDemonstration.load_with("kind", each))
         return [row for row in (ours if self._labelled is None else self._labelled) if wanted in (row.kind, "none")]
 
 

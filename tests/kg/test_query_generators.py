@@ -207,7 +207,7 @@ def test_the_model_is_told_the_relations_and_shown_queries_of_the_form(form: Lit
     assert isinstance(prompt, Prompt)
     assert prompt.input == f"Relations: country; river\nQuestion: {QUESTION}\nQuery:"
     assert [query for _, query in prompt.demonstrations] == [
-        one.query for one in QueryDemonstration.load_form(form)[-2:]
+        one.query for one in QueryDemonstration.load_with("form", form)[-2:]
     ]
     assert model.calls[0]["grammar"] == [query_grammar(QUESTION, ["country", "river"], form=form)]
     assert model.calls[0]["stop"] == ("\n",)
@@ -415,7 +415,7 @@ def test_a_model_tells_what_its_file_says_under_a_key(tmp_path: Path) -> None:
 
 def test_our_demonstrations_are_queries_that_name_what_their_questions_name() -> None:
     for form in ("triplet", "sparql"):
-        rows = QueryDemonstration.load_form(form)  # type: ignore[arg-type]
+        rows = QueryDemonstration.load_with("form", form)
         assert len({row.question for row in rows}) == len(rows) >= 5
         for row in rows:
             query = parse_query(row.query)
@@ -423,7 +423,7 @@ def test_our_demonstrations_are_queries_that_name_what_their_questions_name() ->
             # What the grammar would refuse teaches a model to want it.
             pattern = re.compile(as_pattern(row))
             assert pattern.fullmatch(row.query)
-    triplets = [parse_query(row.query) for row in QueryDemonstration.load_form("triplet")]
+    triplets = [parse_query(row.query) for row in QueryDemonstration.load_with("form", "triplet")]
     asked = {(one.head, one.relation, one.tail).index("?") for one in triplets if isinstance(one, TripletQuery)}
     assert asked == {0, 1, 2}
 
@@ -439,9 +439,9 @@ def test_a_file_needs_a_demonstration_of_the_form_and_the_form_to_be_one(tmp_pat
     row = {"form": "triplet", "question": "Where does Ada live?", "relations": ["home"], "query": "<Ada; home; ?>"}
     path.write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(DataError, match='has no demonstration of form "sparql" among its 1'):
-        QueryDemonstration.load_form("sparql", path=path)
+        QueryDemonstration.load_with("form", "sparql", path=path)
     with pytest.raises(InputError, match='must be "triplet" or "sparql", not \'prose\''):
-        QueryDemonstration.load_form("prose")  # type: ignore[arg-type]
+        QueryDemonstration.load_with("form", "prose")
 
 
 # With a real model

@@ -30,9 +30,9 @@ from pytrace.reader.prompts.reasoning import (
 TRIPLES = TripleDemonstration.load()
 CHAINS = ChainDemonstration.load()
 READER = (
-    *ReaderDemonstration.load_kind("triples"),
-    *ReaderDemonstration.load_kind("documents"),
-    *ReaderDemonstration.load_kind("mixed"),
+    *ReaderDemonstration.load_with("kind", "triples"),
+    *ReaderDemonstration.load_with("kind", "documents"),
+    *ReaderDemonstration.load_with("kind", "mixed"),
 )
 QUESTIONS = QuestionDemonstration.load()
 RATIONALES = RationaleDemonstration.load()
@@ -40,7 +40,7 @@ VERIFICATIONS = VerificationDemonstration.load()
 PATHS = PathDemonstration.load()
 STEPS = StepDemonstration.load()
 CLAIMS = ClaimDemonstration.load()
-QUERIES = (*QueryDemonstration.load_form("triplet"), *QueryDemonstration.load_form("sparql"))
+QUERIES = (*QueryDemonstration.load_with("form", "triplet"), *QueryDemonstration.load_with("form", "sparql"))
 
 
 def normalised(text: str) -> str:
@@ -133,7 +133,7 @@ def test_the_answer_of_a_question_with_a_name_date_or_place_is_in_its_chain() ->
 
 @pytest.mark.parametrize("kind", ["triples", "documents", "mixed"])
 def test_the_reader_has_four_demonstrations_of_each_kind_whose_answers_are_in_the_context(kind: Any) -> None:
-    rows = ReaderDemonstration.load_kind(kind)
+    rows = ReaderDemonstration.load_with("kind", kind)
     assert len(rows) == 4
     for row in rows:
         assert row.kind == kind
@@ -143,13 +143,13 @@ def test_the_reader_has_four_demonstrations_of_each_kind_whose_answers_are_in_th
 
 
 def test_a_mixed_context_needs_both_its_triples_and_its_sentences() -> None:
-    for row in ReaderDemonstration.load_kind("mixed"):
+    for row in ReaderDemonstration.load_with("kind", "mixed"):
         triples = [item for item in row.context if item.startswith("<")]
         sentences = [item for item in row.context if item.startswith("[")]
         assert [*triples, *sentences] == list(row.context)
         assert triples
         assert sentences
-    answers = [row.answer for row in ReaderDemonstration.load_kind("mixed")]
+    answers = [row.answer for row in ReaderDemonstration.load_with("kind", "mixed")]
     assert (
         sum(any(answer in item for item in row.context[-1:]) for answer, row in zip(answers, READER[-4:], strict=True))
         == 2
@@ -350,11 +350,13 @@ def test_a_file_of_the_users_own_is_read_with_blank_lines_crlf_and_byte_order_ma
 
     documents = {**READER_ROW, "kind": "documents", "context": ["[Ada] Ada lives in Tosk."]}
     path = write(tmp_path / "reader.jsonl", READER_ROW, documents)
-    assert [row.context for row in ReaderDemonstration.load_kind("documents", path=path)] == [
+    assert [row.context for row in ReaderDemonstration.load_with("kind", "documents", path=path)] == [
         ("[Ada] Ada lives in Tosk.",)
     ]
     mixed = {**READER_ROW, "kind": "mixed", "context": ["<Ada; home; Tosk>", "[Ada] Ada lives in Tosk."]}
-    assert ReaderDemonstration.load_kind("mixed", path=write(tmp_path / "mixed.jsonl", mixed))[0].answer == "Tosk"
+    assert (
+        ReaderDemonstration.load_with("kind", "mixed", path=write(tmp_path / "mixed.jsonl", mixed))[0].answer == "Tosk"
+    )
 
     (question,) = QuestionDemonstration.load(path=write(tmp_path / "questions.jsonl", QUESTION_ROW))
     assert [triple.text for triple in question.triples] == ["<Ada; home; Tosk>", "<Ada; age; 40>"]
@@ -362,7 +364,9 @@ def test_a_file_of_the_users_own_is_read_with_blank_lines_crlf_and_byte_order_ma
     assert rationale.rationale == ("Ada lives in Tosk.",)
     (verification,) = VerificationDemonstration.load(path=write(tmp_path / "verifications.jsonl", VERIFICATION_ROW))
     assert verification.verifying_question == "In which town does Ada live?"
-    (query,) = QueryDemonstration.load_form("triplet", path=write(tmp_path / "queries.jsonl", QUERY_ROW, SPARQL_ROW))
+    (query,) = QueryDemonstration.load_with(
+        "form", "triplet", path=write(tmp_path / "queries.jsonl", QUERY_ROW, SPARQL_ROW)
+    )
     assert (query.relations, query.query) == (("home", "age"), "<Ada; home; ?>")
     (claim,) = ClaimDemonstration.load(path=write(tmp_path / "claims.jsonl", CLAIM_ROW))
     assert (claim.facts, claim.label) == (("Ada lives in Tosk.",), "REFUTES")
@@ -417,28 +421,28 @@ MALFORMED: list[tuple[Callable[..., object], object, str]] = [
     ),
     (ChainDemonstration.load, with_step(2, answer=0), "the last answer must be -1"),
     (
-        lambda path: ReaderDemonstration.load_kind("triples", path=path),
+        lambda path: ReaderDemonstration.load_with("kind", "triples", path=path),
         {**READER_ROW, "kind": "x"},
         "Invalid enum value 'x'",
     ),
     (
-        lambda path: ReaderDemonstration.load_kind("triples", path=path),
+        lambda path: ReaderDemonstration.load_with("kind", "triples", path=path),
         {**READER_ROW, "context": []},
         "the context is empty",
     ),
     (
-        lambda path: ReaderDemonstration.load_kind("triples", path=path),
+        lambda path: ReaderDemonstration.load_with("kind", "triples", path=path),
         {**READER_ROW, "context": ["<a; b>"]},
         "no triple",
     ),
     (
-        lambda path: ReaderDemonstration.load_kind("triples", path=path),
+        lambda path: ReaderDemonstration.load_with("kind", "triples", path=path),
         {**READER_ROW, "kind": "documents", "context": ["no title"]},
         "no document",
     ),
     *(
         (
-            lambda path: ReaderDemonstration.load_kind("mixed", path=path),
+            lambda path: ReaderDemonstration.load_with("kind", "mixed", path=path),
             {**READER_ROW, "kind": "mixed", "context": given},
             said,
         )
@@ -462,7 +466,7 @@ MALFORMED: list[tuple[Callable[..., object], object, str]] = [
     (VerificationDemonstration.load, {**VERIFICATION_ROW, "answer": "a\nb"}, "the answer 'a\\nb' has a line break"),
     (VerificationDemonstration.load, {**VERIFICATION_ROW, "context": [" x"]}, "begins or ends with a space"),
     *(
-        (lambda path: QueryDemonstration.load_form("triplet", path=path), {**row, **changes}, said)
+        (lambda path: QueryDemonstration.load_with("form", "triplet", path=path), {**row, **changes}, said)
         for row, changes, said in [
             (QUERY_ROW, {"form": "prose"}, "Invalid enum value 'prose'"),
             (QUERY_ROW, {"relations": []}, "the question 'Where does Ada live?' has no relation"),
@@ -523,12 +527,12 @@ def test_a_missing_unreadable_or_empty_file_is_refused_by_name(tmp_path: Path) -
     with pytest.raises(DataError, match="holds no demonstration"):
         TripleDemonstration.load(path=write(tmp_path / "empty.jsonl"))
     with pytest.raises(DataError, match='no demonstration of kind "documents" among its 1'):
-        ReaderDemonstration.load_kind("documents", path=write(tmp_path / "reader.jsonl", READER_ROW))
+        ReaderDemonstration.load_with("kind", "documents", path=write(tmp_path / "reader.jsonl", READER_ROW))
 
 
 def test_an_unknown_reader_kind_is_refused() -> None:
     with pytest.raises(ValueError, match='kind must be "triples", "documents" or "mixed", not \'sentences\''):
-        ReaderDemonstration.load_kind("sentences")  # type: ignore[arg-type]
+        ReaderDemonstration.load_with("kind", "sentences")
 
 
 # The example documents

@@ -70,7 +70,7 @@ class FewShotGenerator(SamplingGenerator):
             temperature=temperature,
             seed=seed,
         )
-        rows = QueryDemonstration.load_form(form) if labelled is None else tuple(labelled)
+        rows = QueryDemonstration.load_with("form", form) if labelled is None else tuple(labelled)
         for row in rows:
             parse_query(row.query)
         self._shown = tuple(

@@ -12,11 +12,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from pytrace.errors import DataError
+from pytrace.errors import DataError, InputError
 from pytrace.records import Triple
 
 __all__ = ["ChainDemonstration", "ChainStep", "Demonstration", "ReaderDemonstration", "TripleDemonstration"]
@@ -45,14 +45,8 @@ class Demonstration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     FILE: ClassVar[str]
     SHAPE: ClassVar[str]
-
-    def _validated(self) -> Self:
-        """Return the row, or raise `ValueError` if it contradicts itself."""
-        self._validate()
-        return self
-
-    def _validate(self) -> None:
-        raise NotImplementedError
+    # Characters that may not stand in a field, as they separate what a model writes.
+    FORBIDDEN: ClassVar[dict[str, str]] = {}
 
     @classmethod
     def load(cls, *, path: str | os.PathLike[str] | None = None) -> tuple[Self, ...]:
@@ -75,9 +69,7 @@ class Demonstration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Examples
         --------
-        >>> from pytrace.reader.prompts import ChainDemonstration, TripleDemonstration
-        >>> TripleDemonstration.load()[0].triples[0].text
-        '<Toni Morrison; date of birth; February 18, 1931>'
+        >>> from pytrace.reader.prompts import ChainDemonstration
         >>> demonstration = ChainDemonstration.load()[0]
         >>> demonstration.steps[0].letter, demonstration.chain[0].text
         ('D', '<The Magic Flute; composer; Wolfgang Amadeus Mozart>')
@@ -94,15 +86,31 @@ class Demonstration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return rows[max(len(rows) - count, 0) :]
 
     @classmethod
-    def load_with(cls, field: str, value: str, path: str | os.PathLike[str] | None) -> tuple[Self, ...]:
+    def load_with(cls, field: str, value: str, *, path: str | os.PathLike[str] | None = None) -> tuple[Self, ...]:
         """Read the demonstrations that have a value in a field; the other rows of the file are checked, too."""
+        *others, last = (f'"{choice}"' for choice in get_args(get_type_hints(cls)[field]))
+        if f'"{value}"' not in (*others, last):
+            raise InputError(f"the {field} must be {', '.join(others)} or {last}, not {value!r}")
         rows = cls.load(path=path)
         chosen = tuple(row for row in rows if getattr(row, field) == value)
         if not chosen:
-            raise DataError(
-                f'has no demonstration of {field} "{value}" among its {len(rows)}; add at least one', path=path
-            )
+            message = f'has no demonstration of {field} "{value}" among its {len(rows)}; add at least one'
+            raise DataError(message, path=path)
         return chosen
+
+    def _validated(self) -> Self:
+        """Return the row, or raise `ValueError` if it contradicts itself."""
+        for field in self.__struct_fields__:
+            value = getattr(self, field)
+            if isinstance(value, str):
+                name = field.removesuffix("_text").replace("_", " ")
+                require_text(name, value, forbidden=self.FORBIDDEN.get(field, ""))
+        self._validate()
+        return self
+
+    def _validate(self) -> None:
+        """Check what goes beyond single texts."""
+        raise NotImplementedError
 
 
 class TripleDemonstration(Demonstration, frozen=True):
@@ -112,6 +120,7 @@ class TripleDemonstration(Demonstration, frozen=True):
 
     FILE = "triples.jsonl"
     SHAPE = '{"title": text, "text": text, "triples": [[relation, tail], ...]}'
+    FORBIDDEN: ClassVar = {"title": ";\n\r"}
     title: str
     text: str
     triple_rows: tuple[tuple[str, str], ...] = msgspec.field(name="triples")
@@ -122,8 +131,6 @@ class TripleDemonstration(Demonstration, frozen=True):
         return tuple(Triple(self.title, *row) for row in self.triple_rows)
 
     def _validate(self) -> None:
-        require_text("title", self.title, forbidden=";\n\r")
-        require_text("text", self.text)
         require(self.triples, f"the document {self.title!r} has no triple; label at least one")
         require_triples("triples", self.triples)
         for triple in self.triples:
@@ -175,8 +182,6 @@ class ChainDemonstration(Demonstration, frozen=True):
         return triples_of(self.chain_row)
 
     def _validate(self) -> None:
-        require_text("question", self.question)
-        require_text("answer", self.answer)
         chain = self.chain
         require(chain, "the chain is empty; give the triples that answer the question in order")
         require_triples("chain", chain)
@@ -232,24 +237,7 @@ class ReaderDemonstration(Demonstration, frozen=True):
     question: str
     answer: str
 
-    @classmethod
-    def load_kind(
-        cls, kind: ReaderKind, *, path: str | os.PathLike[str] | None = None
-    ) -> tuple[ReaderDemonstration, ...]:
-        """Read the demonstrations of one kind.
-
-        Examples
-        --------
-        >>> [demonstration.answer for demonstration in ReaderDemonstration.load_kind("documents")]
-        ['88', 'no', 'Giles Gilbert Scott', 'Antananarivo']
-        """
-        if kind not in get_args(ReaderKind):
-            raise ValueError(f'kind must be "triples", "documents" or "mixed", not {kind!r}')
-        return cls.load_with("kind", kind, path)
-
     def _validate(self) -> None:
-        require_text("question", self.question)
-        require_text("answer", self.answer)
         require(self.context, "the context is empty; give the triples or documents that answer the question")
         triples = [item.startswith("<") and item.endswith(">") and item.count(";") >= 2 for item in self.context]
         for item, triple in zip(self.context, triples, strict=True):

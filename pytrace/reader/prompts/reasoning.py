@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import msgspec
 
-from pytrace.errors import InputError
 from pytrace.reader.prompts import Demonstration, require, require_text, require_triples, triples_of
 from pytrace.records import Triple
 
@@ -30,6 +28,7 @@ class QuestionDemonstration(Demonstration, frozen=True):
 
     FILE = "questions.jsonl"
     SHAPE = '{"question": text, "subject": text, "triples": [[relation, tail], ...]}'
+    FORBIDDEN: ClassVar = {"subject": ";\n\r"}
     question: str
     subject: str
     triple_rows: tuple[tuple[str, str], ...] = msgspec.field(name="triples")
@@ -40,8 +39,6 @@ class QuestionDemonstration(Demonstration, frozen=True):
         return tuple(Triple(self.subject, *row) for row in self.triple_rows)
 
     def _validate(self) -> None:
-        require_text("question", self.question)
-        require_text("subject", self.subject, forbidden=";\n\r")
         require(
             self.subject in self.question,
             f"the subject {self.subject!r} is no part of the question; copy it from there letter by letter",
@@ -63,8 +60,6 @@ class RationaleDemonstration(Demonstration, frozen=True):
     answer: str
 
     def _validate(self) -> None:
-        require_text("question", self.question)
-        require_text("answer", self.answer)
         _require_lines("context", self.context)
         _require_lines("rationale", self.rationale)
 
@@ -102,8 +97,6 @@ class StepDemonstration(Demonstration, frozen=True):
     answer: str
 
     def _validate(self) -> None:
-        require_text("question", self.question)
-        require_text("answer", self.answer)
         if not self.steps or len(self.steps) != len(self.plan):
             raise ValueError(
                 f"there are {len(self.steps)} steps and {len(self.plan)} relations in the plan; give one for each, at least one"
@@ -127,6 +120,7 @@ class PathDemonstration(Demonstration, frozen=True):
         '{"kind": "valid", "factual", "incoherent" or "misguided", "question": text, "answer": text, '
         '"path": [[head, relation, tail], ...], "check": [text, ...]}'
     )
+    FORBIDDEN: ClassVar = {"question": "\n\r", "answer": "\n\r"}
     kind: PathKind
     question: str
     answer: str
@@ -144,8 +138,6 @@ class PathDemonstration(Demonstration, frozen=True):
         return self.kind == "valid"
 
     def _validate(self) -> None:
-        require_text("question", self.question, forbidden="\n\r")
-        require_text("answer", self.answer, forbidden="\n\r")
         for name, texts in (("path", self.path_row), ("check", self.check)):
             require(texts, f"the {name} is empty; give at least one step")
         for sentence in self.check:
@@ -182,7 +174,6 @@ class ClaimDemonstration(Demonstration, frozen=True):
     label: ClaimLabel
 
     def _validate(self) -> None:
-        require_text("claim", self.claim)
         require(self.facts, f"the claim {self.claim[:80]!r} has no fact; give at least one sentence")
         _require_lines("claim", [self.claim])
         _require_lines("fact", self.facts)
@@ -195,23 +186,13 @@ class QueryDemonstration(Demonstration, frozen=True):
 
     FILE = "queries.jsonl"
     SHAPE = '{"form": "triplet" or "sparql", "question": text, "relations": [text, ...], "query": text}'
+    FORBIDDEN: ClassVar = {"question": "\n\r", "query": "\n\r"}
     form: QueryForm
     question: str
     relations: tuple[str, ...]
     query: str
 
-    @classmethod
-    def load_form(
-        cls, form: QueryForm, *, path: str | os.PathLike[str] | None = None
-    ) -> tuple[QueryDemonstration, ...]:
-        """Read the demonstrations of one form of query."""
-        if form not in get_args(QueryForm):
-            raise InputError(f'the form must be "triplet" or "sparql", not {form!r}')
-        return cls.load_with("form", form, path)
-
     def _validate(self) -> None:
-        require_text("question", self.question, forbidden="\n\r")
-        require_text("query", self.query, forbidden="\n\r")
         require(
             self.relations,
             f"the question {self.question[:80]!r} has no relation; list those that its query is chosen from",
