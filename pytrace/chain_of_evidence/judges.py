@@ -82,12 +82,12 @@ class ModelJudge:
 
 
 def _question(text: str, feature: Feature) -> str:
-    asked = {
+    feature_question = {
         "intent": f"Does the text tell this: {feature.statement}?",
         "relation": f"Does the text say that {feature.statement}?",
         "node": f"Does the text speak of {feature.statement}?",
     }[feature.kind]
-    return f"Text: {text}\n{asked}"
+    return f"Text: {text}\n{feature_question}"
 
 
 def _log_odds(score: OptionScores) -> float | None:
@@ -266,22 +266,28 @@ class _Parts:
         if nodes and texts:
             folded = ([node.casefold() for node in nodes], [text.casefold() for text in texts])
             table = cdist(*folded, scorer=partial_ratio)
-            ratios = {(node, at): float(table[row, at]) for row, node in enumerate(nodes) for at in range(len(texts))}
+            ratios = {
+                (node, number): float(table[row, number])
+                for row, node in enumerate(nodes)
+                for number in range(len(texts))
+            }
 
-        def score(feature: Feature, at: int) -> Score | None:
+        def score(feature: Feature, number: int) -> Score | None:
             if not any(character.isalnum() for character in feature.statement):
                 return None
             if feature.kind == "node":
-                return Score(ratios[feature.text, at])
+                return Score(ratios[feature.text, number])
             whole, bare = self._statements[feature]
-            near = [float(queries[whole] @ passages[sentence]) for sentence in self._sentences[at]]
+            near = [float(queries[whole] @ passages[sentence]) for sentence in self._sentences[number]]
             if not bare:
                 return _finite(Score(max(near, default=0.0)))
-            wording = [float(queries[bare] @ passages[rest]) if rest else 0.0 for rest in self._bare[at]]
+            wording = [
+                float(queries[bare] @ passages[remainder]) if remainder else 0.0 for remainder in self._bare[number]
+            ]
             pairs = tuple(zip(near, wording, strict=True))
             return _finite(Score(max(near, default=0.0), max(wording, default=0.0), pairs))
 
-        return [[score(feature, at) for feature in self._inquiry.features] for at in range(len(texts))]
+        return [[score(feature, number) for feature in self._inquiry.features] for number in range(len(texts))]
 
 
 def _finite(score: Score) -> Score | None:

@@ -11,7 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, get_args, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    runtime_checkable,
+)
 
 import msgspec
 
@@ -31,6 +42,8 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Need = Literal["documents", "knowledge base", "cross-encoder", "log-probabilities"]
 Extra = Literal["graph", "sentence index"]
+Documents: TypeAlias = Sequence[Sequence[Document]]
+"""One list of documents a question."""
 Option = tuple[str, ...]
 """Settings that change together, as text: ``("unit=triple", "extraction=phrases")``."""
 
@@ -87,7 +100,7 @@ class Method(ABC):
     _model: LanguageModel
     _reader: Reader
 
-    def select(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Evidence]:
+    def select(self, questions: Sequence[str], documents: Documents) -> list[Evidence]:
         """Select evidence for questions, each from its own documents, without reading an answer from it.
 
         Parameters
@@ -108,9 +121,9 @@ class Method(ABC):
             If a question is empty.
         """
         check_questions(questions, documents)
-        return [one.evidence for one in self._select(questions, documents, Stages(self._model))]
+        return [selected.evidence for selected in self._select(questions, documents, Stages(self._model))]
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:
         """Answer questions, each from its own documents; all of them go through every stage together; see `select`.
 
         Returns
@@ -139,9 +152,7 @@ class Method(ABC):
         self._reader = self._reader.with_model(model)
 
     @abstractmethod
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         """Select evidence for checked questions, timing each stage."""
 
     def _read(self, questions: Sequence[str], evidence: list[Evidence]) -> tuple[list[Evidence], list[Reading]]:
@@ -153,12 +164,12 @@ class Method(ABC):
 class ClaimMethod(Protocol):
     """A method that can judge claims, beside answering questions."""
 
-    def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def judge(self, claims: Sequence[str], documents: Documents) -> list[Answer]:
         """Judge claims, each with its own documents; the text of an answer is one of `pytrace.reader.claims.LABELS`."""
         ...
 
 
-def check_questions(questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> None:
+def check_questions(questions: Sequence[str], documents: Documents) -> None:
     """Refuse lists that do not belong together, and empty questions."""
     if len(questions) != len(documents):
         raise ValueError(f"there are {len(questions)} questions but {len(documents)} lists of documents")
@@ -177,14 +188,14 @@ def make_answers(
             question=question,
             text=reading.text,
             method=name,
-            evidence=one,
+            evidence=seen,
             usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
             seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
-            notes=_notes(one, reading.left_out),
+            notes=_notes(seen, reading.left_out),
             context_tokens=reading.context_tokens,
             deterministic=stages.deterministic,
         )
-        for question, one, reading in zip(questions, evidence, readings, strict=True)
+        for question, seen, reading in zip(questions, evidence, readings, strict=True)
     ]
 
 
@@ -300,8 +311,8 @@ def register(row: MethodRow) -> None:
         raise InputError(f"{where}: {row.method!r} is no class with the verbs select and answer")
     if unknown := (row.needs - set(get_args(Need))) | (row.takes - set(get_args(Extra))):
         raise InputError(f"{where}: nothing is known of {', '.join(sorted(unknown))}")
-    for one in row.space:
-        for option in one.options:
+    for decision in row.space:
+        for option in decision.options:
             changed(row.settings, option, what=row.name)
     METHODS[row.name] = row
 

@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.methods.base import Count, Method, MethodRow, Need, Parts, Positive, Selected, Stages, register
+from pytrace.methods.base import Count, Documents, Method, MethodRow, Need, Parts, Positive, Selected, Stages, register
 from pytrace.methods.ranking import Rank, rank_by, rank_by_cross_encoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import all_documents
-from pytrace.records import Document
 from pytrace.retrieval import RetrieverName
 
 
@@ -50,11 +49,9 @@ class Rag(Method):
         self._model = model
         self._reader = Reader(model, demonstrations=reader_demonstrations)
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         del questions, stages
-        return [Selected(all_documents(own)) for own in documents]
+        return [Selected(all_documents(listed)) for listed in documents]
 
 
 class RetrievalRag(Method):
@@ -80,11 +77,9 @@ class RetrievalRag(Method):
         self._rank = rank or rank_by(retriever, encoder, whole_documents=whole)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         with stages.stage("retrieve"):
-            return [Selected(all_documents(own)) for own in self._rank(questions, documents, self.settings.top)]
+            return [Selected(all_documents(ranked)) for ranked in self._rank(questions, documents, self.settings.top)]
 
 
 GOLD = "gold"

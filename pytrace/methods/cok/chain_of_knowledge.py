@@ -16,7 +16,7 @@ from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries import QueryGenerator
 from pytrace.kg.queries.running import Asked, QueryRunner
-from pytrace.methods.base import Count, MethodRow, Parts, Positive, Stages, check_questions, noted, register
+from pytrace.methods.base import Count, Documents, MethodRow, Parts, Positive, Stages, check_questions, noted, register
 from pytrace.methods.cok.fact_checking import judge_by_model, make_claim_judge
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
@@ -24,10 +24,10 @@ from pytrace.methods.ranking import Rank
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.claims import ClaimScoring, votes
-from pytrace.records import Answer, Document, Evidence, KnowledgeQuery, Reasoning
+from pytrace.records import Answer, Evidence, KnowledgeQuery, Reasoning
 
 WHOLE = -1
-"""The place of the question itself beside those of its thoughts."""
+"""The index of the question itself beside those of its thoughts."""
 
 
 class Knowledge(NamedTuple):
@@ -77,7 +77,7 @@ class KnowledgeSettings(ThoughtSettings, frozen=True, forbid_unknown_fields=True
 class _Step(msgspec.Struct):
     """A thought of a chain, or the question itself: what is asked about it, what was found, and how it reads then."""
 
-    place: int
+    index: int
     sentence: str
     question: str
     found: KnowledgeQuery | None = None
@@ -89,9 +89,9 @@ class _Step(msgspec.Struct):
 
 
 class _Uncertain(msgspec.Struct):
-    """A question that the knowledge base is asked about: its place among all, and its chain."""
+    """A question that the knowledge base is asked about: its index among all, and its chain."""
 
-    place: int
+    index: int
     thought: Thought
     steps: list[_Step]
 
@@ -105,17 +105,17 @@ class _Uncertain(msgspec.Struct):
 
     def rationale(self, unverified: str) -> tuple[str, ...]:
         """Return the facts of the question itself and the sentences of the chain, as far as they are to be kept."""
-        own = [fact for step in self.steps[:1] if step.place == WHOLE for fact in step.facts]
-        asked = {step.place: step for step in self.steps if step.place != WHOLE}
+        direct = [fact for step in self.steps[:1] if step.index == WHOLE for fact in step.facts]
+        by_thought = {step.index: step for step in self.steps if step.index != WHOLE}
         some = bool(self.facts(1))
         sentences = []
-        for place, sentence in enumerate(self.thought.sentences):
-            step = asked.get(place)
+        for number, sentence in enumerate(self.thought.sentences):
+            step = by_thought.get(number)
             if step is not None and step.edited:
                 sentences.append(step.edited)
             elif unverified == "keep" or not some:
                 sentences.append(sentence)
-        return tuple(dict.fromkeys([*own, *sentences]))
+        return tuple(dict.fromkeys([*direct, *sentences]))
 
 
 class ChainOfKnowledge(Thoughtful):
@@ -151,13 +151,13 @@ class ChainOfKnowledge(Thoughtful):
             either_direction=self.settings.either_direction,
         )
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:
         """Answer questions; all uncertain ones go through every step together."""
         check_questions(questions, documents)
         evidence, votes, chosen, answers = self._vote(questions, documents)
         uncertain = [
-            _Uncertain(place, thought, [])
-            for place, (vote, thought) in enumerate(zip(votes, chosen, strict=True))
+            _Uncertain(number, thought, [])
+            for number, (vote, thought) in enumerate(zip(votes, chosen, strict=True))
             if self.settings.trigger == "always" or not vote.certain
         ]
         asking = Stages(self._model, self.knowledge.generator.model)
@@ -166,10 +166,10 @@ class ChainOfKnowledge(Thoughtful):
         self._edit(uncertain, asking)
         concluded = self._conclude(questions, evidence, uncertain, asking)
         for item, text in zip(uncertain, concluded, strict=True):
-            answers[item.place] = self._edited(answers[item.place], item, text, asking, len(uncertain))
+            answers[item.index] = self._edited(answers[item.index], item, text, asking, len(uncertain))
         return answers
 
-    def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def judge(self, claims: Sequence[str], documents: Documents) -> list[Answer]:
         """Judge claims, the uncertain ones by what the knowledge base says of them."""
         # Section 6.1: a claim is one statement, so it goes to the generator of queries as it is.
         check_questions(claims, documents)
@@ -187,29 +187,29 @@ class ChainOfKnowledge(Thoughtful):
         informed = [item for item in uncertain if item.facts(1)]
         with asking.stage("judge"):
             again = judge.judge(
-                [claims[item.place] for item in informed], [item.facts(choices.facts) for item in informed]
+                [claims[item.index] for item in informed], [item.facts(choices.facts) for item in informed]
             )
-        labels = {item.place: judgement.label for item, judgement in zip(informed, again, strict=True)}
+        labels = {item.index: judgement.label for item, judgement in zip(informed, again, strict=True)}
         for item in uncertain:
-            label = labels.get(item.place, "")
-            answers[item.place] = self._edited(answers[item.place], item, label, asking, len(uncertain))
+            label = labels.get(item.index, "")
+            answers[item.index] = self._edited(answers[item.index], item, label, asking, len(uncertain))
         return answers
 
     def _decompose(self, questions: Sequence[str], uncertain: Sequence[_Uncertain], stages: Stages) -> None:
         """Give every item its chain: the question itself, and a verifying question for each thought."""
         if self.settings.ask != "thoughts":
             for item in uncertain:
-                item.steps.append(_Step(WHOLE, "", questions[item.place]))
+                item.steps.append(_Step(WHOLE, "", questions[item.index]))
         if self.settings.ask == "question":
             return
         thoughts = [
             (item, number, sentence) for item in uncertain for number, sentence in enumerate(item.thought.sentences)
         ]
         with stages.stage("ask"):
-            asked = self._verifier.ask(
-                [questions[item.place] for item, _, _ in thoughts], [sentence for _, _, sentence in thoughts]
+            verifying = self._verifier.ask(
+                [questions[item.index] for item, _, _ in thoughts], [sentence for _, _, sentence in thoughts]
             )
-        for (item, number, sentence), question in zip(thoughts, asked, strict=True):
+        for (item, number, sentence), question in zip(thoughts, verifying, strict=True):
             item.steps.append(_Step(number, sentence, question))
 
     def _query(self, uncertain: Sequence[_Uncertain], stages: Stages) -> None:
@@ -222,15 +222,15 @@ class ChainOfKnowledge(Thoughtful):
                 [step.question for step in steps], candidates=self.settings.candidates
             )
         with stages.stage("query"):
-            found = self._runner.run(
-                [Asked(step.place, step.question, own) for step, own in zip(steps, written, strict=True)]
+            results = self._runner.run(
+                [Asked(step.index, step.question, queries) for step, queries in zip(steps, written, strict=True)]
             )
-        for step, one in zip(steps, found, strict=True):
-            step.found = one
+        for step, result in zip(steps, results, strict=True):
+            step.found = result
 
     def _edit(self, uncertain: Sequence[_Uncertain], stages: Stages) -> None:
         """Rewrite the thoughts for which facts were found."""
-        steps = [step for item in uncertain for step in item.steps if step.place != WHOLE and step.facts]
+        steps = [step for item in uncertain for step in item.steps if step.index != WHOLE and step.facts]
         if not steps:
             return
         with stages.stage("edit"):
@@ -248,8 +248,8 @@ class ChainOfKnowledge(Thoughtful):
         left = {number: item for number, item in enumerate(uncertain) if not texts[number] and item.facts(1)}
         with stages.stage("conclude"):
             concluded = self._thinker.conclude(
-                [questions[item.place] for item in left.values()],
-                [[*item.facts(self.settings.facts), *evidence[item.place].context] for item in left.values()],
+                [questions[item.index] for item in left.values()],
+                [[*item.facts(self.settings.facts), *evidence[item.index].context] for item in left.values()],
                 [item.rationale(self.settings.unverified) for item in left.values()],
             )
         for number, text in zip(left, concluded, strict=True):
@@ -260,8 +260,8 @@ class ChainOfKnowledge(Thoughtful):
         """Return what the query of the question itself gave, if that is to be the answer."""
         if self.settings.conclude != "query":
             return ""
-        whole = next((step.found for step in item.steps if step.place == WHOLE), None)
-        return whole.values[0] if whole is not None and whole.values else ""
+        direct = next((step.found for step in item.steps if step.index == WHOLE), None)
+        return direct.values[0] if direct is not None and direct.values else ""
 
     def _edited(self, answer: Answer, item: _Uncertain, text: str, stages: Stages, among: int) -> Answer:
         """Return an answer with what the knowledge base said, and its share of what that cost."""
@@ -276,16 +276,16 @@ class ChainOfKnowledge(Thoughtful):
         return noted(revised, _query_note(item.queries, bool(facts)))
 
 
-def _query_note(queries: Sequence[KnowledgeQuery], found: bool) -> str:
+def _query_note(queries: Sequence[KnowledgeQuery], with_facts: bool) -> str:
     """Say what became of the queries of a question."""
     if not queries:
         return "there was nothing to ask the knowledge base"
     counts = Counter(query.outcome for query in queries)
-    told = ", ".join(
+    outcomes = ", ".join(
         f"{counts[outcome]} {outcome}" for outcome in ("answered", "empty", "stopped", "refused") if counts[outcome]
     )
-    return f"asked the knowledge base {len(queries)} times: {told}" + (
-        "" if found else "; no fact came back, so the vote stands"
+    return f"asked the knowledge base {len(queries)} times: {outcomes}" + (
+        "" if with_facts else "; no fact came back, so the vote stands"
     )
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pytrace.methods.base import Count, MethodRow, Stages, check_questions, make_answers, noted, register
+from pytrace.methods.base import Count, Documents, MethodRow, Stages, check_questions, make_answers, noted, register
 from pytrace.methods.cot.thinking import NO_CONTEXT
 from pytrace.methods.ks_llm import KnowledgeSelection, KsSettings
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reading
 from pytrace.reader.claims import LABELS, ClaimJudge, ClaimJudgement, ClaimScoring
-from pytrace.records import Answer, Document
+from pytrace.records import Answer
 from pytrace.retrieval import SentenceIndex
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class StandardClaims(KnowledgeSelection):
     ) -> None:
         super().__init__(model, encoder, settings or StandardSettings(), variant="standard", name=name, index=index)
 
-    def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def judge(self, claims: Sequence[str], documents: Documents) -> list[Answer]:
         """Judge claims."""
         check_questions(claims, documents)
         judge = make_claim_judge(self._model, self.settings)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pytrace.methods.base import Count, Method, MethodRow, Positive, Selected, Stages, register
+from pytrace.methods.base import Count, Documents, Method, MethodRow, Positive, Selected, Stages, register
 from pytrace.methods.cot.rationales import Thinker
 from pytrace.methods.ranking import Rank, rank_by
 from pytrace.models.encoders.encoder import Encoder
@@ -70,10 +70,10 @@ class Ircot(Method):
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
-        searches = [_Search(question, own, question) for question, own in zip(questions, documents, strict=True)]
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
+        searches = [
+            _Search(question, candidates, question) for question, candidates in zip(questions, documents, strict=True)
+        ]
         self._retrieve(searches, stages)
         for _ in range(self.settings.steps):
             thinking = [search for search in searches if not search.done]
@@ -105,9 +105,11 @@ class Ircot(Method):
     def _retrieve(self, searches: Sequence[_Search], stages: Stages) -> None:
         """Add to every search the documents that its query finds among those that it does not have."""
         with stages.stage("retrieve"):
-            left = [[one for one in search.documents if one not in search.collected] for search in searches]
-            found = self._rank([search.query for search in searches], left, self.settings.top)
-        for search, documents in zip(searches, found, strict=True):
+            left = [
+                [document for document in search.documents if document not in search.collected] for search in searches
+            ]
+            results = self._rank([search.query for search in searches], left, self.settings.top)
+        for search, documents in zip(searches, results, strict=True):
             search.collected += documents[: self.settings.most - len(search.collected)]
             # More sentences would find nothing more.
             search.done = search.done or len(search.collected) >= min(self.settings.most, len(search.documents))

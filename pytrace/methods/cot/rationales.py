@@ -124,8 +124,8 @@ class Thinker:
         thoughts = []
         for (completion,) in rows:
             first = next(iter(split_sentences(completion.text)), "")
-            said = _CONCLUDED.search(first) is not None
-            thoughts.append(parse_thought(first) if said else Thought((first,) if first else (), ""))
+            concluded = _CONCLUDED.search(first) is not None
+            thoughts.append(parse_thought(first) if concluded else Thought((first,) if first else (), ""))
         return thoughts
 
     def conclude(
@@ -154,10 +154,10 @@ class Thinker:
     def _prompt(self, question: str, entries: Sequence[str]) -> Prompt:
         shown = tuple(
             (
-                question_input(one.context if entries else (), one.question, "Thoughts:"),
-                " ".join([*one.rationale, f"{CONCLUSION} {one.answer}."]),
+                question_input(row.context if entries else (), row.question, "Thoughts:"),
+                " ".join([*row.rationale, f"{CONCLUSION} {row.answer}."]),
             )
-            for one in self._shown
+            for row in self._shown
         )
         return Prompt(WITH_CONTEXT if entries else INSTRUCTION, shown, question_input(entries, question, "Thoughts:"))
 
@@ -165,15 +165,15 @@ class Thinker:
 def majority(thoughts: Sequence[Thought]) -> Vote:
     """Let thoughts vote on their normalised answers."""
     # Wang et al., section 2: the unweighted majority, which did best in their Table 1.
-    places: dict[str, list[int]] = {}
-    for place, thought in enumerate(thoughts):
+    voters: dict[str, list[int]] = {}
+    for number, thought in enumerate(thoughts):
         # An answer of articles or punctuation alone has no normal form, and is still an answer.
         form = normalise_answer(thought.answer) or thought.answer.strip()
         if form:
-            places.setdefault(form, []).append(place)
-    if not places:
+            voters.setdefault(form, []).append(number)
+    if not voters:
         return Vote("", 0, len(thoughts), 0 if thoughts else -1)
-    best = max(places.values(), key=len)
+    best = max(voters.values(), key=len)
     return Vote(thoughts[best[0]].answer, len(best), len(thoughts), best[0])
 
 
@@ -187,12 +187,12 @@ _NAMED = re.compile(
 
 def parse_thought(text: str) -> Thought:
     """Read what a model wrote as a rationale and its answer, however it wrote it."""
-    found = _CONCLUDED.search(text) or next(reversed(list(_NAMED.finditer(text))), None)
-    if found is None:
+    match = _CONCLUDED.search(text) or next(reversed(list(_NAMED.finditer(text))), None)
+    if match is None:
         sentences = split_sentences(text)
         return Thought(tuple(sentences), _short_answer(sentences[-1]) if sentences else "")
-    before = text[: found.start()].rstrip().rstrip(",;:")
-    return Thought(tuple(split_sentences(before)), _short_answer(text[found.end() :]))
+    before = text[: match.start()].rstrip().rstrip(",;:")
+    return Thought(tuple(split_sentences(before)), _short_answer(text[match.end() :]))
 
 
 _PAIRS = {"(": ")", "[": "]", "{": "}", "*": "*", '"': '"', "“": "”"}

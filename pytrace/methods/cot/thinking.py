@@ -13,6 +13,7 @@ import msgspec
 
 from pytrace.methods.base import (
     Count,
+    Documents,
     Method,
     MethodRow,
     Positive,
@@ -29,7 +30,7 @@ from pytrace.methods.ranking import Rank, rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.evidence import all_documents
-from pytrace.records import Answer, Document, Evidence
+from pytrace.records import Answer, Evidence
 from pytrace.retrieval import RetrieverName
 
 NO_CONTEXT = Evidence("none", (), ())
@@ -79,23 +80,19 @@ class Thoughtful(Method):
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
         self._verifier = Verifier(model, demonstrations=self.settings.demonstrations)
 
-    def select(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Evidence]:
+    def select(self, questions: Sequence[str], documents: Documents) -> list[Evidence]:
         """Return what the answers to questions rest on; what a method thinks leads to its evidence, so it thinks and answers."""
         return [answer.evidence for answer in self.answer(questions, documents)]
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
-        return [Selected(one) for one in self._evidence(questions, documents, stages)]
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
+        return [Selected(seen) for seen in self._evidence(questions, documents, stages)]
 
-    def _evidence(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Evidence]:
+    def _evidence(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Evidence]:
         """Return what the thoughts of each question see."""
         if self.settings.context == "none" or self._rank is None:
             return [NO_CONTEXT] * len(questions)
         with stages.stage("retrieve"):
-            return [all_documents(own) for own in self._rank(questions, documents, self.settings.top)]
+            return [all_documents(ranked) for ranked in self._rank(questions, documents, self.settings.top)]
 
     def _think(
         self, questions: Sequence[str], evidence: Sequence[Evidence], stages: Stages, *, samples: int
@@ -104,7 +101,7 @@ class Thoughtful(Method):
         with stages.stage("think"):
             return self._thinker.think(
                 questions,
-                [one.context for one in evidence],
+                [seen.context for seen in evidence],
                 n=samples,
                 temperature=self.settings.temperature if samples > 1 else 0.0,
                 seed=self.settings.seed,
@@ -118,7 +115,7 @@ class Thoughtful(Method):
         return make_answers(questions, evidence, readings, stages, self.name)
 
     def _vote(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]]
+        self, questions: Sequence[str], documents: Documents
     ) -> tuple[list[Evidence], list[Vote], list[Thought], list[Answer]]:
         """Think several times; return what was seen, the votes, the first thought of each majority, and its answer."""
         stages = Stages(self._model)
@@ -152,7 +149,7 @@ class ChainOfThought(Thoughtful):
 
     known_as = "cot"
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:
         """Answer questions after one thought each."""
         check_questions(questions, documents)
         stages = Stages(self._model)
@@ -168,7 +165,7 @@ class SelfConsistency(Thoughtful):
 
     known_as = "cot-sc"
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:
         """Answer questions by the vote of several thoughts each."""
         check_questions(questions, documents)
         return self._vote(questions, documents)[-1]

@@ -39,7 +39,7 @@ class Verifier:
         # Verify-and-Edit, section 3.2.
         if not sentences:
             return []
-        shown = tuple((_step(one.question, one.sentence), one.verifying_question) for one in self._shown)
+        shown = tuple((_step(row.question, row.sentence), row.verifying_question) for row in self._shown)
         prompts = [
             Prompt(ASK_INSTRUCTION, shown, _step(question, sentence))
             for question, sentence in zip(questions, sentences, strict=True)
@@ -55,14 +55,14 @@ class Verifier:
         # Verify-and-Edit, section 3.3.
         if not questions:
             return []
-        shown = tuple((question_input(one.context, one.verifying_question), one.answer) for one in self._shown)
+        shown = tuple((question_input(row.context, row.verifying_question), row.answer) for row in self._shown)
         fitted = [
             fit_context(self._model, VERIFY_INSTRUCTION, question, context, max_tokens=self._max_tokens)
             for question, context in zip(questions, contexts, strict=True)
         ]
         prompts = [
-            Prompt(VERIFY_INSTRUCTION, shown, question_input(one.entries, question))
-            for question, one in zip(questions, fitted, strict=True)
+            Prompt(VERIFY_INSTRUCTION, shown, question_input(row.entries, question))
+            for question, row in zip(questions, fitted, strict=True)
         ]
         rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",))
         return [written if re.search(r"\w", written := clean_text(row[0].text)) else "" for row in rows]

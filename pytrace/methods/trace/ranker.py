@@ -55,17 +55,17 @@ class TripleIndex:
         if question not in self._heads:
             heads = [_words(_IN_BRACKETS.sub(" ", triple.head)) for triple in self.triples[question]]
             distinct = list(dict.fromkeys(heads))
-            place = {head: number for number, head in enumerate(distinct)}
-            self._heads[question] = distinct, np.array([place[head] for head in heads], dtype=np.int64)
-        distinct, places = self._heads[question]
+            position = {head: number for number, head in enumerate(distinct)}
+            self._heads[question] = distinct, np.array([position[head] for head in heads], dtype=np.int64)
+        distinct, positions = self._heads[question]
         if not distinct or not texts:
-            return np.zeros((len(texts), len(places)), dtype=np.float32)
+            return np.zeros((len(texts), len(positions)), dtype=np.float32)
         ratios = cdist([_words(text) for text in texts], distinct, scorer=partial_ratio) / 100
         # A text shorter than a head is found within the head, which does not name it.
         longer = np.array([[len(_words(text)) >= len(head) > 2 for head in distinct] for text in texts])
         sure = np.where(longer, np.clip((ratios - NAMED) / (1 - NAMED), 0, 1), 0)
-        found: NDArray[np.float32] = sure[:, places].astype(np.float32)
-        return found
+        by_triple: NDArray[np.float32] = sure[:, positions].astype(np.float32)
+        return by_triple
 
 
 class Ranker:
@@ -105,8 +105,8 @@ class Ranker:
             offsets=index.offsets,
             query_offsets=np.searchsorted(which, np.arange(len(questions) + 1)).astype(np.int64),
             exclude=[
-                np.asarray(own, dtype=np.int64) + index.offsets[question]
-                for question, own in zip(which, taken, strict=True)
+                np.asarray(gone, dtype=np.int64) + index.offsets[question]
+                for question, gone in zip(which, taken, strict=True)
             ],
         )
         return [
@@ -127,7 +127,7 @@ class Ranker:
         if not self.new_documents or not chain:
             return chain
         documents = {index.triple(question, position).document_id for position in chain}
-        return [place for place, triple in enumerate(index.triples[question]) if triple.document_id in documents]
+        return [position for position, triple in enumerate(index.triples[question]) if triple.document_id in documents]
 
     def _linked(
         self,

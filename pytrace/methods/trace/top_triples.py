@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytrace.methods.base import MethodRow, Positive, Selected, Stages, register
+from pytrace.methods.base import Documents, MethodRow, Positive, Selected, Stages, register
 from pytrace.methods.trace.ranker import Ranker
 from pytrace.methods.trace.trace import SMALL
 from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings
-from pytrace.records import Candidate, Chain, Document
+from pytrace.records import Candidate, Chain
 
 
 class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,9 +33,7 @@ class TopTriples(TripleMethod[TopTriplesSettings]):
     def _prepare(self) -> None:
         self._ranker = Ranker(self._encoder, candidates=self.settings.top)
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         """Take each triple as a chain of its own, scored by its share among the T (softmax of their similarities)."""
         triples, index = self._index(documents, stages)
         with stages.stage("rank"):
@@ -44,9 +42,11 @@ class TopTriples(TripleMethod[TopTriplesSettings]):
 
 
 def _chains(nearest: Sequence[Candidate]) -> list[Chain]:
-    scores = np.array([one.score for one in nearest], dtype=np.float64)
+    scores = np.array([candidate.score for candidate in nearest], dtype=np.float64)
     shares = (scores - np.logaddexp.reduce(scores)).tolist() if nearest else []
-    return [Chain((one.triple,), (share,), share, False) for one, share in zip(nearest, shares, strict=True)]
+    return [
+        Chain((candidate.triple,), (share,), share, False) for candidate, share in zip(nearest, shares, strict=True)
+    ]
 
 
 register(

@@ -17,6 +17,7 @@ from pytrace.methods.base import (
     READER_CHOICE,
     Choice,
     Count,
+    Documents,
     MethodRow,
     Positive,
     Selected,
@@ -40,7 +41,6 @@ from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings, chec
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel
 from pytrace.reader.prompts import ChainDemonstration
-from pytrace.records import Document
 
 Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]
 
@@ -100,9 +100,7 @@ class Trace(TripleMethod[TraceSettings]):
             settings.length, settings.beams, settings.chains, width=settings.width, adaptive=settings.adaptive
         )
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         triples, index = self._index(documents, stages)
         chains = build_chains(questions, index, self._ranker, self._selector, self._sizes, stage=stages.stage)
         return self._selected(chains, triples, documents)

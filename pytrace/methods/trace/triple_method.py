@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Generic, Literal, TypeVar, cast
 import msgspec
 
 from pytrace.errors import InputError, StoreError
-from pytrace.methods.base import Count, Method, Positive, Selected, Stages
+from pytrace.methods.base import Count, Documents, Method, Positive, Selected, Stages
 from pytrace.methods.trace.ranker import TripleIndex
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
@@ -88,27 +88,27 @@ class TripleMethod(Method, Generic[_Settings]):
     def _prepare(self) -> None:
         """Make what ranks and selects, as the settings say."""
 
-    def _index(self, documents: Sequence[Sequence[Document]], stages: Stages) -> tuple[list[list[Triple]], TripleIndex]:
+    def _index(self, documents: Documents, stages: Stages) -> tuple[list[list[Triple]], TripleIndex]:
         """Return the triples of each question's documents, extracted where the graph lacks them, and their index."""
         with stages.stage("triples"):
-            read = [document for own in documents for document in own]
+            read = [document for sources in documents for document in sources]
             extract_missing(self.graph, self.extractor, read, done=self._extracted)
-            triples = [self.graph.triples(own) for own in documents]
+            triples = [self.graph.triples(sources) for sources in documents]
         with stages.stage("rank"):
             index = TripleIndex(triples, self._encoder)
         return triples, index
 
     def _selected(
-        self, chains: Sequence[list[Chain]], triples: Sequence[list[Triple]], documents: Sequence[Sequence[Document]]
+        self, chains: Sequence[list[Chain]], triples: Sequence[list[Triple]], documents: Documents
     ) -> list[Selected]:
         """Return what the reader sees of each question's chains: their triples, or the documents that they vote for."""
         selected = []
-        for found, searched, own in zip(chains, triples, documents, strict=True):
+        for searched_chains, searched, sources in zip(chains, triples, documents, strict=True):
             if self.settings.reader == "triple":
-                evidence = triple_evidence(found)
+                evidence = triple_evidence(searched_chains)
             else:
-                by_id = {document.id: document for document in own}
-                evidence = document_evidence(found, by_id, most=self.settings.reader_documents)
+                by_id = {document.id: document for document in sources}
+                evidence = document_evidence(searched_chains, by_id, most=self.settings.reader_documents)
             selected.append(Selected(with_graph(evidence, searched)))
         return selected
 
@@ -148,11 +148,11 @@ def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSetting
     )
 
 
-def check_count(name: str, asked: int, there: int) -> None:
+def check_count(name: str, wanted: int, available: int) -> None:
     """Refuse to show more labelled examples than there are."""
-    if asked > there:
+    if wanted > available:
         raise InputError(
-            f"{name} is {asked}, but there are only {there} labelled ones to show; ask for at most {there}"
+            f"{name} is {wanted}, but there are only {available} labelled ones to show; ask for at most {available}"
         )
 
 
