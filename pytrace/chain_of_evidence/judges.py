@@ -266,11 +266,7 @@ class _Parts:
         if nodes and texts:
             folded = ([node.casefold() for node in nodes], [text.casefold() for text in texts])
             table = cdist(*folded, scorer=partial_ratio)
-            ratios = {
-                (node, number): float(table[row, number])
-                for row, node in enumerate(nodes)
-                for number in range(len(texts))
-            }
+            ratios = {(node, i): float(table[row, i]) for row, node in enumerate(nodes) for i in range(len(texts))}
 
         def score(feature: Feature, number: int) -> Score | None:
             if not any(character.isalnum() for character in feature.statement):
@@ -281,9 +277,7 @@ class _Parts:
             near = [float(queries[whole] @ passages[sentence]) for sentence in self._sentences[number]]
             if not bare:
                 return _finite(Score(max(near, default=0.0)))
-            wording = [
-                float(queries[bare] @ passages[remainder]) if remainder else 0.0 for remainder in self._bare[number]
-            ]
+            wording = [float(queries[bare] @ passages[rest]) if rest else 0.0 for rest in self._bare[number]]
             pairs = tuple(zip(near, wording, strict=True))
             return _finite(Score(max(near, default=0.0), max(wording, default=0.0), pairs))
 

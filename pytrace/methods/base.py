@@ -11,18 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    Protocol,
-    TypeAlias,
-    TypeVar,
-    get_args,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, get_args, runtime_checkable
 
 import msgspec
 
@@ -42,7 +31,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Need = Literal["documents", "knowledge base", "cross-encoder", "log-probabilities"]
 Extra = Literal["graph", "sentence index"]
-Documents: TypeAlias = Sequence[Sequence[Document]]
+Documents = Sequence[Sequence[Document]]
 """One list of documents a question."""
 Option = tuple[str, ...]
 """Settings that change together, as text: ``("unit=triple", "extraction=phrases")``."""

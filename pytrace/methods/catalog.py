@@ -57,19 +57,13 @@ for _name in sorted(METHODS, key=lambda name: _place(METHODS[name])):
 def _unregistered(method: Any) -> list[str]:
     """Return the names of a class's subclasses in this room that can be made and have no row."""
     rows = {row.method for row in METHODS.values()}
-    return [
-        name
-        for subclass in method.__subclasses__()
-        for name in (
-            *(
-                [subclass.__name__]
-                if "answer" in dir(subclass) and not subclass.__abstractmethods__ and subclass not in rows
-                else []
-            ),
-            *_unregistered(subclass),
-        )
-        if subclass.__module__.startswith("pytrace.methods.")
-    ]
+    names = []
+    for subclass in method.__subclasses__():
+        if subclass.__module__.startswith("pytrace.methods."):
+            if "answer" in dir(subclass) and not subclass.__abstractmethods__ and subclass not in rows:
+                names.append(subclass.__name__)
+            names += _unregistered(subclass)
+    return names
 
 
 _ABSTRACT = {"Thoughtful"}

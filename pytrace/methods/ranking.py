@@ -41,10 +41,7 @@ def rank_by_cross_encoder(cross_encoder: CrossEncoder) -> Rank:
         scores = _checked(cross_encoder, pairs)
         ends = np.cumsum([len(candidates) for candidates in documents], dtype=np.int64)[:-1]
         orders = (np.argsort(-some, kind="stable") for some in np.split(scores, ends)) if documents else ()
-        return [
-            [candidates[position] for position in order[:count].tolist()]
-            for candidates, order in zip(documents, orders, strict=True)
-        ]
+        return [[ranked[i] for i in order[:count].tolist()] for ranked, order in zip(documents, orders, strict=True)]
 
     return rank
 

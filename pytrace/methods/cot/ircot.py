@@ -71,9 +71,7 @@ class Ircot(Method):
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
-        searches = [
-            _Search(question, candidates, question) for question, candidates in zip(questions, documents, strict=True)
-        ]
+        searches = list(map(_Search, questions, documents, questions))
         self._retrieve(searches, stages)
         for _ in range(self.settings.steps):
             thinking = [search for search in searches if not search.done]

@@ -85,9 +85,7 @@ class VerifyAndEdit(Thoughtful):
                 self.settings.sentences,
                 owners=owners,
             )
-        nearest = [
-            [edits[owner].units[position] for position in row] for owner, row in zip(owners, positions, strict=True)
-        ]
+        nearest = [[edits[owner].units[i] for i in row] for owner, row in zip(owners, positions, strict=True)]
         with stages.stage("verify"):
             verified = self._verifier.answer(verifying, [[unit.text for unit in row] for row in nearest])
         for number, edit in enumerate(edits):

@@ -326,9 +326,8 @@ def letter_prompt(
     pairs = []
     for row in shown:
         index = min(position, len(row.steps) - 1)
-        pairs.append(
-            (_choice(row.question, row.chain[:index], row.steps[index].candidates, layout), row.steps[index].letter)
-        )
+        example = row.steps[index]
+        pairs.append((_choice(row.question, row.chain[:index], example.candidates, layout), example.letter))
     triples = [candidate.triple for candidate in step.candidates] if offer is None else offer
     return Prompt(LETTER_INSTRUCTION, tuple(pairs), _choice(step.question, step.chain, triples, layout))
 
@@ -347,10 +346,6 @@ def _choice(question: str, chain: Sequence[Triple], candidates: Sequence[Triple]
     options = [STOP_OPTION, *(triple.text for triple in candidates)]
     offered = [f"{label}. {text}" for label, text in zip(option_labels(len(options)), options, strict=True)]
     chosen = "Chosen so far: " + (", ".join(triple.text for triple in chain) or "nothing")
-    question_line = f"Question: {question}"
-    parts = (
-        [chosen, question_line, "Options:", *offered]
-        if layout == "paper"
-        else [question_line, "Options:", *offered, chosen]
-    )
+    query = f"Question: {question}"
+    parts = [chosen, query, "Options:", *offered] if layout == "paper" else [query, "Options:", *offered, chosen]
     return "\n".join([*parts, "Next:"])
