@@ -20,7 +20,6 @@ from pytrace.methods.base import Count, Documents, MethodRow, Parts, Positive, S
 from pytrace.methods.cok.fact_checking import judge_by_model, make_claim_judge
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
-from pytrace.methods.ranking import Rank
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.claims import ClaimScoring, votes
@@ -67,11 +66,6 @@ class KnowledgeSettings(ThoughtSettings, frozen=True, forbid_unknown_fields=True
     claim_demonstrations: Count = 3
     claim_scoring: ClaimScoring = "letters"
     calibrated: bool = True
-
-    @property
-    def limits(self) -> QueryLimits:
-        """What one query may use."""
-        return QueryLimits(rows=self.rows, seconds=self.seconds, megabytes=self.megabytes)
 
 
 class _Step(msgspec.Struct):
@@ -137,18 +131,18 @@ class ChainOfKnowledge(Thoughtful):
         *,
         knowledge: Knowledge,
         name: str = "",
-        rank: Rank | None = None,
     ) -> None:
-        super().__init__(model, encoder, settings or KnowledgeSettings(), name=name, rank=rank)
+        chosen = settings or KnowledgeSettings()
+        super().__init__(model, encoder, chosen, name=name)
         self.knowledge = knowledge
         self._runner = QueryRunner(
             knowledge.store,
             knowledge.linker,
             encoder=encoder,
-            limits=self.settings.limits,
-            alternatives=self.settings.alternatives,
-            facts=self.settings.facts,
-            either_direction=self.settings.either_direction,
+            limits=QueryLimits(rows=chosen.rows, seconds=chosen.seconds, megabytes=chosen.megabytes),
+            alternatives=chosen.alternatives,
+            facts=chosen.facts,
+            either_direction=chosen.either_direction,
         )
 
     def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:

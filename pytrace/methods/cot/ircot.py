@@ -12,7 +12,7 @@ import msgspec
 
 from pytrace.methods.base import Count, Documents, Method, MethodRow, Positive, Selected, Stages, register
 from pytrace.methods.cot.rationales import Thinker
-from pytrace.methods.ranking import Rank, rank_by
+from pytrace.methods.ranking import rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
@@ -61,12 +61,11 @@ class Ircot(Method):
         settings: IrcotSettings | None = None,
         *,
         name: str = "ircot",
-        rank: Rank | None = None,
     ) -> None:
         self.settings = settings or IrcotSettings()
         self.name = name
         self._model = model
-        self._rank = rank or rank_by(self.settings.retriever, encoder)
+        self._rank = rank_by(self.settings.retriever, encoder)
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 

@@ -143,17 +143,8 @@ def _advance(
                 # A chain carried over: finished, or with nothing left to choose from.
                 group.append(parent if parent.finished else replace(parent, stuck=True))
                 continue
-            positions = parent.positions
-            if option > 0:
-                positions = (*positions, offered[id(parent)][option - 1].index)
-            group.append(
-                _Path(
-                    parent.question,
-                    positions,
-                    (*parent.steps, float(result.steps[i])),
-                    float(result.scores[i]),
-                    finished=option == 0,
-                )
-            )
+            chosen = (offered[id(parent)][option - 1].index,) if option else ()
+            positions, steps = (*parent.positions, *chosen), (*parent.steps, float(result.steps[i]))
+            group.append(_Path(parent.question, positions, steps, float(result.scores[i]), finished=not option))
         advanced.append(group)
     return advanced

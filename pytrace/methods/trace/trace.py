@@ -194,25 +194,15 @@ _SPACE = (
 )
 
 
-register(
-    MethodRow(
-        "trace",
-        "triples → beam search for reasoning chains → answer from the chains' triples",
-        Trace,
-        TraceSettings(),
-        SMALL,
-        takes=frozenset({"graph"}),
-        space=(*_SPACE, READER_CHOICE),
-    )
-)
-register(
-    MethodRow(
+for _name, _reader, _summary, _space in (
+    ("trace", "triple", "triples → beam search for reasoning chains → answer from the chains' triples", ()),
+    (
         "trace-doc",
+        "document",
         "the same chains vote for documents → answer from those",
-        Trace,
-        TraceSettings(reader="document"),
-        msgspec.structs.replace(SMALL, reader="document"),
-        takes=frozenset({"graph"}),
-        space=(*_SPACE, choice("reader_documents", 1, 2, 3, "none"), READER_CHOICE),
-    )
-)
+        (choice("reader_documents", 1, 2, 3, "none"),),
+    ),
+):
+    _papers, _small = (msgspec.structs.replace(each, reader=_reader) for each in (TraceSettings(), SMALL))
+    _tried = (*_SPACE, *_space, READER_CHOICE)
+    register(MethodRow(_name, _summary, Trace, _papers, _small, takes=frozenset({"graph"}), space=_tried))
