@@ -30,7 +30,7 @@ _GROUNDED = 80.0
 # The end of a relation that is nearly a node means that node.
 _SAME_NODE = 80.0
 
-# Bounds of what the grammar lets through: a question of one sentence names less, and a model that repeats itself is cut off.
+# What the grammar lets through at most, so that a model that repeats itself comes to an end.
 _MOST_NODES = 6
 _MOST_RELATIONS = 4
 _MOST_WORDS = 8
@@ -94,6 +94,7 @@ def _as_json(shown: FeatureDemonstration) -> str:
     return json.dumps({"intent": shown.intent, "nodes": shown.nodes, "relations": relations}, ensure_ascii=False)
 
 
+# A word may have an apostrophe, a hyphen, a comma or a full stop within: "O'Neill", "3,500", "U.S".
 _WORDS = re.compile(r"(\w+(?:['’.,-]\w+)*)")
 
 
@@ -114,6 +115,7 @@ def feature_grammar(question: str, *, spans: bool = True) -> str:
     last = len(words) - 1
     starts = " | ".join(f"w{number}-{min(_MOST_WORDS, last - number + 1)}" for number in range(len(words)))
     rules.append(f'node ::= "\\"" ({starts}) "\\""')
+    # The rule `w3-2` is word 3 and at most one more behind it, spaced as in the question.
     for number, word in enumerate(words):
         for left in range(1, min(_MOST_WORDS, last - number + 1) + 1):
             more = f' ("{_in_json(between[number])}" w{number + 1}-{left - 1})?' if left > 1 else ""

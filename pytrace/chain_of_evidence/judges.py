@@ -97,11 +97,13 @@ def _log_odds(score: OptionScores) -> float | None:
         return None  # a server told neither
     if not (math.isfinite(yes) or math.isfinite(no)) or np.logaddexp(yes, no) < math.log(_UNDECIDED_BELOW):
         return None
+    # One of both may be minus infinity.
     return min(max(yes - no, -100.0), 100.0)
 
 
 def sigmoid(value: float) -> float:
     """Return 1 / (1 + exp(-value)), for any finite value."""
+    # exp(709) is the last that a float holds.
     return 1.0 / (1.0 + math.exp(-value)) if value > -700 else 0.0
 
 
@@ -131,6 +133,7 @@ class FusedJudge:
 
 
 def _logit(probability: float) -> float:
+    # A judge that is quite sure would otherwise overrule all others, whatever their weights.
     inner = min(max(probability, 1e-9), 1 - 1e-9)
     return math.log(inner) - math.log1p(-inner)
 
@@ -285,6 +288,7 @@ class _Parts:
 
 
 def _finite(score: Score) -> Score | None:
+    # What a broken encoder gives is no score, and not one of 0.
     values = [score.near, score.wording or 0.0, *(value for pair in score.sentences for value in pair)]
     return score if all(map(math.isfinite, values)) else None
 

@@ -27,10 +27,14 @@ _DETERMINERS = frozenset(("a", "an", "the"))
 _CONJUNCTIONS = frozenset(("and", "or", "&"))
 # "The Combination at The Albany Empire" is one phrase: what stands between its names only ties them together.
 _TIES = frozenset(("in", "at", "of", "and", "or"))
+# A capital or a digit: what names, dates and numbers have.
 _INFORMATIVE = re.compile(r"[^\W\d_a-zß-öø-ÿ]|\d")
+# Behind these words a phrase says what something is, capitals or not.
 _COPULA = re.compile(r"\b(?:is|are|was|were|became|becomes|being)\b")
 _NATIONALITY = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)(?:[- ](?=[A-Z])[A-Z][a-z]+(?:an|ish|ese))?(?= [a-z])")
+# An initial or a short title keeps its full stop, wherever it stands.
 _ABBREVIATED = re.compile(r"(?:\b\w|\b[A-Z][a-z]{1,2})\.$")
+# A short form in brackets has fewer characters than this.
 _ACRONYM = 8
 _SHORTEST = 3
 # Of the words before a phrase the last so many characters are kept.
@@ -97,7 +101,7 @@ def _phrases(sentence: str) -> Iterator[Phrase]:
 
 def _spans(text: str, offset: int) -> list[tuple[int, int]]:
     """Return where the words lie that stand between function words."""
-    words = [(found[0], found.start(), found.end()) for found in _WORD.finditer(text)]
+    words = [(match[0], match.start(), match.end()) for match in _WORD.finditer(text)]
     spans: list[tuple[int, int]] = []
     open_words: list[int] = []
 
@@ -110,8 +114,8 @@ def _spans(text: str, offset: int) -> list[tuple[int, int]]:
             spans.append((offset + words[open_words[0]][1], offset + words[open_words[-1]][2]))
         open_words.clear()
 
-    for place, (word, start, _) in enumerate(words):
-        following = words[place + 1][0] if place + 1 < len(words) else ""
+    for index, (word, start, _) in enumerate(words):
+        following = words[index + 1][0] if index + 1 < len(words) else ""
         lower = word.lower()
         if word[0] in "([":
             close()
@@ -125,13 +129,13 @@ def _spans(text: str, offset: int) -> list[tuple[int, int]]:
         elif word in ";:" or (word == "," and not (open_words and _goes_on(words[open_words[-1]][0], following))):
             close()
         elif lower == "of" and open_words and following and following.lower() not in _ENGLISH["pronouns"]:
-            open_words.append(place)
+            open_words.append(index)
         elif word == "May" and following[:1].isdigit():
-            open_words.append(place)  # the month
-        elif lower in _BREAKS or (_is_verb(word) and not (place and words[place - 1][0].endswith("ly"))):
+            open_words.append(index)  # the month
+        elif lower in _BREAKS or (_is_verb(word) and not (index and words[index - 1][0].endswith("ly"))):
             close()
         elif open_words or lower not in _CONJUNCTIONS:
-            open_words.append(place)
+            open_words.append(index)
     close()
     return spans
 

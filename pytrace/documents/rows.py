@@ -13,6 +13,7 @@ from pytrace.records import Document
 Row = dict[str, Any]
 _Value = TypeVar("_Value")
 
+# For a title made of a text's beginning; so much of the text is cleaned for it, however long it is.
 _TITLE_LENGTH, _TITLE_WINDOW = 60, 600
 
 
@@ -67,18 +68,18 @@ def document_paragraph(row: Row, place: Place) -> Paragraph:
 def build_document(paragraph: Paragraph, *, language: str) -> Built | None:
     """Clean and split a paragraph; None if nothing is left of its text."""
     if paragraph.sentences is None:
-        kept = split_sentences(paragraph.text, language=language)
-        indices = list(range(len(kept)))
+        sentences = split_sentences(paragraph.text, language=language)
+        indices = list(range(len(sentences)))
     else:
-        kept, indices = [], []
+        sentences, indices = [], []
         for sentence in paragraph.sentences:
             cleaned = clean_text(sentence)
-            indices.append(len(kept) if cleaned else -1)
+            indices.append(len(sentences) if cleaned else -1)
             if cleaned:
-                kept.append(cleaned)
-    if not kept:
+                sentences.append(cleaned)
+    if not sentences:
         return None
-    document = make_document(paragraph.title, kept, source=str(paragraph.place), id=paragraph.id)
+    document = make_document(paragraph.title, sentences, source=str(paragraph.place), id=paragraph.id)
     return Built(document, indices)
 
 
@@ -103,6 +104,7 @@ class Identities:
 
     def first_place(self, document: Document, place: Place) -> str | None:
         """Return where the same document was met before, or None, and then remember it."""
+        # A digest instead of the words, so that memory does not grow with the length of documents.
         digest = bytes.fromhex(document.content_hash)
         known = self._seen.get(document.id)
         if known is None:

@@ -137,10 +137,10 @@ def _whole_sentences(model: LanguageModel, entry: str, room: int) -> str:
     return " ".join(fitting)
 
 
-def question_input(context: Sequence[str], question: str, asked: str = "Answer:") -> str:
+def question_input(context: Sequence[str], question: str, prefix: str = "Answer:") -> str:
     """Return a context, if there is one, a question, and what the model is to write next."""
     lines = ["Context:", *context] if context else []
-    return "\n".join([*lines, f"Question: {question}", asked])
+    return "\n".join([*lines, f"Question: {question}", prefix])
 
 
 _PREAMBLE = re.compile(r"^(?:the (?:correct )?answer is:?|answer:)\s*", re.IGNORECASE)
