@@ -196,8 +196,13 @@ def make_method(
         if "titles" not in chosen:
             # Small-model settings may put titles before sentences; an index has them as they are.
             settings = msgspec.structs.replace(settings, titles=False)
-    if parts.graph is not None and "graph" in row.takes and "unit" in chosen:
-        _check_unit(settings.unit, parts.graph, named.label)
+    # A graph's own units are taken, so that other units that were asked for would be passed over in silence.
+    graph_used = parts.graph if "graph" in row.takes and "unit" in chosen else None
+    if graph_used is not None and settings.unit in {"sentence", "document"} - {graph_used.recipe.extractor}:
+        raise InputError(
+            f"{named.label} was told unit={settings.unit}, but with --kg the units are the graph's; leave out the setting "
+            "or --kg"
+        )
     if row.make is not None:
         instance = row.make(parts, settings, named.label)
     else:
@@ -208,11 +213,3 @@ def make_method(
     if reader is not None:
         instance.read_with(reader)
     return instance
-
-
-def _check_unit(unit: str, graph: TripleStore, label: str) -> None:
-    """Refuse sentences or documents that are asked for where a graph has other units: its own would be taken."""
-    if unit in {"sentence", "document"} and graph.recipe.extractor != unit:
-        raise InputError(
-            f"{label} was told unit={unit}, but with --kg the units are the graph's; leave out the setting or --kg"
-        )

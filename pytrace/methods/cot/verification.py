@@ -36,36 +36,27 @@ class Verifier:
 
     def ask(self, questions: Sequence[str], sentences: Sequence[str]) -> list[str]:
         """Turn sentences into verifying questions, all in one call."""
-        # Verify-and-Edit, section 3.2.
-        if not sentences:
-            return []
+        # Verify-and-Edit, section 3.2. A sentence of which no question comes is its own question.
         shown = tuple((_step(row.question, row.sentence), row.verifying_question) for row in self._shown)
-        prompts = [
-            Prompt(ASK_INSTRUCTION, shown, _step(question, sentence))
-            for question, sentence in zip(questions, sentences, strict=True)
-        ]
-        rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",))
-        return [
-            written if re.search(r"\w", written := clean_text(row[0].text)) else sentence
-            for row, sentence in zip(rows, sentences, strict=True)
-        ]
+        steps = [_step(question, sentence) for question, sentence in zip(questions, sentences, strict=True)]
+        written = self._write([Prompt(ASK_INSTRUCTION, shown, step) for step in steps])
+        return [line or sentence for line, sentence in zip(written, sentences, strict=True)]
 
     def answer(self, questions: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[str]:
         """Answer verifying questions with full sentences, all in one call."""
         # Verify-and-Edit, section 3.3.
-        if not questions:
-            return []
         shown = tuple((question_input(row.context, row.verifying_question), row.answer) for row in self._shown)
-        fitted = [
-            fit_context(self._model, VERIFY_INSTRUCTION, question, context, max_tokens=self._max_tokens)
-            for question, context in zip(questions, contexts, strict=True)
-        ]
-        prompts = [
-            Prompt(VERIFY_INSTRUCTION, shown, question_input(row.entries, question))
-            for question, row in zip(questions, fitted, strict=True)
-        ]
-        rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",))
-        return [written if re.search(r"\w", written := clean_text(row[0].text)) else "" for row in rows]
+        prompts = []
+        for question, context in zip(questions, contexts, strict=True):
+            fitted = fit_context(self._model, VERIFY_INSTRUCTION, question, context, max_tokens=self._max_tokens)
+            prompts.append(Prompt(VERIFY_INSTRUCTION, shown, question_input(fitted.entries, question)))
+        return self._write(prompts)
+
+    def _write(self, prompts: Sequence[Prompt]) -> list[str]:
+        """Let the model write a line for each prompt, "" where it writes no letter or digit."""
+        rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
+        lines = [clean_text(row[0].text) for row in rows]
+        return [line if re.search(r"\w", line) else "" for line in lines]
 
 
 def _step(question: str, sentence: str) -> str:
