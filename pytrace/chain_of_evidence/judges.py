@@ -45,7 +45,6 @@ class ModelJudge:
         *,
         calibrated: bool = True,
         demonstrations: int = 6,
-        bias: float = 0.0,
         labelled: Sequence[JudgementDemonstration] | None = None,
     ) -> None:
         if not model.gives_logits:
@@ -56,7 +55,6 @@ class ModelJudge:
         self._calibrated = calibrated
         shown = JudgementDemonstration.last(demonstrations, labelled)
         self._pairs = tuple((_question(row.text, row.feature), row.answer) for row in shown)
-        self._bias = bias
 
     def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
         """Return the probability that each text holds each feature; None where the model talks of something else."""
@@ -73,7 +71,7 @@ class ModelJudge:
             value, free = odds[text, feature], odds.get((CONTENT_FREE, feature))
             if value is None or (self._calibrated and free is None):
                 return None
-            return sigmoid(value - (free or 0.0) + self._bias)
+            return sigmoid(value - (free or 0.0))
 
         return [
             [[probability(text, feature) for feature in inquiry.features] for text in inquiry.texts]
@@ -113,9 +111,8 @@ class FusedJudge:
     Where one is undecided the others decide; where all are, so is this one.
     """
 
-    def __init__(self, judges: Sequence[tuple[Judge, float]], *, bias: float = 0.0) -> None:
+    def __init__(self, judges: Sequence[tuple[Judge, float]]) -> None:
         self._judges = list(judges)
-        self._bias = bias
 
     def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
         """Return the fused probabilities."""
@@ -129,7 +126,7 @@ class FusedJudge:
     def _fuse(self, values: Sequence[Probability]) -> Probability:
         weighted = zip(values, (weight for _, weight in self._judges), strict=True)
         odds = [weight * _logit(value) for value, weight in weighted if value is not None]
-        return round(sigmoid(self._bias + sum(odds)), 12) if odds else None
+        return round(sigmoid(sum(odds)), 12) if odds else None
 
 
 def _logit(probability: float) -> float:
