@@ -79,6 +79,7 @@ class FeatureExtractor:
         pairs = tuple((f"Question: {shown.question}", _as_json(shown)) for shown in self._shown)
         prompts = [Prompt(INSTRUCTION, pairs, f"Question: {question}", separator="\n") for question in questions]
         grammar = [feature_grammar(question, spans=self._spans) for question in questions] if self._grammar else None
+        # A grammar ends the answer by itself; without one a blank line or a made-up next question does.
         completions = self._model.generate(
             prompts, max_tokens=self._max_tokens, stop=() if grammar else ("\n\n", "Question:"), grammar=grammar
         )
@@ -201,6 +202,7 @@ def _unescaped(text: str) -> str:
 
 def _clean(text: str) -> str:
     """Return a text without control characters, lone surrogates, and blanks at its ends or in rows."""
+    # What no grammar bounds may be of any length, and is quoted in what is said of dropped features.
     readable = text.encode("utf-8", "replace").decode("utf-8")
     return " ".join("".join(character if character.isprintable() else " " for character in readable).split())[
         : 4 * _MOST_CHARACTERS

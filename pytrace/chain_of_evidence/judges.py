@@ -58,6 +58,7 @@ class ModelJudge:
 
     def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
         """Return the probability that each text holds each feature; None where the model talks of something else."""
+        # A feature of several questions is asked once of a text: the question is no part of the prompt.
         prompts: dict[tuple[str, Feature], Prompt] = {}
         for inquiry in inquiries:
             texts = (*inquiry.texts, CONTENT_FREE) if self._calibrated else inquiry.texts
@@ -192,17 +193,13 @@ class TextJudge:
     def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
         """Return the probability that each text holds each feature; None for a feature without a letter or digit."""
         return [
-            [
-                [
-                    None if score is None else self._probability(feature, score)
-                    for feature, score in zip(inquiry.features, row, strict=True)
-                ]
-                for row in rows
-            ]
+            [list(map(self._probability, inquiry.features, row)) for row in rows]
             for inquiry, rows in zip(inquiries, self.scores(inquiries), strict=True)
         ]
 
-    def _probability(self, feature: Feature, score: Score) -> float:
+    def _probability(self, feature: Feature, score: Score | None) -> Probability:
+        if score is None:
+            return None
         near: Logistic = getattr(self._curves, feature.kind)
         if score.wording is None:
             return near.probability(score.near)
