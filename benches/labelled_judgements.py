@@ -20,8 +20,7 @@ import numpy as np
 
 from pytrace.chain_of_evidence.feature_extraction import Extraction, FeatureExtractor
 from pytrace.chain_of_evidence.features import Inquiry
-from pytrace.chain_of_evidence.judges import FusedJudge, Judge, ModelJudge
-from pytrace.chain_of_evidence.text_judge import TextJudge
+from pytrace.chain_of_evidence.judges import FusedJudge, Judge, ModelJudge, TextJudge
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.methods.catalog import prompt_style
 from pytrace.models import registry

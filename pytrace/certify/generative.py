@@ -16,10 +16,10 @@ from pytrace.errors import InputError
 from pytrace.kernels.similarity import similarity
 from pytrace.kg import KnowledgeBase
 from pytrace.kg.paths import neighbourhood
-from pytrace.methods.cot.rationales import Thought, last_of, majority
+from pytrace.methods.cot.rationales import Thought, majority
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
-from pytrace.reader.prompts.step_demonstrations import StepDemonstration, step_demonstrations
+from pytrace.reader.prompts.reasoning import StepDemonstration
 
 Prompting = Literal["cot", "cot-plan", "cot-sc"]
 """Few-shot chain of thought; with a plan of relations before it; or several samples of the first."""
@@ -87,8 +87,7 @@ class Reasoner:
     ) -> None:
         self._model = model
         self.settings = settings or GenerationSettings()
-        rows = step_demonstrations() if labelled is None else tuple(labelled)
-        self._shown = last_of(rows, self.settings.demonstrations)
+        self._shown = StepDemonstration.last(self.settings.demonstrations, labelled)
 
     def respond(
         self,

@@ -19,7 +19,7 @@ from pytrace.certify.corruption import InvalidKind, InvalidPath
 from pytrace.chain_of_evidence.judges import sigmoid
 from pytrace.errors import InputError, LogitsUnavailableError
 from pytrace.models.language_model import LanguageModel, OptionScores, Prompt
-from pytrace.reader.prompts.path_demonstrations import PathDemonstration, path_demonstrations
+from pytrace.reader.prompts.reasoning import PathDemonstration
 from pytrace.records import Triple
 
 Mode = Literal["zero-shot", "zero-shot-cot", "few-shot", "few-shot-cot"]
@@ -94,7 +94,7 @@ class PathDiscriminator:
         self._model = model
         self._calibrated = calibrated
         self._max_tokens = max_tokens
-        shown = (path_demonstrations() if labelled is None else labelled) if mode.startswith("few") else ()
+        shown = (PathDemonstration.load() if labelled is None else labelled) if mode.startswith("few") else ()
         self._shown = tuple((self._input(one.question, one.answer, one.path), self._output(one)) for one in shown)
 
     def judge(self, items: Sequence[PathItem]) -> list[PathJudgement]:

@@ -46,6 +46,7 @@ class Discriminator:
         ]
 
     def _verdict(self, features: tuple[Feature, ...], row: Sequence[Probability]) -> Verdict:
+        # Section 3.2: all features must be present, and what is undecided is not known to be.
         missing = tuple(
             feature for feature, value in zip(features, row, strict=True) if value is None or value < self.threshold
         )

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
-from pytrace.chain_of_evidence.feature_demonstrations import FeatureDemonstration, feature_demonstrations
-from pytrace.chain_of_evidence.features import Features
+from pytrace.chain_of_evidence.features import FeatureDemonstration, Features
 from pytrace.kernels.fuzzy import partial_ratio, ratio
 from pytrace.models.grammars import escaped
 from pytrace.models.language_model import LanguageModel, Prompt
@@ -31,6 +30,7 @@ _GROUNDED = 80.0
 # The end of a relation that is nearly a node means that node.
 _SAME_NODE = 80.0
 
+# What the grammar lets through at most, so that a model that repeats itself comes to an end.
 _MOST_NODES = 6
 _MOST_RELATIONS = 4
 _MOST_WORDS = 8
@@ -67,8 +67,7 @@ class FeatureExtractor:
         labelled: Sequence[FeatureDemonstration] | None = None,
     ) -> None:
         self._model = model
-        shown = feature_demonstrations() if labelled is None else tuple(labelled)
-        self._shown = shown[-demonstrations:] if demonstrations else ()
+        self._shown = FeatureDemonstration.last(demonstrations, labelled)
         self._spans = spans
         self._grammar = grammar
         self._max_tokens = max_tokens
@@ -77,9 +76,10 @@ class FeatureExtractor:
         """Find the features of questions."""
         if not questions:
             return []
-        pairs = tuple((f"Question: {one.question}", _written(one.features)) for one in self._shown)
+        pairs = tuple((f"Question: {shown.question}", _as_json(shown)) for shown in self._shown)
         prompts = [Prompt(INSTRUCTION, pairs, f"Question: {question}", separator="\n") for question in questions]
         grammar = [feature_grammar(question, spans=self._spans) for question in questions] if self._grammar else None
+        # A grammar ends the answer by itself; without one a blank line or a made-up next question does.
         completions = self._model.generate(
             prompts, max_tokens=self._max_tokens, stop=() if grammar else ("\n\n", "Question:"), grammar=grammar
         )
@@ -89,13 +89,13 @@ class FeatureExtractor:
         ]
 
 
-def _written(features: Features) -> str:
-    """Return features as the model is to write them."""
-    relations = [{"nodes": list(relation.nodes), "relation": relation.text} for relation in features.relations]
-    content = {"intent": features.intent, "nodes": list(features.nodes), "relations": relations}
-    return json.dumps(content, ensure_ascii=False)
+def _as_json(shown: FeatureDemonstration) -> str:
+    """Return a demonstration's features as the model is to write them."""
+    relations = [{"nodes": [first, second], "relation": relation} for first, relation, second in shown.relations]
+    return json.dumps({"intent": shown.intent, "nodes": shown.nodes, "relations": relations}, ensure_ascii=False)
 
 
+# A word may have an apostrophe, a hyphen, a comma or a full stop within: "O'Neill", "3,500", "U.S".
 _WORDS = re.compile(r"(\w+(?:['’.,-]\w+)*)")
 
 
@@ -116,6 +116,7 @@ def feature_grammar(question: str, *, spans: bool = True) -> str:
     last = len(words) - 1
     starts = " | ".join(f"w{number}-{min(_MOST_WORDS, last - number + 1)}" for number in range(len(words)))
     rules.append(f'node ::= "\\"" ({starts}) "\\""')
+    # The rule `w3-2` is word 3 and at most one more behind it, spaced as in the question.
     for number, word in enumerate(words):
         for left in range(1, min(_MOST_WORDS, last - number + 1) + 1):
             more = f' ("{_in_json(between[number])}" w{number + 1}-{left - 1})?' if left > 1 else ""
@@ -126,37 +127,6 @@ def feature_grammar(question: str, *, spans: bool = True) -> str:
 def _in_json(text: str) -> str:
     """Return a text as it stands in a GBNF literal of a JSON string."""
     return escaped(json.dumps(text, ensure_ascii=False)[1:-1])
-
-
-def read_features(text: str, question: str) -> Extraction:
-    """Read the features that a model wrote, however badly, and drop what cannot be one."""
-    written = _decoded(text)
-    malformed = written is None
-    intent, nodes, relations = written if written is not None else _salvaged(text)
-    dropped: list[str] = []
-    kept: dict[str, str] = {}
-    lowered = question.casefold()
-    for node in map(_clean, nodes):
-        if not node or node.casefold() in kept:
-            continue
-        if partial_ratio(node.casefold(), lowered) < _GROUNDED:
-            dropped.append(f"the node {node!r} is not in the question")
-        elif len(kept) < _MOST_NODES:
-            kept[node.casefold()] = node
-        else:
-            dropped.append(f"the node {node!r} is one more than {_MOST_NODES}")
-    found: dict[tuple[str, ...], Feature] = {}
-    for ends, told in relations:
-        pair = tuple(_nearest(_clean(end), kept) for end in ends)
-        description = _clean(told)
-        if "" in pair or pair[0] == pair[1] or not description:
-            dropped.append(f"the relation {description!r} is not between two nodes of the question")
-        elif len(found) < _MOST_RELATIONS:
-            found.setdefault((*pair, description.casefold()), Feature("relation", description, pair))
-    return Extraction(Features(_clean(intent), tuple(kept.values()), tuple(found.values())), tuple(dropped), malformed)
-
-
-_Written = tuple[str, list[str], list[tuple[tuple[str, str], str]]]
 
 
 class _RelationJson(msgspec.Struct):
@@ -170,47 +140,73 @@ class _FeaturesJson(msgspec.Struct):
     relations: list[_RelationJson] = []
 
 
-def _decoded(text: str) -> _Written | None:
-    """Read well-formed output; None if it is not."""
+def read_features(text: str, question: str) -> Extraction:
+    """Read the features that a model wrote, however badly, and drop what cannot be one."""
     try:
-        found = msgspec.json.decode(text.strip().encode("utf-8", "replace"), type=_FeaturesJson)
+        written = msgspec.json.decode(text.strip().encode("utf-8", "replace"), type=_FeaturesJson)
+        malformed = False
     except msgspec.DecodeError:
-        return None
-    return found.intent, found.nodes, [(one.nodes, one.relation) for one in found.relations]
+        written, malformed = _salvaged(text), True
+    dropped: list[str] = []
+    nodes: dict[str, str] = {}
+    lowered = question.casefold()
+    for node in map(_clean, written.nodes):
+        if not node or node.casefold() in nodes:
+            continue
+        if partial_ratio(node.casefold(), lowered) < _GROUNDED:
+            dropped.append(f"the node {node!r} is not in the question")
+        elif len(nodes) < _MOST_NODES:
+            nodes[node.casefold()] = node
+        else:
+            dropped.append(f"the node {node!r} is one more than {_MOST_NODES}")
+    relations: dict[tuple[str, ...], Feature] = {}
+    for relation in written.relations:
+        pair = tuple(_nearest(_clean(end), nodes) for end in relation.nodes)
+        description = _clean(relation.relation)
+        if "" in pair or pair[0] == pair[1] or not description:
+            dropped.append(f"the relation {description!r} is not between two nodes of the question")
+        elif len(relations) < _MOST_RELATIONS:
+            relations.setdefault((*pair, description.casefold()), Feature("relation", description, pair))
+    features = Features(_clean(written.intent), tuple(nodes.values()), tuple(relations.values()))
+    return Extraction(features, tuple(dropped), malformed)
 
 
+# A model that no grammar holds breaks off, or leaves out a bracket; what is whole before that still tells something.
 _TEXT = r'"((?:[^"\\]|\\.)*)"'
 _INTENT = re.compile(rf'"intent"\s*:\s*{_TEXT}', re.IGNORECASE)
 _NODES = re.compile(r'"nodes"\s*:\s*\[([^\]{}]*)', re.IGNORECASE)
 _RELATION = re.compile(rf'"nodes"\s*:\s*\[\s*{_TEXT}\s*,\s*{_TEXT}\s*\]\s*,\s*"relation"\s*:\s*{_TEXT}', re.IGNORECASE)
 
 
-def _salvaged(text: str) -> _Written:
+def _salvaged(text: str) -> _FeaturesJson:
     """Read what is whole in malformed output: the intent, the first list of nodes, the relations."""
     intent = _INTENT.search(text)
     nodes = _NODES.search(text)
-    return (
+    relations = [
+        _RelationJson((_unescaped(first), _unescaped(second)), _unescaped(description))
+        for first, second, description in _RELATION.findall(text)
+    ]
+    return _FeaturesJson(
         _unescaped(intent.group(1)) if intent else "",
         [_unescaped(node) for node in re.findall(_TEXT, nodes.group(1))] if nodes else [],
-        [
-            ((_unescaped(first), _unescaped(second)), _unescaped(description))
-            for first, second, description in _RELATION.findall(text)
-        ],
+        relations,
     )
 
 
 def _unescaped(text: str) -> str:
     try:
-        decoded: Any = json.loads(f'"{text}"')
+        return str(json.loads(f'"{text}"'))
     except ValueError:
         return text
-    return str(decoded)
 
 
 def _clean(text: str) -> str:
     """Return a text without control characters, lone surrogates, and blanks at its ends or in rows."""
+    # What no grammar bounds may be of any length, and is quoted in what is said of dropped features.
     readable = text.encode("utf-8", "replace").decode("utf-8")
-    return " ".join("".join(one if one.isprintable() else " " for one in readable).split())[: 4 * _MOST_CHARACTERS]
+    return " ".join("".join(character if character.isprintable() else " " for character in readable).split())[
+        : 4 * _MOST_CHARACTERS
+    ]
 
 
 def _nearest(end: str, nodes: dict[str, str]) -> str:

@@ -1,26 +1,28 @@
-"""Judges of whether a text holds a feature: a language model by yes or no, and several judges fused.
-
-The judge that needs no model stands in `pytrace.chain_of_evidence.text_judge`.
+"""Judges of whether a text holds a feature: a language model by yes or no, a judge that needs none, and several fused.
 
 Source: "What External Knowledge is Preferred by LLMs? Characterizing and Exploring Chain of Evidence in Imperfect Context",
 section 3.2 and appendix H. The paper reads a verdict from generated text; here it is the log-probabilities of the two
-answers, so that a verdict is a probability, and all of a question's verdicts are one batch.
+answers, so that a verdict is a probability, and all of a question's verdicts are one batch. `TextJudge` is what does without
+a large model.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from pytrace.chain_of_evidence.feature_demonstrations import JudgementDemonstration, judgement_demonstrations
-from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
+from pytrace.chain_of_evidence.features import Inquiry, Judge, JudgementDemonstration, Probability
+from pytrace.documents import split_sentences
 from pytrace.errors import LogitsUnavailableError
+from pytrace.kernels.fuzzy import cdist, partial_ratio
+from pytrace.models.encoders.encoder import Encoder, Kind
 from pytrace.models.language_model import LanguageModel, OptionScores, Prompt
 from pytrace.records import Feature
-
-__all__ = ["FusedJudge", "Judge", "ModelJudge", "sigmoid"]
 
 INSTRUCTION = "Read the text and say whether it tells what is asked. Answer yes or no."
 # What the same question is asked about to find how much a model likes to say yes.
@@ -43,7 +45,6 @@ class ModelJudge:
         *,
         calibrated: bool = True,
         demonstrations: int = 6,
-        bias: float = 0.0,
         labelled: Sequence[JudgementDemonstration] | None = None,
     ) -> None:
         if not model.gives_logits:
@@ -52,14 +53,12 @@ class ModelJudge:
             )
         self._model = model
         self._calibrated = calibrated
-        shown = judgement_demonstrations() if labelled is None else tuple(labelled)
-        self._pairs = tuple(
-            (_question(one.text, one.feature), one.answer) for one in shown[max(0, len(shown) - demonstrations) :]
-        )
-        self._bias = bias
+        shown = JudgementDemonstration.last(demonstrations, labelled)
+        self._pairs = tuple((_question(row.text, row.feature), row.answer) for row in shown)
 
     def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
         """Return the probability that each text holds each feature; None where the model talks of something else."""
+        # A feature of several questions is asked once of a text: the question is no part of the prompt.
         prompts: dict[tuple[str, Feature], Prompt] = {}
         for inquiry in inquiries:
             texts = (*inquiry.texts, CONTENT_FREE) if self._calibrated else inquiry.texts
@@ -73,7 +72,7 @@ class ModelJudge:
             value, free = odds[text, feature], odds.get((CONTENT_FREE, feature))
             if value is None or (self._calibrated and free is None):
                 return None
-            return sigmoid(value - (free or 0.0) + self._bias)
+            return sigmoid(value - (free or 0.0))
 
         return [
             [[probability(text, feature) for feature in inquiry.features] for text in inquiry.texts]
@@ -82,12 +81,12 @@ class ModelJudge:
 
 
 def _question(text: str, feature: Feature) -> str:
-    asked = {
+    feature_question = {
         "intent": f"Does the text tell this: {feature.statement}?",
         "relation": f"Does the text say that {feature.statement}?",
         "node": f"Does the text speak of {feature.statement}?",
     }[feature.kind]
-    return f"Text: {text}\n{asked}"
+    return f"Text: {text}\n{feature_question}"
 
 
 def _log_odds(score: OptionScores) -> float | None:
@@ -97,11 +96,13 @@ def _log_odds(score: OptionScores) -> float | None:
         return None  # a server told neither
     if not (math.isfinite(yes) or math.isfinite(no)) or np.logaddexp(yes, no) < math.log(_UNDECIDED_BELOW):
         return None
+    # One of both may be minus infinity.
     return min(max(yes - no, -100.0), 100.0)
 
 
 def sigmoid(value: float) -> float:
     """Return 1 / (1 + exp(-value)), for any finite value."""
+    # exp(709) is the last that a float holds.
     return 1.0 / (1.0 + math.exp(-value)) if value > -700 else 0.0
 
 
@@ -111,31 +112,184 @@ class FusedJudge:
     Where one is undecided the others decide; where all are, so is this one.
     """
 
-    def __init__(self, judges: Sequence[tuple[Judge, float]], *, bias: float = 0.0) -> None:
+    def __init__(self, judges: Sequence[tuple[Judge, float]]) -> None:
         self._judges = list(judges)
-        self._bias = bias
 
     def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
         """Return the fused probabilities."""
-        judged = [(judge.judge(inquiries), weight) for judge, weight in self._judges]
-        return [
-            [
-                [
-                    self._fuse([(rows[at][text][place], weight) for rows, weight in judged])
-                    for place in range(len(inquiry.features))
-                ]
-                for text in range(len(inquiry.texts))
-            ]
-            for at, inquiry in enumerate(inquiries)
-        ]
+        judged = [judge.judge(inquiries) for judge, _ in self._judges]
+        fused: list[list[list[Probability]]] = []
+        for answers in zip(*judged, strict=True):
+            texts = zip(*answers, strict=True)
+            fused.append([[self._fuse(values) for values in zip(*rows, strict=True)] for rows in texts])
+        return fused
 
-    def _fuse(self, values: Sequence[tuple[Probability, float]]) -> Probability:
-        decided = [(value, weight) for value, weight in values if value is not None]
-        if not decided:
-            return None
-        return round(sigmoid(self._bias + sum(weight * _logit(value) for value, weight in decided)), 12)
+    def _fuse(self, values: Sequence[Probability]) -> Probability:
+        weighted = zip(values, (weight for _, weight in self._judges), strict=True)
+        odds = [weight * _logit(value) for value, weight in weighted if value is not None]
+        return round(sigmoid(sum(odds)), 12) if odds else None
 
 
 def _logit(probability: float) -> float:
-    kept = min(max(probability, 1e-9), 1 - 1e-9)
-    return math.log(kept) - math.log1p(-kept)
+    # A judge that is quite sure would otherwise overrule all others, whatever their weights.
+    inner = min(max(probability, 1e-9), 1 - 1e-9)
+    return math.log(inner) - math.log1p(-inner)
+
+
+class Logistic(msgspec.Struct, frozen=True):
+    """Turns a score into a probability: 1 / (1 + exp(-slope * (score - middle)))."""
+
+    middle: float
+    slope: float
+
+    def probability(self, score: float) -> float:
+        """Return the probability, one half at the middle."""
+        return sigmoid(self.slope * (score - self.middle))
+
+
+class Curves(msgspec.Struct, frozen=True):
+    """What turns the scores of `TextJudge` into probabilities.
+
+    The defaults were fitted by `benches.labelled_judgements` with all-MiniLM-L6-v2; it prints those of another encoder.
+    """
+
+    node: Logistic = Logistic(71.0, 0.08)
+    intent: Logistic = Logistic(0.35, 32.0)
+    intent_wording: Logistic = Logistic(0.275, 36.0)
+    relation: Logistic = Logistic(0.30, 25.0)
+    relation_wording: Logistic = Logistic(0.30, 18.0)
+
+
+class Score(msgspec.Struct, frozen=True):
+    """How near a text is to a feature: a node's partial ratio from 0 to 100, else the largest inner product with a sentence.
+
+    `wording` is the inner product once all nodes are taken out of both; None for a node, where nothing but nodes is asked,
+    and where it is not looked at. Both are the largest of any sentence; `sentences` has each one's own, of which the same must
+    be near in both.
+    """
+
+    near: float
+    wording: float | None = None
+    sentences: tuple[tuple[float, float], ...] = ()
+
+
+class TextJudge:
+    """Judges by fuzzy match and by the encoder.
+
+    A node is held as far as the text has it by partial ratio, an intent, asked together with its question, and a relation, asked
+    as a statement, as far as a sentence is near to it. Each score has a logistic curve to a probability.
+
+    A text that only names the nodes is near to whatever is asked of them. With `wording` the nodes are also taken out of
+    both, and one sentence must be near with them and without, the less probable of the two counts: what is broken on purpose
+    is then told from what is whole, but of snippets about the same things the better one less well
+    (`benches.labelled_judgements` prints both).
+    """
+
+    def __init__(self, encoder: Encoder, *, wording: bool = False, curves: Curves | None = None) -> None:
+        self._encoder = encoder
+        self._wording = wording
+        self._curves = curves or Curves()
+
+    def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
+        """Return the probability that each text holds each feature; None for a feature without a letter or digit."""
+        return [
+            [list(map(self._probability, inquiry.features, row)) for row in rows]
+            for inquiry, rows in zip(inquiries, self.scores(inquiries), strict=True)
+        ]
+
+    def _probability(self, feature: Feature, score: Score | None) -> Probability:
+        if score is None:
+            return None
+        near: Logistic = getattr(self._curves, feature.kind)
+        if score.wording is None:
+            return near.probability(score.near)
+        wording: Logistic = getattr(self._curves, f"{feature.kind}_wording")
+        pairs = score.sentences or ((0.0, 0.0),)
+        return max(min(near.probability(whole), wording.probability(bare)) for whole, bare in pairs)
+
+    def scores(self, inquiries: Sequence[Inquiry]) -> list[list[list[Score | None]]]:
+        """Return the scores that the curves turn into probabilities; the encoder is called once for each kind of text."""
+        parts = [_Parts(inquiry, wording=self._wording) for inquiry in inquiries]
+        queries = self._encode((text for part in parts for text in part.queries()), "query")
+        passages = self._encode((text for part in parts for text in part.passages()), "passage")
+        return [part.scores(queries, passages) for part in parts]
+
+    def _encode(self, texts: Iterable[str], kind: Kind) -> dict[str, NDArray[np.float32]]:
+        distinct = list(dict.fromkeys(texts))
+        return dict(zip(distinct, self._encoder.encode(distinct, kind=kind), strict=True)) if distinct else {}
+
+
+_Vectors = dict[str, NDArray[np.float32]]
+
+
+class _Parts:
+    """An inquiry, split into the texts that have to be encoded for it."""
+
+    def __init__(self, inquiry: Inquiry, *, wording: bool) -> None:
+        self._inquiry = inquiry
+        nodes = [
+            node
+            for feature in inquiry.features
+            for node in ((feature.text,) if feature.kind == "node" else feature.nodes)
+        ]
+        # Whole sentences, and what is left of them without the nodes.
+        self._sentences = [split_sentences(text) for text in inquiry.texts]
+        self._bare = [
+            [without(sentence, nodes) if wording else "" for sentence in sentences] for sentences in self._sentences
+        ]
+        self._statements: dict[Feature, tuple[str, str]] = {}
+        for feature in inquiry.features:
+            if feature.kind == "intent":
+                # An intent alone ("city") is everywhere, so its question goes with it.
+                whole = f"{inquiry.question} {feature.text}"
+                self._statements[feature] = whole, without(whole, nodes) if wording else ""
+            elif feature.kind == "relation":
+                # A description alone ("of") says little; the question words the relation, too.
+                bare = without(inquiry.question, feature.nodes) if wording else ""
+                self._statements[feature] = feature.statement, bare
+
+    def queries(self) -> list[str]:
+        return [text for pair in self._statements.values() for text in pair if text]
+
+    def passages(self) -> list[str]:
+        if not self._statements:
+            return []
+        return [text for sentences in (*self._sentences, *self._bare) for text in sentences if text]
+
+    def scores(self, queries: _Vectors, passages: _Vectors) -> list[list[Score | None]]:
+        texts = self._inquiry.texts
+        nodes = [feature.text for feature in self._inquiry.features if feature.kind == "node"]
+        ratios: dict[tuple[str, int], float] = {}
+        if nodes and texts:
+            folded = ([node.casefold() for node in nodes], [text.casefold() for text in texts])
+            table = cdist(*folded, scorer=partial_ratio)
+            ratios = {(node, i): float(table[row, i]) for row, node in enumerate(nodes) for i in range(len(texts))}
+
+        def score(feature: Feature, number: int) -> Score | None:
+            if not any(character.isalnum() for character in feature.statement):
+                return None
+            if feature.kind == "node":
+                return Score(ratios[feature.text, number])
+            whole, bare = self._statements[feature]
+            near = [float(queries[whole] @ passages[sentence]) for sentence in self._sentences[number]]
+            if not bare:
+                return _finite(Score(max(near, default=0.0)))
+            wording = [float(queries[bare] @ passages[rest]) if rest else 0.0 for rest in self._bare[number]]
+            pairs = tuple(zip(near, wording, strict=True))
+            return _finite(Score(max(near, default=0.0), max(wording, default=0.0), pairs))
+
+        return [[score(feature, number) for feature in self._inquiry.features] for number in range(len(texts))]
+
+
+def _finite(score: Score) -> Score | None:
+    # What a broken encoder gives is no score, and not one of 0.
+    values = [score.near, score.wording or 0.0, *(value for pair in score.sentences for value in pair)]
+    return score if all(map(math.isfinite, values)) else None
+
+
+def without(text: str, nodes: Iterable[str]) -> str:
+    """Return a text without some nodes, whatever their case; "" if no letter or digit is left."""
+    # The longest first: a node within another would leave the other's rest behind.
+    for node in sorted({node for node in nodes if node.strip()}, key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(node)}(?!\w)", "", text, flags=re.IGNORECASE)
+    return " ".join(text.split()) if any(character.isalnum() for character in text) else ""

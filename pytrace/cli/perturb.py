@@ -127,8 +127,7 @@ class Perturb(Command):
         return Result(document, lambda: _print(out, report, counts, settings.kinds, settings.noises))
 
     def _judge(self, settings: ScopeSettings) -> Judge:
-        from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
-        from pytrace.chain_of_evidence.text_judge import TextJudge
+        from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge, TextJudge
 
         name = self.judge or settings.judge
         # What is rewritten goes on naming the nodes, so that only the wording around them tells it from what was there.

@@ -12,7 +12,12 @@ from pytrace.records import Document
 
 # Western punctuation ends a clause only before a space (a comma also groups digits), Eastern punctuation has no space.
 _CLAUSE_END = re.compile(r"(?<=[,;:—–])\s+(?=\S)|(?<=[、，；：])(?=\S)")
+# Where the next word begins: a cut there leaves the space with the piece before.
 _WORD_END = re.compile(r"(?<=\s)(?=\S)")
+
+
+# The index of a sentence, the text of a piece of it, and whether the sentence was cut.
+_Piece = tuple[int, str, bool]
 
 
 class DocumentChunk(msgspec.Struct, frozen=True):
@@ -69,12 +74,12 @@ def split_document(document: Document, max_tokens: int, count_tokens: Callable[[
         for cut in [_pieces(sentence, max_tokens, count_tokens)]
         for piece in cut
     ]
-    groups: list[list[tuple[int, str, bool]]] = []
-    at = 0
-    while at < len(pieces):
-        size = _fitting(pieces, at, max_tokens, count_tokens)
-        groups.append(pieces[at : at + size])
-        at += size
+    groups: list[list[_Piece]] = []
+    start = 0
+    while start < len(pieces):
+        size = _fitting(pieces, start, max_tokens, count_tokens)
+        groups.append(pieces[start : start + size])
+        start += size
     return [
         DocumentChunk(
             Document(f"{document.id}#{number}", document.title, tuple(text for _, text, _ in group), document.source),
@@ -85,17 +90,17 @@ def split_document(document: Document, max_tokens: int, count_tokens: Callable[[
     ]
 
 
-def _fitting(pieces: list[tuple[int, str, bool]], at: int, max_tokens: int, count_tokens: Callable[[str], int]) -> int:
+def _fitting(pieces: list[_Piece], start: int, max_tokens: int, count_tokens: Callable[[str], int]) -> int:
     """Count the pieces from `at` on that fit together."""
     # The sum over single pieces only guesses (tokens may join or part at a border); the joined text decides.
     total = 0
     size = 0
-    while at + size < len(pieces):
-        total += count_tokens(pieces[at + size][1])
+    while start + size < len(pieces):
+        total += count_tokens(pieces[start + size][1])
         if size and total > max_tokens:
             break
         size += 1
-    while size > 1 and count_tokens(" ".join(text for _, text, _ in pieces[at : at + size])) > max_tokens:
+    while size > 1 and count_tokens(" ".join(text for _, text, _ in pieces[start : start + size])) > max_tokens:
         size -= 1
     return size
 
@@ -103,11 +108,11 @@ def _fitting(pieces: list[tuple[int, str, bool]], at: int, max_tokens: int, coun
 def _pieces(sentence: str, max_tokens: int, count_tokens: Callable[[str], int]) -> list[str]:
     """Cut a sentence into pieces that each fit; a sentence that fits stays whole."""
     pieces: list[str] = []
-    rest = sentence
-    while rest:
-        length = _longest_prefix(rest, max_tokens, count_tokens)
-        pieces.append(rest[:length].rstrip())
-        rest = rest[length:].lstrip()
+    remainder = sentence
+    while remainder:
+        length = _longest_prefix(remainder, max_tokens, count_tokens)
+        pieces.append(remainder[:length].rstrip())
+        remainder = remainder[length:].lstrip()
     return pieces
 
 
@@ -135,10 +140,10 @@ def _longest_prefix(text: str, max_tokens: int, count_tokens: Callable[[str], in
 
 def _good_border(text: str, fits: int) -> int:
     for border, least in ((_CLAUSE_END, fits // 2), (_WORD_END, 1)):
-        places = [match.start() for match in border.finditer(text[: fits + 1]) if least <= match.start() <= fits]
+        positions = [match.start() for match in border.finditer(text[: fits + 1]) if least <= match.start() <= fits]
         if border is _WORD_END and text[fits].isspace():
-            places.append(fits)
+            positions.append(fits)
         # A border counts only if the piece before it has a word: it must not be empty once it is stripped.
-        if places and text[: places[-1]].strip():
-            return places[-1]
+        if positions and text[: positions[-1]].strip():
+            return positions[-1]
     return fits

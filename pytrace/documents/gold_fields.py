@@ -60,6 +60,6 @@ def _paths(row: Row, place: Place) -> tuple[tuple[Triple, ...], ...]:
 
 
 def _triple(part: object, name: str, place: Place) -> Triple:
-    if not isinstance(part, list) or len(part) != 3 or not all(isinstance(one, str) and one.strip() for one in part):
+    if not isinstance(part, list) or len(part) != 3 or not all(isinstance(text, str) and text.strip() for text in part):
         raise place.error(wrong_type(name, part, "[head, relation, tail], three strings that are not empty"))
     return Triple(*part)

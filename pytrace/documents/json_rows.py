@@ -22,6 +22,7 @@ TEXT_SUFFIXES = (".txt", ".text")
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# What people give by mistake, each with the way out.
 _KNOWN_BINARY = {
     b"%PDF": "a PDF; convert it to text first, for example with pdftotext",
     b"PK\x03\x04": "a zip archive or an office document; unpack it or save it as text first",
@@ -29,6 +30,7 @@ _KNOWN_BINARY = {
     b"SQLite format 3": "an SQLite database",
     b"GGUF": "a model file",
 }
+# As much as Python's buffered reader holds, so that a look at it consumes nothing.
 _PEEK = 8_192
 _CHUNK = 1 << 18
 
@@ -141,19 +143,16 @@ def _line_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, 
         try:
             row = _decode(data, place)
         except DataError:
-            whole = _whole_object(data, stream) if number == 1 and suffix_of(path) == ".json" else None
-            if whole is None:
+            if number > 1 or suffix_of(path) != ".json":
                 raise
-            row = whole
+            # A `.json` file may be one object written over many lines; if it is not, the first line's error is the one to tell.
+            try:
+                row = _decode(data + b"\n" + stream.read(), place)
+            except DataError:
+                row = None
+            if row is None:
+                raise
         yield place, _as_object(row, place)
-
-
-def _whole_object(first_line: bytes, rest: BinaryIO) -> object | None:
-    """Try a `.json` file as one object written over many lines."""
-    try:
-        return cast(object, msgspec.json.decode(first_line + b"\n" + rest.read()))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _list_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -164,6 +163,7 @@ def _list_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, 
         except UnicodeDecodeError as error:
             raise _not_utf8(error, place) from None
         except (msgspec.DecodeError, RecursionError) as error:
+            # An item may be long: say the line of the file, not the byte of the item.
             position = re.search(r" \(byte (\d+)\)", str(error))
             lines_before = data.count(b"\n", 0, int(position[1]) if position else len(data))
             reason = _reason(error).replace(position[0] if position else "", "")
@@ -180,22 +180,22 @@ _BETWEEN_ITEMS = re.compile(rb'(?:[^",\[\]{}]++|' + _STRING + rb")*+", re.DOTALL
 def _list_items(stream: BinaryIO, path: Path) -> Iterator[tuple[bytes, int]]:
     """Cut a JSON list into the bytes of its items, each with the line on which it begins; only brackets are checked."""
     buffer = stream.read(_CHUNK).removeprefix(_UTF8_MARK)
-    start = at = buffer.index(b"[") + 1
+    start = position = buffer.index(b"[") + 1
     line = 1 + buffer.count(b"\n", 0, start)
     depth = 1
     first = True
     while True:
-        run = (_BETWEEN_ITEMS if depth == 1 else _WITHIN_ITEM).match(buffer, at)
+        run = (_BETWEEN_ITEMS if depth == 1 else _WITHIN_ITEM).match(buffer, position)
         assert run is not None
-        at = run.end()
-        character = buffer[at : at + 1]
+        position = run.end()
+        character = buffer[position : position + 1]
         if character in (b"", b'"'):  # the end of what was read, perhaps within a string
             # As much again as the item has so far, so that a long one is not looked at over and over.
             more = stream.read(max(_CHUNK, len(buffer) - start))
             if not more:
                 raise _no_list("it ends before its closing bracket", path, line + buffer.count(b"\n", start))
             buffer = buffer[start:] + more
-            at -= start
+            position -= start
             start = 0
             continue
         if character in (b"[", b"{"):
@@ -203,22 +203,22 @@ def _list_items(stream: BinaryIO, path: Path) -> Iterator[tuple[bytes, int]]:
         elif character in (b"]", b"}"):
             depth -= 1
         if depth == 0 or (depth == 1 and character == b","):
-            item = buffer[start:at]
+            item = buffer[start:position]
             if depth or item.strip() or not first:
                 yield item, line
             first = False
-            line += buffer.count(b"\n", start, at + 1)
-            start = at + 1
-        at += 1
+            line += buffer.count(b"\n", start, position + 1)
+            start = position + 1
+        position += 1
         if depth == 0:
             break
-    rest = buffer[start:]
-    while not rest.strip() and rest:
-        line += rest.count(b"\n")
-        rest = stream.read(_CHUNK)
-    line += rest.count(b"\n", 0, len(rest) - len(rest.lstrip()))
-    if rest or character == b"}":
-        raise _no_list("more follows after its end" if rest else "a brace closes it", path, line)
+    remainder = buffer[start:]
+    while not remainder.strip() and remainder:
+        line += remainder.count(b"\n")
+        remainder = stream.read(_CHUNK)
+    line += remainder.count(b"\n", 0, len(remainder) - len(remainder.lstrip()))
+    if remainder or character == b"}":
+        raise _no_list("more follows after its end" if remainder else "a brace closes it", path, line)
 
 
 def _no_list(reason: str, path: Path, line: int) -> DataError:
@@ -243,15 +243,14 @@ def _reason(error: Exception) -> str:
     return str(error).removeprefix("JSON is malformed: ").rstrip(".")
 
 
+_JSON_TYPES = {bool: "boolean", str: "string", int: "number", float: "number", list: "list"}
+
+
 def _as_object(row: object, place: Place) -> dict[str, Any]:
     if isinstance(row, dict):
         return row
-    raise place.error(f"holds a JSON {_json_type(row)}, and an object in braces was expected")
-
-
-def _json_type(value: object) -> str:
-    names = {bool: "boolean", str: "string", int: "number", float: "number", list: "list", dict: "object"}
-    return names.get(type(value), "null")
+    kind = _JSON_TYPES.get(type(row), "null")
+    raise place.error(f"holds a JSON {kind}, and an object in braces was expected")
 
 
 def _not_utf8(error: UnicodeDecodeError, place: Place) -> DataError:

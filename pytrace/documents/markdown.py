@@ -14,12 +14,15 @@ from markdown_it.token import Token
 
 from pytrace.documents.sentences import clean_text
 
+# YAML between rulers of hyphens, TOML between rulers of plus signs.
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(.*?)^(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FRONT_FIELD = re.compile(r"^[\w\"'-]+[ \t]*[:=]", re.MULTILINE)
 _FRONT_TITLE = re.compile(r"^title[ \t]*[:=](.*)$", re.MULTILINE | re.IGNORECASE)
+# Bounded lengths, so that broken text takes linear time too.
 _FOOTNOTE_TEXT = re.compile(r"^\[\^[^\]\s]{1,80}\]:\s*")
 _FOOTNOTE_MARK = re.compile(r"\[\^[^\]\s]{1,80}\]")
 _TAG_NAME = re.compile(r"<(!--|[!?]|/?[A-Za-z][A-Za-z0-9-]{0,40})")
+# Tags within a sentence; every other ends a line.
 _INLINE_TAGS = re.compile("/?(a|abbr|b|cite|code|del|em|font|i|ins|kbd|mark|q|s|small|span|strong|sub|sup|u|var)|!--")
 _TASK_BOX = re.compile(r"^\[[ xX]\]\s+")
 
@@ -143,5 +146,5 @@ def _html_lines(source: str) -> list[str]:
 
 
 def _behind(source: str, mark: str, start: int) -> int:
-    found = source.find(mark, start)
-    return len(source) if found < 0 else found + len(mark)
+    position = source.find(mark, start)
+    return len(source) if position < 0 else position + len(mark)

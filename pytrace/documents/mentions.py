@@ -39,27 +39,29 @@ def replace(text: str, phrase: str, by: str) -> str:
     pattern = _pattern(phrase)
     if pattern is None:
         return text
-    own = by.split(" ", 1)[0].casefold() in {"a", "an", "the", "this", "that", "these", "some"}
+    article = by.split(" ", 1)[0].casefold() in {"a", "an", "the", "this", "that", "these", "some"}
     written: list[str] = []
     last = 0
-    for found in pattern.finditer(text):
-        start = found.start()
-        if own:
+    for match in pattern.finditer(text):
+        start = match.start()
+        if article:
             before = re.search(r"(?<!\w)(?:a|an|the)\s+\Z", text[last:start], re.IGNORECASE)
             start = last + before.start() if before else start
         # Behind an adjective a common noun has no article: "a coastal town" becomes "a coastal settlement".
-        bare = own and start == found.start() and found[0][0].islower() and bool(re.search(r"\w\s+\Z", text[:start]))
+        bare = (
+            article and start == match.start() and match[0][0].islower() and bool(re.search(r"\w\s+\Z", text[:start]))
+        )
         instead = re.sub(r"^(?:an?|the) ", "", by, flags=re.IGNORECASE) if bare else by
         begins = not text[:start].strip() or text[:start].rstrip()[-1] in ".!?]"
         written += [text[last:start], instead[:1].upper() + instead[1:] if begins else instead]
-        last = found.end()
+        last = match.end()
     return "".join([*written, text[last:]])
 
 
 def surface(phrase: str, texts: Sequence[str]) -> str:
     """Return the longest part of a phrase that one of the texts holds, at least half of its words; "" if none does."""
     # A question says "the film Blade Runner" where its evidence has "Blade Runner".
-    spans = [found.span() for found in _WORD.finditer(phrase)]
+    spans = [match.span() for match in _WORD.finditer(phrase)]
     for length in range(len(spans), 0, -1):
         if 2 * length < len([span for span in spans if phrase[slice(*span)].casefold() not in _ARTICLES]):
             break

@@ -59,24 +59,24 @@ def parse_path_question(text: str, place: Place) -> PathQuestion:
         raise place.error(
             f"{len(columns)} columns where question, answers and path are wanted; put one tab between them"
         )
-    question, given, steps = (column.strip() for column in columns)
+    question, listed, steps = (column.strip() for column in columns)
     parts = steps.split("#")
     if len(parts) < 5 or len(parts) % 2 == 0 or parts[-2] != _END or parts[-1] != parts[-3] or not all(parts):
         raise place.error(
             f"the path {steps[:80]!a} is not of the form head#relation#…#answer#{_END}#answer, none of them empty; correct it"
         )
     answer = parts[-1]
-    others = given.removeprefix(answer).removeprefix("(").removesuffix(")").split("/")
-    if not question or not given.startswith(f"{answer}(") or not given.endswith("/)"):
+    others = listed.removeprefix(answer).removeprefix("(").removesuffix(")").split("/")
+    if not question or not listed.startswith(f"{answer}(") or not listed.endswith("/)"):
         raise place.error(
-            f"the answers {given[:80]!a} of the question {question[:40]!a} are not of the form {answer[:40]}({answer[:40]}/…/), "
+            f"the answers {listed[:80]!a} of the question {question[:40]!a} are not of the form {answer[:40]}({answer[:40]}/…/), "
             "with the answer that the path ends at; correct them"
         )
     return PathQuestion(
         f"{place.path.stem}:{place.line}",
         _joined(question),
         tuple(dict.fromkeys((answer, *filter(None, others)))),
-        tuple(Triple(parts[at], parts[at + 1], parts[at + 2]) for at in range(0, len(parts) - 3, 2)),
+        tuple(Triple(parts[index], parts[index + 1], parts[index + 2]) for index in range(0, len(parts) - 3, 2)),
     )
 
 

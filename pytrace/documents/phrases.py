@@ -7,55 +7,34 @@ over. In another language that writes names with capitals, the phrases are longe
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from importlib import resources
 
 import msgspec
 
 _WORD = re.compile(r'"[^"]+"|“[^”]+”|\([^()]*\)|\[[^\]]*\]|\d[\d,.]*\d|[^\s,;:()"“”\[\]]+|[,;:]')
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_PREPOSITIONS = _words(
-    """
-    in on at by from for with to as into during after before until since between among under over through against
-    about within near via than towards toward upon across around along throughout including like despite without
-    behind outside inside alongside beside besides per of
-    """
-)
-_AUXILIARIES = _words(
-    """
-    is are was were be been being am has have had do does did can could will would shall should may might must
-    became become becomes
-    """
-)
-_PRONOUNS = _words(
-    """
-    it its he she they his their her him them this that these those who whom whose which where when while what i we
-    our us you your there also both later then currently previously originally usually often still even once again
-    now either such so however if because although though but not only most more very well just here many some
-    several all other another each any no
-    """
-)
-_VERBS = _words(
-    """
-    made won led wrote written known began begun held took taken gave given went came found left ran set shown sold
-    sung sang born died stars plays play includes include contains serves consists refers means offers grew says
-    told lost features feature starring featuring serving having
-    """
-)
+# Words that no phrase crosses, by kind.
+_ENGLISH = {
+    kind: frozenset(words)
+    for kind, words in json.loads((resources.files(__package__) / "english_words.json").read_text("utf-8")).items()
+}
+_BREAKS = _ENGLISH["prepositions"] | _ENGLISH["auxiliaries"] | _ENGLISH["pronouns"]
 _DETERMINERS = frozenset(("a", "an", "the"))
 _CONJUNCTIONS = frozenset(("and", "or", "&"))
-_BREAKS = _PREPOSITIONS | _AUXILIARIES | _PRONOUNS
 # "The Combination at The Albany Empire" is one phrase: what stands between its names only ties them together.
 _TIES = frozenset(("in", "at", "of", "and", "or"))
+# A capital or a digit: what names, dates and numbers have.
 _INFORMATIVE = re.compile(r"[^\W\d_a-zß-öø-ÿ]|\d")
+# Behind these words a phrase says what something is, capitals or not.
 _COPULA = re.compile(r"\b(?:is|are|was|were|became|becomes|being)\b")
 _NATIONALITY = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)(?:[- ](?=[A-Z])[A-Z][a-z]+(?:an|ish|ese))?(?= [a-z])")
+# An initial or a short title keeps its full stop, wherever it stands.
 _ABBREVIATED = re.compile(r"(?:\b\w|\b[A-Z][a-z]{1,2})\.$")
+# A short form in brackets has fewer characters than this.
 _ACRONYM = 8
 _SHORTEST = 3
 # Of the words before a phrase the last so many characters are kept.
@@ -95,16 +74,16 @@ def content_phrases(sentence: str) -> list[Phrase]:
     Phrase(text='The Company', before='that was built by')
     Phrase(text='1783', before='in')
     """
-    return list(_told(sentence))
+    return list(_phrases(sentence))
 
 
-def _told(sentence: str) -> Iterator[Phrase]:
+def _phrases(sentence: str) -> Iterator[Phrase]:
     end = 0
     described = False
     for start, stop in _tied(sentence, _spans(sentence, 0)):
         text = sentence[start:stop]
         if text.endswith(".") and not _ABBREVIATED.search(text):
-            text = text[:-1]
+            text = text[:-1].rstrip()
         before = sentence[max(end, start - _LONGEST_BEFORE) : start].strip(' ,;:"()“”[]')
         is_one = not described and _COPULA.search(before) is not None
         # The first word of a sentence has a capital in any case.
@@ -122,7 +101,7 @@ def _told(sentence: str) -> Iterator[Phrase]:
 
 def _spans(text: str, offset: int) -> list[tuple[int, int]]:
     """Return where the words lie that stand between function words."""
-    words = [(found[0], found.start(), found.end()) for found in _WORD.finditer(text)]
+    words = [(match[0], match.start(), match.end()) for match in _WORD.finditer(text)]
     spans: list[tuple[int, int]] = []
     open_words: list[int] = []
 
@@ -135,27 +114,28 @@ def _spans(text: str, offset: int) -> list[tuple[int, int]]:
             spans.append((offset + words[open_words[0]][1], offset + words[open_words[-1]][2]))
         open_words.clear()
 
-    for place, (word, start, _) in enumerate(words):
-        following = words[place + 1][0] if place + 1 < len(words) else ""
+    for index, (word, start, _) in enumerate(words):
+        following = words[index + 1][0] if index + 1 < len(words) else ""
         lower = word.lower()
         if word[0] in "([":
             close()
             spans += _spans(word[1:-1], offset + start + 1)
         elif word[0] in '"“':
             close()
-            if inner := word.strip('"“”').strip():
+            inner = word.strip('"“”').strip()
+            if inner:
                 first = offset + start + word.index(inner)
                 spans.append((first, first + len(inner)))
         elif word in ";:" or (word == "," and not (open_words and _goes_on(words[open_words[-1]][0], following))):
             close()
-        elif lower == "of" and open_words and following and following.lower() not in _PRONOUNS:
-            open_words.append(place)
+        elif lower == "of" and open_words and following and following.lower() not in _ENGLISH["pronouns"]:
+            open_words.append(index)
         elif word == "May" and following[:1].isdigit():
-            open_words.append(place)  # the month
-        elif lower in _BREAKS or (_is_verb(word) and not (place and words[place - 1][0].endswith("ly"))):
+            open_words.append(index)  # the month
+        elif lower in _BREAKS or (_is_verb(word) and not (index and words[index - 1][0].endswith("ly"))):
             close()
         elif open_words or lower not in _CONJUNCTIONS:
-            open_words.append(place)
+            open_words.append(index)
     close()
     return spans
 
@@ -174,7 +154,9 @@ def _goes_on(before: str, after: str) -> bool:
 
 
 def _is_verb(word: str) -> bool:
-    return word[:1].islower() and (word in _VERBS or (word.endswith("ed") and len(word) > 4 and "-" not in word))
+    return word[:1].islower() and (
+        word in _ENGLISH["verbs"] or (word.endswith("ed") and len(word) > 4 and "-" not in word)
+    )
 
 
 def _tied(sentence: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

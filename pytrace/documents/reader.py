@@ -26,6 +26,7 @@ from pytrace.documents.sentences import clean_text, split_sentences
 from pytrace.errors import DataError
 from pytrace.records import Document
 
+# So many of what was passed over are named; all of it is counted.
 _LISTED = 1_000
 _READ_SUFFIXES = (*JSON_SUFFIXES, *MARKDOWN_SUFFIXES, *TEXT_SUFFIXES)
 
@@ -113,8 +114,8 @@ def read_documents(
     >>> [(document.title, document.sentences) for document in read_documents(folder)]
     [('Ada Foah', ('Ada Foah is a town in Ghana.', 'It lies on the coast.'))]
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    roots = [Path(path) for path in given]
+    named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    roots = [Path(path) for path in named]
     if not roots:
         raise DataError("no file or folder was given to read documents from; name at least one")
     for root in roots:

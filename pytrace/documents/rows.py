@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pytrace.documents.json_rows import Place
 from pytrace.documents.sentences import clean_text, split_sentences
 from pytrace.records import Document
 
 Row = dict[str, Any]
+_Value = TypeVar("_Value")
 
+# For a title made of a text's beginning; so much of the text is cleaned for it, however long it is.
 _TITLE_LENGTH, _TITLE_WINDOW = 60, 600
 
 
@@ -48,9 +50,7 @@ def document_paragraph(row: Row, place: Place) -> Paragraph:
     """Read a document object: `title`, and `text` or `sentences`, and perhaps `id` and `supporting`."""
     # BEIR's rows have their id in `_id`, and an empty `title` where a data set has none; then the text's beginning is
     # the title, as triples need one.
-    supporting = row.get("supporting", False)
-    if not isinstance(supporting, bool):
-        raise place.error(wrong_type("supporting", supporting, "true or false"))
+    supporting = expect(row.get("supporting", False), bool, "supporting", "true or false", place)
     body = row.get("sentences", row.get("text"))
     if body is None:
         raise place.error(
@@ -68,18 +68,18 @@ def document_paragraph(row: Row, place: Place) -> Paragraph:
 def build_document(paragraph: Paragraph, *, language: str) -> Built | None:
     """Clean and split a paragraph; None if nothing is left of its text."""
     if paragraph.sentences is None:
-        kept = split_sentences(paragraph.text, language=language)
-        indices = list(range(len(kept)))
+        sentences = split_sentences(paragraph.text, language=language)
+        indices = list(range(len(sentences)))
     else:
-        kept, indices = [], []
+        sentences, indices = [], []
         for sentence in paragraph.sentences:
             cleaned = clean_text(sentence)
-            indices.append(len(kept) if cleaned else -1)
+            indices.append(len(sentences) if cleaned else -1)
             if cleaned:
-                kept.append(cleaned)
-    if not kept:
+                sentences.append(cleaned)
+    if not sentences:
         return None
-    document = make_document(paragraph.title, kept, source=str(paragraph.place), id=paragraph.id)
+    document = make_document(paragraph.title, sentences, source=str(paragraph.place), id=paragraph.id)
     return Built(document, indices)
 
 
@@ -104,6 +104,7 @@ class Identities:
 
     def first_place(self, document: Document, place: Place) -> str | None:
         """Return where the same document was met before, or None, and then remember it."""
+        # A digest instead of the words, so that memory does not grow with the length of documents.
         digest = bytes.fromhex(document.content_hash)
         known = self._seen.get(document.id)
         if known is None:
@@ -117,14 +118,17 @@ class Identities:
         )
 
 
+def expect(value: object, kind: type[_Value], field: str, expected: str, place: Place) -> _Value:
+    """Return the value of a field if it has the type, or raise the error that says what it should be."""
+    if not isinstance(value, kind):
+        raise place.error(wrong_type(field, value, expected))
+    return value
+
+
 def strings(value: object, field: str, place: Place) -> list[str]:
     """Check that `value` is a list of strings."""
-    if not isinstance(value, list):
-        raise place.error(wrong_type(field, value, "a list of strings" if field != "text" else "a string"))
-    for index, item in enumerate(value):
-        if not isinstance(item, str):
-            raise place.error(wrong_type(f"{field}[{index}]", item, "a string"))
-    return value
+    items: list[Any] = expect(value, list, field, "a list of strings" if field != "text" else "a string", place)
+    return [expect(item, str, f"{field}[{index}]", "a string", place) for index, item in enumerate(items)]
 
 
 def objects(row: Row, field: str, place: Place) -> list[Row]:
@@ -135,12 +139,8 @@ def objects(row: Row, field: str, place: Place) -> list[Row]:
         if len(lengths) > 1 or -1 in lengths:
             raise place.error(f"`{field}` must hold lists of one length ({', '.join(list(value)[:5])}); correct it")
         return [dict(zip(value, items, strict=True)) for items in zip(*value.values(), strict=True)]
-    if not isinstance(value, list):
-        raise place.error(wrong_type(field, value, "a list of objects"))
-    for index, item in enumerate(value):
-        if not isinstance(item, dict):
-            raise place.error(wrong_type(f"{field}[{index}]", item, "an object"))
-    return value
+    items: list[Any] = expect(value, list, field, "a list of objects", place)
+    return [expect(item, dict, f"{field}[{index}]", "an object", place) for index, item in enumerate(items)]
 
 
 def item_lists(row: Row, field: str, parts: Sequence[Sequence[str]], place: Place) -> object:
@@ -160,9 +160,7 @@ def title_of(row: Row, place: Place) -> str:
     title = row.get("title")
     if title is None:
         raise place.error(f'no `title`{_has(row)}; add "title": the name of what the document is about')
-    if not isinstance(title, str):
-        raise place.error(wrong_type("title", title, "a string"))
-    return _named(title, "title", place)
+    return _named(expect(title, str, "title", "a string", place), "title", place)
 
 
 def id_of(row: Row, place: Place, *fields: str) -> str:
@@ -210,25 +208,19 @@ def _has(row: Row) -> str:
 
 def _hotpot_paragraphs(row: Row, place: Place) -> list[Paragraph]:
     context = item_lists(row, "context", (("title",), ("sentences", "content")), place)
-    if not isinstance(context, list):
-        raise place.error(wrong_type("context", context, "a list of [title, [sentences]]"))
+    items: list[Any] = expect(context, list, "context", "a list of [title, [sentences]]", place)
     paragraphs = []
-    for index, item in enumerate(context):
+    for index, item in enumerate(items):
         field = f"context[{index}]"
         if not isinstance(item, list) or len(item) != 2:
             raise place.error(wrong_type(field, item, "a pair [title, [sentences]]"))
-        if not isinstance(item[0], str):
-            raise place.error(wrong_type(f"{field}[0]", item[0], "the title, a string"))
+        title = expect(item[0], str, f"{field}[0]", "the title, a string", place)
         sentences = strings(item[1], f"{field}[1]", place)
-        paragraphs.append(Paragraph(_named(item[0], f"{field}[0]", place), sentences, "", "", place))
+        paragraphs.append(Paragraph(_named(title, f"{field}[0]", place), sentences, "", "", place))
     return paragraphs
 
 
 def _musique_paragraph(row: Row, place: Place) -> Paragraph:
-    text = row.get("paragraph_text")
-    if not isinstance(text, str):
-        raise place.error(wrong_type("paragraph_text", text, "a string"))
-    supporting = row.get("is_supporting", False)
-    if not isinstance(supporting, bool):
-        raise place.error(wrong_type("is_supporting", supporting, "true or false"))
+    text = expect(row.get("paragraph_text"), str, "paragraph_text", "a string", place)
+    supporting = expect(row.get("is_supporting", False), bool, "is_supporting", "true or false", place)
     return Paragraph(title_of(row, place), None, text, "", place, supporting)

@@ -30,7 +30,7 @@ from pytrace.models.llama.weight_formats import EXACT, FORMATS, Speed
 from pytrace.models.registry import model_files as store
 from pytrace.models.registry import rewritten
 from pytrace.models.registry.progress import PullProgress
-from pytrace.reader.prompts import chain_demonstrations
+from pytrace.reader.prompts import ChainDemonstration
 from pytrace.records import Candidate
 from pytrace.storage.locks import locked
 
@@ -252,7 +252,7 @@ def _share(first: Sequence[object], second: Sequence[object]) -> float:
 
 def answer(path: str, style: Style, scoring: Scoring, threads: int) -> Answers:
     """Let a model choose at every labelled step; runs in a child process."""
-    labelled = chain_demonstrations()
+    labelled = ChainDemonstration.load()
     shown = Demonstrations(_SHOWN, labelled=labelled)
     steps, right = [], []
     for example in labelled[_SHOWN:]:

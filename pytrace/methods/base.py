@@ -31,6 +31,8 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Need = Literal["documents", "knowledge base", "cross-encoder", "log-probabilities"]
 Extra = Literal["graph", "sentence index"]
+Documents = Sequence[Sequence[Document]]
+"""One list of documents a question."""
 Option = tuple[str, ...]
 """Settings that change together, as text: ``("unit=triple", "extraction=phrases")``."""
 
@@ -87,7 +89,7 @@ class Method(ABC):
     _model: LanguageModel
     _reader: Reader
 
-    def select(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Evidence]:
+    def select(self, questions: Sequence[str], documents: Documents) -> list[Evidence]:
         """Select evidence for questions, each from its own documents, without reading an answer from it.
 
         Parameters
@@ -108,27 +110,15 @@ class Method(ABC):
             If a question is empty.
         """
         check_questions(questions, documents)
-        return [one.evidence for one in self._select(questions, documents, Stages(self._model))]
+        return [selected.evidence for selected in self._select(questions, documents, Stages(self._model))]
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
-        """Answer questions, each from its own documents; all of them go through every stage together.
-
-        Parameters
-        ----------
-        questions
-            The questions' texts.
-        documents
-            One list of documents a question.
+    def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:
+        """Answer questions, each from its own documents; all of them go through every stage together; see `select`.
 
         Returns
         -------
         list of Answer
             With evidence, notes, and seconds and usage by stage (what a batch shares is divided evenly).
-
-        Raises
-        ------
-        InputError
-            If a question is empty.
         """
         check_questions(questions, documents)
         stages = Stages(self._model, self._reader.model)
@@ -136,10 +126,7 @@ class Method(ABC):
         with stages.stage("read"):
             evidence, readings = self._read(questions, [one.evidence for one in selected])
         answers = make_answers(questions, evidence, readings, stages, self.name)
-        return [
-            msgspec.structs.replace(answer, notes=(*answer.notes, *one.notes)) if one.notes else answer
-            for answer, one in zip(answers, selected, strict=True)
-        ]
+        return [noted(answer, *one.notes) for answer, one in zip(answers, selected, strict=True)]
 
     def read_with(self, model: LanguageModel) -> None:
         """Have another language model read the answers, as in TRACE's Figure 3 and Tables 7 and 8.
@@ -154,9 +141,7 @@ class Method(ABC):
         self._reader = self._reader.with_model(model)
 
     @abstractmethod
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         """Select evidence for checked questions, timing each stage."""
 
     def _read(self, questions: Sequence[str], evidence: list[Evidence]) -> tuple[list[Evidence], list[Reading]]:
@@ -168,12 +153,12 @@ class Method(ABC):
 class ClaimMethod(Protocol):
     """A method that can judge claims, beside answering questions."""
 
-    def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def judge(self, claims: Sequence[str], documents: Documents) -> list[Answer]:
         """Judge claims, each with its own documents; the text of an answer is one of `pytrace.reader.claims.LABELS`."""
         ...
 
 
-def check_questions(questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> None:
+def check_questions(questions: Sequence[str], documents: Documents) -> None:
     """Refuse lists that do not belong together, and empty questions."""
     if len(questions) != len(documents):
         raise ValueError(f"there are {len(questions)} questions but {len(documents)} lists of documents")
@@ -192,15 +177,20 @@ def make_answers(
             question=question,
             text=reading.text,
             method=name,
-            evidence=one,
+            evidence=seen,
             usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
             seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
-            notes=_notes(one, reading.left_out),
+            notes=_notes(seen, reading.left_out),
             context_tokens=reading.context_tokens,
             deterministic=stages.deterministic,
         )
-        for question, one, reading in zip(questions, evidence, readings, strict=True)
+        for question, seen, reading in zip(questions, evidence, readings, strict=True)
     ]
+
+
+def noted(answer: Answer, *notes: str) -> Answer:
+    """Return an answer with more notes."""
+    return msgspec.structs.replace(answer, notes=(*answer.notes, *notes))
 
 
 def _notes(evidence: Evidence, left_out: int) -> tuple[str, ...]:
@@ -259,7 +249,7 @@ class MethodRow:
     settings, small
         Its settings, the paper's and those that measured best for models of less than a billion parameters.
     make
-        Makes it from parts, settings and a label; by its model, encoder and settings if not given.
+        Makes it from parts, settings and a label; if not given, by its model, encoder and settings and by what it takes.
     needs
         What it cannot do without.
     takes
@@ -278,6 +268,9 @@ class MethodRow:
     takes: frozenset[Extra] = frozenset()
     space: tuple[Choice, ...] = ()
 
+
+# The parts, which are also a class's arguments, that stand for what a method takes.
+TAKEN: dict[Extra, tuple[str, ...]] = {"graph": ("graph", "extracted"), "sentence index": ("index",)}
 
 METHODS: dict[str, MethodRow] = {}
 """Every registered method by its name."""
@@ -307,8 +300,8 @@ def register(row: MethodRow) -> None:
         raise InputError(f"{where}: {row.method!r} is no class with the verbs select and answer")
     if unknown := (row.needs - set(get_args(Need))) | (row.takes - set(get_args(Extra))):
         raise InputError(f"{where}: nothing is known of {', '.join(sorted(unknown))}")
-    for one in row.space:
-        for option in one.options:
+    for decision in row.space:
+        for option in decision.options:
             changed(row.settings, option, what=row.name)
     METHODS[row.name] = row
 

@@ -3,57 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.methods.base import Count, Method, MethodRow, Parts, Positive, Selected, Stages, register
+from pytrace.methods.base import Count, Documents, Method, MethodRow, Need, Parts, Positive, Selected, Stages, register
 from pytrace.methods.ranking import Rank, rank_by, rank_by_cross_encoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import all_documents
-from pytrace.records import Document
 from pytrace.retrieval import RetrieverName
 
 
 class RagSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the vanilla RAG.
+    """Every choice of the vanilla RAG."""
 
-    Attributes
-    ----------
-    reader_demonstrations
-        Short answers shown to the reader.
-    """
-
+    # Short answers shown to the reader.
     reader_demonstrations: Count = 0
 
 
 class RetrievalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of a RAG that retrieves.
+    """Every choice of a RAG that retrieves."""
 
-    Attributes
-    ----------
-    top
-        How many documents the reader sees.
-    reader_demonstrations
-        Short answers shown to the reader.
-    """
-
+    # How many documents the reader sees.
     top: Positive = 5
+    # Short answers shown to the reader.
     reader_demonstrations: Count = 0
 
 
 class DenseSettings(RetrievalSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of a RAG that retrieves by vectors.
+    """Every choice of a RAG that retrieves by vectors."""
 
-    Attributes
-    ----------
-    whole_documents
-        Encode each document as one passage, as the bi-encoders of TRACE's Table 1 do; what is longer than the encoder takes
-        has no say. Otherwise a document is as near as its nearest sentence.
-    """
-
+    # Encode each document as one passage, as the bi-encoders of TRACE's Table 1 do; what is longer than the encoder
+    # takes has no say. Otherwise a document is as near as its nearest sentence.
     whole_documents: bool = False
 
 
@@ -65,11 +49,9 @@ class Rag(Method):
         self._model = model
         self._reader = Reader(model, demonstrations=reader_demonstrations)
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         del questions, stages
-        return [Selected(all_documents(own)) for own in documents]
+        return [Selected(all_documents(listed)) for listed in documents]
 
 
 class RetrievalRag(Method):
@@ -95,11 +77,9 @@ class RetrievalRag(Method):
         self._rank = rank or rank_by(retriever, encoder, whole_documents=whole)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         with stages.stage("retrieve"):
-            return [Selected(all_documents(own)) for own in self._rank(questions, documents, self.settings.top)]
+            return [Selected(all_documents(ranked)) for ranked in self._rank(questions, documents, self.settings.top)]
 
 
 GOLD = "gold"
@@ -107,59 +87,34 @@ GOLD = "gold"
 NO_CROSS_ENCODER = "cross-encoder ranks with a model that was not named; give --cross-encoder DIR"
 
 
-def _make_rag(parts: Parts, settings: RagSettings, name: str) -> Rag:
-    return Rag(parts.model, reader_demonstrations=settings.reader_demonstrations, name=name)
+def _make(parts: Parts, settings: Any, name: str) -> Method:
+    retriever: Any = name.partition(":")[0]
+    if isinstance(settings, RagSettings):
+        return Rag(parts.model, reader_demonstrations=settings.reader_demonstrations, name=name)
+    if retriever == "cross-encoder":
+        if parts.cross_encoder is None:
+            raise InputError(NO_CROSS_ENCODER)
+        return RetrievalRag(parts.model, None, settings, name=name, rank=rank_by_cross_encoder(parts.cross_encoder()))
+    # BM25 ranks by words, so that no encoder is loaded for it.
+    encoder = None if retriever == "bm25" else parts.encoder()
+    return RetrievalRag(parts.model, encoder, settings, retriever=retriever, name=name)
 
 
-def _make_retrieval(parts: Parts, settings: RetrievalSettings, name: str) -> RetrievalRag:
-    retriever = name.partition(":")[0]
-    encoder = parts.encoder() if retriever != "bm25" else None
-    return RetrievalRag(parts.model, encoder, settings, retriever=retriever, name=name)  # type: ignore[arg-type]
-
-
-def _make_cross_encoder(parts: Parts, settings: RetrievalSettings, name: str) -> RetrievalRag:
-    if parts.cross_encoder is None:
-        raise InputError(NO_CROSS_ENCODER)
-    return RetrievalRag(parts.model, None, settings, name=name, rank=rank_by_cross_encoder(parts.cross_encoder()))
-
-
-_RAG_SMALL = RagSettings(reader_demonstrations=4)
-_RETRIEVAL_SMALL = RetrievalSettings(reader_demonstrations=4)
-_DENSE_SMALL = DenseSettings(reader_demonstrations=4)
-register(MethodRow("rag", "answer from all documents, in their order", Rag, RagSettings(), _RAG_SMALL, _make_rag))
-register(
-    MethodRow(
-        GOLD,
-        "answer from the documents that support the gold answer ('eval' alone knows them)",
-        Rag,
-        RagSettings(),
-        _RAG_SMALL,
-        _make_rag,
-    )
-)
-register(
-    MethodRow(
-        "bm25",
-        "answer from the first documents by words (BM25)",
-        RetrievalRag,
-        RetrievalSettings(),
-        _RETRIEVAL_SMALL,
-        _make_retrieval,
-    )
-)
-for _name, _summary in (
-    ("dense", "answer from the first documents by vectors"),
-    ("rrf", "answer from the first documents by the ranks of words and vectors together"),
-):
-    register(MethodRow(_name, _summary, RetrievalRag, DenseSettings(), _DENSE_SMALL, _make_retrieval))
-register(
-    MethodRow(
+_ROWS: tuple[tuple[str, Any, str], ...] = (
+    ("rag", RagSettings, "answer from all documents, in their order"),
+    (GOLD, RagSettings, "answer from the documents that support the gold answer ('eval' alone knows them)"),
+    ("bm25", RetrievalSettings, "answer from the first documents by words (BM25)"),
+    ("dense", DenseSettings, "answer from the first documents by vectors"),
+    ("rrf", DenseSettings, "answer from the first documents by the ranks of words and vectors together"),
+    (
         "cross-encoder",
+        RetrievalSettings,
         "answer from the first documents by a model that reads each with the question",
-        RetrievalRag,
-        RetrievalSettings(),
-        _RETRIEVAL_SMALL,
-        _make_cross_encoder,
-        needs=frozenset({"documents", "cross-encoder"}),
-    )
+    ),
 )
+for _name, _settings, _summary in _ROWS:
+    _method = Rag if _settings is RagSettings else RetrievalRag
+    _needs: set[Need] = {"documents", "cross-encoder"} if _name == "cross-encoder" else {"documents"}
+    # A small model answers at length unless it is shown short answers.
+    _small = _settings(reader_demonstrations=4)
+    register(MethodRow(_name, _summary, _method, _settings(), _small, _make, needs=frozenset(_needs)))

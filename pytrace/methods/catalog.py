@@ -15,7 +15,7 @@ import msgspec
 
 import pytrace.methods
 from pytrace.errors import InputError
-from pytrace.methods.base import METHODS, Method, MethodRow, Parts, changed, setting_name
+from pytrace.methods.base import METHODS, TAKEN, Method, MethodRow, Parts, changed, setting_name
 from pytrace.methods.cok.chain_of_knowledge import Knowledge
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
@@ -57,15 +57,13 @@ for _name in sorted(METHODS, key=lambda name: _place(METHODS[name])):
 def _unregistered(method: Any) -> list[str]:
     """Return the names of a class's subclasses in this room that can be made and have no row."""
     rows = {row.method for row in METHODS.values()}
-    return [
-        name
-        for one in method.__subclasses__()
-        for name in (
-            *([one.__name__] if "answer" in dir(one) and not one.__abstractmethods__ and one not in rows else []),
-            *_unregistered(one),
-        )
-        if one.__module__.startswith("pytrace.methods.")
-    ]
+    names = []
+    for subclass in method.__subclasses__():
+        if subclass.__module__.startswith("pytrace.methods."):
+            if "answer" in dir(subclass) and not subclass.__abstractmethods__ and subclass not in rows:
+                names.append(subclass.__name__)
+            names += _unregistered(subclass)
+    return names
 
 
 _ABSTRACT = {"Thoughtful"}
@@ -97,10 +95,10 @@ def method_row(name: str) -> MethodRow:
 
 def parse_method(text: str) -> MethodName:
     """Read ``NAME`` or ``NAME:setting=value,setting=value``."""
-    name, colon, rest = text.strip().partition(":")
+    name, colon, settings = text.strip().partition(":")
     method_row(name)
-    overrides = tuple(part.strip() for part in rest.split(",") if part.strip())
-    if colon and (not overrides or not all("=" in one for one in overrides)):
+    overrides = tuple(part.strip() for part in settings.split(",") if part.strip())
+    if colon and (not overrides or not all("=" in override for override in overrides)):
         raise InputError(f"{text!r} does not name settings behind the colon; write {name}:setting=value,setting=value")
     return MethodName(name, overrides)
 
@@ -124,23 +122,23 @@ def method_settings(method: str | MethodName, llm: str, overrides: Iterable[str]
 
 def check_overrides(methods: Sequence[MethodName], llm: str, overrides: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Give every method those settings that it has, and refuse what none of them has."""
-    own: dict[str, tuple[str, ...]] = {}
+    by_method: dict[str, tuple[str, ...]] = {}
     used: set[str] = set()
     known: set[str] = set()
     for method in methods:
         fields = default_settings(method.name, llm).__struct_fields__
         known |= set(fields)
-        mine = tuple(one for one in overrides if setting_name(one) in fields)
-        own[method.name] = mine
+        mine = tuple(override for override in overrides if setting_name(override) in fields)
+        by_method[method.name] = mine
         used |= set(mine)
         method_settings(method, llm, mine)
-    for one in overrides:
-        if one not in used:
+    for override in overrides:
+        if override not in used:
             raise InputError(
-                f"the setting {one!r} is not name=value with a name among those of "
+                f"the setting {override!r} is not name=value with a name among those of "
                 f"{', '.join(dict.fromkeys(method.name for method in methods))}: {', '.join(sorted(known))}"
             )
-    return own
+    return by_method
 
 
 def make_method(
@@ -188,32 +186,30 @@ def make_method(
     overrides = tuple(overrides)
     row = method_row(named.name)
     settings = method_settings(named, llm, overrides)
-    chosen = {setting_name(one) for one in (*overrides, *named.overrides)}
+    chosen = {setting_name(override) for override in (*overrides, *named.overrides)}
     if parts.index is not None:
         if "sentence index" not in row.takes:
-            able = [one.name for one in METHODS.values() if "sentence index" in one.takes]
+            able = [other.name for other in METHODS.values() if "sentence index" in other.takes]
             raise InputError(
                 f"{named.name} has no use for an index of sentences; leave it out, or use one of {', '.join(able)}"
             )
         if "titles" not in chosen:
             # Small-model settings may put titles before sentences; an index has them as they are.
             settings = msgspec.structs.replace(settings, titles=False)
-    if parts.graph is not None and "graph" in row.takes and "unit" in chosen:
-        _check_unit(settings.unit, parts.graph, named.label)
+    # A graph's own units are taken, so that other units that were asked for would be passed over in silence.
+    graph_used = parts.graph if "graph" in row.takes and "unit" in chosen else None
+    if graph_used is not None and settings.unit in {"sentence", "document"} - {graph_used.recipe.extractor}:
+        raise InputError(
+            f"{named.label} was told unit={settings.unit}, but with --kg the units are the graph's; leave out the setting "
+            "or --kg"
+        )
     if row.make is not None:
-        made = row.make(parts, settings, named.label)
+        instance = row.make(parts, settings, named.label)
     else:
         # Which arguments a class takes its row's test says, not its type.
         make: Any = row.method
-        made = make(model, encoder(), settings, name=named.label)
+        taken = {part: getattr(parts, part) for extra in row.takes for part in TAKEN[extra]}
+        instance = make(model, encoder(), settings, name=named.label, **taken)
     if reader is not None:
-        made.read_with(reader)
-    return made
-
-
-def _check_unit(unit: str, graph: TripleStore, label: str) -> None:
-    """Refuse sentences or documents that are asked for where a graph has other units: its own would be taken."""
-    if unit in {"sentence", "document"} and graph.recipe.extractor != unit:
-        raise InputError(
-            f"{label} was told unit={unit}, but with --kg the units are the graph's; leave out the setting or --kg"
-        )
+        instance.read_with(reader)
+    return instance

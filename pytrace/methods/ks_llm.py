@@ -19,6 +19,7 @@ from pytrace.errors import InputError
 from pytrace.methods.base import (
     READER_CHOICE,
     Count,
+    Documents,
     Method,
     MethodRow,
     Parts,
@@ -34,7 +35,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import Reader, Reading
 from pytrace.reader.evidence import document_text
-from pytrace.records import Document, Evidence, Reasoning, TextUnit, Unit, WrittenTriples
+from pytrace.records import Document, Evidence, TextUnit, Unit, WrittenTriples
 from pytrace.retrieval import SentenceIndex
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.extraction import sentence_units
@@ -55,38 +56,25 @@ _TITLE = "Background"
 
 
 class KsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; the defaults are the paper's where it names one.
+    """Every choice of the method; the defaults are the paper's where it names one."""
 
-    Attributes
-    ----------
-    sentences
-        k, the sentences that are selected (section 4.4).
-    titles
-        Put a document's title before each of its sentences before they are embedded; the paper embeds bare sentences.
-    document_tokens
-        The longest evidence document that is read whole ("standard-doc", "cot-doc"), and the longest that is generated.
-    generate_documents
-        Let the model write an evidence document for a question that has none (section 4.1).
-    triples
-        At most so many triples a question.
-    triple_demonstrations
-        Labelled questions shown before triples are written.
-    generated_tokens
-        The longest text that the model writes on the way: the triples of a question, or a thought.
-    reader_demonstrations
-        Short answers shown to the reader.
-    rationale_demonstrations
-        Labelled rationales shown before a thought of "cot-doc"; the paper's is zero-shot (section 4.2).
-    """
-
+    # k, the sentences that are selected (section 4.4).
     sentences: Positive = 2
+    # Put a document's title before each of its sentences before they are embedded; the paper embeds bare sentences.
     titles: bool = False
+    # The longest evidence document that is read whole ("standard-doc", "cot-doc"), and the longest that is generated.
     document_tokens: Positive = 300
+    # Let the model write an evidence document for a question that has none (section 4.1).
     generate_documents: bool = True
+    # At most so many triples a question.
     triples: Positive = 5
+    # Labelled questions shown before triples are written.
     triple_demonstrations: Count = 3
+    # The longest text that the model writes on the way: the triples of a question, or a thought.
     generated_tokens: Positive = 160
+    # Short answers shown to the reader.
     reader_demonstrations: Count = 0
+    # Labelled rationales shown before a thought of "cot-doc"; the paper's is zero-shot (section 4.2).
     rationale_demonstrations: Count = 0
 
 
@@ -132,46 +120,47 @@ class KnowledgeSelection(Method):
             max_tokens=self.settings.generated_tokens,
         )
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         """Note where no triple was sound, what was dropped, and where the evidence document was generated or cut."""
         notes: list[list[str]] = [[] for _ in questions]
         constructed = [QuestionTriples("", ())] * len(questions)
         if self.variant in _WITH_TRIPLES:
             with stages.stage("triples"):
                 constructed = self._constructor.construct(questions)
-            for own, found in zip(notes, constructed, strict=True):
-                own.extend(_triple_notes(found, selects=self.variant in _WITH_SENTENCES))
+            for lines, triples in zip(notes, constructed, strict=True):
+                lines.extend(_triple_notes(triples, selects=self.variant in _WITH_SENTENCES))
         if self.variant in _WITH_DOCUMENT | _WITH_SENTENCES and self._index is None:
             documents = self._complete(questions, documents, notes, stages)
         if self.variant in _WITH_SENTENCES:
             with stages.stage("select"):
                 evidence = self._nearest(questions, constructed, documents)
         elif self.variant in _WITH_DOCUMENT:
-            evidence = [self._whole(own, told) for own, told in zip(documents, notes, strict=True)]
+            evidence = [self._whole(sources, lines) for sources, lines in zip(documents, notes, strict=True)]
         elif self.variant == "ks-t":
-            evidence = [Evidence("triples", _texts(one.triples), (), derivation=_written(one)) for one in constructed]
+            evidence = [
+                Evidence("triples", _texts(triples.triples), (), derivation=_written(triples))
+                for triples in constructed
+            ]
         else:
             evidence = [NO_CONTEXT] * len(questions)
-        return [Selected(one, tuple(own)) for one, own in zip(evidence, notes, strict=True)]
+        return [Selected(seen, tuple(lines)) for seen, lines in zip(evidence, notes, strict=True)]
 
     def _complete(
         self,
         questions: Sequence[str],
-        documents: Sequence[Sequence[Document]],
+        documents: Documents,
         notes: Sequence[list[str]],
         stages: Stages,
     ) -> list[list[Document]]:
         """Return each question's documents that have words, with one generated where there is none (section 4.1)."""
-        whole = [[document for document in own if document.text.strip()] for own in documents]
-        missing = [number for number, own in enumerate(whole) if not own]
+        complete = [[document for document in sources if document.text.strip()] for sources in documents]
+        missing = [number for number, sources in enumerate(complete) if not sources]
         if not missing:
-            return whole
+            return complete
         if not self.settings.generate_documents:
             for number in missing:
                 notes[number].append("the question has no document")
-            return whole
+            return complete
         with stages.stage("documents"):
             written = write_documents(
                 self._model, [questions[number] for number in missing], max_tokens=self.settings.document_tokens
@@ -180,56 +169,56 @@ class KnowledgeSelection(Method):
             if document is None:
                 notes[number].append("the question has no document, and the model wrote none")
             else:
-                whole[number] = [document]
+                complete[number] = [document]
                 notes[number].append("the question has no document; the model wrote one")
-        return whole
+        return complete
 
     def _nearest(
         self,
         questions: Sequence[str],
         constructed: Sequence[QuestionTriples],
-        documents: Sequence[Sequence[Document]],
+        documents: Documents,
     ) -> list[Evidence]:
         """Return the sentences nearest to each question's triples, or to the question where there is none (section 3.2)."""
         queries = [
-            ", ".join(f"({one.head}, {one.relation}, {one.tail})" for one in found.triples) or question
-            for found, question in zip(constructed, questions, strict=True)
+            ", ".join(f"({triple.head}, {triple.relation}, {triple.tail})" for triple in written.triples) or question
+            for written, question in zip(constructed, questions, strict=True)
         ]
         selected = self._from_documents(queries, documents) if self._index is None else self._from_index(queries)
         evidence = []
-        for found, chosen in zip(constructed, selected, strict=True):
-            shown = found.triples if self.variant == "ks-llm" else ()
+        for written, chosen in zip(constructed, selected, strict=True):
+            shown = written.triples if self.variant == "ks-llm" else ()
             evidence.append(
                 Evidence(
                     kind="mixed" if self.variant == "ks-llm" else "sentences",
                     context=(*_texts(shown), *_texts(chosen)),
                     document_ids=tuple(dict.fromkeys(unit.document_id for unit in chosen)),
-                    derivation=_written(found),
+                    derivation=_written(written),
                 )
             )
         return evidence
 
-    def _from_documents(self, queries: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[list[TextUnit]]:
+    def _from_documents(self, queries: Sequence[str], documents: Documents) -> list[list[TextUnit]]:
         """Return the sentences of each question's own documents nearest to its query, in document order."""
-        units = [[unit for document in own for unit in sentence_units(document)] for own in documents]
-        places = nearest_sentences(
+        units = [[unit for document in sources for unit in sentence_units(document)] for sources in documents]
+        positions = nearest_sentences(
             queries,
-            [[unit.text if self.settings.titles else unit.body for unit in own] for own in units],
+            [[unit.text if self.settings.titles else unit.body for unit in sentences] for sentences in units],
             self._encoder,
             self.settings.sentences,
         )
-        return [[own[at] for at in row] for own, row in zip(units, places, strict=True)]
+        return [[sentences[position] for position in row] for sentences, row in zip(units, positions, strict=True)]
 
     def _from_index(self, queries: Sequence[str]) -> list[list[TextUnit]]:
         """Return the sentences of the index nearest to each query, in the order in which they were added."""
         assert self._index is not None
-        found = self._index.search(queries, self.settings.sentences)
+        results = self._index.search(queries, self.settings.sentences)
         return [
             [
-                TextUnit(one.title, one.text, one.document_id, one.index)
-                for one in (hit.sentence for hit in sorted(hits, key=lambda hit: hit.index))
+                TextUnit(sentence.title, sentence.text, sentence.document_id, sentence.index)
+                for sentence in (hit.sentence for hit in sorted(hits, key=lambda hit: hit.index))
             ]
-            for hits in found
+            for hits in results
         ]
 
     def _whole(self, documents: Sequence[Document], notes: list[str]) -> Evidence:
@@ -245,23 +234,14 @@ class KnowledgeSelection(Method):
                 notes.append(f"the evidence document was cut to {self.settings.document_tokens} tokens")
                 break
             left -= self._model.count_tokens(text)
-        return Evidence("documents", tuple(context), tuple(one.id for one in documents[: len(context)]))
+        return Evidence("documents", tuple(context), tuple(document.id for document in documents[: len(context)]))
 
     def _read(self, questions: Sequence[str], evidence: list[Evidence]) -> tuple[list[Evidence], list[Reading]]:
         """Answer the questions (section 3.3), after a thought if the variant has one."""
         if self.variant != "cot-doc":
             return evidence, self._reader.read(questions, evidence)
-        contexts = [one.context for one in evidence]
-        thoughts = [row[0] for row in self._thinker.think(questions, contexts)]
-        readings = [
-            Reading(thought.answer, self._model.count_tokens("\n".join(fitted.entries)), fitted.left_out)
-            for thought, fitted in zip(thoughts, self._thinker.fit(questions, contexts), strict=True)
-        ]
-        thoughtful = [
-            msgspec.structs.replace(one, derivation=Reasoning(thought.sentences))
-            for one, thought in zip(evidence, thoughts, strict=True)
-        ]
-        return thoughtful, readings
+        thoughts = [row[0] for row in self._thinker.think(questions, [seen.context for seen in evidence])]
+        return self._thinker.readings(questions, evidence, thoughts)
 
 
 def write_documents(model: LanguageModel, questions: Sequence[str], *, max_tokens: int) -> list[Document | None]:
@@ -304,15 +284,15 @@ def prefix_of(text: str, most: int, count_tokens: Callable[[str], int]) -> str:
     return text[: ends[fitting - 1]] if fitting else ""
 
 
-def _triple_notes(found: QuestionTriples, *, selects: bool) -> list[str]:
+def _triple_notes(written: QuestionTriples, *, selects: bool) -> list[str]:
     """Say what came of a question's triples."""
     notes = []
-    if found.dropped:
+    if written.dropped:
         notes.append(
-            f"{found.dropped} of {found.lines} lines of triples were dropped: malformed, or about something that the "
+            f"{written.dropped} of {written.lines} lines of triples were dropped: malformed, or about something that the "
             "question does not name"
         )
-    if not found.triples:
+    if not written.triples:
         query = "; the question itself was the query" if selects else ""
         notes.append(f"the model wrote no sound triple about the question{query}")
     return notes

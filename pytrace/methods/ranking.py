@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pytrace.errors import ModelError
+from pytrace.methods.base import Documents
 from pytrace.models.encoders.cross_encoder import CrossEncoder, Scores
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.records import Document
 from pytrace.retrieval import RetrieverName, check_retriever, rank_each
 
-Rank = Callable[[Sequence[str], Sequence[Sequence[Document]], int], list[list[Document]]]
+Rank = Callable[[Sequence[str], Documents, int], list[list[Document]]]
 """From questions, the documents of each, and a count to at most so many documents of each, best first."""
 
 
@@ -20,9 +21,9 @@ def rank_by(retriever: RetrieverName, encoder: Encoder | None, *, whole_document
     """Return a function that ranks each question's own documents."""
     check_retriever(retriever, encoder)
 
-    def rank(questions: Sequence[str], documents: Sequence[Sequence[Document]], count: int) -> list[list[Document]]:
-        found = rank_each(retriever, questions, documents, encoder, count, whole_documents=whole_documents)
-        return [[hit.document for hit in hits] for hits in found]
+    def rank(questions: Sequence[str], documents: Documents, count: int) -> list[list[Document]]:
+        ranked = rank_each(retriever, questions, documents, encoder, count, whole_documents=whole_documents)
+        return [[hit.document for hit in hits] for hits in ranked]
 
     return rank
 
@@ -31,16 +32,16 @@ def rank_by_cross_encoder(cross_encoder: CrossEncoder) -> Rank:
     """Return a function that ranks each question's own documents by reading them together with the question."""
     # TRACE, section 4.1 and appendix C.2.
 
-    def rank(questions: Sequence[str], documents: Sequence[Sequence[Document]], count: int) -> list[list[Document]]:
+    def rank(questions: Sequence[str], documents: Documents, count: int) -> list[list[Document]]:
         pairs = [
             (question, ". ".join(part for part in (document.title, document.text) if part))
-            for question, own in zip(questions, documents, strict=True)
-            for document in own
+            for question, candidates in zip(questions, documents, strict=True)
+            for document in candidates
         ]
         scores = _checked(cross_encoder, pairs)
-        ends = np.cumsum([len(own) for own in documents], dtype=np.int64)[:-1]
+        ends = np.cumsum([len(candidates) for candidates in documents], dtype=np.int64)[:-1]
         orders = (np.argsort(-some, kind="stable") for some in np.split(scores, ends)) if documents else ()
-        return [[own[place] for place in order[:count].tolist()] for own, order in zip(documents, orders, strict=True)]
+        return [[ranked[i] for i in order[:count].tolist()] for ranked, order in zip(documents, orders, strict=True)]
 
     return rank
 
@@ -53,9 +54,9 @@ def _checked(cross_encoder: CrossEncoder, pairs: list[tuple[str, str]]) -> Score
             f"cross-encoder {cross_encoder.name!r} gives scores {list(scores.shape)} for {len(pairs)} pairs; re-export the model"
         )
     if not np.isfinite(scores).all():
-        place = int(np.argmin(np.isfinite(scores)))
+        first = int(np.argmin(np.isfinite(scores)))
         raise ModelError(
             f"cross-encoder {cross_encoder.name!r} gives NaN or infinity for {int((~np.isfinite(scores)).sum())} of "
-            f"{len(pairs)} pairs, first for the question {pairs[place][0][:60]!a}; re-export the model"
+            f"{len(pairs)} pairs, first for the question {pairs[first][0][:60]!a}; re-export the model"
         )
     return scores

@@ -16,10 +16,20 @@ import numpy as np
 
 from pytrace.chain_of_evidence.feature_extraction import Extraction, Extractor, FeatureExtractor
 from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
-from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge
-from pytrace.chain_of_evidence.text_judge import TextJudge
+from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge, TextJudge
 from pytrace.kernels.set_cover import minimum_covers, scope_covers
-from pytrace.methods.base import READER_CHOICE, Count, Method, MethodRow, Positive, Selected, Stages, choice, register
+from pytrace.methods.base import (
+    READER_CHOICE,
+    Count,
+    Documents,
+    Method,
+    MethodRow,
+    Positive,
+    Selected,
+    Stages,
+    choice,
+    register,
+)
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
@@ -31,50 +41,34 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; the defaults are the paper's where it names one.
+    """Every choice of the method; the defaults are the paper's where it names one."""
 
-    Attributes
-    ----------
-    snippet
-        What is retrieved and chosen: documents, or single sentences.
-    retriever, pool
-        How the pool is ranked, and how many snippets it has at most ("given": the documents' own order).
-    judge
-        "model" asks the language model yes or no, "text" needs none, "fused" adds up the log-odds of both by halves.
-    calibrated
-        For the model as judge: subtract its log-odds under a text without content.
-    threshold
-        A snippet holds a feature from this probability on.
-    cover
-        "greedy" is the paper's search in three phases, "exact" the fewest snippets that there can be.
-    recheck
-        For the greedy cover: see `pytrace.kernels.set_cover.scope_cover`.
-    top
-        Snippets by retrieval order where no feature was found, or no snippet holds one.
-    feature_demonstrations, spans
-        For the extraction of features: labelled questions shown, and whether nodes and relations must be words of the
-        question.
-    grammar
-        Hold the features to their JSON by a grammar; false for a server that takes none.
-    judge_demonstrations
-        Labelled judgements shown to the model as judge.
-    reader_demonstrations
-        Short answers shown to the reader.
-    """
-
+    # What is retrieved and chosen: documents, or single sentences.
     snippet: Literal["document", "sentence"] = "document"
+    # How the pool is ranked, and how many snippets it has at most ("given": the documents' own order).
     retriever: RetrieverName = "dense"
     pool: Positive = 20
+    # "model" asks the language model yes or no, "text" needs none, "fused" adds up the log-odds of both by halves.
     judge: Literal["model", "text", "fused"] = "model"
+    # For the model as judge: subtract its log-odds under a text without content.
     calibrated: bool = False
+    # A snippet holds a feature from this probability on.
     threshold: Share = 0.5
+    # "greedy" is the paper's search in three phases, "exact" the fewest snippets that there can be.
     cover: Literal["greedy", "exact"] = "greedy"
+    # For the greedy cover: see `pytrace.kernels.set_cover.scope_cover`.
     recheck: bool = False
+    # Snippets by retrieval order where no feature was found, or no snippet holds one.
     top: Positive = 5
+    # For the extraction of features: labelled questions shown, and whether nodes and relations must be words of the
+    # question.
     feature_demonstrations: Count = 5
     spans: bool = False
+    # Hold the features to their JSON by a grammar; false for a server that takes none.
     grammar: bool = True
+    # Labelled judgements shown to the model as judge.
     judge_demonstrations: Count = 0
+    # Short answers shown to the reader.
     reader_demonstrations: Count = 0
 
 
@@ -101,38 +95,36 @@ class ScopeCoe(Method):
         self._judge = judge or make_judge(model, encoder, self.settings)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         """Note what no snippet holds, and where the order of retrieval had to do."""
         with stages.stage("retrieve"):
             pools = self._pools(questions, documents)
         with stages.stage("features"):
             extractions = self._extractor.extract(questions)
         inquiries = [
-            Inquiry(question, found.features.all, tuple(document_text(snippet) for snippet in pool))
-            for question, found, pool in zip(questions, extractions, pools, strict=True)
+            Inquiry(question, extraction.features.all, tuple(document_text(snippet) for snippet in pool))
+            for question, extraction, pool in zip(questions, extractions, pools, strict=True)
         ]
         with stages.stage("judge"):
             judged = self._judge.judge(inquiries)
         with stages.stage("cover"):
             chosen = self._cover(inquiries, judged)
-        evidence = [self._evidence(*one) for one in zip(inquiries, judged, chosen, pools, strict=True)]
+        evidence = list(map(self._evidence, inquiries, judged, chosen, pools))
         return [
-            Selected(one, _notes(found, bool(taken), one))
-            for one, found, taken in zip(evidence, extractions, chosen, strict=True)
+            Selected(seen, _notes(extraction, bool(taken), seen))
+            for seen, extraction, taken in zip(evidence, extractions, chosen, strict=True)
         ]
 
-    def _pools(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[list[Document]]:
+    def _pools(self, questions: Sequence[str], documents: Documents) -> list[list[Document]]:
         """Return each question's snippets, best first."""
         settings = self.settings
         if self._retriever is not None:
-            found = self._retriever.retrieve(questions, settings.pool)
-            documents = [[hit.document for hit in hits] for hits in found]
+            results = self._retriever.retrieve(questions, settings.pool)
+            documents = [[hit.document for hit in hits] for hits in results]
             if settings.snippet == "document":
-                return [list(own) for own in documents]
+                return [list(candidates) for candidates in documents]
         if settings.snippet == "sentence":
-            documents = [_sentences(own) for own in documents]
+            documents = [_sentences(candidates) for candidates in documents]
         ranked = rank_each(settings.retriever, questions, documents, self._encoder, settings.pool)
         return [[hit.document for hit in hits] for hits in ranked]
 
@@ -145,14 +137,17 @@ class ScopeCoe(Method):
             for inquiry, rows in zip(inquiries, judged, strict=True)
         ]
         if self.settings.cover == "exact":
-            return [tuple(sorted(one.sets)) for one in minimum_covers([(own, None) for own in held], ties="earliest")]
+            return [
+                tuple(sorted(cover.sets))
+                for cover in minimum_covers([(table, None) for table in held], ties="earliest")
+            ]
         kinds = [np.array([feature.kind for feature in inquiry.features], dtype=object) for inquiry in inquiries]
         # At most one feature is the intent; a question without one has nobody to cover it.
         parts = [
-            (own[:, kind == "intent"].any(axis=1), own[:, kind == "relation"], own[:, kind == "node"])
-            for own, kind in zip(held, kinds, strict=True)
+            (table[:, kind == "intent"].any(axis=1), table[:, kind == "relation"], table[:, kind == "node"])
+            for table, kind in zip(held, kinds, strict=True)
         ]
-        return [tuple(sorted(one.snippets)) for one in scope_covers(parts, recheck=self.settings.recheck)]
+        return [tuple(sorted(cover.snippets)) for cover in scope_covers(parts, recheck=self.settings.recheck)]
 
     def _evidence(
         self,
@@ -163,21 +158,22 @@ class ScopeCoe(Method):
     ) -> Evidence:
         read = chosen or tuple(range(min(self.settings.top, len(pool))))
         coverage = []
-        for place, feature in enumerate(inquiry.features):
-            values = tuple(row[place] for row in rows)
+        for column, feature in enumerate(inquiry.features):
+            values = tuple(row[column] for row in rows)
             held = tuple(
-                at for at, value in enumerate(values) if value is not None and value >= self.settings.threshold
+                number for number, value in enumerate(values) if value is not None and value >= self.settings.threshold
             )
-            coverage.append(Coverage(feature, values, held, tuple(at for at in held if at in chosen)))
-        whole = self.settings.snippet == "document"
-        places = [
-            (one.id, -1) if whole else (one.id.rpartition("#")[0], int(one.id.rpartition("#")[2])) for one in pool
+            coverage.append(Coverage(feature, values, held, tuple(number for number in held if number in chosen)))
+        by_document = self.settings.snippet == "document"
+        origins = [
+            (snippet.id, -1) if by_document else (snippet.id.rpartition("#")[0], int(snippet.id.rpartition("#")[2]))
+            for snippet in pool
         ]
         return Evidence(
-            kind="documents" if whole else "sentences",
-            context=tuple(inquiry.texts[at] for at in read),
-            document_ids=tuple(dict.fromkeys(places[at][0] for at in read)),
-            derivation=FeatureCover(tuple(coverage), tuple(places)),
+            kind="documents" if by_document else "sentences",
+            context=tuple(inquiry.texts[number] for number in read),
+            document_ids=tuple(dict.fromkeys(origins[number][0] for number in read)),
+            derivation=FeatureCover(tuple(coverage), tuple(origins)),
         )
 
 
@@ -193,41 +189,41 @@ def make_judge(model: LanguageModel, encoder: Encoder, settings: ScopeSettings) 
     text = TextJudge(encoder)
     if settings.judge == "text":
         return text
-    asked = ModelJudge(model, calibrated=settings.calibrated, demonstrations=settings.judge_demonstrations)
-    return asked if settings.judge == "model" else FusedJudge([(asked, 0.5), (text, 0.5)])
+    by_model = ModelJudge(model, calibrated=settings.calibrated, demonstrations=settings.judge_demonstrations)
+    return by_model if settings.judge == "model" else FusedJudge([(by_model, 0.5), (text, 0.5)])
 
 
 def _sentences(documents: Sequence[Document]) -> list[Document]:
     """Return every sentence as a document of its own, whose id ends with the sentence's index."""
     return [
-        Document(f"{one.id}#{number}", one.title, (sentence,), one.source)
-        for one in documents
-        for number, sentence in enumerate(one.sentences)
+        Document(f"{document.id}#{number}", document.title, (sentence,), document.source)
+        for document in documents
+        for number, sentence in enumerate(document.sentences)
         if sentence.strip()
     ]
 
 
-def _notes(found: Extraction, covered: bool, evidence: Evidence) -> tuple[str, ...]:
+def _notes(extraction: Extraction, covered: bool, evidence: Evidence) -> tuple[str, ...]:
     """Say what a reader of the answer should know of its features."""
     cover = evidence.derivation
     assert isinstance(cover, FeatureCover)  # `_evidence` has put it there
     notes = []
-    if found.malformed:
+    if extraction.malformed:
         notes.append("the model's features were no whole JSON and were read by their parts")
-    if found.dropped:
+    if extraction.dropped:
         notes.append(
-            f"{len(found.dropped)} of the features that the model wrote were dropped: {'; '.join(found.dropped)}"
+            f"{len(extraction.dropped)} of the features that the model wrote were dropped: {'; '.join(extraction.dropped)}"
         )
     if not cover.coverage:
         notes.append("no feature of the question was found; the snippets are the first by order of retrieval")
     elif not covered:
         notes.append("no snippet holds any feature of the question; they are the first by order of retrieval")
-    elif missing := [_named(one.feature) for one in cover.coverage if not one.covered_by]:
+    elif missing := [_named(item.feature) for item in cover.coverage if not item.covered_by]:
         notes.append(f"no snippet holds {', '.join(missing)}")
-    undecided = sum(value is None for one in cover.coverage for value in one.probabilities)
+    undecided = sum(value is None for item in cover.coverage for value in item.probabilities)
     if undecided:
         notes.append(
-            f"the judge was undecided in {undecided} of {sum(len(one.probabilities) for one in cover.coverage)} cases"
+            f"the judge was undecided in {undecided} of {sum(len(item.probabilities) for item in cover.coverage)} cases"
         )
     return tuple(notes)
 

@@ -17,7 +17,7 @@ import msgspec
 from pytrace.documents import split_sentences
 from pytrace.errors import ContextOverflowError
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.prompts import ReaderDemonstration, ReaderKind, reader_demonstrations
+from pytrace.reader.prompts import ReaderDemonstration, ReaderKind
 from pytrace.records import Evidence
 
 INSTRUCTION = "Answer the question from the context. Write only the answer, as short as possible."
@@ -67,39 +67,31 @@ class Reader:
         """Answer every question from its evidence."""
         # Where a context does not fit the model, demonstrations go first; then its last entries are left out, the first
         # that does not fit keeping as many of its sentences as do. Entries not shown whole are counted.
-        kept = [
-            fit_context(self.model, _instruction(one.kind), question, one.context, max_tokens=self._max_tokens)
-            for question, one in zip(questions, evidence, strict=True)
+        fitted = [
+            fit_context(self.model, _instruction(seen.kind), question, seen.context, max_tokens=self._max_tokens)
+            for question, seen in zip(questions, evidence, strict=True)
         ]
         prompts = [
-            self._prompt(question, one.kind, fitted.entries)
-            for question, one, fitted in zip(questions, evidence, kept, strict=True)
+            self._prompt(question, seen.kind, shown.entries)
+            for question, seen, shown in zip(questions, evidence, fitted, strict=True)
         ]
         completions = self.model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
         return [
-            Reading(
-                clean_answer(completion[0].text),
-                self.model.count_tokens("\n".join(fitted.entries)),
-                fitted.left_out,
-            )
-            for completion, fitted in zip(completions, kept, strict=True)
+            Reading(clean_answer(completion.text), self.model.count_tokens("\n".join(shown.entries)), shown.left_out)
+            for (completion,), shown in zip(completions, fitted, strict=True)
         ]
 
     def _prompt(self, question: str, kind: str, entries: Sequence[str]) -> Prompt:
-        # The last ones of the file, so that the one next to the question stays whatever their number.
-        shown = self._labelled_for(kind)[-self._count :] if self._count else []
-        return Prompt(
-            _instruction(kind),
-            tuple((_input(() if kind == "none" else one.context, one.question), one.answer) for one in shown),
-            _input(entries, question),
-        )
+        rows = ReaderDemonstration.last(self._count, self._labelled_for(kind))
+        shown = [(question_input(() if kind == "none" else row.context, row.question), row.answer) for row in rows]
+        return Prompt(_instruction(kind), tuple(shown), question_input(entries, question))
 
     def _labelled_for(self, kind: str) -> list[ReaderDemonstration]:
         """Return the demonstrations that serve a kind of evidence, in their order."""
         wanted = "documents" if kind == "sentences" else kind
-        if self._labelled is not None:
-            return [one for one in self._labelled if wanted in (one.kind, "none")]
-        return [one for own in get_args(ReaderKind) if wanted in (own, "none") for one in reader_demonstrations(own)]
+        # Without a context those of all kinds serve, kind by kind.
+        ours = (row for each in get_args(ReaderKind) for row in ReaderDemonstration.load_with("kind", each))
+        return [row for row in (ours if self._labelled is None else self._labelled) if wanted in (row.kind, "none")]
 
 
 def _instruction(kind: str) -> str:
@@ -110,20 +102,20 @@ def fit_context(
     model: LanguageModel, instruction: str, question: str, context: Sequence[str], *, max_tokens: int
 ) -> FittedContext:
     """Return what a model has room for of a context when no demonstration is shown; the engine drops these as it must."""
+    # 64 tokens are left for the labels of a prompt's parts and a chat template, 2 an entry for its line break.
     room = model.context_tokens - max_tokens - 64
     room -= model.count_tokens(instruction) + model.count_tokens(question)
     entries: list[str] = []
-    whole = 0
     for entry in context:
         tokens = model.count_tokens(entry) + 2
         if tokens > room:
-            beginning = _beginning(model, entry, room)
-            if beginning:
-                entries.append(beginning)
             break
         room -= tokens
         entries.append(entry)
-        whole += 1
+    left_out = len(context) - len(entries)
+    prefix = _whole_sentences(model, context[len(entries)], room) if left_out else ""
+    if prefix:
+        entries.append(prefix)
     if context and not entries:
         raise ContextOverflowError(
             f"the first of {len(context)} context entries has {model.count_tokens(context[0])} tokens, and with a question "
@@ -131,23 +123,24 @@ def fit_context(
             f"{model.context_tokens} tokens of {model.name}; use a model with a longer context, or a shorter question or "
             "document"
         )
-    return FittedContext(tuple(entries), len(context) - whole)
+    return FittedContext(tuple(entries), left_out)
 
 
-def _beginning(model: LanguageModel, entry: str, room: int) -> str:
+def _whole_sentences(model: LanguageModel, entry: str, room: int) -> str:
     """Return as many whole sentences of an entry as fit."""
-    kept: list[str] = []
+    fitting: list[str] = []
     for sentence in split_sentences(entry):
         room -= model.count_tokens(sentence) + 2
         if room < 0:
             break
-        kept.append(sentence)
-    return " ".join(kept)
+        fitting.append(sentence)
+    return " ".join(fitting)
 
 
-def _input(context: Sequence[str], question: str) -> str:
+def question_input(context: Sequence[str], question: str, prefix: str = "Answer:") -> str:
+    """Return a context, if there is one, a question, and what the model is to write next."""
     lines = ["Context:", *context] if context else []
-    return "\n".join([*lines, f"Question: {question}", "Answer:"])
+    return "\n".join([*lines, f"Question: {question}", prefix])
 
 
 _PREAMBLE = re.compile(r"^(?:the (?:correct )?answer is:?|answer:)\s*", re.IGNORECASE)

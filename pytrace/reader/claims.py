@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pytrace.errors import InputError, LogitsUnavailableError
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import fit_context
-from pytrace.reader.prompts.claim_demonstrations import LABELS, ClaimDemonstration, ClaimLabel, claim_demonstrations
+from pytrace.reader.prompts.reasoning import LABELS, ClaimDemonstration, ClaimLabel
 
 __all__ = ["LABELS", "ClaimJudge", "ClaimJudgement", "ClaimLabel", "ClaimScoring", "LabelVote", "votes"]
 
@@ -82,11 +82,10 @@ class ClaimJudge:
             )
         if scoring not in ("words", "letters"):
             raise InputError(f"the scoring of claims is {scoring!r}; choose 'words' or 'letters'")
-        rows = claim_demonstrations() if labelled is None else tuple(labelled)
         self._model = model
         self._scoring = scoring
         self._calibrated = calibrated
-        self._shown = rows[max(0, len(rows) - max(0, demonstrations)) :]
+        self._shown = ClaimDemonstration.last(max(demonstrations, 0), labelled)
 
     def judge(self, claims: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[ClaimJudgement]:
         """Judge claims, each by its facts, or by what the model knows where it has none."""
@@ -97,22 +96,20 @@ class ClaimJudge:
                 raise InputError(f"claim {number} of {len(claims)} is empty; give it words")
         instruction = f"{WITH_FACTS}\n{_OPTIONS}"  # the longest that there is
         fitted = [
-            fit_context(
-                self._model, instruction, claim, [fact for fact in facts if fact.strip()], max_tokens=_VERDICT_TOKENS
-            )
+            fit_context(self._model, instruction, claim, list(filter(str.strip, facts)), max_tokens=_VERDICT_TOKENS)
             for claim, facts in zip(claims, contexts, strict=True)
         ]
-        prompts = [self._prompt(claim, own.entries) for claim, own in zip(claims, fitted, strict=True)]
-        forms = list(dict.fromkeys(bool(own.entries) for own in fitted)) if self._calibrated else []
+        prompts = [self._prompt(claim, seen.entries) for claim, seen in zip(claims, fitted, strict=True)]
+        # Calibration differs with the form of the prompt: with facts, or without.
+        forms = list(dict.fromkeys(bool(seen.entries) for seen in fitted)) if self._calibrated else []
         free = [self._prompt(CONTENT_FREE, (CONTENT_FREE,) if form else ()) for form in forms]
         scores = self._scores([*prompts, *free])
         liked = dict(zip(forms, scores[len(prompts) :], strict=True))
         judgements = []
-        for own, score in zip(fitted, scores, strict=False):
-            probabilities = _probabilities(score, liked.get(bool(own.entries)))
-            best = max(range(len(LABELS)), key=lambda place: (probabilities[place], place))
-            read = self._model.count_tokens("\n".join(own.entries)) if own.entries else 0
-            judgements.append(ClaimJudgement(LABELS[best], probabilities, read, own.left_out))
+        for seen, score in zip(fitted, scores, strict=False):
+            probabilities = _probabilities(score, liked.get(bool(seen.entries)))
+            read = self._model.count_tokens("\n".join(seen.entries)) if seen.entries else 0
+            judgements.append(ClaimJudgement(LABELS[_likeliest(probabilities)], probabilities, read, seen.left_out))
         return judgements
 
     def _scores(self, prompts: Sequence[Prompt]) -> list[NDArray[np.float64]]:
@@ -123,19 +120,19 @@ class ClaimJudge:
             options = self._model.score_options(prompts, [_LETTERS] * len(prompts))
             # A server that told none of the letters has told nothing.
             return [
-                np.full(len(LABELS), -math.inf) if one.bounded and all(one.bounded) else one.log_probabilities
-                for one in options
+                np.full(len(LABELS), -math.inf) if score.bounded and all(score.bounded) else score.log_probabilities
+                for score in options
             ]
         words = [f" {word}" for word in WORDS.values()]
         return [
-            np.array([one.log_probability for one in row])
+            np.array([score.log_probability for score in row])
             for row in self._model.score_continuations(prompts, [words] * len(prompts))
         ]
 
     def _prompt(self, claim: str, facts: Sequence[str]) -> Prompt:
         pairs = tuple(
-            (self._asked(one.claim, one.facts if facts else ()), f"{VERDICT} {self._verdict(one.label)}")
-            for one in self._shown
+            (self._asked(row.claim, row.facts if facts else ()), f"{VERDICT} {self._verdict(row.label)}")
+            for row in self._shown
         )
         return Prompt(WITH_FACTS if facts else INSTRUCTION, pairs, self._asked(claim, facts), VERDICT, "\n")
 
@@ -160,6 +157,11 @@ def _probabilities(score: NDArray[np.float64], liked: NDArray[np.float64] | None
     return first, second, third
 
 
+def _likeliest(probabilities: Sequence[float]) -> int:
+    """Return the index of the largest probability, the last of equals: the most careful label."""
+    return max(range(len(LABELS)), key=lambda index: (probabilities[index], index))
+
+
 def votes(probabilities: Sequence[float], *, temperature: float = 0.7, samples: int = 5) -> LabelVote:
     """Tell how a vote of samples would end, without taking any: a sample's label has a known distribution."""
     # Sampling at a temperature gives a label with a probability in proportion to the label's own to the power of one
@@ -169,13 +171,13 @@ def votes(probabilities: Sequence[float], *, temperature: float = 0.7, samples: 
     values = np.array(probabilities, dtype=np.float64)
     if values.shape != (len(LABELS),) or not np.isfinite(values).all() or (values < 0).any() or not values.any():
         raise InputError(
-            f"the probabilities {[float(one) for one in values.ravel()[:4]]} are not those of {len(LABELS)} labels; give one of at least 0 for each"
+            f"the probabilities {[float(value) for value in values.ravel()[:4]]} are not those of {len(LABELS)} labels; give one of at least 0 for each"
         )
     if not (math.isfinite(temperature) and temperature >= 0) or samples < 1:
         raise InputError(
             f"the temperature is {temperature} and there are {samples} samples; give a temperature of at least 0 and 1 sample"
         )
-    best = max(range(len(LABELS)), key=lambda place: (values[place], place))
+    best = _likeliest(values.tolist())
     if temperature == 0:
         return LabelVote(LABELS[best], 1.0, certain=True)
     with np.errstate(divide="ignore"):

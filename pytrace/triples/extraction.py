@@ -21,7 +21,7 @@ from pytrace.errors import ContextOverflowError, InputError, ModelError
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
-from pytrace.reader.prompts import TripleDemonstration, triple_demonstrations
+from pytrace.reader.prompts import TripleDemonstration
 from pytrace.records import Document, TextUnit, Triple, Unit
 from pytrace.triples.graph import ExtractionStatistics, Recipe, TripleStore
 from pytrace.triples.parsing import locate, parse_triples, span_grammar
@@ -176,7 +176,7 @@ class LanguageModelExtractor(Extractor):
             raise ValueError(f"demonstrations must be 0 or more, not {demonstrations}")
         self._model = model
         self._encoder = encoder
-        self._labelled = tuple(triple_demonstrations() if labelled is None else labelled)
+        self._labelled = tuple(TripleDemonstration.load() if labelled is None else labelled)
         self._shown = tuple(
             (_input(shown.title, shown.text), "\n".join(triple.text for triple in shown.triples))
             for shown in self._labelled

@@ -13,7 +13,7 @@ import msgspec
 from pytrace.documents import clean_text
 from pytrace.kernels.fuzzy import partial_ratio
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.prompts.thought_demonstrations import QuestionDemonstration, question_demonstrations
+from pytrace.reader.prompts.reasoning import QuestionDemonstration
 from pytrace.records import Triple
 from pytrace.triples.parsing import parse_triples
 
@@ -47,11 +47,8 @@ class TripleConstructor:
         max_tokens: int = 160,
         labelled: Sequence[QuestionDemonstration] | None = None,
     ) -> None:
-        if demonstrations < 0:
-            raise ValueError(f"demonstrations must be 0 or more, not {demonstrations}")
         self._model = model
-        rows = question_demonstrations() if labelled is None else tuple(labelled)
-        shown = rows[max(len(rows) - demonstrations, 0) :]
+        shown = QuestionDemonstration.last(demonstrations, labelled)
         self._shown = tuple((_input(demonstration.question), _output(demonstration)) for demonstration in shown)
         self._most = most
         self._max_tokens = max_tokens

@@ -27,7 +27,7 @@ from pytrace.certify.wording import TEMPLATES, named_path, word_response, word_s
 from pytrace.errors import DataError, InputError
 from pytrace.kg import KnowledgeBase, normal_form
 from pytrace.models.scripted import HashEncoder
-from pytrace.reader.prompts.path_demonstrations import path_demonstrations
+from pytrace.reader.prompts.reasoning import PathDemonstration
 from pytrace.records import Triple
 
 ENCODER = HashEncoder(dimension=8)
@@ -400,7 +400,7 @@ def test_names_come_from_the_graph_and_else_from_the_key() -> None:
 
 
 def test_the_labelled_paths_are_half_valid_and_show_every_kind() -> None:
-    shown = path_demonstrations()
+    shown = PathDemonstration.load()
     kinds = [one.kind for one in shown]
     assert kinds.count("valid") * 2 == len(kinds)
     assert set(kinds) == {"valid", "factual", "incoherent", "misguided"}
@@ -436,7 +436,7 @@ def test_a_labelled_path_that_contradicts_itself_is_refused_with_its_line(
     file = tmp_path / "own.jsonl"
     file.write_text(f"{GOOD.replace('KIND', 'valid').replace('TAIL', 'Greece')}\n{line}\n", encoding="utf-8")
     with pytest.raises(DataError, match=words) as caught:
-        path_demonstrations(path=file)
+        PathDemonstration.load(path=file)
     assert caught.value.line == 2
 
 

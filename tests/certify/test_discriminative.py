@@ -39,7 +39,7 @@ from pytrace.evaluation.scores.significance import wilson_interval
 from pytrace.kg import KnowledgeBase
 from pytrace.models.language_model import Completion, OptionScores, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.reader.prompts.path_demonstrations import path_demonstrations
+from pytrace.reader.prompts.reasoning import PathDemonstration
 from pytrace.records import Triple, Usage
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_without_chain_of_thought_the_path_is_shown_step_by_step_and_yes_or_no_c
 
 
 def test_demonstrations_stand_before_the_path_with_their_verdicts_and_in_the_thinking_mode_with_their_checks() -> None:
-    shown = path_demonstrations()
+    shown = PathDemonstration.load()
     model = Odds(-1.0)
     PathDiscriminator(model, mode="few-shot").judge([ITEM])
     blocks = model.prompts[0].split("\n\n")

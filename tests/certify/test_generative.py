@@ -10,7 +10,7 @@ from pytrace.certify.generative import FactFinder, GenerationSettings, Reasoner,
 from pytrace.errors import DataError, InputError
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.reader.prompts.step_demonstrations import step_demonstrations
+from pytrace.reader.prompts.reasoning import StepDemonstration
 from pytrace.records import Answer, Chain, ChainSearch, Evidence, Reasoning, TextUnit, Triple
 
 PATH = (Triple("Corfu", "part of", "Greece"), Triple("Greece", "speaks", "Greek"))
@@ -128,12 +128,12 @@ def test_a_demonstration_that_contradicts_itself_is_refused(tmp_path, row, messa
     path = tmp_path / "steps.jsonl"
     path.write_text(row)
     with pytest.raises(DataError, match=re.escape(message)) as error:
-        step_demonstrations(path=path)
+        StepDemonstration.load(path=path)
     assert f"{path}:1" in str(error.value)
 
 
 def test_our_demonstrations_are_what_the_parser_reads():
-    for one in step_demonstrations():
+    for one in StepDemonstration.load():
         model = ScriptedModel(RIGHT)
         Reasoner(model, labelled=[one]).respond(QUESTIONS[:1], "cot")
         assert f"1. {one.steps[0]}\n2. {one.steps[1]}\nSo the answer is ({one.answer})." in model.prompts[0]

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.chain_of_evidence.feature_demonstrations import feature_demonstrations, judgement_demonstrations
 from pytrace.chain_of_evidence.feature_extraction import INSTRUCTION, FeatureExtractor, feature_grammar, read_features
-from pytrace.chain_of_evidence.features import Features
+from pytrace.chain_of_evidence.features import FeatureDemonstration, Features, JudgementDemonstration
 from pytrace.errors import DataError
 from pytrace.methods.scope_coe import ScopeSettings, make_feature_extractor
 from pytrace.models.llama.llama_cpp import LlamaCppModel
@@ -146,9 +145,9 @@ def test_a_node_has_eight_words_at_most_and_other_marks_between_them() -> None:
 
 
 def test_our_demonstrations_show_both_answers_of_every_kind() -> None:
-    answers = {(one.feature.kind, one.answer) for one in judgement_demonstrations()}
+    answers = {(one.feature.kind, one.answer) for one in JudgementDemonstration.load()}
     assert answers == {(kind, answer) for kind in ("intent", "relation", "node") for answer in ("yes", "no")}
-    assert len(feature_demonstrations()) >= 5
+    assert len(FeatureDemonstration.load()) >= 5
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,7 @@ def test_a_demonstration_that_contradicts_itself_is_refused(tmp_path: Path, row:
     path = tmp_path / "own.jsonl"
     path.write_text(json.dumps(row))
     with pytest.raises(DataError, match=said):
-        feature_demonstrations(path=path)
+        FeatureDemonstration.load(path=path)
 
 
 def test_a_judgement_of_a_relation_has_two_nodes(tmp_path: Path) -> None:
@@ -175,9 +174,9 @@ def test_a_judgement_of_a_relation_has_two_nodes(tmp_path: Path) -> None:
     row = {"text": "t", "kind": "relation", "feature": "of", "nodes": ["a"], "answer": "yes"}
     path.write_text(json.dumps(row))
     with pytest.raises(DataError, match="has 1 nodes"):
-        judgement_demonstrations(path=path)
+        JudgementDemonstration.load(path=path)
     path.write_text(json.dumps({**row, "nodes": ["a", "b"]}))
-    assert judgement_demonstrations(path=path)[0].feature.statement == "a of b"
+    assert JudgementDemonstration.load(path=path)[0].feature.statement == "a of b"
 
 
 def test_a_server_that_takes_no_grammar_can_do_without() -> None:

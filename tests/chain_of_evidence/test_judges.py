@@ -11,8 +11,7 @@ import pytest
 
 from pytrace.chain_of_evidence.discriminator import Discriminator
 from pytrace.chain_of_evidence.features import Features, Inquiry, Probability
-from pytrace.chain_of_evidence.judges import CONTENT_FREE, FusedJudge, ModelJudge, sigmoid
-from pytrace.chain_of_evidence.text_judge import Logistic, TextJudge, without
+from pytrace.chain_of_evidence.judges import CONTENT_FREE, FusedJudge, Logistic, ModelJudge, TextJudge, sigmoid, without
 from pytrace.errors import LogitsUnavailableError
 from pytrace.models.language_model import OptionScores, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -71,9 +70,9 @@ def test_all_texts_and_features_of_all_questions_are_one_batch_with_the_text_fir
 
 def test_calibration_takes_away_what_the_model_says_without_a_text() -> None:
     model = Odds(lambda prompt: 5.0 if CONTENT_FREE in prompt else 6.0 if "Ghana" in prompt else 4.0)
-    rows = ModelJudge(model, bias=0.25).judge([Inquiry(QUESTION, (NODE, INTENT), (HOLDS, LACKS))])[0]
-    assert rows[0] == pytest.approx([sigmoid(1.25)] * 2)
-    assert rows[1] == pytest.approx([sigmoid(-0.75)] * 2)
+    rows = ModelJudge(model).judge([Inquiry(QUESTION, (NODE, INTENT), (HOLDS, LACKS))])[0]
+    assert rows[0] == pytest.approx([sigmoid(1.0)] * 2)
+    assert rows[1] == pytest.approx([sigmoid(-1.0)] * 2)
     assert model.batches == [6]  # two texts and the one without content, two features each
 
 
@@ -202,8 +201,8 @@ class Says:
 
 def test_fused_log_odds_add_up_by_weight_and_the_undecided_abstain() -> None:
     inquiry = Inquiry("?", (NODE,), ("t",))
-    fused = FusedJudge([(Says(0.8), 1.0), (Says(0.8), 0.5), (Says(None), 9.0)], bias=-1.0)
-    expected = 1.5 * math.log(4) - 1.0
+    fused = FusedJudge([(Says(0.8), 1.0), (Says(0.8), 0.5), (Says(None), 9.0)])
+    expected = 1.5 * math.log(4)
     assert fused.judge([inquiry])[0][0][0] == pytest.approx(sigmoid(expected))
     assert FusedJudge([(Says(None), 1.0)]).judge([inquiry]) == [[[None]]]
     sure = FusedJudge([(Says(1.0), 1.0), (Says(0.0), 1.0)]).judge([inquiry])[0][0][0]

@@ -27,6 +27,7 @@ def texts(sentence: str) -> list[str]:
         ("The Ford Motor Company (FMC) hired 3,500 people.", ["Ford Motor Company (FMC)", "3,500 people"]),
         ("He lives there with his dog.", []),
         ("", []),
+        ('The album " Blue " was released by Polydor.', ["Blue", "Polydor"]),
         ("It was founded by J. R. Smith Jr.", ["J. R. Smith Jr."]),
         ("It serves the University of Oslo in Norway.", ["University of Oslo in Norway"]),
     ],

@@ -26,7 +26,7 @@ from pytrace.models import registry
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.reader.prompts.query_demonstrations import QueryDemonstration, query_demonstrations
+from pytrace.reader.prompts.reasoning import QueryDemonstration
 from tests.gguf_files import write_random_gguf
 
 QUESTION = "In which country is Ada Foah?"
@@ -205,7 +205,9 @@ def test_the_model_is_told_the_relations_and_shown_queries_of_the_form(form: Lit
     (prompt,) = model.asked
     assert isinstance(prompt, Prompt)
     assert prompt.input == f"Relations: country; river\nQuestion: {QUESTION}\nQuery:"
-    assert [query for _, query in prompt.demonstrations] == [one.query for one in query_demonstrations(form)[-2:]]
+    assert [query for _, query in prompt.demonstrations] == [
+        one.query for one in QueryDemonstration.load_with("form", form)[-2:]
+    ]
     assert model.calls[0]["grammar"] == [query_grammar(QUESTION, ["country", "river"], form=form)]
     assert model.calls[0]["stop"] == ("\n",)
 
@@ -412,7 +414,7 @@ def test_a_model_tells_what_its_file_says_under_a_key(tmp_path: Path) -> None:
 
 def test_our_demonstrations_are_queries_that_name_what_their_questions_name() -> None:
     for form in ("triplet", "sparql"):
-        rows = query_demonstrations(form)  # type: ignore[arg-type]
+        rows = QueryDemonstration.load_with("form", form)
         assert len({row.question for row in rows}) == len(rows) >= 5
         for row in rows:
             query = parse_query(row.query)
@@ -420,7 +422,7 @@ def test_our_demonstrations_are_queries_that_name_what_their_questions_name() ->
             # What the grammar would refuse teaches a model to want it.
             pattern = re.compile(as_pattern(row))
             assert pattern.fullmatch(row.query)
-    triplets = [parse_query(row.query) for row in query_demonstrations("triplet")]
+    triplets = [parse_query(row.query) for row in QueryDemonstration.load_with("form", "triplet")]
     asked = {(one.head, one.relation, one.tail).index("?") for one in triplets if isinstance(one, TripletQuery)}
     assert asked == {0, 1, 2}
 
@@ -436,9 +438,9 @@ def test_a_file_needs_a_demonstration_of_the_form_and_the_form_to_be_one(tmp_pat
     row = {"form": "triplet", "question": "Where does Ada live?", "relations": ["home"], "query": "<Ada; home; ?>"}
     path.write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(DataError, match='has no demonstration of form "sparql" among its 1'):
-        query_demonstrations("sparql", path=path)
+        QueryDemonstration.load_with("form", "sparql", path=path)
     with pytest.raises(InputError, match='must be "triplet" or "sparql", not \'prose\''):
-        query_demonstrations("prose")  # type: ignore[arg-type]
+        QueryDemonstration.load_with("form", "prose")
 
 
 # With a real model

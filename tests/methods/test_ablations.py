@@ -21,7 +21,7 @@ from pytrace.methods.trace.ranker import Ranker, TripleIndex
 from pytrace.methods.trace.selector import ChunkedSelector, Demonstrations, LetterSelector, Step
 from pytrace.models.language_model import OPTION_LABELS, OptionScores, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.reader.prompts import chain_demonstrations, triple_demonstrations
+from pytrace.reader.prompts import ChainDemonstration, TripleDemonstration
 from pytrace.records import Answer, Candidate, Document, Triple
 from pytrace.retrieval import rank_each
 from pytrace.triples.graph import TripleStore
@@ -266,12 +266,12 @@ def test_as_many_demonstrations_are_shown_as_were_asked_for(count: int, adaptive
     for prompt, _ in model.steps:
         assert len(prompt.demonstrations) == count
     asked = [re.findall(r"Question: (.*)", given)[0] for given, _ in model.steps[0][0].demonstrations]
-    first = [one.question for one in chain_demonstrations()[:count]]
+    first = [one.question for one in ChainDemonstration.load()[:count]]
     if adaptive == "false":
         assert asked == first
     elif count == 3:
         encoder = Counting()
-        labelled = [one.question for one in chain_demonstrations()]
+        labelled = [one.question for one in ChainDemonstration.load()]
         nearest = np.argsort(-(encoder.encode(labelled) @ encoder.encode([QUESTION])[0]), kind="stable")
         assert asked == [labelled[place] for place in nearest[:3][::-1]]
 
@@ -281,15 +281,15 @@ def test_the_generator_of_triples_is_shown_as_many_documents_as_were_asked_for(c
     _, model, _ = ask(f"trace:triple_demonstrations={count},adaptive_triple_demonstrations=false")
     written = [prompt for prompt in model.prompts if re.search(r"<[^<>;]*;$", prompt)]
     assert len(written) == 3
-    titles = [one.title for one in triple_demonstrations()]
+    titles = [one.title for one in TripleDemonstration.load()]
     for prompt in written:
         assert re.findall("^Title: (.*)$", prompt, re.MULTILINE)[:-1] == titles[:count]
 
 
 def test_more_demonstrations_than_there_are_is_an_error() -> None:
     for name, there, methods in (
-        ("demonstrations", len(chain_demonstrations()), ("trace", "trace-doc")),
-        ("triple_demonstrations", len(triple_demonstrations()), ("trace", "top-triples")),
+        ("demonstrations", len(ChainDemonstration.load()), ("trace", "trace-doc")),
+        ("triple_demonstrations", len(TripleDemonstration.load()), ("trace", "top-triples")),
     ):
         assert there >= 10
         for method in methods:
@@ -410,7 +410,9 @@ def test_every_method_and_setting_of_the_page_is_one() -> None:
 
 
 def test_the_page_says_how_many_demonstrations_there_are() -> None:
-    said = f"{len(chain_demonstrations())} questions for the selector and {len(triple_demonstrations())} documents"
+    said = (
+        f"{len(ChainDemonstration.load())} questions for the selector and {len(TripleDemonstration.load())} documents"
+    )
     assert said in " ".join(PAGE.read_text(encoding="utf-8").split())
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pytrace.cli.ask import ask
 from pytrace.errors import InputError
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries.few_shot import FewShotGenerator
@@ -161,3 +164,26 @@ def test_small_models_have_settings_of_their_own_and_others_the_papers() -> None
     assert (ks.sentences, ks.document_tokens, ks.reader_demonstrations) == (2, 300, 0)  # type: ignore[attr-defined]
     thoughts = default_settings("cot-sc", "some.gguf")
     assert (thoughts.samples, thoughts.temperature) == (5, 0.7)  # type: ignore[attr-defined]
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_documents_list_of_methods_is_the_registry_s() -> None:
+    table = (DOCS / "answer.md").read_text(encoding="utf-8").partition("## Methods")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    listed = [re.findall("`([^`]+)`", names) for names, _ in rows]
+    assert sorted(name for names in listed for name in names) == sorted(METHODS)
+    for names, (_, summary) in zip(listed, rows, strict=True):
+        if len(names) == 1:
+            assert summary.strip().replace("`", "'").startswith(METHODS[names[0]].summary)
+
+
+def test_help_and_tables_name_registered_methods_alone() -> None:
+    (option,) = [one for one in ask.params if one.name == "method"]
+    named = (getattr(option, "help", None) or "").removeprefix("How to answer: ").partition(" and others")[0]
+    assert set(re.split(r",\s*", named)) <= set(METHODS)
+    baselines = (DOCS / "ablations.md").read_text(encoding="utf-8").partition("## Baselines")[2].partition("\n## ")[0]
+    cells = [line.split("|")[3] for line in baselines.splitlines() if line.startswith("|") and "`" in line]
+    for name in [name for cell in cells for name in re.findall("`([^`]+)`", cell)]:
+        parse_method(name)

@@ -15,11 +15,9 @@ from pytrace.methods.cot.rationales import INSTRUCTION, WITH_CONTEXT, Thinker, T
 from pytrace.methods.cot.verification import ASK_INSTRUCTION, VERIFY_INSTRUCTION, Verifier
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import ScriptedModel
-from pytrace.reader.prompts.thought_demonstrations import (
+from pytrace.reader.prompts.reasoning import (
     RationaleDemonstration,
     VerificationDemonstration,
-    rationale_demonstrations,
-    verification_demonstrations,
 )
 
 LABELLED = (
@@ -73,7 +71,7 @@ def test_questions_without_a_context_see_demonstrations_without_theirs() -> None
 def test_the_last_demonstrations_of_the_file_are_shown(count: int) -> None:
     model = ScriptedModel(["x"])
     Thinker(model, demonstrations=count).think(["Where?"], [[]])
-    shown = rationale_demonstrations()
+    shown = RationaleDemonstration.load()
     assert [one.question in model.prompts[0] for one in shown] == [
         number >= len(shown) - count for number in range(len(shown))
     ]
@@ -257,7 +255,7 @@ def test_verifying_questions_are_answered_from_what_was_found_for_them() -> None
 def test_our_own_verifications_are_shown() -> None:
     model = ScriptedModel(["x"])
     Verifier(model).ask(["q?"], ["s."])
-    assert all(one.verifying_question in model.prompts[0] for one in verification_demonstrations())
+    assert all(one.verifying_question in model.prompts[0] for one in VerificationDemonstration.load())
 
 
 @pytest.mark.models

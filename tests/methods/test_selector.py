@@ -25,7 +25,7 @@ from pytrace.methods.trace.selector import (
 )
 from pytrace.models.language_model import OPTION_LABELS, ContinuationScore, OptionScores, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.reader.prompts import ChainDemonstration, ChainStep, chain_demonstrations
+from pytrace.reader.prompts import ChainDemonstration, ChainStep
 from pytrace.records import Candidate, Triple
 
 FOUNDER = Triple("Orrin Head", "founder", "Isaura Venn", "a", 0)
@@ -39,7 +39,7 @@ def step(*offered: Triple, chain: Sequence[Triple] = (), question: str = QUESTIO
 
 
 def demonstration(name: str) -> ChainDemonstration:
-    first, second, other = (Triple(name, relation, f"{name} {relation}") for relation in ("one", "two", "three"))
+    first, second, other = ((name, relation, f"{name} {relation}") for relation in ("one", "two", "three"))
     return ChainDemonstration(
         f"What of {name}?",
         "bridge",
@@ -145,7 +145,7 @@ def test_a_demonstration_shows_the_step_at_the_same_position() -> None:
 
 
 def test_every_demonstration_of_ours_answers_with_the_option_that_its_chain_takes() -> None:
-    for one in chain_demonstrations():
+    for one in ChainDemonstration.load():
         for position in range(len(one.steps)):
             (given_text, letter), *_ = letter_prompt(
                 step(BUILT, chain=[BORN] * position), (one,), "paper"

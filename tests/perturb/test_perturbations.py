@@ -708,7 +708,7 @@ def test_demonstrations_of_ones_own_are_checked(tmp_path: Path) -> None:
 
 @pytest.mark.models
 def test_the_tiny_models_make_sound_rows(tiny_models: dict[str, Path]) -> None:
-    from pytrace.chain_of_evidence.text_judge import TextJudge
+    from pytrace.chain_of_evidence.judges import TextJudge
     from pytrace.models.encoders.encoder import OnnxEncoder
     from pytrace.models.llama.llama_cpp import LlamaCppModel
 

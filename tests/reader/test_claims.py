@@ -24,7 +24,7 @@ from pytrace.models.language_model import ContinuationScore, OptionScores, Promp
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.claims import LABELS, WORDS, ClaimJudge, votes
-from pytrace.reader.prompts.claim_demonstrations import ClaimDemonstration
+from pytrace.reader.prompts.reasoning import ClaimDemonstration
 from pytrace.records import Answer, Evidence
 
 NOWHERE = [[]]

@@ -18,7 +18,7 @@ from pytrace.reader.evidence import (
     supporting_sentence,
     triple_evidence,
 )
-from pytrace.reader.prompts import ReaderDemonstration, reader_demonstrations
+from pytrace.reader.prompts import ReaderDemonstration
 from pytrace.records import Chain, Document, Evidence, TextUnit, Triple
 from pytrace.retrieval import nearest_documents
 
@@ -119,7 +119,7 @@ def test_the_reader_of_the_paper_sees_no_demonstration() -> None:
 def test_our_own_demonstrations_serve_both_kinds(kind: str) -> None:
     model = ScriptedModel(["x"])
     Reader(model).read(["Where?"], [evidence_of("<a; b; c>", kind=kind)])
-    for one in reader_demonstrations(kind)[-2:]:  # type: ignore[arg-type]
+    for one in ReaderDemonstration.load_with("kind", kind)[-2:]:
         assert f"Question: {one.question}\nAnswer: {one.answer}\n\n" in model.prompts[0]
 
 
@@ -149,7 +149,7 @@ def test_sentences_are_shown_as_documents_are() -> None:
 def test_triples_and_sentences_together_have_demonstrations_of_their_own() -> None:
     model = ScriptedModel(["x"])
     Reader(model, demonstrations=1).read(["Where?"], [evidence_of("<a; b; c>", "[d] e.", kind="mixed")])
-    shown = reader_demonstrations("mixed")[-1]
+    shown = ReaderDemonstration.load_with("kind", "mixed")[-1]
     context = "\n".join(["Context:", *shown.context])
     assert model.prompts[0].split("\n\n") == [
         INSTRUCTION,
@@ -165,7 +165,7 @@ def test_where_there_is_to_be_no_context_nothing_speaks_of_one() -> None:
     assert prompt.startswith(f"{WITHOUT_CONTEXT}\n\nQuestion: ")
     assert "context" not in prompt.lower()
     for kind in ("triples", "documents", "mixed"):
-        for one in reader_demonstrations(kind):  # type: ignore[arg-type]
+        for one in ReaderDemonstration.load_with("kind", kind):
             assert f"\n\nQuestion: {one.question}\nAnswer: {one.answer}\n\n" in prompt
     Reader(model, demonstrations=0).read(["Where?"], [evidence_of(kind="none")])
     assert model.prompts[1] == f"{WITHOUT_CONTEXT}\n\nQuestion: Where?\nAnswer:"

@@ -15,36 +15,32 @@ import pytest
 
 from pytrace.errors import DataError
 from pytrace.kg.queries import parse_query, query_names
-from pytrace.reader.prompts import (
-    ChainDemonstration,
-    chain_demonstrations,
-    reader_demonstrations,
-    triple_demonstrations,
-)
-from pytrace.reader.prompts.claim_demonstrations import LABELS, claim_demonstrations
-from pytrace.reader.prompts.path_demonstrations import path_demonstrations
-from pytrace.reader.prompts.query_demonstrations import query_demonstrations
-from pytrace.reader.prompts.step_demonstrations import step_demonstrations
-from pytrace.reader.prompts.thought_demonstrations import (
-    question_demonstrations,
-    rationale_demonstrations,
-    verification_demonstrations,
+from pytrace.reader.prompts import ChainDemonstration, ReaderDemonstration, TripleDemonstration
+from pytrace.reader.prompts.reasoning import (
+    LABELS,
+    ClaimDemonstration,
+    PathDemonstration,
+    QueryDemonstration,
+    QuestionDemonstration,
+    RationaleDemonstration,
+    StepDemonstration,
+    VerificationDemonstration,
 )
 
-TRIPLES = triple_demonstrations()
-CHAINS = chain_demonstrations()
+TRIPLES = TripleDemonstration.load()
+CHAINS = ChainDemonstration.load()
 READER = (
-    *reader_demonstrations("triples"),
-    *reader_demonstrations("documents"),
-    *reader_demonstrations("mixed"),
+    *ReaderDemonstration.load_with("kind", "triples"),
+    *ReaderDemonstration.load_with("kind", "documents"),
+    *ReaderDemonstration.load_with("kind", "mixed"),
 )
-QUESTIONS = question_demonstrations()
-RATIONALES = rationale_demonstrations()
-VERIFICATIONS = verification_demonstrations()
-PATHS = path_demonstrations()
-STEPS = step_demonstrations()
-CLAIMS = claim_demonstrations()
-QUERIES = (*query_demonstrations("triplet"), *query_demonstrations("sparql"))
+QUESTIONS = QuestionDemonstration.load()
+RATIONALES = RationaleDemonstration.load()
+VERIFICATIONS = VerificationDemonstration.load()
+PATHS = PathDemonstration.load()
+STEPS = StepDemonstration.load()
+CLAIMS = ClaimDemonstration.load()
+QUERIES = (*QueryDemonstration.load_with("form", "triplet"), *QueryDemonstration.load_with("form", "sparql"))
 
 
 def normalised(text: str) -> str:
@@ -137,7 +133,7 @@ def test_the_answer_of_a_question_with_a_name_date_or_place_is_in_its_chain() ->
 
 @pytest.mark.parametrize("kind", ["triples", "documents", "mixed"])
 def test_the_reader_has_four_demonstrations_of_each_kind_whose_answers_are_in_the_context(kind: Any) -> None:
-    rows = reader_demonstrations(kind)
+    rows = ReaderDemonstration.load_with("kind", kind)
     assert len(rows) == 4
     for row in rows:
         assert row.kind == kind
@@ -147,13 +143,13 @@ def test_the_reader_has_four_demonstrations_of_each_kind_whose_answers_are_in_th
 
 
 def test_a_mixed_context_needs_both_its_triples_and_its_sentences() -> None:
-    for row in reader_demonstrations("mixed"):
+    for row in ReaderDemonstration.load_with("kind", "mixed"):
         triples = [item for item in row.context if item.startswith("<")]
         sentences = [item for item in row.context if item.startswith("[")]
         assert [*triples, *sentences] == list(row.context)
         assert triples
         assert sentences
-    answers = [row.answer for row in reader_demonstrations("mixed")]
+    answers = [row.answer for row in ReaderDemonstration.load_with("kind", "mixed")]
     assert (
         sum(any(answer in item for item in row.context[-1:]) for answer, row in zip(answers, READER[-4:], strict=True))
         == 2
@@ -196,13 +192,13 @@ def test_verifications_have_right_and_wrong_sentences_and_answer_from_their_cont
 
 def test_loading_twice_gives_the_same_frozen_records() -> None:
     for load in (
-        triple_demonstrations,
-        question_demonstrations,
-        rationale_demonstrations,
-        verification_demonstrations,
-        path_demonstrations,
-        step_demonstrations,
-        claim_demonstrations,
+        TripleDemonstration.load,
+        QuestionDemonstration.load,
+        RationaleDemonstration.load,
+        VerificationDemonstration.load,
+        PathDemonstration.load,
+        StepDemonstration.load,
+        ClaimDemonstration.load,
     ):
         assert load() is load()  # type: ignore[operator]
     with pytest.raises(AttributeError):
@@ -345,28 +341,34 @@ def test_a_file_of_the_users_own_is_read_with_blank_lines_crlf_and_byte_order_ma
     path = tmp_path / "mine.jsonl"
     row = json.dumps({**TRIPLE_ROW, "text": "Ålder\u2028\u0085 Tosk lake."}, ensure_ascii=False)
     path.write_bytes(b"\xef\xbb\xbf" + f"{row}\r\n\r\n  \n{row}".encode())
-    first, second = triple_demonstrations(path=path)
+    first, second = TripleDemonstration.load(path=path)
     assert first == second
     assert [triple.text for triple in first.triples] == ["<Aldra; type; lake>", "<Aldra; located in; Tosk>"]
 
-    (chain,) = chain_demonstrations(path=str(write(tmp_path / "chains.jsonl", CHAIN_ROW)))
+    (chain,) = ChainDemonstration.load(path=str(write(tmp_path / "chains.jsonl", CHAIN_ROW)))
     assert [step.letter for step in chain.steps] == ["C", "B", "A"]
 
     documents = {**READER_ROW, "kind": "documents", "context": ["[Ada] Ada lives in Tosk."]}
     path = write(tmp_path / "reader.jsonl", READER_ROW, documents)
-    assert [row.context for row in reader_demonstrations("documents", path=path)] == [("[Ada] Ada lives in Tosk.",)]
+    assert [row.context for row in ReaderDemonstration.load_with("kind", "documents", path=path)] == [
+        ("[Ada] Ada lives in Tosk.",)
+    ]
     mixed = {**READER_ROW, "kind": "mixed", "context": ["<Ada; home; Tosk>", "[Ada] Ada lives in Tosk."]}
-    assert reader_demonstrations("mixed", path=write(tmp_path / "mixed.jsonl", mixed))[0].answer == "Tosk"
+    assert (
+        ReaderDemonstration.load_with("kind", "mixed", path=write(tmp_path / "mixed.jsonl", mixed))[0].answer == "Tosk"
+    )
 
-    (question,) = question_demonstrations(path=write(tmp_path / "questions.jsonl", QUESTION_ROW))
+    (question,) = QuestionDemonstration.load(path=write(tmp_path / "questions.jsonl", QUESTION_ROW))
     assert [triple.text for triple in question.triples] == ["<Ada; home; Tosk>", "<Ada; age; 40>"]
-    (rationale,) = rationale_demonstrations(path=write(tmp_path / "rationales.jsonl", RATIONALE_ROW))
+    (rationale,) = RationaleDemonstration.load(path=write(tmp_path / "rationales.jsonl", RATIONALE_ROW))
     assert rationale.rationale == ("Ada lives in Tosk.",)
-    (verification,) = verification_demonstrations(path=write(tmp_path / "verifications.jsonl", VERIFICATION_ROW))
+    (verification,) = VerificationDemonstration.load(path=write(tmp_path / "verifications.jsonl", VERIFICATION_ROW))
     assert verification.verifying_question == "In which town does Ada live?"
-    (query,) = query_demonstrations("triplet", path=write(tmp_path / "queries.jsonl", QUERY_ROW, SPARQL_ROW))
+    (query,) = QueryDemonstration.load_with(
+        "form", "triplet", path=write(tmp_path / "queries.jsonl", QUERY_ROW, SPARQL_ROW)
+    )
     assert (query.relations, query.query) == (("home", "age"), "<Ada; home; ?>")
-    (claim,) = claim_demonstrations(path=write(tmp_path / "claims.jsonl", CLAIM_ROW))
+    (claim,) = ClaimDemonstration.load(path=write(tmp_path / "claims.jsonl", CLAIM_ROW))
     assert (claim.facts, claim.label) == (("Ada lives in Tosk.",), "REFUTES")
 
 
@@ -378,53 +380,69 @@ def with_step(index: int, **changes: object) -> dict[str, object]:
 
 
 MALFORMED: list[tuple[Callable[..., object], object, str]] = [
-    (triple_demonstrations, [1, 2], "Expected `object`, got `array`"),
-    (triple_demonstrations, {"title": "Aldra", "text": "A lake."}, "missing required field `triples`"),
-    (triple_demonstrations, {**TRIPLE_ROW, "heads": []}, "unknown field `heads`"),
-    (triple_demonstrations, {**TRIPLE_ROW, "title": " "}, "the title is empty"),
-    (triple_demonstrations, {**TRIPLE_ROW, "title": "A; B"}, "contains ';'"),
-    (triple_demonstrations, {**TRIPLE_ROW, "text": ""}, "the text is empty"),
-    (triple_demonstrations, {**TRIPLE_ROW, "triples": []}, "has no triple"),
-    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["type", "lake", "x"]]}, "Expected `array` of length 2"),
-    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["type", 7]]}, "Expected `str`, got `int`"),
-    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["type", "Lake"]]}, "'Lake' is no span of the text"),
-    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["", "lake"]]}, "the relation is empty"),
-    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["a;b", "lake"]]}, "contains ';'"),
-    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["type", "lake "]]}, "begins or ends with a space"),
-    (triple_demonstrations, {**TRIPLE_ROW, "triples": [["type", "lake"]] * 2}, "twice"),
-    (chain_demonstrations, {**CHAIN_ROW, "kind": "riddle"}, "Invalid enum value 'riddle'"),
-    (chain_demonstrations, {**CHAIN_ROW, "question": ""}, "the question is empty"),
-    (chain_demonstrations, {**CHAIN_ROW, "answer": ""}, "the answer is empty"),
-    (chain_demonstrations, {**CHAIN_ROW, "chain": []}, "the chain is empty"),
-    (chain_demonstrations, {**CHAIN_ROW, "chain": [["Ada", "spouse", "Bo"]] * 2}, "twice"),
-    (chain_demonstrations, {**CHAIN_ROW, "steps": CHAIN_ROW["steps"][:2]}, "2 steps for a chain of 2 triples; give 3"),
-    (chain_demonstrations, with_step(0, answer=2), "step 1 has the answer 2; it must be an index from 0 to 1"),
-    (chain_demonstrations, with_step(0, answer=-1), "step 1 has the answer -1"),
-    (chain_demonstrations, with_step(0, answer=0), "the answer of step 1 is <Ada; age; 40>"),
-    (chain_demonstrations, with_step(1, candidates=[]), "step 2 has 0 candidates"),
+    (TripleDemonstration.load, [1, 2], "Expected `object`, got `array`"),
+    (TripleDemonstration.load, {"title": "Aldra", "text": "A lake."}, "missing required field `triples`"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "heads": []}, "unknown field `heads`"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "title": " "}, "the title is empty"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "title": "A; B"}, "contains ';'"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "text": ""}, "the text is empty"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "triples": []}, "has no triple"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["type", "lake", "x"]]}, "Expected `array` of length 2"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["type", 7]]}, "Expected `str`, got `int`"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["type", "Lake"]]}, "'Lake' is no span of the text"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["", "lake"]]}, "the relation is empty"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["a;b", "lake"]]}, "contains ';'"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["type", "lake "]]}, "begins or ends with a space"),
+    (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["type", "lake"]] * 2}, "twice"),
+    (ChainDemonstration.load, {**CHAIN_ROW, "kind": "riddle"}, "Invalid enum value 'riddle'"),
+    (ChainDemonstration.load, {**CHAIN_ROW, "question": ""}, "the question is empty"),
+    (ChainDemonstration.load, {**CHAIN_ROW, "answer": ""}, "the answer is empty"),
+    (ChainDemonstration.load, {**CHAIN_ROW, "chain": []}, "the chain is empty"),
+    (ChainDemonstration.load, {**CHAIN_ROW, "chain": [["Ada", "spouse", "Bo"]] * 2}, "twice"),
     (
-        chain_demonstrations,
+        ChainDemonstration.load,
+        {**CHAIN_ROW, "steps": CHAIN_ROW["steps"][:2]},
+        "2 steps for a chain of 2 triples; give 3",
+    ),
+    (ChainDemonstration.load, with_step(0, answer=2), "step 1 has the answer 2; it must be an index from 0 to 1"),
+    (ChainDemonstration.load, with_step(0, answer=-1), "step 1 has the answer -1"),
+    (ChainDemonstration.load, with_step(0, answer=0), "the answer of step 1 is <Ada; age; 40>"),
+    (ChainDemonstration.load, with_step(1, candidates=[]), "step 2 has 0 candidates"),
+    (
+        ChainDemonstration.load,
         with_step(1, candidates=[["x", "y", str(i)] for i in range(26)]),
         "step 2 has 26 candidates",
     ),
-    (chain_demonstrations, with_step(1, candidates=[["Bo", "home", "Tosk"]] * 2), "twice"),
+    (ChainDemonstration.load, with_step(1, candidates=[["Bo", "home", "Tosk"]] * 2), "twice"),
     (
-        chain_demonstrations,
+        ChainDemonstration.load,
         with_step(1, candidates=[["Bo", "home", "Tosk"], ["Ada", "spouse", "Bo"]]),
         "step 2 offers <Ada; spouse; Bo>, which the chain already holds",
     ),
-    (chain_demonstrations, with_step(2, answer=0), "the last answer must be -1"),
-    (lambda path: reader_demonstrations("triples", path=path), {**READER_ROW, "kind": "x"}, "Invalid enum value 'x'"),
-    (lambda path: reader_demonstrations("triples", path=path), {**READER_ROW, "context": []}, "the context is empty"),
-    (lambda path: reader_demonstrations("triples", path=path), {**READER_ROW, "context": ["<a; b>"]}, "no triple"),
+    (ChainDemonstration.load, with_step(2, answer=0), "the last answer must be -1"),
     (
-        lambda path: reader_demonstrations("triples", path=path),
+        lambda path: ReaderDemonstration.load_with("kind", "triples", path=path),
+        {**READER_ROW, "kind": "x"},
+        "Invalid enum value 'x'",
+    ),
+    (
+        lambda path: ReaderDemonstration.load_with("kind", "triples", path=path),
+        {**READER_ROW, "context": []},
+        "the context is empty",
+    ),
+    (
+        lambda path: ReaderDemonstration.load_with("kind", "triples", path=path),
+        {**READER_ROW, "context": ["<a; b>"]},
+        "no triple",
+    ),
+    (
+        lambda path: ReaderDemonstration.load_with("kind", "triples", path=path),
         {**READER_ROW, "kind": "documents", "context": ["no title"]},
         "no document",
     ),
     *(
         (
-            lambda path: reader_demonstrations("mixed", path=path),
+            lambda path: ReaderDemonstration.load_with("kind", "mixed", path=path),
             {**READER_ROW, "kind": "mixed", "context": given},
             said,
         )
@@ -435,20 +453,20 @@ MALFORMED: list[tuple[Callable[..., object], object, str]] = [
             (["<Ada; home; Tosk>", "Ada lives in Tosk."], "is neither <head; relation; tail> nor [title] sentence"),
         ]
     ),
-    (question_demonstrations, {**QUESTION_ROW, "subject": "Bo"}, "the subject 'Bo' is no part of the question"),
-    (question_demonstrations, {**QUESTION_ROW, "triples": []}, "'Where does Ada live?' has no triple"),
-    (question_demonstrations, {**QUESTION_ROW, "triples": [["home", "Tosk"]] * 2}, "hold <Ada; home; Tosk> twice"),
-    (question_demonstrations, {**QUESTION_ROW, "triples": [["ho;me", "Tosk"]]}, "the relation 'ho;me' contains ';'"),
-    (question_demonstrations, {**QUESTION_ROW, "triples": [["home", " "]]}, "the tail is empty"),
-    (rationale_demonstrations, {**RATIONALE_ROW, "rationale": []}, "the rationale is empty; give at least one text"),
-    (rationale_demonstrations, {**RATIONALE_ROW, "rationale": ["a\nb"]}, "the rationale 'a\\nb' has a line break"),
-    (rationale_demonstrations, {**RATIONALE_ROW, "context": []}, "the context is empty"),
-    (rationale_demonstrations, {**RATIONALE_ROW, "thoughts": []}, "unknown field `thoughts`"),
-    (verification_demonstrations, {**VERIFICATION_ROW, "verifying_question": ""}, "the verifying question is empty"),
-    (verification_demonstrations, {**VERIFICATION_ROW, "answer": "a\nb"}, "the answer 'a\\nb' has a line break"),
-    (verification_demonstrations, {**VERIFICATION_ROW, "context": [" x"]}, "begins or ends with a space"),
+    (QuestionDemonstration.load, {**QUESTION_ROW, "subject": "Bo"}, "the subject 'Bo' is no part of the question"),
+    (QuestionDemonstration.load, {**QUESTION_ROW, "triples": []}, "'Where does Ada live?' has no triple"),
+    (QuestionDemonstration.load, {**QUESTION_ROW, "triples": [["home", "Tosk"]] * 2}, "hold <Ada; home; Tosk> twice"),
+    (QuestionDemonstration.load, {**QUESTION_ROW, "triples": [["ho;me", "Tosk"]]}, "the relation 'ho;me' contains ';'"),
+    (QuestionDemonstration.load, {**QUESTION_ROW, "triples": [["home", " "]]}, "the tail is empty"),
+    (RationaleDemonstration.load, {**RATIONALE_ROW, "rationale": []}, "the rationale is empty; give at least one text"),
+    (RationaleDemonstration.load, {**RATIONALE_ROW, "rationale": ["a\nb"]}, "the rationale 'a\\nb' has a line break"),
+    (RationaleDemonstration.load, {**RATIONALE_ROW, "context": []}, "the context is empty"),
+    (RationaleDemonstration.load, {**RATIONALE_ROW, "thoughts": []}, "unknown field `thoughts`"),
+    (VerificationDemonstration.load, {**VERIFICATION_ROW, "verifying_question": ""}, "the verifying question is empty"),
+    (VerificationDemonstration.load, {**VERIFICATION_ROW, "answer": "a\nb"}, "the answer 'a\\nb' has a line break"),
+    (VerificationDemonstration.load, {**VERIFICATION_ROW, "context": [" x"]}, "begins or ends with a space"),
     *(
-        (lambda path: query_demonstrations("triplet", path=path), {**row, **changes}, said)
+        (lambda path: QueryDemonstration.load_with("form", "triplet", path=path), {**row, **changes}, said)
         for row, changes, said in [
             (QUERY_ROW, {"form": "prose"}, "Invalid enum value 'prose'"),
             (QUERY_ROW, {"relations": []}, "the question 'Where does Ada live?' has no relation"),
@@ -465,12 +483,12 @@ MALFORMED: list[tuple[Callable[..., object], object, str]] = [
             (SPARQL_ROW, {"wrong": []}, "unknown field `wrong`"),
         ]
     ),
-    (claim_demonstrations, {**CLAIM_ROW, "label": "TRUE"}, "Invalid enum value 'TRUE'"),
-    (claim_demonstrations, {**CLAIM_ROW, "facts": []}, "the claim 'Ada lives in Rome.' has no fact"),
-    (claim_demonstrations, {**CLAIM_ROW, "facts": [""]}, "the fact is empty"),
-    (claim_demonstrations, {**CLAIM_ROW, "claim": "a\nb"}, "the claim 'a\\nb' has a line break"),
-    (claim_demonstrations, {**CLAIM_ROW, "facts": ["a\rb"]}, "the fact 'a\\rb' has a line break"),
-    (claim_demonstrations, {"claim": "x", "facts": ["y"]}, "missing required field `label`"),
+    (ClaimDemonstration.load, {**CLAIM_ROW, "label": "TRUE"}, "Invalid enum value 'TRUE'"),
+    (ClaimDemonstration.load, {**CLAIM_ROW, "facts": []}, "the claim 'Ada lives in Rome.' has no fact"),
+    (ClaimDemonstration.load, {**CLAIM_ROW, "facts": [""]}, "the fact is empty"),
+    (ClaimDemonstration.load, {**CLAIM_ROW, "claim": "a\nb"}, "the claim 'a\\nb' has a line break"),
+    (ClaimDemonstration.load, {**CLAIM_ROW, "facts": ["a\rb"]}, "the fact 'a\\rb' has a line break"),
+    (ClaimDemonstration.load, {"claim": "x", "facts": ["y"]}, "missing required field `label`"),
 ]
 
 
@@ -494,7 +512,7 @@ def test_a_line_that_is_no_json_is_refused_with_its_place(tmp_path: Path, line: 
     path = write(tmp_path / "mine.jsonl", TRIPLE_ROW)
     path.write_bytes(path.read_bytes() + line)
     with pytest.raises(DataError, match=rf"^{re.escape(str(path))}:2: not a demonstration") as caught:
-        triple_demonstrations(path=path)
+        TripleDemonstration.load(path=path)
     assert caught.value.exit_code == 2
 
 
@@ -505,16 +523,16 @@ def test_a_missing_unreadable_or_empty_file_is_refused_by_name(tmp_path: Path) -
         ("with\0null", "null"),
     ]:
         with pytest.raises(DataError, match=f"cannot read the demonstrations .*{reason}"):
-            chain_demonstrations(path=path)
+            ChainDemonstration.load(path=path)
     with pytest.raises(DataError, match="holds no demonstration"):
-        triple_demonstrations(path=write(tmp_path / "empty.jsonl"))
+        TripleDemonstration.load(path=write(tmp_path / "empty.jsonl"))
     with pytest.raises(DataError, match='no demonstration of kind "documents" among its 1'):
-        reader_demonstrations("documents", path=write(tmp_path / "reader.jsonl", READER_ROW))
+        ReaderDemonstration.load_with("kind", "documents", path=write(tmp_path / "reader.jsonl", READER_ROW))
 
 
 def test_an_unknown_reader_kind_is_refused() -> None:
     with pytest.raises(ValueError, match='kind must be "triples", "documents" or "mixed", not \'sentences\''):
-        reader_demonstrations("sentences")  # type: ignore[arg-type]
+        ReaderDemonstration.load_with("kind", "sentences")
 
 
 # The example documents

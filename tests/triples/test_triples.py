@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pytrace.errors import ContextOverflowError, ModelError
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.reader.prompts import TripleDemonstration, triple_demonstrations
+from pytrace.reader.prompts import TripleDemonstration
 from pytrace.records import Document, TextUnit, Triple
 from pytrace.triples.extraction import (
     DocumentExtractor,
@@ -249,7 +249,7 @@ def test_results_are_in_the_order_of_the_documents_whatever_the_batch() -> None:
 
 
 LABELLED = tuple(
-    TripleDemonstration(title, text, (Triple(title, relation, tail),))
+    TripleDemonstration(title, text, ((relation, tail),))
     for title, text, relation, tail in [
         ("Oak", "The oak is a tree of the forest.", "is", "a tree"),
         ("Violin", "The violin is an instrument with four strings.", "has", "four strings"),
@@ -339,7 +339,7 @@ def test_the_recipe_changes_with_everything_that_changes_triples() -> None:
         model = options.pop("model", ScriptedModel())
         return LanguageModelExtractor(model, **options).recipe  # type: ignore[arg-type]
 
-    ours = triple_demonstrations()
+    ours = TripleDemonstration.load()
     recipes = [
         make(),
         make(model=Other()),

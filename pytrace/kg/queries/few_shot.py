@@ -17,7 +17,7 @@ from pytrace.kg.queries.relations import NearestRelations
 from pytrace.kg.queries.sampling import SamplingGenerator
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.prompts.query_demonstrations import QueryDemonstration, query_demonstrations
+from pytrace.reader.prompts.reasoning import QueryDemonstration
 
 INSTRUCTIONS: dict[QueryForm, str] = {
     "triplet": (
@@ -70,7 +70,7 @@ class FewShotGenerator(SamplingGenerator):
             temperature=temperature,
             seed=seed,
         )
-        rows = query_demonstrations(form) if labelled is None else tuple(labelled)
+        rows = QueryDemonstration.load_with("form", form) if labelled is None else tuple(labelled)
         for row in rows:
             parse_query(row.query)
         self._shown = tuple(

@@ -16,19 +16,17 @@ from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries import QueryGenerator
 from pytrace.kg.queries.running import Asked, QueryRunner
-from pytrace.methods.base import Count, MethodRow, Parts, Positive, Stages, check_questions, register
-from pytrace.methods.cok.fact_checking import make_claim_answers
+from pytrace.methods.base import Count, Documents, MethodRow, Parts, Positive, Stages, check_questions, noted, register
+from pytrace.methods.cok.fact_checking import judge_by_model, make_claim_judge
 from pytrace.methods.cot.rationales import Thought
-from pytrace.methods.cot.thinking import NO_CONTEXT, Thoughtful, ThoughtSettings
-from pytrace.methods.cot.verification import Verifier
-from pytrace.methods.ranking import Rank
+from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.reader.claims import ClaimJudge, ClaimScoring, votes
-from pytrace.records import Answer, Document, Evidence, KnowledgeQuery, Reasoning
+from pytrace.reader.claims import ClaimScoring, votes
+from pytrace.records import Answer, Evidence, KnowledgeQuery, Reasoning
 
 WHOLE = -1
-"""The place of the question itself beside those of its thoughts."""
+"""The index of the question itself beside those of its thoughts."""
 
 
 class Knowledge(NamedTuple):
@@ -40,69 +38,54 @@ class Knowledge(NamedTuple):
 
 
 class KnowledgeSettings(ThoughtSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method, beside those of the thoughts; the defaults are the paper's where it names one.
+    """Every choice of the method, beside those of the thoughts; the defaults are the paper's where it names one."""
 
-    Attributes
-    ----------
-    trigger
-        For which questions the knowledge base is asked: those whose thoughts have no majority (section 3.3), or all.
-    ask
-        What becomes queries: the verifying questions of thoughts, the question itself, or both (section 3.1).
-    candidates
-        Queries that the generator offers for each; the next one is tried where one is invalid or gives nothing.
-    alternatives
-        Ways to read the entities and relations of one query that are tried.
-    either_direction
-        Whether the last of them is a triplet with head and tail exchanged, for models that confuse the two.
-    facts
-        Facts that the model sees of a question at most, those of the question itself first.
-    unverified
-        Whether sentences of the rationale for which no fact was found stay in it ("keep", as in the paper) or go where there
-        is a fact at all ("drop").
-    conclude
-        Who gives the answer: the model, from the facts and the rationale (section 3.2), or the query of the question itself
-        where it gave a value, else the model.
-    rows, seconds, megabytes
-        What one query may use.
-    claim_demonstrations, claim_scoring, calibrated
-        How claims are judged: see `pytrace.reader.claims.ClaimJudge`.
-    """
-
+    # For which questions the knowledge base is asked: those whose thoughts have no majority (section 3.3), or all.
     trigger: Literal["uncertain", "always"] = "uncertain"
+    # What becomes queries: the verifying questions of thoughts, the question itself, or both (section 3.1).
     ask: Literal["thoughts", "question", "both"] = "both"
+    # Queries that the generator offers for each; the next one is tried where one is invalid or gives nothing.
     candidates: Positive = 3
+    # Ways to read the entities and relations of one query that are tried.
     alternatives: Positive = 4
+    # Whether the last of them is a triplet with head and tail exchanged, for models that confuse the two.
     either_direction: bool = False
+    # Facts that the model sees of a question at most, those of the question itself first.
     facts: Positive = 10
+    # Whether sentences of the rationale for which no fact was found stay in it ("keep", as in the paper) or go where
+    # there is a fact at all ("drop").
     unverified: Literal["keep", "drop"] = "keep"
+    # Who gives the answer: the model, from the facts and the rationale (section 3.2), or the query of the question
+    # itself where it gave a value, else the model.
     conclude: Literal["model", "query"] = "model"
+    # What one query may use.
     rows: Positive = 1_000
     seconds: Annotated[float, msgspec.Meta(gt=0)] = 5.0
     megabytes: Positive = 2_048
+    # How claims are judged: see `pytrace.reader.claims.ClaimJudge`.
     claim_demonstrations: Count = 3
     claim_scoring: ClaimScoring = "letters"
     calibrated: bool = True
-
-    @property
-    def limits(self) -> QueryLimits:
-        """What one query may use."""
-        return QueryLimits(rows=self.rows, seconds=self.seconds, megabytes=self.megabytes)
 
 
 class _Step(msgspec.Struct):
     """A thought of a chain, or the question itself: what is asked about it, what was found, and how it reads then."""
 
-    place: int
+    index: int
     sentence: str
     question: str
     found: KnowledgeQuery | None = None
     edited: str = ""
 
+    @property
+    def facts(self) -> tuple[str, ...]:
+        return () if self.found is None else tuple(fact.text for fact in self.found.facts)
+
 
 class _Uncertain(msgspec.Struct):
-    """A question that the knowledge base is asked about: its place among all, and its chain."""
+    """A question that the knowledge base is asked about: its index among all, and its chain."""
 
-    place: int
+    index: int
     thought: Thought
     steps: list[_Step]
 
@@ -112,21 +95,21 @@ class _Uncertain(msgspec.Struct):
 
     def facts(self, most: int) -> tuple[str, ...]:
         """Return the facts of all steps, each once."""
-        return tuple(dict.fromkeys(fact.text for query in self.queries for fact in query.facts))[:most]
+        return tuple(dict.fromkeys(fact for step in self.steps for fact in step.facts))[:most]
 
     def rationale(self, unverified: str) -> tuple[str, ...]:
         """Return the facts of the question itself and the sentences of the chain, as far as they are to be kept."""
-        own = [fact.text for step in self.steps[:1] if step.place == WHOLE and step.found for fact in step.found.facts]
-        asked = {step.place: step for step in self.steps if step.place != WHOLE}
+        direct = [fact for step in self.steps[:1] if step.index == WHOLE for fact in step.facts]
+        by_thought = {step.index: step for step in self.steps if step.index != WHOLE}
         some = bool(self.facts(1))
         sentences = []
-        for place, sentence in enumerate(self.thought.sentences):
-            step = asked.get(place)
+        for number, sentence in enumerate(self.thought.sentences):
+            step = by_thought.get(number)
             if step is not None and step.edited:
                 sentences.append(step.edited)
             elif unverified == "keep" or not some:
                 sentences.append(sentence)
-        return tuple(dict.fromkeys([*own, *sentences]))
+        return tuple(dict.fromkeys([*direct, *sentences]))
 
 
 class ChainOfKnowledge(Thoughtful):
@@ -138,6 +121,7 @@ class ChainOfKnowledge(Thoughtful):
     # them (3.2). Certain questions ask nothing of the knowledge base.
 
     known_as = "cok"
+    settings: KnowledgeSettings
 
     def __init__(
         self,
@@ -147,31 +131,28 @@ class ChainOfKnowledge(Thoughtful):
         *,
         knowledge: Knowledge,
         name: str = "",
-        rank: Rank | None = None,
     ) -> None:
         chosen = settings or KnowledgeSettings()
-        super().__init__(model, encoder, chosen, name=name, rank=rank)
+        super().__init__(model, encoder, chosen, name=name)
         self.knowledge = knowledge
-        self._choices = chosen
-        self._verifier = Verifier(model, demonstrations=chosen.demonstrations)
         self._runner = QueryRunner(
             knowledge.store,
             knowledge.linker,
             encoder=encoder,
-            limits=chosen.limits,
+            limits=QueryLimits(rows=chosen.rows, seconds=chosen.seconds, megabytes=chosen.megabytes),
             alternatives=chosen.alternatives,
             facts=chosen.facts,
             either_direction=chosen.either_direction,
         )
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:
         """Answer questions; all uncertain ones go through every step together."""
         check_questions(questions, documents)
         evidence, votes, chosen, answers = self._vote(questions, documents)
         uncertain = [
-            _Uncertain(place, thought, [])
-            for place, (vote, thought) in enumerate(zip(votes, chosen, strict=True))
-            if self._choices.trigger == "always" or not vote.certain
+            _Uncertain(number, thought, [])
+            for number, (vote, thought) in enumerate(zip(votes, chosen, strict=True))
+            if self.settings.trigger == "always" or not vote.certain
         ]
         asking = Stages(self._model, self.knowledge.generator.model)
         self._decompose(questions, uncertain, asking)
@@ -179,63 +160,51 @@ class ChainOfKnowledge(Thoughtful):
         self._edit(uncertain, asking)
         concluded = self._conclude(questions, evidence, uncertain, asking)
         for item, text in zip(uncertain, concluded, strict=True):
-            answers[item.place] = self._edited(answers[item.place], item, text, asking, len(uncertain))
+            answers[item.index] = self._edited(answers[item.index], item, text, asking, len(uncertain))
         return answers
 
-    def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def judge(self, claims: Sequence[str], documents: Documents) -> list[Answer]:
         """Judge claims, the uncertain ones by what the knowledge base says of them."""
         # Section 6.1: a claim is one statement, so it goes to the generator of queries as it is.
         check_questions(claims, documents)
-        choices = self._choices
-        judge = ClaimJudge(
-            self._model,
-            demonstrations=choices.claim_demonstrations,
-            scoring=choices.claim_scoring,
-            calibrated=choices.calibrated,
-        )
-        stages = Stages(self._model)
-        with stages.stage("judge"):
-            judged = judge.judge(claims, [()] * len(claims))
-        answers = make_claim_answers(claims, [NO_CONTEXT] * len(claims), judged, stages, self.name)
-        vote_shares = [
-            votes(one.probabilities, temperature=choices.temperature, samples=choices.samples) for one in judged
-        ]
-        answers = [
-            _noted(answer, f"{vote_share.share:.0%} of samples would agree")
-            for answer, vote_share in zip(answers, vote_shares, strict=True)
-        ]
-        uncertain = [
-            _Uncertain(place, Thought((), ""), [_Step(WHOLE, "", claims[place])])
-            for place, vote_share in enumerate(vote_shares)
-            if choices.trigger == "always" or not vote_share.certain
-        ]
+        choices = self.settings
+        judge = make_claim_judge(self._model, choices)
+        judged, answers = judge_by_model(judge, claims, Stages(self._model), self.name)
+        uncertain = []
+        for number, judgement in enumerate(judged):
+            vote = votes(judgement.probabilities, temperature=choices.temperature, samples=choices.samples)
+            answers[number] = noted(answers[number], f"{vote.share:.0%} of samples would agree")
+            if choices.trigger == "always" or not vote.certain:
+                uncertain.append(_Uncertain(number, Thought((), ""), [_Step(WHOLE, "", claims[number])]))
         asking = Stages(self._model, self.knowledge.generator.model)
         self._query(uncertain, asking)
-        told = [item for item in uncertain if item.facts(1)]
+        informed = [item for item in uncertain if item.facts(1)]
         with asking.stage("judge"):
-            again = judge.judge([claims[item.place] for item in told], [item.facts(choices.facts) for item in told])
-        labels = dict(zip((item.place for item in told), again, strict=True))
-        for item in uncertain:
-            found = labels.get(item.place)
-            answers[item.place] = self._edited(
-                answers[item.place], item, "" if found is None else found.label, asking, len(uncertain)
+            again = judge.judge(
+                [claims[item.index] for item in informed], [item.facts(choices.facts) for item in informed]
             )
+        labels = {item.index: judgement.label for item, judgement in zip(informed, again, strict=True)}
+        for item in uncertain:
+            label = labels.get(item.index, "")
+            answers[item.index] = self._edited(answers[item.index], item, label, asking, len(uncertain))
         return answers
 
     def _decompose(self, questions: Sequence[str], uncertain: Sequence[_Uncertain], stages: Stages) -> None:
         """Give every item its chain: the question itself, and a verifying question for each thought."""
-        if self._choices.ask != "thoughts":
+        if self.settings.ask != "thoughts":
             for item in uncertain:
-                item.steps.append(_Step(WHOLE, "", questions[item.place]))
-        if self._choices.ask == "question":
+                item.steps.append(_Step(WHOLE, "", questions[item.index]))
+        if self.settings.ask == "question":
             return
-        owners = [item for item in uncertain for _ in item.thought.sentences]
-        sentences = [sentence for item in uncertain for sentence in item.thought.sentences]
-        places = [place for item in uncertain for place in range(len(item.thought.sentences))]
+        thoughts = [
+            (item, number, sentence) for item in uncertain for number, sentence in enumerate(item.thought.sentences)
+        ]
         with stages.stage("ask"):
-            asked = self._verifier.ask([questions[item.place] for item in owners], sentences)
-        for item, place, sentence, question in zip(owners, places, sentences, asked, strict=True):
-            item.steps.append(_Step(place, sentence, question))
+            verifying = self._verifier.ask(
+                [questions[item.index] for item, _, _ in thoughts], [sentence for _, _, sentence in thoughts]
+            )
+        for (item, number, sentence), question in zip(thoughts, verifying, strict=True):
+            item.steps.append(_Step(number, sentence, question))
 
     def _query(self, uncertain: Sequence[_Uncertain], stages: Stages) -> None:
         """Write the queries of all steps, and run them."""
@@ -244,26 +213,23 @@ class ChainOfKnowledge(Thoughtful):
             return
         with stages.stage("write queries"):
             written = self.knowledge.generator.generate(
-                [step.question for step in steps], candidates=self._choices.candidates
+                [step.question for step in steps], candidates=self.settings.candidates
             )
         with stages.stage("query"):
-            found = self._runner.run(
-                [Asked(step.place, step.question, own) for step, own in zip(steps, written, strict=True)]
+            results = self._runner.run(
+                [Asked(step.index, step.question, queries) for step, queries in zip(steps, written, strict=True)]
             )
-        for step, one in zip(steps, found, strict=True):
-            step.found = one
+        for step, result in zip(steps, results, strict=True):
+            step.found = result
 
     def _edit(self, uncertain: Sequence[_Uncertain], stages: Stages) -> None:
         """Rewrite the thoughts for which facts were found."""
-        steps = [
-            step for item in uncertain for step in item.steps if step.place != WHOLE and step.found and step.found.facts
-        ]
+        steps = [step for item in uncertain for step in item.steps if step.index != WHOLE and step.facts]
         if not steps:
             return
         with stages.stage("edit"):
             edited = self._verifier.answer(
-                [step.question for step in steps],
-                [_texts(step.found, self._choices.facts) for step in steps],
+                [step.question for step in steps], [step.facts[: self.settings.facts] for step in steps]
             )
         for step, sentence in zip(steps, edited, strict=True):
             step.edited = sentence
@@ -273,65 +239,47 @@ class ChainOfKnowledge(Thoughtful):
     ) -> list[str]:
         """Answer every item anew; empty where nothing was found that the model had not thought of."""
         texts = [self._queried(item) for item in uncertain]
-        left = [
-            place for place, (item, text) in enumerate(zip(uncertain, texts, strict=True)) if not text and item.facts(1)
-        ]
+        left = {number: item for number, item in enumerate(uncertain) if not texts[number] and item.facts(1)}
         with stages.stage("conclude"):
             concluded = self._thinker.conclude(
-                [questions[uncertain[place].place] for place in left],
-                [
-                    [*uncertain[place].facts(self._choices.facts), *evidence[uncertain[place].place].context]
-                    for place in left
-                ],
-                [uncertain[place].rationale(self._choices.unverified) for place in left],
+                [questions[item.index] for item in left.values()],
+                [[*item.facts(self.settings.facts), *evidence[item.index].context] for item in left.values()],
+                [item.rationale(self.settings.unverified) for item in left.values()],
             )
-        for place, text in zip(left, concluded, strict=True):
-            texts[place] = text
+        for number, text in zip(left, concluded, strict=True):
+            texts[number] = text
         return texts
 
     def _queried(self, item: _Uncertain) -> str:
         """Return what the query of the question itself gave, if that is to be the answer."""
-        if self._choices.conclude != "query":
+        if self.settings.conclude != "query":
             return ""
-        whole = next((step.found for step in item.steps if step.place == WHOLE), None)
-        return whole.values[0] if whole is not None and whole.values else ""
+        direct = next((step.found for step in item.steps if step.index == WHOLE), None)
+        return direct.values[0] if direct is not None and direct.values else ""
 
     def _edited(self, answer: Answer, item: _Uncertain, text: str, stages: Stages, among: int) -> Answer:
         """Return an answer with what the knowledge base said, and its share of what that cost."""
         before = answer.evidence
-        facts = item.facts(self._choices.facts)
-        rationale = item.rationale(self._choices.unverified) if facts else before.reasoning.rationale
+        facts = item.facts(self.settings.facts)
+        rationale = item.rationale(self.settings.unverified) if facts else before.reasoning.rationale
         evidence = msgspec.structs.replace(before, derivation=Reasoning(rationale, item.queries))
         if facts:
             kind: Literal["facts", "mixed"] = "facts" if before.kind == "none" else "mixed"
             evidence = msgspec.structs.replace(evidence, kind=kind, context=(*facts, *before.context))
-        edited = msgspec.structs.replace(
-            answer,
-            text=text or answer.text,
-            evidence=evidence,
-            context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(facts)),
-        )
-        return _noted(stages.added_to(edited, among), _query_note(item.queries, bool(facts)))
+        revised = self._revised(answer, text, evidence, facts, stages, among)
+        return noted(revised, _query_note(item.queries, bool(facts)))
 
 
-def _texts(query: KnowledgeQuery | None, most: int) -> list[str]:
-    return [] if query is None else [fact.text for fact in query.facts][:most]
-
-
-def _noted(answer: Answer, note: str) -> Answer:
-    return msgspec.structs.replace(answer, notes=(*answer.notes, note))
-
-
-def _query_note(queries: Sequence[KnowledgeQuery], found: bool) -> str:
+def _query_note(queries: Sequence[KnowledgeQuery], with_facts: bool) -> str:
     """Say what became of the queries of a question."""
     if not queries:
         return "there was nothing to ask the knowledge base"
     counts = Counter(query.outcome for query in queries)
-    told = ", ".join(
+    outcomes = ", ".join(
         f"{counts[outcome]} {outcome}" for outcome in ("answered", "empty", "stopped", "refused") if counts[outcome]
     )
-    return f"asked the knowledge base {len(queries)} times: {told}" + (
-        "" if found else "; no fact came back, so the vote stands"
+    return f"asked the knowledge base {len(queries)} times: {outcomes}" + (
+        "" if with_facts else "; no fact came back, so the vote stands"
     )
 
 

@@ -7,26 +7,26 @@ Source: Li et al., "Chain of Knowledge: A Framework for Grounding Large Language
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pytrace.methods.base import Count, MethodRow, Stages, check_questions, register
+from pytrace.methods.base import Count, Documents, MethodRow, Stages, check_questions, make_answers, noted, register
 from pytrace.methods.cot.thinking import NO_CONTEXT
 from pytrace.methods.ks_llm import KnowledgeSelection, KsSettings
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
+from pytrace.reader.answers import Reading
 from pytrace.reader.claims import LABELS, ClaimJudge, ClaimJudgement, ClaimScoring
-from pytrace.records import Answer, Document, Evidence
+from pytrace.records import Answer
 from pytrace.retrieval import SentenceIndex
+
+if TYPE_CHECKING:
+    from pytrace.methods.cok.chain_of_knowledge import KnowledgeSettings
 
 
 class StandardSettings(KsSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of standard prompting, for questions and for claims.
+    """Every choice of standard prompting, for questions and for claims."""
 
-    Attributes
-    ----------
-    claim_demonstrations, claim_scoring, calibrated
-        How claims are judged: see `pytrace.reader.claims.ClaimJudge`.
-    """
-
+    # How claims are judged: see `pytrace.reader.claims.ClaimJudge`.
     claim_demonstrations: Count = 3
     claim_scoring: ClaimScoring = "letters"
     calibrated: bool = True
@@ -38,6 +38,8 @@ class StandardClaims(KnowledgeSelection):
     # Chain of Knowledge, section 5.2: standard prompting, on the claims of section 6.1; for questions KS-LLM, section
     # 4.1.
 
+    settings: StandardSettings
+
     def __init__(
         self,
         model: LanguageModel,
@@ -47,55 +49,39 @@ class StandardClaims(KnowledgeSelection):
         name: str = "",
         index: SentenceIndex | None = None,
     ) -> None:
-        self._choices = settings or StandardSettings()
-        super().__init__(model, encoder, self._choices, variant="standard", name=name, index=index)
+        super().__init__(model, encoder, settings or StandardSettings(), variant="standard", name=name, index=index)
 
-    def judge(self, claims: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def judge(self, claims: Sequence[str], documents: Documents) -> list[Answer]:
         """Judge claims."""
         check_questions(claims, documents)
-        judge = ClaimJudge(
-            self._model,
-            demonstrations=self._choices.claim_demonstrations,
-            scoring=self._choices.claim_scoring,
-            calibrated=self._choices.calibrated,
-        )
-        stages = Stages(self._model)
-        with stages.stage("judge"):
-            judgements = judge.judge(claims, [()] * len(claims))
-        return make_claim_answers(claims, [NO_CONTEXT] * len(claims), judgements, stages, self.name)
+        judge = make_claim_judge(self._model, self.settings)
+        return judge_by_model(judge, claims, Stages(self._model), self.name)[1]
 
 
-def make_claim_answers(
-    claims: Sequence[str],
-    evidence: Sequence[Evidence],
-    judgements: Sequence[ClaimJudgement],
-    stages: Stages,
-    name: str,
-) -> list[Answer]:
-    """Put together what a method made of claims; what a batch spent is divided evenly among them."""
-    share = 1 / max(len(claims), 1)
-    return [
-        Answer(
-            question=claim,
-            text=judged.label,
-            method=name,
-            evidence=one,
-            usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
-            seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
-            notes=judgement_notes(judged, len(one.context)),
-            context_tokens=judged.read,
-            deterministic=stages.deterministic,
-        )
-        for claim, one, judged in zip(claims, evidence, judgements, strict=True)
-    ]
+def make_claim_judge(model: LanguageModel, settings: StandardSettings | KnowledgeSettings) -> ClaimJudge:
+    """Make the judge of claims that the settings ask for."""
+    return ClaimJudge(
+        model,
+        demonstrations=settings.claim_demonstrations,
+        scoring=settings.claim_scoring,
+        calibrated=settings.calibrated,
+    )
 
 
-def judgement_notes(judgement: ClaimJudgement, facts: int) -> tuple[str, ...]:
-    """Say how likely each label is, and of `facts` facts how many did not fit."""
-    told = ", ".join(f"{label} {share:.0%}" for label, share in zip(LABELS, judgement.probabilities, strict=True))
-    if not judgement.left_out:
-        return (told,)
-    return told, f"{judgement.left_out} of {facts} facts did not fit the model's context whole"
+def judge_by_model(
+    judge: ClaimJudge, claims: Sequence[str], stages: Stages, name: str
+) -> tuple[list[ClaimJudgement], list[Answer]]:
+    """Judge claims by what the model knows, and answer with the labels and a note of how likely each is."""
+    with stages.stage("judge"):
+        judged = judge.judge(claims, [()] * len(claims))
+    readings = [Reading(judgement.label, judgement.read) for judgement in judged]
+    answers = make_answers(claims, [NO_CONTEXT] * len(claims), readings, stages, name)
+    return judged, [noted(answer, label_shares(judgement)) for answer, judgement in zip(answers, judged, strict=True)]
+
+
+def label_shares(judgement: ClaimJudgement) -> str:
+    """Say how likely each label is."""
+    return ", ".join(f"{label} {share:.0%}" for label, share in zip(LABELS, judgement.probabilities, strict=True))
 
 
 register(
@@ -107,9 +93,6 @@ register(
         # A small model labels claims no better than chance, whatever it is shown; by words and calibrated it gives all three labels.
         StandardSettings(
             reader_demonstrations=4, rationale_demonstrations=3, claim_demonstrations=0, claim_scoring="words"
-        ),
-        lambda parts, settings, name: StandardClaims(
-            parts.model, parts.encoder(), settings, name=name, index=parts.index
         ),
         needs=frozenset(),
         takes=frozenset({"sentence index"}),

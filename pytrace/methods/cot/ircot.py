@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pytrace.methods.base import Count, Method, MethodRow, Positive, Selected, Stages, register
+from pytrace.methods.base import Count, Documents, Method, MethodRow, Positive, Selected, Stages, register
 from pytrace.methods.cot.rationales import Thinker
-from pytrace.methods.ranking import Rank, rank_by
+from pytrace.methods.ranking import rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
@@ -22,32 +22,21 @@ from pytrace.retrieval import RetrieverName
 
 
 class IrcotSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; steps and the most documents are the paper's.
+    """Every choice of the method; steps and the most documents are the paper's."""
 
-    Attributes
-    ----------
-    retriever
-        What ranks documents; the paper's is BM25 over a corpus.
-    top
-        Documents that each query adds.
-    most
-        Documents that are collected at most.
-    steps
-        Sentences that are thought at most.
-    demonstrations
-        Labelled rationales shown to the model.
-    max_tokens
-        The longest sentence, in tokens.
-    reader_demonstrations
-        Short answers shown to the reader.
-    """
-
+    # What ranks documents; the paper's is BM25 over a corpus.
     retriever: RetrieverName = "dense"
+    # Documents that each query adds.
     top: Positive = 2
+    # Documents that are collected at most.
     most: Positive = 15
+    # Sentences that are thought at most.
     steps: Positive = 8
+    # Labelled rationales shown to the model.
     demonstrations: Count = 3
+    # The longest sentence, in tokens.
     max_tokens: Positive = 64
+    # Short answers shown to the reader.
     reader_demonstrations: Count = 0
 
 
@@ -72,19 +61,16 @@ class Ircot(Method):
         settings: IrcotSettings | None = None,
         *,
         name: str = "ircot",
-        rank: Rank | None = None,
     ) -> None:
         self.settings = settings or IrcotSettings()
         self.name = name
         self._model = model
-        self._rank = rank or rank_by(self.settings.retriever, encoder)
+        self._rank = rank_by(self.settings.retriever, encoder)
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
-        searches = [_Search(question, own, question) for question, own in zip(questions, documents, strict=True)]
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
+        searches = list(map(_Search, questions, documents, questions))
         self._retrieve(searches, stages)
         for _ in range(self.settings.steps):
             thinking = [search for search in searches if not search.done]
@@ -116,9 +102,11 @@ class Ircot(Method):
     def _retrieve(self, searches: Sequence[_Search], stages: Stages) -> None:
         """Add to every search the documents that its query finds among those that it does not have."""
         with stages.stage("retrieve"):
-            left = [[one for one in search.documents if one not in search.collected] for search in searches]
-            found = self._rank([search.query for search in searches], left, self.settings.top)
-        for search, documents in zip(searches, found, strict=True):
+            left = [
+                [document for document in search.documents if document not in search.collected] for search in searches
+            ]
+            results = self._rank([search.query for search in searches], left, self.settings.top)
+        for search, documents in zip(searches, results, strict=True):
             search.collected += documents[: self.settings.most - len(search.collected)]
             # More sentences would find nothing more.
             search.done = search.done or len(search.collected) >= min(self.settings.most, len(search.documents))

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TypeVar
 
 import msgspec
 
 from pytrace.documents import split_sentences
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.answers import FittedContext, clean_answer, fit_context, normalise_answer
-from pytrace.reader.prompts.thought_demonstrations import RationaleDemonstration, rationale_demonstrations
+from pytrace.reader.answers import FittedContext, Reading, clean_answer, fit_context, normalise_answer, question_input
+from pytrace.reader.prompts.reasoning import RationaleDemonstration
+from pytrace.records import Evidence, Reasoning
 
 INSTRUCTION = (
     "Think about the question in a few short sentences, each of which states one fact, and then answer it as short as "
@@ -64,8 +64,7 @@ class Thinker:
         labelled: Sequence[RationaleDemonstration] | None = None,
     ) -> None:
         self._model = model
-        rows = rationale_demonstrations() if labelled is None else tuple(labelled)
-        self._shown = last_of(rows, demonstrations)
+        self._shown = RationaleDemonstration.last(demonstrations, labelled)
         self._max_tokens = max_tokens
 
     def fit(self, questions: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[FittedContext]:
@@ -74,6 +73,20 @@ class Thinker:
             fit_context(self._model, WITH_CONTEXT, question, context, max_tokens=self._max_tokens)
             for question, context in zip(questions, contexts, strict=True)
         ]
+
+    def readings(
+        self, questions: Sequence[str], evidence: Sequence[Evidence], thoughts: Sequence[Thought]
+    ) -> tuple[list[Evidence], list[Reading]]:
+        """Return each evidence with the thought that it led to, and that thought's answer as what was read from it."""
+        derived = [
+            msgspec.structs.replace(seen, derivation=Reasoning(thought.sentences))
+            for seen, thought in zip(evidence, thoughts, strict=True)
+        ]
+        readings = [
+            Reading(thought.answer, self._model.count_tokens("\n".join(fitted.entries)), fitted.left_out)
+            for thought, fitted in zip(thoughts, self.fit(questions, [seen.context for seen in evidence]), strict=True)
+        ]
+        return derived, readings
 
     def think(
         self,
@@ -111,8 +124,8 @@ class Thinker:
         thoughts = []
         for (completion,) in rows:
             first = next(iter(split_sentences(completion.text)), "")
-            said = _CONCLUDED.search(first) is not None
-            thoughts.append(parse_thought(first) if said else Thought((first,) if first else (), ""))
+            concluded = _CONCLUDED.search(first) is not None
+            thoughts.append(parse_thought(first) if concluded else Thought((first,) if first else (), ""))
         return thoughts
 
     def conclude(
@@ -141,10 +154,10 @@ class Thinker:
     def _prompt(self, question: str, entries: Sequence[str]) -> Prompt:
         shown = tuple(
             (
-                question_input(one.context if entries else (), one.question, "Thoughts:"),
-                " ".join([*one.rationale, f"{CONCLUSION} {one.answer}."]),
+                question_input(row.context if entries else (), row.question, "Thoughts:"),
+                " ".join([*row.rationale, f"{CONCLUSION} {row.answer}."]),
             )
-            for one in self._shown
+            for row in self._shown
         )
         return Prompt(WITH_CONTEXT if entries else INSTRUCTION, shown, question_input(entries, question, "Thoughts:"))
 
@@ -152,15 +165,15 @@ class Thinker:
 def majority(thoughts: Sequence[Thought]) -> Vote:
     """Let thoughts vote on their normalised answers."""
     # Wang et al., section 2: the unweighted majority, which did best in their Table 1.
-    places: dict[str, list[int]] = {}
-    for place, thought in enumerate(thoughts):
+    voters: dict[str, list[int]] = {}
+    for number, thought in enumerate(thoughts):
         # An answer of articles or punctuation alone has no normal form, and is still an answer.
         form = normalise_answer(thought.answer) or thought.answer.strip()
         if form:
-            places.setdefault(form, []).append(place)
-    if not places:
+            voters.setdefault(form, []).append(number)
+    if not voters:
         return Vote("", 0, len(thoughts), 0 if thoughts else -1)
-    best = max(places.values(), key=len)
+    best = max(voters.values(), key=len)
     return Vote(thoughts[best[0]].answer, len(best), len(thoughts), best[0])
 
 
@@ -174,12 +187,12 @@ _NAMED = re.compile(
 
 def parse_thought(text: str) -> Thought:
     """Read what a model wrote as a rationale and its answer, however it wrote it."""
-    found = _CONCLUDED.search(text) or next(reversed(list(_NAMED.finditer(text))), None)
-    if found is None:
+    match = _CONCLUDED.search(text) or next(reversed(list(_NAMED.finditer(text))), None)
+    if match is None:
         sentences = split_sentences(text)
         return Thought(tuple(sentences), _short_answer(sentences[-1]) if sentences else "")
-    before = text[: found.start()].rstrip().rstrip(",;:")
-    return Thought(tuple(split_sentences(before)), _short_answer(text[found.end() :]))
+    before = text[: match.start()].rstrip().rstrip(",;:")
+    return Thought(tuple(split_sentences(before)), _short_answer(text[match.end() :]))
 
 
 _PAIRS = {"(": ")", "[": "]", "{": "}", "*": "*", '"': '"', "“": "”"}
@@ -192,19 +205,3 @@ def _short_answer(text: str) -> str:
     while len(answer) > 1 and _PAIRS.get(answer[0]) == answer[-1]:
         answer = clean_answer(answer[1:-1])
     return answer.strip()
-
-
-_Shown = TypeVar("_Shown")
-
-
-def last_of(rows: tuple[_Shown, ...], count: int) -> tuple[_Shown, ...]:
-    """Return the last demonstrations of a file, so that the one next to the question stays whatever their number."""
-    if count < 0:
-        raise ValueError(f"demonstrations must be 0 or more, not {count}")
-    return rows[len(rows) - min(count, len(rows)) :]
-
-
-def question_input(context: Sequence[str], question: str, asked: str) -> str:
-    """Return a context, if there is one, a question, and what the model is to write next."""
-    lines = ["Context:", *context] if context else []
-    return "\n".join([*lines, f"Question: {question}", asked])

@@ -13,6 +13,7 @@ import msgspec
 
 from pytrace.methods.base import (
     Count,
+    Documents,
     Method,
     MethodRow,
     Positive,
@@ -20,47 +21,38 @@ from pytrace.methods.base import (
     Stages,
     check_questions,
     make_answers,
+    noted,
     register,
 )
 from pytrace.methods.cot.rationales import Thinker, Thought, Vote, majority
+from pytrace.methods.cot.verification import Verifier
 from pytrace.methods.ranking import Rank, rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.reader.answers import Reading
 from pytrace.reader.evidence import all_documents
-from pytrace.records import Answer, Document, Evidence, Reasoning
+from pytrace.records import Answer, Evidence
 from pytrace.retrieval import RetrieverName
 
 NO_CONTEXT = Evidence("none", (), ())
 
 
 class ThoughtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the methods that think; samples and temperature are those of Chain-of-Knowledge, section 4.
+    """Every choice of the methods that think; samples and temperature are those of Chain-of-Knowledge, section 4."""
 
-    Attributes
-    ----------
-    samples, temperature, seed
-        For the vote: how many thoughts, how freely they are sampled, and from which random numbers.
-    context
-        What thoughts see: nothing but the question, or the documents that a retriever puts first.
-    retriever, top
-        Which documents these are, and how many.
-    demonstrations
-        Labelled rationales shown to the model.
-    max_tokens
-        The longest thought.
-    sentences
-        For Verify-and-Edit: the sentences from which a verifying question is answered.
-    """
-
+    # For the vote: how many thoughts, how freely they are sampled, and from which random numbers.
     samples: Positive = 5
     temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.7
     seed: Count = 0
+    # What thoughts see: nothing but the question, or the documents that a retriever puts first.
     context: Literal["none", "documents"] = "none"
+    # Which documents these are, and how many.
     retriever: RetrieverName = "dense"
     top: Positive = 5
+    # Labelled rationales shown to the model.
     demonstrations: Count = 3
+    # The longest thought.
     max_tokens: Positive = 160
+    # For Verify-and-Edit: the sentences from which a verifying question is answered.
     sentences: Positive = 3
 
 
@@ -81,28 +73,26 @@ class Thoughtful(Method):
         self.settings = settings or ThoughtSettings()
         self.name = name or self.known_as
         self._model = model
+        self._encoder = encoder
         self._rank = rank
         if rank is None and self.settings.context == "documents":
             self._rank = rank_by(self.settings.retriever, encoder)
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
+        self._verifier = Verifier(model, demonstrations=self.settings.demonstrations)
 
-    def select(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Evidence]:
+    def select(self, questions: Sequence[str], documents: Documents) -> list[Evidence]:
         """Return what the answers to questions rest on; what a method thinks leads to its evidence, so it thinks and answers."""
         return [answer.evidence for answer in self.answer(questions, documents)]
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
-        return [Selected(one) for one in self._evidence(questions, documents, stages)]
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
+        return [Selected(seen) for seen in self._evidence(questions, documents, stages)]
 
-    def _evidence(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Evidence]:
+    def _evidence(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Evidence]:
         """Return what the thoughts of each question see."""
         if self.settings.context == "none" or self._rank is None:
             return [NO_CONTEXT] * len(questions)
         with stages.stage("retrieve"):
-            return [all_documents(own) for own in self._rank(questions, documents, self.settings.top)]
+            return [all_documents(ranked) for ranked in self._rank(questions, documents, self.settings.top)]
 
     def _think(
         self, questions: Sequence[str], evidence: Sequence[Evidence], stages: Stages, *, samples: int
@@ -111,7 +101,7 @@ class Thoughtful(Method):
         with stages.stage("think"):
             return self._thinker.think(
                 questions,
-                [one.context for one in evidence],
+                [seen.context for seen in evidence],
                 n=samples,
                 temperature=self.settings.temperature if samples > 1 else 0.0,
                 seed=self.settings.seed,
@@ -121,23 +111,11 @@ class Thoughtful(Method):
         self, questions: Sequence[str], evidence: Sequence[Evidence], thoughts: Sequence[Thought], stages: Stages
     ) -> list[Answer]:
         """Put together each question's answer with the thought that led to it."""
-        fitted = self._thinker.fit(questions, [one.context for one in evidence])
-        return make_answers(
-            questions,
-            [
-                msgspec.structs.replace(one, derivation=Reasoning(thought.sentences))
-                for one, thought in zip(evidence, thoughts, strict=True)
-            ],
-            [
-                Reading(thought.answer, self._model.count_tokens("\n".join(own.entries)), own.left_out)
-                for thought, own in zip(thoughts, fitted, strict=True)
-            ],
-            stages,
-            self.name,
-        )
+        evidence, readings = self._thinker.readings(questions, evidence, thoughts)
+        return make_answers(questions, evidence, readings, stages, self.name)
 
     def _vote(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]]
+        self, questions: Sequence[str], documents: Documents
     ) -> tuple[list[Evidence], list[Vote], list[Thought], list[Answer]]:
         """Think several times; return what was seen, the votes, the first thought of each majority, and its answer."""
         stages = Stages(self._model)
@@ -146,10 +124,22 @@ class Thoughtful(Method):
         votes = [majority(thoughts) for thoughts in samples]
         chosen = [thoughts[vote.first] for thoughts, vote in zip(samples, votes, strict=True)]
         answers = [
-            msgspec.structs.replace(answer, notes=(*answer.notes, vote_note(vote)))
+            noted(answer, f"{vote.count} of {vote.of} samples agreed")
             for answer, vote in zip(self._answers(questions, evidence, chosen, stages), votes, strict=True)
         ]
         return evidence, votes, chosen, answers
+
+    def _revised(
+        self, answer: Answer, text: str, evidence: Evidence, added: Sequence[str], stages: Stages, among: int
+    ) -> Answer:
+        """Return an answer with a new text, if there is one, evidence to which something was added, and its share of the cost."""
+        revised = msgspec.structs.replace(
+            answer,
+            text=text or answer.text,
+            evidence=evidence,
+            context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(added)),
+        )
+        return stages.added_to(revised, among)
 
 
 class ChainOfThought(Thoughtful):
@@ -159,7 +149,7 @@ class ChainOfThought(Thoughtful):
 
     known_as = "cot"
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:
         """Answer questions after one thought each."""
         check_questions(questions, documents)
         stages = Stages(self._model)
@@ -175,29 +165,14 @@ class SelfConsistency(Thoughtful):
 
     known_as = "cot-sc"
 
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:
         """Answer questions by the vote of several thoughts each."""
         check_questions(questions, documents)
         return self._vote(questions, documents)[-1]
 
 
-def vote_note(vote: Vote) -> str:
-    """Say how a vote ended."""
-    return f"{vote.count} of {vote.of} samples agreed"
-
-
-register(
-    MethodRow(
-        "cot", "think first, then answer", ChainOfThought, ThoughtSettings(), ThoughtSettings(), needs=frozenset()
-    )
-)
-register(
-    MethodRow(
-        "cot-sc",
-        "think five times, sampled, and vote",
-        SelfConsistency,
-        ThoughtSettings(),
-        ThoughtSettings(),
-        needs=frozenset(),
-    )
-)
+for _name, _summary, _method in (
+    ("cot", "think first, then answer", ChainOfThought),
+    ("cot-sc", "think five times, sampled, and vote", SelfConsistency),
+):
+    register(MethodRow(_name, _summary, _method, ThoughtSettings(), ThoughtSettings(), needs=frozenset()))

@@ -9,10 +9,9 @@ import re
 from collections.abc import Sequence
 
 from pytrace.documents import clean_text
-from pytrace.methods.cot.rationales import last_of, question_input
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.answers import fit_context
-from pytrace.reader.prompts.thought_demonstrations import VerificationDemonstration, verification_demonstrations
+from pytrace.reader.answers import fit_context, question_input
+from pytrace.reader.prompts.reasoning import VerificationDemonstration
 
 ASK_INSTRUCTION = (
     "The sentence is a step on the way to the answer, and may be wrong. Write the question by which one can find out."
@@ -32,44 +31,32 @@ class Verifier:
         labelled: Sequence[VerificationDemonstration] | None = None,
     ) -> None:
         self._model = model
-        rows = verification_demonstrations() if labelled is None else tuple(labelled)
-        self._shown = last_of(rows, demonstrations)
+        self._shown = VerificationDemonstration.last(demonstrations, labelled)
         self._max_tokens = max_tokens
 
     def ask(self, questions: Sequence[str], sentences: Sequence[str]) -> list[str]:
         """Turn sentences into verifying questions, all in one call."""
-        # Verify-and-Edit, section 3.2.
-        if not sentences:
-            return []
-        shown = tuple((_step(one.question, one.sentence), one.verifying_question) for one in self._shown)
-        prompts = [
-            Prompt(ASK_INSTRUCTION, shown, _step(question, sentence))
-            for question, sentence in zip(questions, sentences, strict=True)
-        ]
-        rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",))
-        return [
-            written if re.search(r"\w", written := clean_text(row[0].text)) else sentence
-            for row, sentence in zip(rows, sentences, strict=True)
-        ]
+        # Verify-and-Edit, section 3.2. A sentence of which no question comes is its own question.
+        shown = tuple((_step(row.question, row.sentence), row.verifying_question) for row in self._shown)
+        steps = [_step(question, sentence) for question, sentence in zip(questions, sentences, strict=True)]
+        written = self._write([Prompt(ASK_INSTRUCTION, shown, step) for step in steps])
+        return [line or sentence for line, sentence in zip(written, sentences, strict=True)]
 
     def answer(self, questions: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[str]:
         """Answer verifying questions with full sentences, all in one call."""
         # Verify-and-Edit, section 3.3.
-        if not questions:
-            return []
-        shown = tuple(
-            (question_input(one.context, one.verifying_question, "Answer:"), one.answer) for one in self._shown
-        )
-        fitted = [
-            fit_context(self._model, VERIFY_INSTRUCTION, question, context, max_tokens=self._max_tokens)
-            for question, context in zip(questions, contexts, strict=True)
-        ]
-        prompts = [
-            Prompt(VERIFY_INSTRUCTION, shown, question_input(one.entries, question, "Answer:"))
-            for question, one in zip(questions, fitted, strict=True)
-        ]
-        rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",))
-        return [written if re.search(r"\w", written := clean_text(row[0].text)) else "" for row in rows]
+        shown = tuple((question_input(row.context, row.verifying_question), row.answer) for row in self._shown)
+        prompts = []
+        for question, context in zip(questions, contexts, strict=True):
+            fitted = fit_context(self._model, VERIFY_INSTRUCTION, question, context, max_tokens=self._max_tokens)
+            prompts.append(Prompt(VERIFY_INSTRUCTION, shown, question_input(fitted.entries, question)))
+        return self._write(prompts)
+
+    def _write(self, prompts: Sequence[Prompt]) -> list[str]:
+        """Let the model write a line for each prompt, "" where it writes no letter or digit."""
+        rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
+        lines = [clean_text(row[0].text) for row in rows]
+        return [line if re.search(r"\w", line) else "" for line in lines]
 
 
 def _step(question: str, sentence: str) -> str:

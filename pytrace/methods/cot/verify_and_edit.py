@@ -9,22 +9,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pytrace.methods.base import MethodRow, Stages, check_questions, register
+from pytrace.methods.base import Documents, MethodRow, Stages, check_questions, register
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
-from pytrace.methods.cot.verification import Verifier
-from pytrace.methods.ranking import Rank
-from pytrace.models.encoders.encoder import Encoder
-from pytrace.models.language_model import LanguageModel
-from pytrace.records import Answer, Document, Evidence, Reasoning, TextUnit
+from pytrace.records import Answer, Evidence, Reasoning, TextUnit
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.extraction import sentence_units
 
 
 class _Edit(msgspec.Struct):
-    """A doubtful question: its place, the units of its documents, the thought to verify and what comes of it."""
+    """An uncertain question: its index, the units of its documents, the thought to verify and what comes of it."""
 
-    place: int
+    index: int
     units: list[TextUnit]
     thought: Thought
     rationale: tuple[str, ...] = ()
@@ -42,33 +38,20 @@ class VerifyAndEdit(Thoughtful):
 
     known_as = "verify-and-edit"
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        encoder: Encoder,
-        settings: ThoughtSettings | None = None,
-        *,
-        name: str = "",
-        rank: Rank | None = None,
-    ) -> None:
-        super().__init__(model, encoder, settings, name=name, rank=rank)
-        self._encoder = encoder
-        self._verifier = Verifier(model, demonstrations=self.settings.demonstrations)
-
-    def answer(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Answer]:
+    def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:
         """Answer questions; all uncertain ones go through every step of verification together."""
         check_questions(questions, documents)
         evidence, votes, chosen, answers = self._vote(questions, documents)
         notes = [list(answer.notes) for answer in answers]
         edits: list[_Edit] = []
-        for place, (vote, thought, own) in enumerate(zip(votes, chosen, documents, strict=True)):
+        for number, (vote, thought, sources) in enumerate(zip(votes, chosen, documents, strict=True)):
             if vote.certain:
                 continue
-            units = [unit for document in own for unit in sentence_units(document)]
+            units = [unit for document in sources for unit in sentence_units(document)]
             if units and thought.sentences:
-                edits.append(_Edit(place, units, thought))
+                edits.append(_Edit(number, units, thought))
             else:
-                notes[place].append(
+                notes[number].append(
                     "the rationale has no sentence to verify"
                     if units
                     else "there is no document to verify the rationale from"
@@ -76,10 +59,12 @@ class VerifyAndEdit(Thoughtful):
         checking = Stages(self._model)
         concluded = self._edit(questions, evidence, edits, checking)
         for edit, text in zip(edits, concluded, strict=True):
-            answer = answers[edit.place]
-            notes[edit.place].append(f"{edit.changed} of {len(edit.rationale)} sentences of the rationale were edited")
-            answers[edit.place] = self._edited(answer, edit, text, checking, len(edits))
-        return [msgspec.structs.replace(answer, notes=tuple(own)) for answer, own in zip(answers, notes, strict=True)]
+            answer = answers[edit.index]
+            notes[edit.index].append(f"{edit.changed} of {len(edit.rationale)} sentences of the rationale were edited")
+            answers[edit.index] = self._edited(answer, edit, text, checking, len(edits))
+        return [
+            msgspec.structs.replace(answer, notes=tuple(lines)) for answer, lines in zip(answers, notes, strict=True)
+        ]
 
     def _edit(
         self, questions: Sequence[str], evidence: Sequence[Evidence], edits: Sequence[_Edit], stages: Stages
@@ -87,30 +72,31 @@ class VerifyAndEdit(Thoughtful):
         """Verify and edit rationales, and answer from them."""
         if not edits:
             return []
+        assert self._encoder is not None  # every row of the registry gives one
         owners = [number for number, edit in enumerate(edits) for _ in edit.thought.sentences]
         sentences = [sentence for edit in edits for sentence in edit.thought.sentences]
         with stages.stage("ask"):
-            asked = self._verifier.ask([questions[edits[owner].place] for owner in owners], sentences)
+            verifying = self._verifier.ask([questions[edits[owner].index] for owner in owners], sentences)
         with stages.stage("find"):
-            places = nearest_sentences(
-                asked,
+            positions = nearest_sentences(
+                verifying,
                 [[unit.text for unit in edit.units] for edit in edits],
                 self._encoder,
                 self.settings.sentences,
                 owners=owners,
             )
-        found = [[edits[owner].units[at] for at in row] for owner, row in zip(owners, places, strict=True)]
+        nearest = [[edits[owner].units[i] for i in row] for owner, row in zip(owners, positions, strict=True)]
         with stages.stage("verify"):
-            verified = self._verifier.answer(asked, [[unit.text for unit in row] for row in found])
+            verified = self._verifier.answer(verifying, [[unit.text for unit in row] for row in nearest])
         for number, edit in enumerate(edits):
-            mine = [at for at, owner in enumerate(owners) if owner == number]
-            edit.rationale = tuple(verified[at] or sentences[at] for at in mine)
-            edit.changed = sum(one != other for one, other in zip(edit.rationale, edit.thought.sentences, strict=True))
-            edit.found = tuple(dict.fromkeys(unit for at in mine for unit in found[at]))
+            indices = [position for position, owner in enumerate(owners) if owner == number]
+            edit.rationale = tuple(verified[position] or sentences[position] for position in indices)
+            edit.changed = sum(new != old for new, old in zip(edit.rationale, edit.thought.sentences, strict=True))
+            edit.found = tuple(dict.fromkeys(unit for position in indices for unit in nearest[position]))
         with stages.stage("conclude"):
             return self._thinker.conclude(
-                [questions[edit.place] for edit in edits],
-                [evidence[edit.place].context for edit in edits],
+                [questions[edit.index] for edit in edits],
+                [evidence[edit.index].context for edit in edits],
                 [edit.rationale for edit in edits],
             )
 
@@ -125,22 +111,8 @@ class VerifyAndEdit(Thoughtful):
             document_ids=tuple(dict.fromkeys((*before.document_ids, *(unit.document_id for unit in edit.found)))),
             derivation=Reasoning(edit.rationale),
         )
-        edited = msgspec.structs.replace(
-            answer,
-            text=text or answer.text,
-            evidence=evidence,
-            context_tokens=answer.context_tokens + self._model.count_tokens("\n".join(found)),
-        )
-        return stages.added_to(edited, among)
+        return self._revised(answer, text, evidence, found, stages, among)
 
 
-register(
-    MethodRow(
-        "verify-and-edit",
-        "think five times; where thoughts disagree, check the sentences of one against the documents",
-        VerifyAndEdit,
-        ThoughtSettings(),
-        ThoughtSettings(),
-        needs=frozenset(),
-    )
-)
+_SUMMARY = "think five times; where thoughts disagree, check the sentences of one against the documents"
+register(MethodRow("verify-and-edit", _SUMMARY, VerifyAndEdit, ThoughtSettings(), ThoughtSettings(), needs=frozenset()))

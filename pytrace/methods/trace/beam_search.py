@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,33 +21,22 @@ from pytrace.records import Candidate, Chain, Unit
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """The search's sizes, with the paper's defaults.
+    """The search's sizes, with the paper's defaults."""
 
-    Attributes
-    ----------
-    length
-        L, the most triples of a chain.
-    beams
-        b, options tried a chain and step.
-    chains
-        R, chains a question.
-    width
-        Chains kept a question while searching, at least R: a chain that is not yet among the best R may come to be. None
-        keeps R.
-    min_prob
-        Options below this probability are dropped.
-    adaptive
-        Whether a chain may end before `length` (option A); False is the paper's ablation with fixed-length chains.
-    minimum
-        Chains with fewer triples may not end.
-    """
-
+    # L, the most triples of a chain.
     length: int = 4
+    # b, options tried a chain and step.
     beams: int = 5
+    # R, chains a question.
     chains: int = 5
+    # Chains kept a question while searching, at least R: a chain that is not yet among the best R may come to be. None
+    # keeps R.
     width: int | None = None
+    # Options below this probability are dropped.
     min_prob: float = 1e-4
+    # Whether a chain may end before `length` (option A); False is the paper's ablation with fixed-length chains.
     adaptive: bool = True
+    # Chains with fewer triples may not end.
     minimum: int = 1
 
     def __post_init__(self) -> None:
@@ -152,23 +141,10 @@ def _advance(
             option = int(result.options[i])
             if option < 0:
                 # A chain carried over: finished, or with nothing left to choose from.
-                group.append(
-                    parent
-                    if parent.finished or parent.stuck
-                    else _Path(parent.question, parent.positions, parent.steps, parent.score, stuck=True)
-                )
+                group.append(parent if parent.finished else replace(parent, stuck=True))
                 continue
-            positions = parent.positions
-            if option > 0:
-                positions = (*positions, offered[id(parent)][option - 1].index)
-            group.append(
-                _Path(
-                    parent.question,
-                    positions,
-                    (*parent.steps, float(result.steps[i])),
-                    float(result.scores[i]),
-                    finished=option == 0,
-                )
-            )
+            chosen = (offered[id(parent)][option - 1].index,) if option else ()
+            positions, steps = (*parent.positions, *chosen), (*parent.steps, float(result.steps[i]))
+            group.append(_Path(parent.question, positions, steps, float(result.scores[i]), finished=not option))
         advanced.append(group)
     return advanced

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain as concatenate
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,17 +56,17 @@ class TripleIndex:
             subjects = (unit.head if isinstance(unit, Triple) else unit.title for unit in self.triples[question])
             heads = [_words(_IN_BRACKETS.sub(" ", subject)) for subject in subjects]
             distinct = list(dict.fromkeys(heads))
-            place = {head: number for number, head in enumerate(distinct)}
-            self._heads[question] = distinct, np.array([place[head] for head in heads], dtype=np.int64)
-        distinct, places = self._heads[question]
+            position = {head: number for number, head in enumerate(distinct)}
+            self._heads[question] = distinct, np.array([position[head] for head in heads], dtype=np.int64)
+        distinct, positions = self._heads[question]
         if not distinct or not texts:
-            return np.zeros((len(texts), len(places)), dtype=np.float32)
+            return np.zeros((len(texts), len(positions)), dtype=np.float32)
         ratios = cdist([_words(text) for text in texts], distinct, scorer=partial_ratio) / 100
         # A text shorter than a head is found within the head, which does not name it.
         longer = np.array([[len(_words(text)) >= len(head) > 2 for head in distinct] for text in texts])
         sure = np.where(longer, np.clip((ratios - NAMED) / (1 - NAMED), 0, 1), 0)
-        found: NDArray[np.float32] = sure[:, places].astype(np.float32)
-        return found
+        by_triple: NDArray[np.float32] = sure[:, positions].astype(np.float32)
+        return by_triple
 
 
 class Ranker:
@@ -89,16 +90,13 @@ class Ranker:
         """Rank the triples of each chain's question, all chains of all questions in one call."""
         if not chains:
             return []
+        taken = [self._taken(index, question, chain) for question, chain in zip(which, chains, strict=True)]
         if self.encoder is None:
-            return [
-                self._all(index, question, self._taken(index, question, chain))
-                for question, chain in zip(which, chains, strict=True)
-            ]
+            return [self._all(index, question, gone) for question, gone in zip(which, map(set, taken), strict=True)]
         queries = [
             " ".join([questions[question], *(index.unit(question, position).text for position in chain)])
             for question, chain in zip(which, chains, strict=True)
         ]
-        taken = [self._taken(index, question, chain) for question, chain in zip(which, chains, strict=True)]
         vectors = self.encoder.encode(queries, kind="query")
         if self.link_weight:
             return self._linked(index, which, taken, queries, vectors)
@@ -108,8 +106,8 @@ class Ranker:
             offsets=index.offsets,
             query_offsets=np.searchsorted(which, np.arange(len(questions) + 1)).astype(np.int64),
             exclude=[
-                np.asarray(own, dtype=np.int64) + index.offsets[question]
-                for question, own in zip(which, taken, strict=True)
+                np.asarray(gone, dtype=np.int64) + index.offsets[question]
+                for question, gone in zip(which, taken, strict=True)
             ],
         )
         return [
@@ -121,18 +119,16 @@ class Ranker:
             for question, row, row_scores in zip(which, rows, scores, strict=True)
         ]
 
-    def _all(self, index: TripleIndex, question: int, taken: Sequence[int]) -> list[Candidate]:
-        gone = set(taken)
-        return [
-            Candidate(triple, place, 0.0) for place, triple in enumerate(index.triples[question]) if place not in gone
-        ]
+    def _all(self, index: TripleIndex, question: int, gone: set[int]) -> list[Candidate]:
+        triples = enumerate(index.triples[question])
+        return [Candidate(triple, position, 0.0) for position, triple in triples if position not in gone]
 
     def _taken(self, index: TripleIndex, question: int, chain: Sequence[int]) -> Sequence[int]:
         """Return the positions that a chain is not offered (again)."""
         if not self.new_documents or not chain:
             return chain
         documents = {index.unit(question, position).document_id for position in chain}
-        return [place for place, triple in enumerate(index.triples[question]) if triple.document_id in documents]
+        return [position for position, triple in enumerate(index.triples[question]) if triple.document_id in documents]
 
     def _linked(
         self,
@@ -144,25 +140,21 @@ class Ranker:
     ) -> list[list[Candidate]]:
         """Rank by similarity and by whether the query names a triple's head; every triple of a question must be scored."""
         ranked: list[list[Candidate]] = []
-        start = 0
-        while start < len(which):
-            question = which[start]
-            stop = start + 1
-            while stop < len(which) and which[stop] == question:
-                stop += 1
-            own = index.embeddings[index.offsets[question] : index.offsets[question + 1]]
-            scores = vectors[start:stop] @ own.T
-            scores += np.float32(self.link_weight) * index.named(question, queries[start:stop])
-            for row, own_taken in zip(scores, taken[start:stop], strict=True):
-                gone = set(own_taken)
-                order = [place for place in np.argsort(-row, kind="stable").tolist() if place not in gone]
+        # The chains of a question follow each other.
+        for question, rows in groupby(range(len(which)), key=lambda row: which[row]):
+            group = list(rows)
+            first, last = group[0], group[-1] + 1
+            passages = index.embeddings[index.offsets[question] : index.offsets[question + 1]]
+            scores = vectors[first:last] @ passages.T
+            scores += np.float32(self.link_weight) * index.named(question, queries[first:last])
+            for row, gone in zip(scores, map(set, taken[first:last]), strict=True):
+                order = [position for position in np.argsort(-row, kind="stable").tolist() if position not in gone]
                 ranked.append(
                     [
-                        Candidate(index.unit(question, place), place, float(row[place]))
-                        for place in order[: self.candidates]
+                        Candidate(index.unit(question, position), position, float(row[position]))
+                        for position in order[: self.candidates]
                     ]
                 )
-            start = stop
         return ranked
 
 

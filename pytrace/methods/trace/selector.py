@@ -24,7 +24,7 @@ from pytrace.errors import LogitsUnavailableError
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel, Prompt, option_labels
-from pytrace.reader.prompts import ChainDemonstration, chain_demonstrations
+from pytrace.reader.prompts import ChainDemonstration
 from pytrace.records import Candidate, Unit
 
 Scoring = Literal["letters", "likelihood", "pmi", "ranker"]
@@ -66,7 +66,7 @@ class Demonstrations:
     def __init__(
         self, count: int = 3, *, encoder: Encoder | None = None, labelled: Sequence[ChainDemonstration] | None = None
     ) -> None:
-        self._labelled = tuple(chain_demonstrations() if labelled is None else labelled)
+        self._labelled = tuple(ChainDemonstration.load() if labelled is None else labelled)
         self._count = min(max(count, 0), len(self._labelled))
         self._encoder = encoder
         self._vectors: NDArray[np.float32] | None = None
@@ -76,9 +76,17 @@ class Demonstrations:
         if self._encoder is None or not self._count or not questions:
             return [self._labelled[: self._count]] * len(questions)
         if self._vectors is None:
-            self._vectors = self._encoder.encode([one.question for one in self._labelled], kind="query")
+            self._vectors = self._encoder.encode([row.question for row in self._labelled], kind="query")
         _, rows = top_k(self._encoder.encode(list(questions), kind="query"), self._vectors, self._count)
         return [tuple(self._labelled[i] for i in row[::-1].tolist()) for row in rows]
+
+
+def _with_logits(model: LanguageModel) -> LanguageModel:
+    if not model.gives_logits:
+        raise LogitsUnavailableError(
+            f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
+        )
+    return model
 
 
 class LetterSelector:
@@ -92,11 +100,7 @@ class LetterSelector:
         layout: Layout = "paper",
         calibrated: bool = False,
     ) -> None:
-        if not model.gives_logits:
-            raise LogitsUnavailableError(
-                f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
-            )
-        self._model = model
+        self._model = _with_logits(model)
         self._demonstrations = demonstrations
         self._layout = layout
         self._calibrated = calibrated
@@ -105,19 +109,22 @@ class LetterSelector:
         """Return the letters' log-probabilities, A first."""
         shown = self._demonstrations.choose([step.question for step in steps])
         offers = offered(steps, self._layout)
-        asked = list(zip(steps, shown, offers, strict=True))
-        prompts = [letter_prompt(step, some, self._layout, offer) for step, some, offer in asked]
+        choices = list(zip(steps, shown, offers, strict=True))
+        prompts = [letter_prompt(step, some, self._layout, offer) for step, some, offer in choices]
         if self._calibrated:
             prompts += [
                 letter_prompt(msgspec.structs.replace(step, question="N/A"), some, self._layout, offer)
-                for step, some, offer in asked
+                for step, some, offer in choices
             ]
-        places = [_places(step, offer) for step, offer in zip(steps, offers, strict=True)]
+        positions = [_places(step, offer) for step, offer in zip(steps, offers, strict=True)]
         letters = [option_labels(len(offer) + 1) for offer in offers]
-        labels = [[names[place] for place in some if place >= 0] for names, some in zip(letters, places, strict=True)]
+        labels = [
+            [names[position] for position in some if position >= 0]
+            for names, some in zip(letters, positions, strict=True)
+        ]
         scores = self._model.score_options(prompts, labels * (2 if self._calibrated else 1))
         logits = []
-        for index, some in enumerate(places):
+        for index, some in enumerate(positions):
             values = scores[index].log_probabilities
             if self._calibrated:
                 values = values - scores[index + len(steps)].log_probabilities
@@ -145,10 +152,10 @@ class BlackBoxSelector:
         results = []
         for step, completion in zip(steps, self._model.generate(prompts, max_tokens=3, stop=("\n",)), strict=True):
             labels = option_labels(len(step.candidates) + 1)
-            found = _WRITTEN_LETTER.match(completion[0].text)
-            written = found[1] if found else ""
+            match = _WRITTEN_LETTER.match(completion[0].text)
+            written = match[1] if match else ""
             logits = np.full(len(labels), -np.inf)
-            logits[next((labels.index(one) for one in (written, written.upper()) if one in labels), 0)] = 0.0
+            logits[next((labels.index(letter) for letter in (written, written.upper()) if letter in labels), 0)] = 0.0
             results.append(logits)
         return results
 
@@ -170,11 +177,7 @@ class TextSelector:
         ranker_weight: float = 0.0,
         stop_bias: float = 0.0,
     ) -> None:
-        if not model.gives_logits:
-            raise LogitsUnavailableError(
-                f"{model.name} gives no log-probabilities; use the black-box selector (scoring='black-box')"
-            )
-        self._model = model
+        self._model = _with_logits(model)
         self._demonstrations = demonstrations
         self._scoring = scoring
         self._ranker_weight = ranker_weight
@@ -185,7 +188,7 @@ class TextSelector:
         """Return the scores of ending and of each candidate."""
         shown = self._demonstrations.choose([step.question for step in steps])
         prompts = [text_prompt(step.question, step.chain, some) for step, some in zip(steps, shown, strict=True)]
-        texts = [[STOP_TEXT, *(f" {one.unit.text}" for one in step.candidates)] for step in steps]
+        texts = [[STOP_TEXT, *(f" {candidate.unit.text}" for candidate in step.candidates)] for step in steps]
         without = [text_prompt("", step.chain, some) for step, some in zip(steps, shown, strict=True)]
         unknown = self._unknown(without, texts) if self._scoring == "pmi" else {}
         scored = [
@@ -200,7 +203,7 @@ class TextSelector:
             if self._scoring == "pmi":
                 logits = logits - np.array([self._known[_key(without[index], text)] for text in texts[index]])
             if self._ranker_weight:
-                similarity = np.array([one.score for one in step.candidates])
+                similarity = np.array([candidate.score for candidate in step.candidates])
                 logits = fuse(logits, similarity, self._ranker_weight)
             logits[0] += self._stop_bias
             results.append(logits)
@@ -242,9 +245,11 @@ class ChunkedSelector:
         """Return 0 for ending and each candidate's log-odds to it."""
         counts = [max(-(-len(step.candidates) // self._most), 1) for step in steps]
         parts = [
-            msgspec.structs.replace(step, candidates=tuple(step.candidates[place] for place in places.tolist()))
+            msgspec.structs.replace(
+                step, candidates=tuple(step.candidates[position] for position in positions.tolist())
+            )
             for step, count in zip(steps, counts, strict=True)
-            for places in np.array_split(np.arange(len(step.candidates)), count)
+            for positions in np.array_split(np.arange(len(step.candidates)), count)
         ]
         rows = iter(self._selector.select(parts))
         results = []
@@ -260,7 +265,7 @@ class RankerSelector:
 
     def select(self, steps: Sequence[Step]) -> list[NDArray[np.float64]]:
         """Return the candidates' similarities as logits, and -inf for ending."""
-        return [np.array([-np.inf, *(one.score for one in step.candidates)]) for step in steps]
+        return [np.array([-np.inf, *(candidate.score for candidate in step.candidates)]) for step in steps]
 
 
 def fuse(logits: NDArray[np.float64], similarity: NDArray[np.float64], weight: float) -> NDArray[np.float64]:
@@ -285,9 +290,9 @@ def _spread(values: NDArray[np.float64]) -> float:
 
 def offered(steps: Sequence[Step], layout: Layout) -> list[tuple[Unit, ...]]:
     """Return the triples that each step's prompt lists: its own candidates, or those of all chains of its question."""
-    own = [tuple(candidate.unit for candidate in step.candidates) for step in steps]
+    listed = [tuple(candidate.unit for candidate in step.candidates) for step in steps]
     if layout == "paper":
-        return own
+        return listed
     best: dict[str, dict[Unit, float]] = {}
     for step in steps:
         scores = best.setdefault(step.question, {})
@@ -302,8 +307,8 @@ def offered(steps: Sequence[Step], layout: Layout) -> list[tuple[Unit, ...]]:
 
 def _places(step: Step, offer: Sequence[Unit]) -> list[int]:
     """Return where the options of a step stand among the letters: 0 for ending, -1 for what is not offered."""
-    at = {triple: place for place, triple in reversed(list(enumerate(offer, 1)))}
-    return [0, *(at.get(candidate.unit, -1) for candidate in step.candidates)]
+    position_of = {triple: position for position, triple in reversed(list(enumerate(offer, 1)))}
+    return [0, *(position_of.get(candidate.unit, -1) for candidate in step.candidates)]
 
 
 def _key(prompt: str, text: str) -> bytes:
@@ -319,9 +324,10 @@ def letter_prompt(
     # `offer` lists other triples than the step's own candidates.
     position = len(step.chain)
     pairs = []
-    for one in shown:
-        at = min(position, len(one.steps) - 1)
-        pairs.append((_choice(one.question, one.chain[:at], one.steps[at].candidates, layout), one.steps[at].letter))
+    for row in shown:
+        index = min(position, len(row.steps) - 1)
+        example = row.steps[index]
+        pairs.append((_choice(row.question, row.chain[:index], example.candidates, layout), example.letter))
     triples = [candidate.unit for candidate in step.candidates] if offer is None else offer
     return Prompt(LETTER_INSTRUCTION, tuple(pairs), _choice(step.question, step.chain, triples, layout))
 
@@ -329,7 +335,7 @@ def letter_prompt(
 def text_prompt(question: str, chain: Sequence[Unit], shown: Sequence[ChainDemonstration]) -> str:
     """Build the text whose continuation is the next triple: questions with their facts, then this one."""
     # Without a question it is the same text with the question left out: what PMI compares with.
-    return "\n\n".join([*(_facts(one.question, one.chain) for one in shown), _facts(question, chain)])
+    return "\n\n".join([*(_facts(row.question, row.chain) for row in shown), _facts(question, chain)])
 
 
 def _facts(question: str, chain: Sequence[Unit]) -> str:
@@ -340,6 +346,6 @@ def _choice(question: str, chain: Sequence[Unit], candidates: Sequence[Unit], la
     options = [STOP_OPTION, *(triple.text for triple in candidates)]
     offered = [f"{label}. {text}" for label, text in zip(option_labels(len(options)), options, strict=True)]
     chosen = "Chosen so far: " + (", ".join(triple.text for triple in chain) or "nothing")
-    asked = f"Question: {question}"
-    parts = [chosen, asked, "Options:", *offered] if layout == "paper" else [asked, "Options:", *offered, chosen]
+    query = f"Question: {question}"
+    parts = [chosen, query, "Options:", *offered] if layout == "paper" else [query, "Options:", *offered, chosen]
     return "\n".join([*parts, "Next:"])

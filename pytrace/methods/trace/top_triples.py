@@ -6,80 +6,45 @@ ranks candidates retrieves the T triples most relevant to the question, and thes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from pytrace.methods.base import MethodRow, Positive, Selected, Stages, register
+from pytrace.methods.base import Documents, MethodRow, Positive, Selected, Stages, register
 from pytrace.methods.trace.ranker import Ranker
 from pytrace.methods.trace.trace import SMALL
-from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings, with_graph
-from pytrace.models.encoders.encoder import Encoder
-from pytrace.models.language_model import LanguageModel
-from pytrace.reader.evidence import document_evidence, triple_evidence
-from pytrace.records import Candidate, Chain, Document
-from pytrace.triples.extraction import Extraction
-from pytrace.triples.graph import TripleStore
+from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings
+from pytrace.records import Candidate, Chain
 
 
 class TopTriplesSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; all but `top` are TRACE's own, with its defaults.
+    """Every choice of the method; all but `top` are TRACE's own, with its defaults."""
 
-    Attributes
-    ----------
-    top
-        T, the triples that are taken (the paper: 10, 20 and 25).
-    unit, extraction, triple_demonstrations, adaptive_triple_demonstrations, grounding, spans
-        Where triples come from: see `pytrace.methods.trace.trace.TraceSettings`.
-    reader
-        What the reader sees: the triples (table 2) or the documents they vote for (table 6).
-    reader_demonstrations, reader_documents
-        Short answers shown to the reader, and the most documents that it sees, all voted ones if None.
-    """
-
+    # TRACE's T, the triples that are taken (the paper: 10, 20 and 25).
     top: Positive = 10
 
 
-class TopTriples(TripleMethod):
+class TopTriples(TripleMethod[TopTriplesSettings]):
     """Answers from the triples nearest to the question, or from the documents that these come from."""
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        encoder: Encoder,
-        settings: TopTriplesSettings | None = None,
-        *,
-        graph: TripleStore | None = None,
-        name: str = "top-triples",
-        extracted: Callable[[Extraction], object] | None = None,
-    ) -> None:
-        self.settings = settings or TopTriplesSettings()
-        super().__init__(model, encoder, self.settings, graph=graph, name=name, extracted=extracted)
-        self._ranker = Ranker(encoder, candidates=self.settings.top)
+    known_as = "top-triples"
+    default = TopTriplesSettings()
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
+    def _prepare(self) -> None:
+        self._ranker = Ranker(self._encoder, candidates=self.settings.top)
+
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         """Take each triple as a chain of its own, scored by its share among the T (softmax of their similarities)."""
         triples, index = self._index(documents, stages)
         with stages.stage("rank"):
-            found = self._ranker.rank(index, questions, range(len(questions)), [()] * len(questions))
-        selected = []
-        for nearest, searched, own in zip(found, triples, documents, strict=True):
-            chains = _chains(nearest)
-            if self.settings.reader == "triple":
-                chosen = triple_evidence(chains)
-            else:
-                by_id = {document.id: document for document in own}
-                chosen = document_evidence(chains, by_id, most=self.settings.reader_documents)
-            selected.append(Selected(with_graph(chosen, searched)))
-        return selected
+            nearest = self._ranker.rank(index, questions, range(len(questions)), [()] * len(questions))
+        return self._selected([_chains(candidates) for candidates in nearest], triples, documents)
 
 
 def _chains(nearest: Sequence[Candidate]) -> list[Chain]:
-    scores = np.array([one.score for one in nearest], dtype=np.float64)
+    scores = np.array([candidate.score for candidate in nearest], dtype=np.float64)
     shares = (scores - np.logaddexp.reduce(scores)).tolist() if nearest else []
-    return [Chain((one.unit,), (share,), share, False) for one, share in zip(nearest, shares, strict=True)]
+    return [Chain((candidate.unit,), (share,), share, False) for candidate, share in zip(nearest, shares, strict=True)]
 
 
 register(
@@ -96,9 +61,6 @@ register(
             spans=SMALL.spans,
             reader_demonstrations=SMALL.reader_demonstrations,
             reader_documents=SMALL.reader_documents,
-        ),
-        lambda parts, settings, name: TopTriples(
-            parts.model, parts.encoder(), settings, graph=parts.graph, name=name, extracted=parts.extracted
         ),
         takes=frozenset({"graph"}),
     )

@@ -7,7 +7,7 @@ a reader answers from the chains' triples (TRACE-Triple) or from the documents t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,8 +17,8 @@ from pytrace.methods.base import (
     READER_CHOICE,
     Choice,
     Count,
+    Documents,
     MethodRow,
-    Parts,
     Positive,
     Selected,
     Stages,
@@ -37,138 +37,73 @@ from pytrace.methods.trace.selector import (
     Selector,
     TextSelector,
 )
-from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings, check_count, with_graph
+from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings, check_count
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import OPTION_LABELS, LanguageModel
-from pytrace.reader.evidence import document_evidence, triple_evidence
-from pytrace.reader.prompts import chain_demonstrations
-from pytrace.records import Document
-from pytrace.triples.extraction import (
-    Extraction,
-)
-from pytrace.triples.graph import TripleStore
+from pytrace.reader.prompts import ChainDemonstration
 
 Scoring = Literal["letters", "likelihood", "pmi", "ranker", "black-box"]
 
 
 class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the method; the defaults are the paper's.
+    """Every choice of the method; the defaults are the paper's."""
 
-    Attributes
-    ----------
-    unit
-        What chains are made of; sentences and documents are the paper's ablations and need no extraction.
-    reader
-        What the reader sees: the chains' triples (TRACE-Triple) or the documents they vote for (TRACE-Doc).
-    scoring
-        How the selector scores candidates; "ranker" leaves the language model out (the ablation "w/o selector"),
-        "black-box" generates one letter a step where a back end gives no logits.
-    layout, calibrated
-        For letters: the order of the prompt's parts, and contextual calibration.
-    ranker_weight, stop_bias
-        For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
-    ranker
-        What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
-        triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are more
-        than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
-    link_weight
-        For the ranker: what is added to the similarity of a triple whose head the question or the chain names (0: the
-        paper's).
-    new_documents
-        Offer a chain no further triple of a document that it already has one of.
-    candidates
-        K, the triples offered at each step.
-    length, beams, chains
-        L, b and R.
-    width
-        Chains kept while searching, R of which are read (the authors' program keeps 20 and reads 5); R if None.
-    adaptive
-        Whether the selector may end a chain.
-    demonstrations, adaptive_demonstrations
-        For the selector: how many, and whether they are chosen by similarity to the question.
-    extraction
-        Who makes triples: the language model ("written", the paper's KG generator), or rules that take the names, dates,
-        numbers and other content phrases of a document ("phrases", English), which costs no model and invents nothing.
-    triple_demonstrations, adaptive_triple_demonstrations
-        As `demonstrations`, for the KG generator.
-    grounding
-        Triples whose tail the document does not support this well are dropped (partial ratio, 0 to 100).
-    spans
-        Let the model write only tails that are spans of the text.
-    reader_demonstrations
-        Short answers shown to the reader (the paper's reader is zero-shot).
-    reader_documents
-        For TRACE-Doc: the most documents, all voted ones if None.
-    """
-
+    # How the selector scores candidates; "ranker" leaves the language model out (the ablation "w/o selector"),
+    # "black-box" generates one letter a step where a back end gives no logits.
     scoring: Scoring = "letters"
+    # For letters: the order of the prompt's parts, and contextual calibration.
     layout: Layout = "paper"
     calibrated: bool = False
+    # For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
     ranker_weight: float = 0.0
     stop_bias: float = 0.0
+    # What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
+    # triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are
+    # more than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
     ranker: Literal["dense", "none"] = "dense"
+    # For the ranker: what is added to the similarity of a triple whose head the question or the chain names (0: the
+    # paper's).
     link_weight: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    # Offer a chain no further triple of a document that it already has one of.
     new_documents: bool = False
+    # K, the triples offered at each step.
     candidates: Positive = 20
+    # TRACE's L, the most triples of a chain; b, the options tried a chain and step; R, the chains that are read.
     length: Positive = 4
     beams: Positive = 5
     chains: Positive = 5
+    # Chains kept while searching, R of which are read (the authors' program keeps 20 and reads 5); R if None.
     width: Positive | None = None
+    # Whether the selector may end a chain.
     adaptive: bool = True
+    # For the selector: how many, and whether they are chosen by similarity to the question.
     demonstrations: Count = 3
     adaptive_demonstrations: bool = True
 
 
-class Trace(TripleMethod):
+class Trace(TripleMethod[TraceSettings]):
     """Answers multi-hop questions with TRACE."""
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        encoder: Encoder,
-        settings: TraceSettings | None = None,
-        *,
-        graph: TripleStore | None = None,
-        name: str = "trace",
-        extracted: Callable[[Extraction], object] | None = None,
-    ) -> None:
-        self.settings = settings or TraceSettings()
-        super().__init__(model, encoder, self.settings, graph=graph, name=name, extracted=extracted)
-        self._ranker = Ranker(
-            encoder if self.settings.ranker == "dense" else None,
-            candidates=self.settings.candidates,
-            link_weight=self.settings.link_weight,
-            new_documents=self.settings.new_documents,
-        )
-        self._selector = make_selector(model, encoder, self.settings)
+    known_as = "trace"
+    default = TraceSettings()
 
-    def _select(
-        self, questions: Sequence[str], documents: Sequence[Sequence[Document]], stages: Stages
-    ) -> list[Selected]:
-        triples, index = self._index(documents, stages)
+    def _prepare(self) -> None:
         settings = self.settings
-        chains = build_chains(
-            questions,
-            index,
-            self._ranker,
-            self._selector,
-            SearchSettings(
-                settings.length, settings.beams, settings.chains, width=settings.width, adaptive=settings.adaptive
-            ),
-            stage=stages.stage,
+        self._ranker = Ranker(
+            self._encoder if settings.ranker == "dense" else None,
+            candidates=settings.candidates,
+            link_weight=settings.link_weight,
+            new_documents=settings.new_documents,
         )
-        by_id = [{document.id: document for document in own} for own in documents]
-        return [
-            Selected(
-                with_graph(
-                    triple_evidence(some)
-                    if settings.reader == "triple"
-                    else document_evidence(some, own, most=settings.reader_documents),
-                    searched,
-                )
-            )
-            for some, own, searched in zip(chains, by_id, triples, strict=True)
-        ]
+        self._selector = make_selector(self._model, self._encoder, settings)
+        self._sizes = SearchSettings(
+            settings.length, settings.beams, settings.chains, width=settings.width, adaptive=settings.adaptive
+        )
+
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
+        triples, index = self._index(documents, stages)
+        chains = build_chains(questions, index, self._ranker, self._selector, self._sizes, stage=stages.stage)
+        return self._selected(chains, triples, documents)
 
 
 def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSettings) -> Selector:
@@ -184,7 +119,7 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
             f"candidates is {settings.candidates}, but letters can tell only {len(OPTION_LABELS) - 1} apart; "
             "use fewer candidates or another scoring"
         )
-    check_count("demonstrations", settings.demonstrations, len(chain_demonstrations()))
+    check_count("demonstrations", settings.demonstrations, len(ChainDemonstration.load()))
     shown = Demonstrations(settings.demonstrations, encoder=encoder if settings.adaptive_demonstrations else None)
     if settings.scoring == "letters":
         letters = LetterSelector(model, shown, layout=settings.layout, calibrated=settings.calibrated)
@@ -259,31 +194,15 @@ _SPACE = (
 )
 
 
-def _make(parts: Parts, settings: TraceSettings, name: str) -> Trace:
-    return Trace(parts.model, parts.encoder(), settings, graph=parts.graph, name=name, extracted=parts.extracted)
-
-
-register(
-    MethodRow(
-        "trace",
-        "triples → beam search for reasoning chains → answer from the chains' triples",
-        Trace,
-        TraceSettings(),
-        SMALL,
-        _make,
-        takes=frozenset({"graph"}),
-        space=(*_SPACE, READER_CHOICE),
-    )
-)
-register(
-    MethodRow(
+for _name, _reader, _summary, _space in (
+    ("trace", "triple", "triples → beam search for reasoning chains → answer from the chains' triples", ()),
+    (
         "trace-doc",
+        "document",
         "the same chains vote for documents → answer from those",
-        Trace,
-        TraceSettings(reader="document"),
-        msgspec.structs.replace(SMALL, reader="document"),
-        _make,
-        takes=frozenset({"graph"}),
-        space=(*_SPACE, choice("reader_documents", 1, 2, 3, "none"), READER_CHOICE),
-    )
-)
+        (choice("reader_documents", 1, 2, 3, "none"),),
+    ),
+):
+    _papers, _small = (msgspec.structs.replace(each, reader=_reader) for each in (TraceSettings(), SMALL))
+    _tried = (*_SPACE, *_space, READER_CHOICE)
+    register(MethodRow(_name, _summary, Trace, _papers, _small, takes=frozenset({"graph"}), space=_tried))

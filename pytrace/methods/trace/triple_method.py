@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Generic, Literal, TypeVar, cast
 
 import msgspec
 
 from pytrace.errors import InputError, StoreError
-from pytrace.methods.base import Count, Method, Positive, Stages
+from pytrace.methods.base import Count, Documents, Method, Positive, Selected, Stages
 from pytrace.methods.trace.ranker import TripleIndex
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
-from pytrace.reader.prompts import triple_demonstrations
-from pytrace.records import ChainSearch, Document, Evidence, GraphCounts, Unit
+from pytrace.reader.evidence import document_evidence, triple_evidence
+from pytrace.reader.prompts import TripleDemonstration
+from pytrace.records import Chain, ChainSearch, Document, Evidence, GraphCounts, Unit
 from pytrace.triples.extraction import (
     DocumentExtractor,
     Extraction,
@@ -30,49 +32,85 @@ UnitKind = Literal["triple", "sentence", "document"]
 
 
 class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where a method's units come from and how they are read; `TraceSettings` says what each means."""
+    """Where a method's units come from and how they are read."""
 
+    # What chains are made of; sentences and documents are the paper's ablations and need no extraction.
     unit: UnitKind = "triple"
+    # What the reader sees: the chains' triples (TRACE-Triple) or the documents they vote for (TRACE-Doc).
     reader: Literal["triple", "document"] = "triple"
+    # Who makes triples: the language model ("written", the paper's KG generator), or rules that take the names, dates,
+    # numbers and other content phrases of a document ("phrases", English), which costs no model and invents nothing.
     extraction: Literal["written", "phrases"] = "written"
+    # For the KG generator: how many labelled documents it is shown, and whether they are chosen by similarity.
     triple_demonstrations: Count = 3
     adaptive_triple_demonstrations: bool = True
+    # Triples whose tail the document does not support this well are dropped (partial ratio, 0 to 100).
     grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
+    # Let the model write only tails that are spans of the text.
     spans: bool = False
+    # Short answers shown to the reader (the paper's reader is zero-shot).
     reader_demonstrations: Count = 0
+    # For TRACE-Doc: the most documents, all voted ones if None.
     reader_documents: Positive | None = None
 
 
-class TripleMethod(Method):
+_Settings = TypeVar("_Settings", bound=UnitSettings)
+
+
+class TripleMethod(Method, Generic[_Settings]):
     """What methods share that rank the triples of documents: an extractor, a graph, an index of triples and a reader."""
+
+    known_as: ClassVar[str]
+    default: ClassVar[UnitSettings]
+    settings: _Settings
 
     def __init__(
         self,
         model: LanguageModel,
         encoder: Encoder,
-        settings: UnitSettings,
+        settings: _Settings | None = None,
         *,
-        graph: TripleStore | None,
-        name: str,
-        extracted: Callable[[Extraction], object] | None,
+        graph: TripleStore | None = None,
+        name: str = "",
+        extracted: Callable[[Extraction], object] | None = None,
     ) -> None:
-        self.name = name
+        self.settings = settings or cast(_Settings, self.default)
+        self.name = name or self.known_as
         self._model = model
         self._encoder = encoder
         self._extracted = extracted
-        self.extractor = make_extractor(model, encoder, settings)
+        self.extractor = make_extractor(model, encoder, self.settings)
         self.graph = graph if graph is not None else TripleStore(recipe=self.extractor.recipe)
-        self._reader = Reader(model, demonstrations=settings.reader_demonstrations)
+        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+        self._prepare()
 
-    def _index(self, documents: Sequence[Sequence[Document]], stages: Stages) -> tuple[list[list[Unit]], TripleIndex]:
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make what ranks and selects, as the settings say."""
+
+    def _index(self, documents: Documents, stages: Stages) -> tuple[list[list[Unit]], TripleIndex]:
         """Return the triples of each question's documents, extracted where the graph lacks them, and their index."""
         with stages.stage("triples"):
-            read = [document for own in documents for document in own]
+            read = [document for sources in documents for document in sources]
             extract_missing(self.graph, self.extractor, read, done=self._extracted)
-            triples = [self.graph.triples(own) for own in documents]
+            triples = [self.graph.triples(sources) for sources in documents]
         with stages.stage("rank"):
             index = TripleIndex(triples, self._encoder)
         return triples, index
+
+    def _selected(
+        self, chains: Sequence[list[Chain]], triples: Sequence[list[Unit]], documents: Documents
+    ) -> list[Selected]:
+        """Return what the reader sees of each question's chains: their triples, or the documents that they vote for."""
+        selected = []
+        for searched_chains, searched, sources in zip(chains, triples, documents, strict=True):
+            if self.settings.reader == "triple":
+                evidence = triple_evidence(searched_chains)
+            else:
+                by_id = {document.id: document for document in sources}
+                evidence = document_evidence(searched_chains, by_id, most=self.settings.reader_documents)
+            selected.append(Selected(with_graph(evidence, searched)))
+        return selected
 
 
 def extract_missing(
@@ -100,7 +138,7 @@ def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSetting
         return DocumentExtractor()
     if settings.extraction == "phrases":
         return PhraseExtractor()
-    check_count("triple_demonstrations", settings.triple_demonstrations, len(triple_demonstrations()))
+    check_count("triple_demonstrations", settings.triple_demonstrations, len(TripleDemonstration.load()))
     return LanguageModelExtractor(
         model,
         encoder=encoder if settings.adaptive_triple_demonstrations else None,
@@ -110,11 +148,11 @@ def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSetting
     )
 
 
-def check_count(name: str, asked: int, there: int) -> None:
+def check_count(name: str, wanted: int, available: int) -> None:
     """Refuse to show more labelled examples than there are."""
-    if asked > there:
+    if wanted > available:
         raise InputError(
-            f"{name} is {asked}, but there are only {there} labelled ones to show; ask for at most {there}"
+            f"{name} is {wanted}, but there are only {available} labelled ones to show; ask for at most {available}"
         )
 
 
