@@ -124,7 +124,8 @@ def test_a_dead_worker_is_told_in_one_sentence_and_the_run_goes_on_later(kind: s
             evaluate(Workers(partial(make_failing, kind), {"one": 1}, processes=2), QUESTIONS, store=store)
         assert "\n" not in str(caught.value)
         assert ("memory runs out" in str(caught.value)) == (kind == "killed")
-        assert {"q0", "q1", "q2", "q3"} <= store.done("one")
+        # Of the questions before the fatal one, only what the other process was answering may be lost.
+        assert len({"q0", "q1", "q2", "q3"} - store.done("one")) <= 1
         report = evaluate(Workers(make, {"one": 1}, processes=2), QUESTIONS, store=store)
         assert (report.methods[0].n, report.methods[0].failed) == (11, 1)
 

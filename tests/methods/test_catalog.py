@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pytrace.cli.ask import ask
+from pytrace.cli.ask import Ask
+from pytrace.cli.commands import click_command
 from pytrace.errors import InputError
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries.few_shot import FewShotGenerator
@@ -180,7 +181,7 @@ def test_the_documents_list_of_methods_is_the_registry_s() -> None:
 
 
 def test_help_and_tables_name_registered_methods_alone() -> None:
-    (option,) = [one for one in ask.params if one.name == "method"]
+    (option,) = [one for one in click_command(Ask).params if one.name == "method"]
     named = (getattr(option, "help", None) or "").removeprefix("How to answer: ").partition(" and others")[0]
     assert set(re.split(r",\s*", named)) <= set(METHODS)
     baselines = (DOCS / "ablations.md").read_text(encoding="utf-8").partition("## Baselines")[2].partition("\n## ")[0]
