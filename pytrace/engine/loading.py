@@ -285,11 +285,10 @@ class Engine:
 def settings_name(llm: str) -> str:
     """Return the catalog's name of a model where it is named or its file's content is known, else what was given."""
     from pytrace.models import registry
-    from pytrace.models.registry.identify import identify
 
     if _is_address(llm) or llm in registry.catalog().names:
         return llm
-    return identify(llm) or llm
+    return registry.identify(llm) or llm
 
 
 def _is_address(llm: str) -> bool:

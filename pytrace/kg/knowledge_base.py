@@ -15,8 +15,7 @@ from pytrace.kg.graph_sources import read_source
 from pytrace.kg.knowledge_base_files import BaseFiles, is_knowledge_base
 from pytrace.kg.names import verbalise
 from pytrace.kg.triple_search import Sketch, make_sketch, search
-from pytrace.models.encoders.checked_vectors import encode
-from pytrace.models.encoders.encoder import Encoder, Vectors, device_of
+from pytrace.models.encoders.encoder import Encoder, Vectors, device_of, encode
 from pytrace.records import Triple
 
 # Sentences that are encoded and written together: as many as the encoder sorts by length at once.

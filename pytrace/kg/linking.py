@@ -16,8 +16,7 @@ from pytrace.errors import InputError
 from pytrace.kg.entities import check_search
 from pytrace.kg.fact_store import EntityMatch, FactStore
 from pytrace.kg.names import relation_name
-from pytrace.models.encoders.checked_vectors import encode
-from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.encoders.encoder import Encoder, encode
 
 # Entities of one name that are told apart at most: so many times as many as are wanted. Each has to be encoded.
 _TOLD_APART = 2

@@ -8,8 +8,7 @@ from typing import Literal
 
 from pytrace.errors import InputError
 from pytrace.kernels.similarity import top_k
-from pytrace.models.encoders.checked_vectors import encode
-from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.encoders.encoder import Encoder, encode
 from pytrace.records import Document
 from pytrace.retrieval.bm25 import Bm25Retriever
 from pytrace.retrieval.dense import DenseRetriever, Sentences

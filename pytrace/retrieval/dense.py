@@ -9,8 +9,7 @@ from itertools import repeat
 import numpy as np
 
 from pytrace.kernels.device_vectors import DeviceVectors
-from pytrace.models.encoders.checked_vectors import encode
-from pytrace.models.encoders.encoder import Encoder, device_of
+from pytrace.models.encoders.encoder import Encoder, device_of, encode
 from pytrace.records import Document
 from pytrace.retrieval.retriever import Hit, check_count, check_queries
 

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from pytrace.errors import StoreError
 from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kernels.similarity import top_k
-from pytrace.models.encoders.checked_vectors import encode
-from pytrace.models.encoders.encoder import Encoder, Vectors, device_of
+from pytrace.models.encoders.encoder import Encoder, Vectors, device_of, encode
 from pytrace.records import Document, Sentence
 from pytrace.retrieval.index_files import Batch, IndexFiles
 from pytrace.retrieval.neighbour_graph import NeighbourGraph, library

@@ -8,8 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from pytrace.errors import InputError
-from pytrace.models.encoders.checked_vectors import encode
-from pytrace.models.encoders.encoder import Encoder, Vectors
+from pytrace.models.encoders.encoder import Encoder, Vectors, encode
 from pytrace.records import Sentence
 from pytrace.retrieval.index_files import Batch, IndexFiles
 from pytrace.retrieval.neighbour_graph import NeighbourGraph

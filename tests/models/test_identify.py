@@ -11,8 +11,7 @@ import pytest
 from pytrace.engine.loading import Engine
 from pytrace.methods.catalog import default_settings
 from pytrace.models import registry
-from pytrace.models.registry import model_files
-from pytrace.models.registry.identify import identify
+from pytrace.models.registry import identify, model_files
 
 CONTENT = b"GGUF of a town"
 

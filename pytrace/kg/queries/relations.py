@@ -13,8 +13,7 @@ from pytrace.kg.fact_store import Relation
 from pytrace.kg.names import normal_form
 from pytrace.kg.queries.grammar import writable_relations
 from pytrace.kg.queries.query_records import QueryForm
-from pytrace.models.encoders.checked_vectors import encode
-from pytrace.models.encoders.encoder import Encoder, Vectors, device_of
+from pytrace.models.encoders.encoder import Encoder, Vectors, device_of, encode
 
 # A name with a typo scores above 0.8 by its letters; the encoder puts synonyms ("wife", "spouse") above 0.6, and most
 # unrelated names below.
