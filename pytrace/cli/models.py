@@ -9,8 +9,8 @@ from pytrace.cli.commands import Command, Result, argument, click_group, option
 from pytrace.errors import ModelFileError
 from pytrace.models import registry
 from pytrace.models.registry import rewritten
+from pytrace.models.registry.downloads import PullProgress
 from pytrace.models.registry.known_models import Role
-from pytrace.models.registry.progress import PullProgress
 
 
 class List(Command):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytrace.engine.corpus import Corpus
 from pytrace.errors import InputError
-from pytrace.models.deferred import deferred
+from pytrace.models.language_model import deferred
 
 if TYPE_CHECKING:
     from pytrace.certify.certificate_records import Certificate, Response

@@ -29,7 +29,7 @@ from pytrace.models.llama.runtime import library
 from pytrace.models.llama.weight_formats import EXACT, FORMATS, Speed
 from pytrace.models.registry import model_files as store
 from pytrace.models.registry import rewritten
-from pytrace.models.registry.progress import PullProgress
+from pytrace.models.registry.downloads import PullProgress
 from pytrace.reader.prompts import ChainDemonstration
 from pytrace.records import Candidate
 from pytrace.storage.locks import locked

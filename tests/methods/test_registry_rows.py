@@ -18,9 +18,8 @@ from pytrace.methods.base import METHODS, Count, Method, MethodRow, Selected, St
 from pytrace.methods.baselines import Rag
 from pytrace.methods.catalog import make_method
 from pytrace.methods.cot.thinking import ThoughtSettings
-from pytrace.models.deferred import deferred
 from pytrace.models.encoders.encoder import Encoder
-from pytrace.models.language_model import LanguageModel
+from pytrace.models.language_model import LanguageModel, deferred
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import all_documents

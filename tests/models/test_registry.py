@@ -28,7 +28,7 @@ from pytrace.errors import DataError, DownloadError, InputError, MissingDependen
 from pytrace.models import registry
 from pytrace.models.registry import downloads as sources
 from pytrace.models.registry import known_models as catalog
-from pytrace.models.registry.progress import PullProgress, bytes_in
+from pytrace.models.registry.downloads import PullProgress, bytes_in
 
 CHUNKS = [bytes([65 + index]) * 3000 + os.urandom(5000) for index in range(3)]
 MODEL = b"GGUF" + os.urandom(20_000)

@@ -20,8 +20,8 @@ from pytrace.errors import DownloadError, InputError, ModelFileError
 from pytrace.models.registry import downloads as sources
 from pytrace.models.registry import model_files as store
 from pytrace.models.registry import rewritten
+from pytrace.models.registry.downloads import PullProgress
 from pytrace.models.registry.known_models import Catalog, Model, Role, load
-from pytrace.models.registry.progress import PullProgress
 from pytrace.storage.files import replace_file
 
 T = TypeVar("T")

@@ -19,8 +19,8 @@ import msgspec
 
 from pytrace.errors import DownloadError, ModelFileError
 from pytrace.models.registry import downloads as sources
+from pytrace.models.registry.downloads import PullProgress
 from pytrace.models.registry.known_models import EncoderSettings, Model, ModelFile
-from pytrace.models.registry.progress import PullProgress
 from pytrace.storage.files import flush, replace_file
 from pytrace.storage.locks import locked
 
