@@ -167,6 +167,10 @@ class TokenizingDialect(ServerDialect):
     @abc.abstractmethod
     async def _ask_tokens(self, text: str, *, special: bool) -> list[int]: ...
 
+    async def post_for_tokens(self, path: str, body: Mapping[str, Any]) -> list[int]:
+        """Return the field `tokens` of what the server answers: all three tokenizers call it that."""
+        return msgspec.convert(field(await self.post(path, body), path, "tokens"), list[int])
+
     async def tokens(self, text: str, *, special: bool = False) -> list[int]:
         """Return a text's tokens, none that begin or end a sequence; control tokens in it are read as such if `special`."""
         known = self._known.get((text, special))
