@@ -110,14 +110,7 @@ class PrefixTrie:
         # The trie is split there, so that exactly this prefix can be pinned. The root stands for nothing known.
         self._clock += 1
         node = self.root
-        while node.end < limit:
-            child = node.children.get(int(tokens[node.end]))
-            if child is None:
-                break
-            size = common_prefix(child.tokens, tokens[node.end : limit])
-            if size < len(child.tokens):
-                child = self._split(child, size)
-            child.used = self._clock
+        while node.end < limit and (child := self._child(node, tokens[node.end : limit])) is not None:
             node = child
         return node
 
@@ -127,18 +120,13 @@ class PrefixTrie:
         node = self.root
         while node.end < len(tokens):
             rest = tokens[node.end :]
-            child = node.children.get(int(rest[0]))
+            child = self._child(node, rest)
             if child is None:
                 if node.sequence >= 0:  # a leaf until now: the longer sequence holds its tokens, too
                     self._supersede(node)
                 child = Node(rest, len(tokens), node, used=self._clock, sequence=sequence)
                 self.cells += len(rest)
                 node.children[int(rest[0])] = child
-            else:
-                size = common_prefix(child.tokens, rest)
-                if size < len(child.tokens):
-                    child = self._split(child, size)
-                child.used = self._clock
             node = child
         node.pins += 1
         return node
@@ -191,6 +179,16 @@ class PrefixTrie:
                 pinned.add(id(node.parent))
                 cells += len(node.tokens)
         return cells
+
+    def _child(self, node: Node, rest: Tokens) -> Node | None:
+        """Return the child of a node that begins as `rest` does, split where the two part; None if there is none."""
+        child = node.children.get(int(rest[0]))
+        if child is not None:
+            size = common_prefix(child.tokens, rest)
+            if size < len(child.tokens):
+                child = self._split(child, size)
+            child.used = self._clock
+        return child
 
     def _split(self, node: Node, size: int) -> Node:
         """Cut a node in two after `size` tokens and return the upper part."""

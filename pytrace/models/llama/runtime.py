@@ -80,7 +80,6 @@ class LlamaRuntime:
         gpu_layers: int = 0,
         float32_cache: bool = False,
         flash_attention: bool | None = None,
-        repack: bool = True,
     ) -> None:
         self._context: Any = None
         self._model: Any = None
@@ -90,7 +89,7 @@ class LlamaRuntime:
         require_offload(gpu_layers)
         model_parameters = c.llama_model_default_params()
         model_parameters.n_gpu_layers = gpu_layers
-        model_parameters.use_extra_bufts = repack and bool(llama_buffers.prepare(c))
+        model_parameters.use_extra_bufts = bool(llama_buffers.prepare(c))
         _errors.clear()
         self._model = c.llama_model_load_from_file(os.fsencode(path), model_parameters)
         if not self._model:

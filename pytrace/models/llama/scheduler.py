@@ -289,7 +289,7 @@ class Scheduler:
 
     def _decode(self, entries: _Entries) -> None:
         size = self._runtime.batch
-        for start in range(0, len(entries.tokens), size):
+        for start in range(0, len(entries.rows), size):
             arrays, asked = entries.chunk(start, start + size)
             while not self._runtime.decode(*arrays):
                 if not self._trie.evict():
@@ -351,36 +351,29 @@ class _Entries:
     """The tokens of a round in the arrays that llama.cpp reads."""
 
     def __init__(self) -> None:
-        self.tokens: list[int] = []
-        self._positions: list[int] = []
-        self._counts: list[int] = []
-        self._addresses: list[int] = []
-        self._asked: list[Requests] = []
+        # Of each token: itself, its position, how many sequences it belongs to, where these stand, who wants its logits.
+        self.rows: list[tuple[int, int, int, int, Requests]] = []
         self._keep_alive: list[NDArray[np.int32]] = []
 
-    def add(self, tokens: list[int], position: int, sequences: list[int], wanted: list[Requests]) -> None:
+    def add(self, tokens: list[int], start: int, sequences: list[int], wanted: list[Requests]) -> None:
         """Add consecutive tokens that belong to the same sequences; `wanted` has who asks for each one's logits."""
         ids = np.array(sequences, dtype=np.int32)
         self._keep_alive.append(ids)
-        self.tokens += tokens
-        self._positions += range(position, position + len(tokens))
-        self._counts += [len(sequences)] * len(tokens)
-        self._addresses += [ids.ctypes.data] * len(tokens)
-        self._asked += wanted
+        count, address = len(sequences), ids.ctypes.data
+        for position, (token, requests) in enumerate(zip(tokens, wanted, strict=True), start):
+            self.rows.append((token, position, count, address, requests))
 
     def chunk(self, start: int, end: int) -> tuple[Arrays, list[tuple[int, Requests]]]:
         """Return the arrays of entries `start` to `end`, and who asks for which entry's logits."""
-        asked = [(index, requests) for index, requests in enumerate(self._asked[start:end]) if requests]
-        wanted = np.zeros(len(self.tokens[start:end]), dtype=np.int8)
-        wanted[[index for index, _ in asked]] = 1
+        tokens, positions, counts, addresses, wanted = zip(*self.rows[start:end], strict=True)
         arrays = (
-            np.array(self.tokens[start:end], dtype=np.int32),
-            np.array(self._positions[start:end], dtype=np.int32),
-            np.array(self._counts[start:end], dtype=np.int32),
-            np.array(self._addresses[start:end], dtype=np.uint64),
-            wanted,
+            np.array(tokens, dtype=np.int32),
+            np.array(positions, dtype=np.int32),
+            np.array(counts, dtype=np.int32),
+            np.array(addresses, dtype=np.uint64),
+            np.array([bool(requests) for requests in wanted], dtype=np.int8),
         )
-        return arrays, asked
+        return arrays, [(index, requests) for index, requests in enumerate(wanted) if requests]
 
 
 def _turn_of(task: Task) -> tuple[bytes, int, bytes]:

@@ -227,8 +227,7 @@ class LlamaCppPythonDialect(TokenizingDialect, CompletionsDialect):
 
     async def _ask_tokens(self, text: str, *, special: bool) -> list[int]:
         del special  # this server always reads control tokens as such
-        answer = await self.post("/extras/tokenize", {"input": text})
-        return msgspec.convert(field(answer, "/extras/tokenize", "tokens"), list[int])[self._begin :]
+        return (await self.post_for_tokens("/extras/tokenize", {"input": text}))[self._begin :]
 
     async def text_scores(self, prompt: Rendered, text: str) -> tuple[NDArray[np.float64], Usage]:
         """Score a text token by token, each written by force: one request a token."""

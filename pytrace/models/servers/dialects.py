@@ -167,6 +167,10 @@ class TokenizingDialect(ServerDialect):
     @abc.abstractmethod
     async def _ask_tokens(self, text: str, *, special: bool) -> list[int]: ...
 
+    async def post_for_tokens(self, path: str, body: Mapping[str, Any]) -> list[int]:
+        """Return the field `tokens` of what the server answers: all three tokenizers call it that."""
+        return msgspec.convert(field(await self.post(path, body), path, "tokens"), list[int])
+
     async def tokens(self, text: str, *, special: bool = False) -> list[int]:
         """Return a text's tokens, none that begin or end a sequence; control tokens in it are read as such if `special`."""
         known = self._known.get((text, special))
@@ -231,7 +235,16 @@ class Writing(abc.ABC):
                 break
         if self.finish is None:
             raise EOFError("the answer ended in the middle")
-        return self._completion(self.finish)
+        tokens = len(self.tokens) if self.count is None else self.count
+        usage = self.usage or Usage(1, self.prompt_tokens, self.prompt_tokens + tokens, tokens, 1)
+        likely = self.likely
+        if self.finish == "end":
+            # The token that ends a sequence is no part of the text.
+            tokens = max(tokens - 1, 0)
+            likely = likely[:tokens]
+        # A token that is no whole character may come without its probability.
+        total = float(sum(likely)) if len(likely) >= tokens or self.finish == "stop" else math.nan
+        return Completion("".join(self.text), tokens, self.finish, total), usage
 
     @abc.abstractmethod
     def feed(self, event: dict[str, Any]) -> bool:
@@ -244,18 +257,6 @@ class Writing(abc.ABC):
             if runs_away(self.tokens):
                 self.finish = "repetition"
         return self.finish == "repetition"
-
-    def _completion(self, finish: Finish) -> tuple[Completion, Usage]:
-        tokens = len(self.tokens) if self.count is None else self.count
-        usage = self.usage or Usage(1, self.prompt_tokens, self.prompt_tokens + tokens, tokens, 1)
-        likely = self.likely
-        if finish == "end":
-            # The token that ends a sequence is no part of the text.
-            tokens = max(tokens - 1, 0)
-            likely = likely[:tokens]
-        # A token that is no whole character may come without its probability.
-        total = float(sum(likely)) if len(likely) >= tokens or finish == "stop" else math.nan
-        return Completion("".join(self.text), tokens, finish, total), usage
 
 
 def finish_of(choice: Mapping[str, Any]) -> Finish:

@@ -234,10 +234,7 @@ class HttpClient:
         return _decoded(await self._data(response), f"{self.origin}{response.url.path}", self._kind)
 
     async def _data(self, response: Any) -> bytes:
-        data = bytearray()
-        async for piece in self._pieces(response):
-            data += piece
-        return bytes(data)
+        return b"".join([piece async for piece in self._pieces(response)])
 
     async def _refusal(self, method: str, url: str, response: Any) -> ServerError:
         """Return one sentence about an answer that is no success: status, a piece of the body, remedy."""

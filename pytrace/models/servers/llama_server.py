@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -72,15 +71,14 @@ class LlamaServerDialect(TokenizingDialect):
         return bool((await self._forced([*await self._beginning(), *await self.tokens("The")], 1, None, 1))[0])
 
     async def _ask_tokens(self, text: str, *, special: bool) -> list[int]:
-        answer = await self.post("/tokenize", {"content": text, "add_special": False, "parse_special": special})
-        return msgspec.convert(field(answer, "/tokenize", "tokens"), list[int])
+        body = {"content": text, "add_special": False, "parse_special": special}
+        return await self.post_for_tokens("/tokenize", body)
 
     async def _beginning(self) -> list[int]:
         """Return the token that begins every sequence, if this model has one."""
         if self._begin is None:
-            answer = await self.post("/tokenize", {"content": "", "add_special": True})
             # Some vocabularies would end the empty text as well.
-            self._begin = msgspec.convert(field(answer, "/tokenize", "tokens"), list[int])[:1]
+            self._begin = (await self.post_for_tokens("/tokenize", {"content": "", "add_special": True}))[:1]
         return self._begin
 
     async def render(self, prompt: Prompt | str, style: Literal["chat", "plain"]) -> Rendered:

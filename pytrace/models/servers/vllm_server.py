@@ -92,8 +92,7 @@ class VllmDialect(TokenizingDialect):
         return [token for piece in pieces for token in await self._tokenized(piece)]
 
     async def _tokenized(self, text: str, *, begin: bool = False) -> list[int]:
-        answer = await self.post("/tokenize", {"prompt": text, "add_special_tokens": begin})
-        return msgspec.convert(field(answer, "/tokenize", "tokens"), list[int])
+        return await self.post_for_tokens("/tokenize", {"prompt": text, "add_special_tokens": begin})
 
     async def _plain_pieces(self, text: str) -> list[str]:
         """Cut a text inside of whatever looks like a control token and is a single token."""
@@ -107,8 +106,7 @@ class VllmDialect(TokenizingDialect):
         return [text[start:end] for start, end in zip(cuts, [*cuts[1:], None], strict=True)]
 
     async def _ask_chat(self, messages: list[dict[str, str]]) -> list[int]:
-        answer = await self.post("/tokenize", {"messages": messages, "add_generation_prompt": True})
-        return msgspec.convert(field(answer, "/tokenize", "tokens"), list[int])
+        return await self.post_for_tokens("/tokenize", {"messages": messages, "add_generation_prompt": True})
 
     async def render(self, prompt: Prompt | str, style: Literal["chat", "plain"]) -> Rendered:
         """Turn a prompt into tokens, by the server's own template and tokenizer."""
