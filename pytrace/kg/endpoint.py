@@ -73,7 +73,6 @@ class SparqlEndpoint(FactStore):
             raise InputError(
                 f"concurrency is {concurrency} and timeout {timeout}; give at least 1, and seconds above 0"
             )
-        super().__init__()
         self._timeout = timeout
         self._labels = None if labels is None else list(read_pairs(labels, what="entity"))
         self._predicates: dict[str, str] | None = None
@@ -89,6 +88,8 @@ class SparqlEndpoint(FactStore):
             kind="SPARQL endpoint",
             largest_answer=_LARGEST_ANSWER,
         )
+        address = self._http.origin + self._http.parts.path
+        super().__init__(address, address)  # what a server holds, nobody can tell
         self._memory_lock = threading.Lock()
         self._remembered: dict[str, bytes] = {}
         self._remembered_bytes = 0
@@ -99,16 +100,6 @@ class SparqlEndpoint(FactStore):
             except StoreError:
                 self._http.close()
                 raise
-
-    @property
-    def name(self) -> str:
-        """The address."""
-        return self._http.origin + self._http.parts.path
-
-    @property
-    def fingerprint(self) -> str:
-        """The address: what a server holds, nobody can tell."""
-        return self.name
 
     @property
     def requests(self) -> int:

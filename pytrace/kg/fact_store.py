@@ -58,22 +58,21 @@ class FactStore(Closing):
     """Triples that queries are asked of. Each verb takes a list and answers in its order, so that a server is asked seldom.
 
     Keys are those of `pytrace.kg.graph_sources`. Relations are read and labels indexed once, for all threads.
+
+    Parameters
+    ----------
+    name
+        The file or address, for provenance.
+    fingerprint
+        What stored work depends on: a hash of a file's triples, or the address of a server.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, fingerprint: str) -> None:
+        self.name = name
+        self.fingerprint = fingerprint
         self._lock = threading.Lock()
         self._relations: tuple[Relation, ...] | None = None
         self._index: LabelIndex | None = None
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The file or address, for provenance."""
-
-    @property
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """What stored work depends on: a hash of a file's triples, or the address of a server."""
 
     def relations(self) -> tuple[Relation, ...]:
         """Return the relations but for those to names, or those that were chosen, the most frequent first."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from pytrace.errors import InputError
 from pytrace.kg.entities import check_search
@@ -163,11 +164,9 @@ class EntityLinker:
         return [link for link in links if link.score >= links[0].score - self._near][: self._limit]
 
 
-def _unit(
-    vectors: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     """Scale rows to length 1; one of length 0 stays as it is."""
     exact = vectors.astype(np.float64)
     lengths = np.linalg.norm(exact, axis=1, keepdims=True)
-    unit: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = np.divide(exact, lengths, out=exact, where=lengths > 0)
+    unit: NDArray[np.float64] = np.divide(exact, lengths, out=exact, where=lengths > 0)
     return unit

@@ -49,9 +49,8 @@ class LocalStore(FactStore):
         labels: Path | None = None,
         predicates: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(name, process.fingerprint)
         self._process = process
-        self._name = name
         self._labels = labels
         self._predicates = predicates
 
@@ -75,16 +74,6 @@ class LocalStore(FactStore):
     def __len__(self) -> int:
         """Count the triples, labels included."""
         return self._process.triples
-
-    @property
-    def name(self) -> str:
-        """The file or directory as it was given."""
-        return self._name
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the file, or of a directory's triples."""
-        return self._process.fingerprint
 
     def _read_relations(self) -> tuple[Relation, ...]:
         relations = tuple(Relation(*each) for each in self._process.ask("relations"))

@@ -121,14 +121,9 @@ def _look_up(table: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> tuple[NDA
 
 def _hashed(words: Sequence[Sequence[str]]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Return the hash of every word, and where each text's words start."""
-    known: dict[str, int] = {}
-    for row in words:
-        for word in row:
-            if word not in known:
-                known[word] = text_hash(word)
+    known = {word: text_hash(word) for word in set().union(*words)}
     sizes = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
-    starts = np.zeros(len(words), dtype=np.int64)
-    np.cumsum(sizes[:-1], out=starts[1:])
+    starts = np.cumsum(sizes) - sizes
     values = np.fromiter((known[word] for row in words for word in row), dtype=np.uint64, count=int(sizes.sum()))
     return values, starts
 

@@ -47,12 +47,7 @@ class KnowledgeStore:
     """
 
     def __init__(self, store: ox.Store) -> None:
-        self._store = store
-
-    @property
-    def store(self) -> ox.Store:
-        """The RDF store."""
-        return self._store
+        self.store = store
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, format: str | None = None) -> KnowledgeStore:
@@ -91,20 +86,20 @@ class KnowledgeStore:
 
     def __len__(self) -> int:
         """Count the triples."""
-        return len(self._store)
+        return len(self.store)
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return what an entity is called: its labels in the store, then its key in words."""
         node = node_of(key)
-        labels = [key_of(quad.object) for label in LABELS for quad in self._store.quads_for_pattern(node, label, None)]
+        labels = [key_of(quad.object) for label in LABELS for quad in self.store.quads_for_pattern(node, label, None)]
         return (*sorted(labels), entity_name(key))
 
     def relations(self) -> list[tuple[str, str, int]]:
         """Return key, name and number of triples of every relation but those to names, the most frequent first."""
         query = "SELECT ?p (COUNT(*) AS ?n) { ?s ?p ?o %s } GROUP BY ?p"
-        of_us = next(self._store.quads_for_pattern(None, _TYPE, _DOCUMENT), None) is not None
+        of_us = next(self.store.quads_for_pattern(None, _TYPE, _DOCUMENT), None) is not None
         left_out = " && ".join(f'!STRSTARTS(STR(?s), "{prefix}")' for prefix in PROVENANCE)
-        rows = self._store.query(query % (f"FILTER({left_out})" if of_us else ""))
+        rows = self.store.query(query % (f"FILTER({left_out})" if of_us else ""))
         assert isinstance(rows, ox.QuerySolutions)
         relations = []
         for row in rows:
@@ -124,7 +119,7 @@ class KnowledgeStore:
         if label:
             return label
         known = any(
-            next(self._store.quads_for_pattern(*pattern), None) for pattern in ((node, None, None), (None, None, node))
+            next(self.store.quads_for_pattern(*pattern), None) for pattern in ((node, None, None), (None, None, node))
         )
         return entity_name(key) if known else key
 
@@ -133,7 +128,7 @@ class KnowledgeStore:
         labels = [
             (is_foreign(quad.object), text)
             for relation in LABELS
-            for quad in self._store.quads_for_pattern(node, relation, None)
+            for quad in self.store.quads_for_pattern(node, relation, None)
             if isinstance(quad.object, ox.Literal) and (text := " ".join(quad.object.value.split()))
         ]
         return min(labels, default=(False, ""))[1]
@@ -145,7 +140,7 @@ class KnowledgeStore:
     def _about(self, key: str) -> Iterator[tuple[str, str, str]]:
         node = _node(key)
         for pattern in ((node, None, None), (None, None, node)):
-            for quad in self._store.quads_for_pattern(*pattern):
+            for quad in self.store.quads_for_pattern(*pattern):
                 if quad.predicate in NAMING or _is_provenance(quad.subject):
                     continue
                 if quad.subject == quad.object and pattern[2] is not None:  # it came as the head already
@@ -157,7 +152,7 @@ class KnowledgeStore:
     def labels(self) -> Iterator[tuple[str, str]]:
         """Iterate over the entities' keys with the keys in words, then with their labels in all languages and aliases."""
         seen: set[object] = set()
-        for quad in self._store:
+        for quad in self.store:
             named = quad.predicate in NAMING and isinstance(quad.object, ox.Literal)
             # What only has a label, such as a relation, is no entity that a query could say anything of.
             if named or _is_provenance(quad.subject):
@@ -168,7 +163,7 @@ class KnowledgeStore:
                     if (key := key_of(node)).strip():
                         yield key, entity_name(key)
         for relation in (*LABELS, *ALIASES):
-            for quad in self._store.quads_for_pattern(None, relation, None):
+            for quad in self.store.quads_for_pattern(None, relation, None):
                 if isinstance(quad.object, ox.Literal) and quad.subject in seen:
                     text = " ".join(quad.object.value.split())
                     if text:
@@ -194,7 +189,7 @@ class KnowledgeStore:
     def each_solution(self, query: GraphQuery) -> Iterator[Solution]:
         """Iterate over what `solutions` returns, without limits."""
         with _query_errors():
-            rows = self._store.query(query.rows)
+            rows = self.store.query(query.rows)
             assert isinstance(rows, ox.QuerySolutions)
             columns = {variable.value: column for column, variable in enumerate(rows.variables)}
             patterns = [[columns[name] for name in pattern] for pattern in query.patterns]
@@ -209,7 +204,7 @@ class KnowledgeStore:
             return None
         if not isinstance(target, ox.NamedNode | ox.BlankNode | ox.Literal):
             return None
-        if ox.Quad(subject, relation, target) not in self._store:
+        if ox.Quad(subject, relation, target) not in self.store:
             return None
         return Triple(key_of(subject), key_of(relation), key_of(target))
 

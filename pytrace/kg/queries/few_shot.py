@@ -82,19 +82,19 @@ class FewShotGenerator(SamplingGenerator):
         """Show as many relations as fit; where the question alone does not fit, say so."""
         shown = list(relations)
         while shown:
-            prompt = Prompt(INSTRUCTIONS[self._form], self._shown, _input(question, shown))
+            prompt = Prompt(INSTRUCTIONS[self.form], self._shown, _input(question, shown))
             if self._fits(msgspec.structs.replace(prompt, demonstrations=()).plain()):
                 return prompt, self._max_tokens
             shown = shown[: len(shown) // 2]
         return (
-            f"the question has {len(question):,} characters, more than fit the {self._model.context_tokens:,} tokens of "
-            f"{self._model.name} with its query; shorten it"
+            f"the question has {len(question):,} characters, more than fit the {self.model.context_tokens:,} tokens of "
+            f"{self.model.name} with its query; shorten it"
         )
 
     def _fits(self, text: str) -> bool:
-        room = self._model.context_tokens - self._max_tokens - _TEMPLATE_TOKENS
+        room = self.model.context_tokens - self._max_tokens - _TEMPLATE_TOKENS
         # A token has at least one byte; counting tokens may cost a request to a server.
-        return len(text.encode("utf-8", "replace")) <= room or self._model.count_tokens(text) <= room
+        return len(text.encode("utf-8", "replace")) <= room or self.model.count_tokens(text) <= room
 
 
 def _input(question: str, relations: Sequence[str]) -> str:

@@ -37,24 +37,14 @@ class SamplingGenerator(ABC):
         seed: int,
     ) -> None:
         check_sampling(temperature, 1)
-        self._model = model
-        self._name = name
-        self._form = form
+        self.model = model
+        self.name = name
+        self.form = form
         self._relations = relations
         self._grammar = grammar
         self._stop = stop
         self._temperature = temperature
         self._seed = seed
-
-    @property
-    def name(self) -> str:
-        """A short name for reports."""
-        return self._name
-
-    @property
-    def model(self) -> LanguageModel:
-        """The language model that writes, whose usage counts."""
-        return self._model
 
     def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:
         """Write queries for every question, all questions in one batch."""
@@ -71,10 +61,10 @@ class SamplingGenerator(ABC):
             prompts.append(request[0])
             most_tokens.append(request[1])
             if self._grammar != "none":
-                grammars.append(query_grammar(question, relations, form=self._form, spans=self._grammar == "words"))
+                grammars.append(query_grammar(question, relations, form=self.form, spans=self._grammar == "words"))
         written = iter(
             sample_queries(
-                self._model,
+                self.model,
                 prompts,
                 candidates=candidates,
                 max_tokens=most_tokens,

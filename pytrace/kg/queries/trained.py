@@ -135,20 +135,15 @@ class TrainedGenerator(SamplingGenerator):
         if self._loaded is not None:
             self._loaded.close()
 
-    @property
-    def form(self) -> QueryForm:
-        """The form of query that it writes."""
-        return self._form
-
     def _request(self, question: str, relations: Sequence[str]) -> tuple[str, int] | str:  # noqa: ARG002
         prompt = question_prompt(question)
-        tokens = self._model.count_tokens(prompt)
-        room = self._model.context_tokens - tokens - 1  # one more token may begin the sequence
+        tokens = self.model.count_tokens(prompt)
+        room = self.model.context_tokens - tokens - 1  # one more token may begin the sequence
         if room >= _LEAST_TOKENS:
             return prompt, min(room, _MOST_TOKENS)
         return (
-            f"the question has {tokens:,} tokens and leaves no room for a query in the {self._model.context_tokens:,} of "
-            f"{self._name}; shorten it"
+            f"the question has {tokens:,} tokens and leaves no room for a query in the {self.model.context_tokens:,} of "
+            f"{self.name}; shorten it"
         )
 
 
