@@ -75,6 +75,8 @@ def make_failing(kind: str, where: str = "q5") -> dict[str, Method]:
     """Make a method that fails at a question, or kills its own process ("killed") or ends it ("ended") there."""
 
     def ask(question: Question) -> Answer:
+        if question.id == where:
+            time.sleep(2)  # another process that started later answers what it was given before
         if question.id == where and kind == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         if question.id == where and kind == "ended":
