@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pytrace.bench.measurements import Kernel, Sweep
-from pytrace.errors import MissingDependencyError
-
-FORMATS = ("png", "svg")
-
-
-def load() -> Any:
-    """Return matplotlib's module of figures, which needs no display."""
-    try:
-        # Not pyplot: it would choose a back end that may want a display.
-        return importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise MissingDependencyError("--plots needs matplotlib: pip install 'pytrace-rag[bench]'") from error
+from pytrace.evaluation.scores.figure_files import new_figure, save_figure
 
 
 def draw(name: str, kernel: Kernel, directory: Path, about: str) -> list[Path]:
     """Draw a kernel's sweeps side by side and return the files, one a format."""
     if not kernel.sweeps:
         return []
-    figure = load().Figure(figsize=(7 * len(kernel.sweeps), 5.5), layout="constrained")
-    for axes, sweep in zip(figure.subplots(1, len(kernel.sweeps), squeeze=False)[0], kernel.sweeps, strict=True):
+    figure, columns = new_figure("sweeps", (7 * len(kernel.sweeps), 5.5), len(kernel.sweeps))
+    for axes, sweep in zip(np.atleast_1d(columns), kernel.sweeps, strict=True):
         _draw_sweep(axes, sweep)
     figure.suptitle(f"pytrace {name} beside its peers (less is faster)")
     figure.supxlabel(about, fontsize="x-small")
-    paths = [directory / f"{name}.{kind}" for kind in FORMATS]
-    for path in paths:
-        figure.savefig(path, dpi=120)
-    return paths
+    return save_figure(figure, directory, name, dpi=120)
 
 
 def _draw_sweep(axes: Any, sweep: Sweep) -> None:

@@ -134,7 +134,7 @@ def _print_record(record: rewritten.Record) -> None:
         (
             *("FORMAT", "SIZE", "PROMPT"),
             *(f"GEN {count}" for count in counts),
-            *("SECONDS", "RIGHT", "AGREE", "FIRST", "DIFF", "VERDICT"),
+            *("SECONDS", "RIGHT", "AGREE", "VERDICT"),
         ),
         [
             (
@@ -145,8 +145,6 @@ def _print_record(record: rewritten.Record) -> None:
                 common.figure(figures.seconds, ".1f"),
                 "-" if figures.correct is None else f"{figures.correct}/{figures.steps}",
                 common.figure(figures.agreement, ".0%"),
-                common.figure(figures.first_tokens, ".0%"),
-                common.figure(figures.difference, ".3f"),
                 figures.verdict or "-",
             )
             for figures in record.figures
@@ -154,8 +152,7 @@ def _print_record(record: rewritten.Record) -> None:
     )
     common.print_text(
         "\nPROMPT, GEN n: tokens a second, of prompts and of n sequences at once. SECONDS: the work of one question. RIGHT: "
-        f"labelled steps. AGREE, FIRST, DIFF: choices and first tokens equal to, and log-probabilities away from, the "
-        f"{record.reference} weights'."
+        f"labelled steps. AGREE: choices equal to those of the {record.reference} weights."
     )
     common.print_text(f"{record.reason}.")
 

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from pytrace.errors import ModelError
-from pytrace.methods.trace.selector import Demonstrations, LetterSelector, Selector, Step, TextSelector, text_prompt
-from pytrace.models.language_model import ContinuationScore, OptionScores, Prompt, Style
+from pytrace.methods.trace.selector import Demonstrations, LetterSelector, Selector, Step, TextSelector
+from pytrace.models.language_model import Style
 from pytrace.models.llama import child, weight_formats
 from pytrace.models.llama import extra_buffers as llama_buffers
 from pytrace.models.llama.llama_cpp import LlamaCppModel
@@ -46,20 +44,15 @@ _DAY = 86_400.0
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """How a file answers on the labelled steps.
-
-    `choices` (0 ends the chain), how many are `correct`, the `first` token that it would write after each step's prompt,
-    and the log-probabilities of all tokens or options that were scored.
-    """
+    """How a file answers on the labelled steps: its choices (0 ends the chain), and how many are correct."""
 
     choices: tuple[int, ...]
     correct: int
-    first: tuple[str, ...]
-    log_probabilities: tuple[float, ...]
 
     def agreement(self, other: Answers) -> float:
         """Return the share of equal choices."""
-        return _share(self.choices, other.choices)
+        equal = sum(a == b for a, b in zip(self.choices, other.choices, strict=True))
+        return equal / max(1, len(self.choices))
 
 
 def accept(answers: Answers, original: Answers, reference: Answers) -> str:
@@ -233,21 +226,10 @@ class _Choice:
         if (speed := self._speeds.get(name)) is not None:
             known |= {"prompt": speed.prompt, "generation": speed.generation, "seconds": speed.seconds}
         if (answers := self._answers.get(name)) is not None:
-            reference = self._answers[self._reference]
-            pairs = np.array([answers.log_probabilities, reference.log_probabilities], dtype=np.float64)
-            known |= {
-                "correct": answers.correct,
-                "steps": len(answers.choices),
-                "agreement": answers.agreement(reference),
-                "first_tokens": _share(answers.first, reference.first),
-                "difference": float(np.abs(pairs[0] - pairs[1])[np.isfinite(pairs).all(axis=0)].mean()),
-            }
+            agreement = answers.agreement(self._answers[self._reference])
+            known |= {"correct": answers.correct, "steps": len(answers.choices), "agreement": agreement}
         size = self._files[name].stat().st_size if name in self._files else None
         return rewritten.Figures(name, size, verdict=self._verdicts.get(name, ""), **known)
-
-
-def _share(first: Sequence[object], second: Sequence[object]) -> float:
-    return sum(a == b for a, b in zip(first, second, strict=True)) / max(1, len(first))
 
 
 def answer(path: str, style: Style, scoring: Scoring, threads: int) -> Answers:
@@ -260,32 +242,9 @@ def answer(path: str, style: Style, scoring: Scoring, threads: int) -> Answers:
             candidates = tuple(Candidate(triple, i, 0.0) for i, triple in enumerate(step.candidates))
             steps.append(Step(example.question, example.chain[:index], candidates))
             right.append(step.answer + 1)
-    with _Listening(path, context=4096, threads=threads, style=style) as model:
-        model.heard = []
+    with LlamaCppModel(path, context=4096, threads=threads, style=style) as model:
         selector: Selector = (
             LetterSelector(model, shown) if scoring == "letters" else TextSelector(model, shown, scoring=scoring)
         )
-        choices = [int(row.argmax()) for row in selector.select(steps)]
-        prompts = [text_prompt(step.question, step.chain, labelled[:_SHOWN]) for step in steps]
-        first = [row[0].text for row in model.generate(prompts, max_tokens=1)]
-        heard = np.concatenate(model.heard)
-    correct = sum(choice == due for choice, due in zip(choices, right, strict=True))
-    return Answers(tuple(choices), correct, tuple(first), tuple(heard.tolist()))
-
-
-class _Listening(LlamaCppModel):
-    """Keeps every log-probability that it gives."""
-
-    heard: list[NDArray[np.float64]]
-
-    def score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
-        scores = super().score_options(prompts, options)
-        self.heard += [score.log_probabilities for score in scores]
-        return scores
-
-    def score_continuations(
-        self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
-    ) -> list[list[ContinuationScore]]:
-        scores = super().score_continuations(prompts, continuations)
-        self.heard += [score.token_log_probabilities for row in scores for score in row]
-        return scores
+        choices = tuple(int(row.argmax()) for row in selector.select(steps))
+    return Answers(choices, correct=sum(choice == due for choice, due in zip(choices, right, strict=True)))

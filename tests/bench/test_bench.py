@@ -497,7 +497,7 @@ def test_a_file_in_the_way_of_plots_and_missing_matplotlib_are_said_before_anyth
     code = f"{hide}from pytrace.cli import main; main(['bench', 'beam', '--plots', {str(tmp_path / 'p')!r}])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr == "pytrace: --plots needs matplotlib: pip install 'pytrace-rag[bench]'\n"
+    assert result.stderr == "pytrace: drawing sweeps needs matplotlib: pip install 'pytrace-rag[bench]'\n"
     pytest.importorskip("matplotlib", reason="matplotlib draws the plots; it comes with the extra bench")
     (tmp_path / "file").touch()
     for place in ("file", "file/below"):

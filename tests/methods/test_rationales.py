@@ -11,8 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.errors import ContextOverflowError
-from pytrace.methods.cot.rationales import INSTRUCTION, WITH_CONTEXT, Thinker, Thought, majority, parse_thought
-from pytrace.methods.cot.verification import ASK_INSTRUCTION, VERIFY_INSTRUCTION, Verifier
+from pytrace.methods.cot.rationales import (
+    ASK_INSTRUCTION,
+    INSTRUCTION,
+    VERIFY_INSTRUCTION,
+    WITH_CONTEXT,
+    Thinker,
+    Thought,
+    Verifier,
+    majority,
+    parse_thought,
+)
 from pytrace.models.language_model import Completion, Prompt
 from pytrace.models.scripted import ScriptedModel
 from pytrace.reader.prompts.reasoning import (

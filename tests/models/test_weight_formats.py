@@ -66,7 +66,7 @@ def alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all formats choose alike, where a test is about what becomes of the choice."""
 
     def ask(self: format_choice._Choice, name: str) -> None:
-        self._answers[name] = Answers((0, 1), 2, (" a", " b"), (-1.0, -2.0))
+        self._answers[name] = Answers((0, 1), 2)
 
     monkeypatch.setattr(format_choice._Choice, "_ask", ask)
 
@@ -338,7 +338,7 @@ def test_the_table_shows_every_format_and_the_reason(own: Path, home: Path, monk
 
 
 def answers(*choices: int, correct: int) -> Answers:
-    return Answers(choices, correct, (), ())
+    return Answers(choices, correct)
 
 
 def test_the_rule_that_accepts_a_format() -> None:

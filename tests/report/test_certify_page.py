@@ -29,7 +29,7 @@ from pytrace.records import Triple
 from pytrace.report.certificate_plots import save_plots
 from pytrace.report.certificates import certificate_page
 from pytrace.report.certificates.picture import Box, Picture, draw, text_width
-from pytrace.report.certificates.response_rows import page_rows
+from pytrace.report.certificates.response_page import page_rows
 from pytrace.report.html_page import write_page
 
 GOLD = (

@@ -13,14 +13,15 @@ from pytrace.storage.files import atomic_output
 FORMATS = ("png", "svg")
 
 
-def new_figure(what: str, size: tuple[float, float]) -> tuple[Any, Any]:
+def new_figure(what: str, size: tuple[float, float], columns: int = 1, *, extra: str = "eval") -> tuple[Any, Any]:
     """Return a figure of so many inches and its axes; `what` says in an error what cannot be drawn without matplotlib."""
     try:
+        # Not pyplot: it would choose a back end that may want a display.
         matplotlib: Any = importlib.import_module("matplotlib.figure")
     except ImportError as error:
-        raise MissingDependencyError(f"drawing {what} needs matplotlib: pip install 'pytrace-rag[eval]'") from error
+        raise MissingDependencyError(f"drawing {what} needs matplotlib: pip install 'pytrace-rag[{extra}]'") from error
     figure = matplotlib.Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots()
+    return figure, figure.subplots(1, columns)
 
 
 def save_figure(figure: Any, directory: Path, name: str, *, dpi: int) -> list[Path]:

@@ -24,8 +24,7 @@ from pytrace.methods.base import (
     noted,
     register,
 )
-from pytrace.methods.cot.rationales import Thinker, Thought, Vote, majority
-from pytrace.methods.cot.verification import Verifier
+from pytrace.methods.cot.rationales import Thinker, Thought, Verifier, Vote, majority
 from pytrace.methods.ranking import Rank, rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel

@@ -46,9 +46,8 @@ class Figures(msgspec.Struct, frozen=True):
     """What was measured of one format; None stands for what was not.
 
     Speeds are tokens a second, generation by the number of sequences at once; `seconds` is the time of the work that
-    formats are compared by. `correct` of `steps` labelled choices were right, `agreement` is the share of choices,
-    `first_tokens` that of greedy first tokens equal to the reference's, `difference` the mean absolute difference of
-    token log-probabilities from it.
+    formats are compared by. `correct` of `steps` labelled choices were right, `agreement` is the share of choices equal
+    to the reference's.
     """
 
     format: str
@@ -59,8 +58,6 @@ class Figures(msgspec.Struct, frozen=True):
     correct: int | None = None
     steps: int | None = None
     agreement: float | None = None
-    first_tokens: float | None = None
-    difference: float | None = None
     verdict: str = ""
 
 
