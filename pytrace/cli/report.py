@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytrace.cli.commands import Command, Result, argument, option
-from pytrace.cli.common import figure, percent, print_records, print_table, print_text
+from pytrace.cli.common import figure, percent, print_table, print_text
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,29 +73,23 @@ class Report(Command):
         return Result(scored, show_text)
 
 
+_FORMS: dict[str, Callable[..., str]] = {
+    "text": str,
+    "percent": percent,
+    "fine percent": lambda value: f"{100 * value:.2f}",
+    "count": "{:,.0f}".format,
+    "tenths": "{:,.1f}".format,
+    "hundredths": "{:.2f}".format,
+    "seconds": "{:.1f}".format,
+}
+
+
 def print_report(report: EvaluationReport) -> None:
     """Print the tables of an evaluation's report, and how its methods compare."""
     print_text(f"{report.questions} questions")
     if report.pool is not None and report.pool.held < report.pool.relevant:
         _print_pool(report.pool)
-    print_records(
-        report.methods,
-        (
-            ("METHOD", lambda method: method.method),
-            ("EM", lambda method: _with_interval(method.exact_match, method.exact_match_interval)),
-            ("F1", lambda method: _with_interval(method.f1, method.f1_interval)),
-            ("SUPPORT P", lambda method: percent(method.supporting_precision.mean)),
-            ("SUPPORT R", lambda method: percent(method.supporting_recall.mean)),
-            ("ERROR RATE", lambda method: percent(method.supporting_error_rate.mean)),
-            ("CONTEXT", lambda method: figure(method.context_tokens.mean, ",.0f")),
-            ("PROMPTS", lambda method: figure(method.calls.mean, ",.0f")),
-            ("ASKED", lambda method: figure(method.prompt_tokens.mean, ",.0f")),
-            ("EVALUATED (MEDIAN)", lambda method: figure(method.evaluated_tokens.median, ",.0f")),
-            ("SHARE", lambda method: figure(method.evaluated_share, ".2f")),
-            ("SECONDS", lambda method: f"{method.seconds.total:.1f}"),
-            ("FAILED", lambda method: method.failed),
-        ),
-    )
+    _print_columns("methods", report.methods)
     graded = any(method.ranking is not None and method.ranking.graded for method in report.methods)
     if graded:
         _print_rankings(report.methods)
@@ -178,40 +174,11 @@ def _print_rankings(methods: Sequence[MethodSummary]) -> None:
 
 def _print_chains(methods: Sequence[MethodSummary]) -> None:
     """Print the statistics of graphs and chains (TRACE, Table 5), and how much gold evidence they hold."""
-    shown = [(method, method.chains) for method in methods if method.chains is not None]
-    print_records(
-        shown,
-        (
-            ("METHOD", lambda row: row[0].method),
-            ("DOCUMENTS", lambda row: _decimal(row[1].documents)),
-            ("ERROR RATE", lambda row: percent(row[1].document_error_rate.mean)),
-            ("ENTITIES", lambda row: _decimal(row[1].entities)),
-            ("TRIPLES", lambda row: _decimal(row[1].triples)),
-            ("DENSITY %", lambda row: "-" if row[1].density.mean is None else f"{100 * row[1].density.mean:.2f}"),
-            ("CHAINS", lambda row: _decimal(row[1].chains)),
-            ("LENGTH", lambda row: _decimal(row[1].length)),
-            ("FOUND DOCUMENTS", lambda row: _decimal(row[1].found_documents)),
-            ("THEIR ERROR RATE", lambda row: percent(row[1].found_error_rate.mean)),
-        ),
-        title="graphs and chains, averages of questions: documents given, graph, chains, documents they come from",
-    )
+    shown = [method for method in methods if method.chains is not None]
+    _print_columns("chains", shown)
     # Data without gold triples or sentences, such as BEIR's, have nothing to be found.
-    if not any(chains.triple_recall.n or chains.sentence_recall.n for _, chains in shown):
-        return
-    print_records(
-        shown,
-        (
-            ("METHOD", lambda row: row[0].method),
-            ("TRIPLES, BEST CHAIN", lambda row: percent(row[1].best_triple_recall.mean)),
-            ("ALL CHAINS", lambda row: percent(row[1].triple_recall.mean)),
-            ("QUESTIONS", lambda row: row[1].triple_recall.n),
-            ("SENTENCES, BEST CHAIN", lambda row: percent(row[1].best_sentence_recall.mean)),
-            ("ALL CHAINS", lambda row: percent(row[1].sentence_recall.mean)),
-            ("CONTEXT", lambda row: percent(row[0].supporting_sentences.mean)),
-            ("QUESTIONS", lambda row: row[1].sentence_recall.n),
-        ),
-        title="gold evidence: its share in the best chain, in all chains, and in the context",
-    )
+    if any(method.chains and (method.chains.triple_recall.n or method.chains.sentence_recall.n) for method in shown):
+        _print_columns("gold evidence", shown)
 
 
 # What is compared, by its heading and its name in a comparison.
@@ -270,10 +237,21 @@ def _p_value(pair: Comparison, name: str, p_value: float | None) -> str:
     return f"{p_value:.4f}" if adjusted is None else f"{p_value:.4f} ({adjusted:.4f})"
 
 
-def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
-    if value is None or interval is None:
-        return percent(value)
-    return f"{percent(value)} ({percent(interval[0])}–{percent(interval[1])})"
+def _print_columns(name: str, methods: Sequence[MethodSummary]) -> None:
+    """Print a table of methods whose columns stand in `report_tables.json`: heading, path of the value, form, and interval."""
+    from pytrace.report.page_texts import value_at
+
+    described = json.loads((resources.files(__package__) / "report_tables.json").read_bytes())[name]
+
+    def cell(method: MethodSummary, path: str, form: str, interval: str = "") -> str:
+        value = value_at(method, path.split("."))
+        ends = value_at(method, [interval]) if interval else None
+        worded = "-" if value is None else _FORMS[form](value)
+        return worded if ends is None else f"{worded} ({percent(ends[0])}–{percent(ends[1])})"
+
+    headings = [heading for heading, *_ in described["columns"]]
+    rows = [[cell(method, *column) for _, *column in described["columns"]] for method in methods]
+    print_table(headings, rows, title=described["title"])
 
 
 def _decimal(mean: Mean) -> str:
