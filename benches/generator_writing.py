@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from pytrace.kg.connect import open_store
+from pytrace.engine.knowledge import open_store
 from pytrace.training.examples import read_examples
 from pytrace.training.run import evaluate_generator
 from pytrace.training.scoring import Share

@@ -81,7 +81,7 @@ class Certify(Command):
         certificates = _certify(base, models, rows, settings, self.steps, self.samples)
         scores = _write(certificates, base, settings, out=self.out, page=self.page, title=title, words=words)
         if self.plots is not None:
-            from pytrace.report.certificate_plots import save_plots
+            from pytrace.report.certificates.certificate_charts import save_plots
 
             save_plots(scores, self.plots)
 

@@ -164,7 +164,7 @@ class Evaluate(Command):
 
 
 def _opened(kb: Path, form: str | None) -> AbstractContextManager[FactStore]:
-    from pytrace.kg.connect import open_store
+    from pytrace.engine.knowledge import open_store
 
     return closing(open_store(kb, format=form))
 

@@ -1,8 +1,10 @@
-"""The knowledge base that methods may ask, opened when it is first asked."""
+"""The knowledge base that methods may ask, by its path or address, opened when it is first asked."""
 
 from __future__ import annotations
 
 import functools
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,7 +14,9 @@ from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
+    from pytrace.kg.endpoint import SparqlEndpoint
     from pytrace.kg.fact_store import FactStore
+    from pytrace.kg.local_store import LocalStore
     from pytrace.kg.queries.query_records import QueryGenerator
     from pytrace.methods.catalog import MethodName
     from pytrace.methods.cok.chain_of_knowledge import Knowledge
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 FEW_SHOT = "few-shot"
 # What 'pytrace train query-generator' calls the model in its directory.
 TRAINED = "query-generator.gguf"
+_ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 
 
 @dataclass
@@ -57,8 +62,6 @@ class KnowledgeOptions:
     @functools.cached_property
     def store(self) -> FactStore:
         """The knowledge base: a file's triples, or a server's."""
-        from pytrace.kg.connect import open_store
-
         if self.kb is None:
             raise InputError("there is no knowledge base; give --kb FILE|URL")
         return open_store(
@@ -125,3 +128,29 @@ class KnowledgeOptions:
         store = self.__dict__.pop("store", None)
         if store is not None:
             store.close()
+
+
+def open_store(
+    source: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    predicates: str | os.PathLike[str] | None = None,
+    cache_directory: str | os.PathLike[str] | None = None,
+    user_agent: str | None = None,
+) -> LocalStore | SparqlEndpoint:
+    """Open a file or directory of triples, or connect to a SPARQL endpoint."""
+    from pytrace.kg.endpoint import SparqlEndpoint
+    from pytrace.kg.local_store import LocalStore
+
+    address = os.fspath(source)
+    if _ADDRESS.match(address):
+        if format is not None:
+            raise InputError(f"{address} is an endpoint, which has no format {format!r}; leave the format out")
+        return SparqlEndpoint(
+            address, labels=labels, predicates=predicates, cache_directory=cache_directory, user_agent=user_agent
+        )
+    if cache_directory is not None or user_agent is not None:
+        what = "a cache" if cache_directory is not None else "a user agent"
+        raise InputError(f"{address} is a path, and {what} is for endpoints only; leave it out")
+    return LocalStore.open(source, format=format, labels=labels, predicates=predicates)

@@ -7,6 +7,7 @@ something, and some of it is chance.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -19,9 +20,9 @@ from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.evaluation.run.runner import Batched, evaluate
 from pytrace.evaluation.scores.metrics import score_result
 from pytrace.evaluation.scores.significance import BootstrapTest, paired_bootstrap, resampled_means
-from pytrace.methods.catalog import MethodName, method_settings
+from pytrace.methods.base import READER_CHOICE, Choice, Option, choice
+from pytrace.methods.catalog import MethodName, method_row, method_settings
 from pytrace.records import Question
-from pytrace.tuning.spaces import Choice, Option
 
 Objective = Literal["f1", "em", "support", "f1+support"]
 Outcome = Literal["start", "better", "no better", "given up"]
@@ -135,20 +136,19 @@ def tune(
     report(best, known[_canonical(method, llm, best)], "start")
     for _ in range(passes):
         before = best
-        for choice in space:
-            for option in choice.options:
-                candidate = _merged(best, option)
-                key = _canonical(method, llm, candidate)
-                if key in known:
-                    continue
-                leader = known[_canonical(method, llm, best)]
-                scores = known[key] = search.measured(candidate, leader)
-                complete = len(scores) == len(questions)
-                # Equal sums in another order may differ in the last bits, and the earlier setting is to win then.
-                better = complete and _mean(scores) > _mean(leader) + 1e-12
-                report(candidate, scores, "better" if better else "no better" if complete else "given up")
-                if better:
-                    best = candidate
+        for option in itertools.chain.from_iterable(each.options for each in space):
+            candidate = _merged(best, option)
+            key = _canonical(method, llm, candidate)
+            if key in known:
+                continue
+            leader = known[_canonical(method, llm, best)]
+            scores = known[key] = search.measured(candidate, leader)
+            complete = len(scores) == len(questions)
+            # Equal sums in another order may differ in the last bits, and the earlier setting is to win then.
+            better = complete and _mean(scores) > _mean(leader) + 1e-12
+            report(candidate, scores, "better" if better else "no better" if complete else "given up")
+            if better:
+                best = candidate
         if best == before:
             break
     test, held_out_scores = search.compared(best, held_out) if held_out and best else (None, None)
@@ -286,3 +286,72 @@ def _mean(scores: Mapping[str, float]) -> float:
 
 def _average(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def default_space(method: str, llm: str) -> tuple[Choice, ...]:
+    """Return what the search for a method's settings tries if nobody says.
+
+    Parameters
+    ----------
+    method
+        The method's name.
+    llm
+        The language model as the user named it.
+
+    Returns
+    -------
+    tuple of Choice
+        For a method without a space of its own, the numbers of shown answers and of documents, where it has them.
+
+    Raises
+    ------
+    InputError
+        There is no such method, or nothing about it can be chosen.
+
+    Examples
+    --------
+    >>> [choice.name for choice in default_space("dense", "tiny")]
+    ['top', 'reader_demonstrations']
+    """
+    # In the search's order: what decides on the evidence comes before what depends on it, how the answer is read last. The
+    # values are those that the papers ablate or tune, and those that small models need.
+    if space := method_row(method).space:
+        return space
+    fields = method_settings(MethodName(method), llm).__struct_fields__
+    choices = (choice("top", 1, 2, 3, 5), choice("sentences", 1, 2, 3, 4, 5), READER_CHOICE)
+    # Retrieval baselines have no space of their own, and differ in which of these they know.
+    usable = tuple(choice for choice in choices if choice.name in fields)
+    if not usable:
+        raise InputError(f"{method} has no space of its own; name what to try: --try NAME=VALUE,VALUE")
+    return usable
+
+
+def parse_choice(text: str, method: MethodName, llm: str) -> Choice:
+    """Read ``NAME=VALUE,VALUE,…``, or ``NAME=VALUE+NAME=VALUE,…`` where settings must change together.
+
+    Raises
+    ------
+    InputError
+        It is no such list, or the method has no such setting, or a value cannot be one.
+
+    Examples
+    --------
+    >>> parse_choice("chains=1,2", MethodName("trace"), "tiny")
+    Choice(name='chains', options=(('chains=1',), ('chains=2',)))
+    >>> parse_choice("unit=sentence,unit=triple+extraction=phrases", MethodName("trace"), "tiny").options[1]
+    ('unit=triple', 'extraction=phrases')
+    """
+    name, equals, values = text.partition("=")
+    name = name.strip().replace("-", "_")
+    options: list[Option] = []
+    for value in values.split(","):
+        parts = [part.strip() for part in value.split("+")]
+        # The first part may leave the name out, since it stands before the list.
+        if "=" not in parts[0]:
+            parts[0] = f"{name}={parts[0]}"
+        options.append(tuple(parts))
+    if not equals or not name or not values.strip():
+        raise InputError(f"{text!r} does not say what to try; write NAME=VALUE,VALUE")
+    for option in options:
+        method_settings(MethodName(method.name), llm, option)
+    return Choice(name, tuple(dict.fromkeys(options)))

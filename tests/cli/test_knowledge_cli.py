@@ -121,7 +121,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
 
     doubles, make = Opened(), catalog.make_method
     for name, module in {
-        "pytrace.kg.connect": SimpleNamespace(open_store=doubles.open_store),
+        "pytrace.engine.knowledge": SimpleNamespace(open_store=doubles.open_store),
         "pytrace.kg.linking": SimpleNamespace(EntityLinker=doubles.linker),
         "pytrace.kg.queries.few_shot": SimpleNamespace(FewShotGenerator=doubles.few_shot),
         "pytrace.kg.queries.trained": SimpleNamespace(TrainedGenerator=SimpleNamespace(load=doubles.load)),

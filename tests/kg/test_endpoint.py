@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from pytrace import __version__
+from pytrace.engine.knowledge import open_store
 from pytrace.errors import DataError, InputError, ServerError, StoreError
 from pytrace.kg.answer_cache import AnswerCache
-from pytrace.kg.connect import open_store
 from pytrace.kg.endpoint import SparqlEndpoint
 from pytrace.kg.endpoint_queries import limited, read_rows
 from pytrace.kg.fact_store import FactStore, QueryLimits

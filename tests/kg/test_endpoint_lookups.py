@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from pytrace.engine.knowledge import open_store
 from pytrace.errors import DataError, InputError
-from pytrace.kg.connect import open_store
 from pytrace.kg.endpoint import SparqlEndpoint
 from pytrace.kg.fact_store import QueryLimits
 from pytrace.kg.sparql import rewrite

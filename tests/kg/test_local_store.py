@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pytrace.engine.knowledge import open_store
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.kg import KnowledgeBase
-from pytrace.kg.connect import open_store
 from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.local_store import LocalStore
 from pytrace.kg.sparql import GraphQuery, rewrite

@@ -26,8 +26,8 @@ from pytrace.errors import InputError, MissingDependencyError, StoreError
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder
 from pytrace.records import Triple
-from pytrace.report.certificate_plots import save_plots
 from pytrace.report.certificates import certificate_page
+from pytrace.report.certificates.certificate_charts import save_plots
 from pytrace.report.certificates.picture import Box, Picture, draw, text_width
 from pytrace.report.certificates.response_page import page_rows
 from pytrace.report.html_page import write_page
