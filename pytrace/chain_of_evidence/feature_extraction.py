@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -43,14 +42,6 @@ class Extraction(msgspec.Struct, frozen=True):
     features: Features
     dropped: tuple[str, ...] = ()
     malformed: bool = False
-
-
-class Extractor(Protocol):
-    """Anything that finds a question's features."""
-
-    def extract(self, questions: Sequence[str]) -> list[Extraction]:
-        """Return one extraction a question; all are found in one batch."""
-        ...
 
 
 class FeatureExtractor:

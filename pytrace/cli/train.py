@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,10 +14,10 @@ import click
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, click_group, option
 from pytrace.cli.shared_options import KNOWLEDGE_FORMAT, LIMIT, SETTINGS
+from pytrace.engine.knowledge import open_store
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.kg.fact_store import FactStore
     from pytrace.kg.queries import QueryForm
     from pytrace.training.run import TrainingReport
     from pytrace.training.scoring import Scores, Share
@@ -107,7 +107,9 @@ class QueryGenerator(Command):
                 threads=self.threads,
                 resume=self.resume,
                 # Opened before the training, so that a file that cannot be read costs nothing.
-                store=None if self.kb is None else stack.enter_context(_opened(self.kb, self.kb_format)),
+                store=None
+                if self.kb is None
+                else stack.enter_context(closing(open_store(self.kb, format=self.kb_format))),
                 say=common.remark,
                 tell=_show_progress(),
             )
@@ -143,7 +145,9 @@ class Evaluate(Command):
         form: QueryForm = "triplet" if read_recipe(path).form == "triplet" else "sparql"
         examples = read_examples(self.data, format=self.data_format, form=form)[: self.limit]
         with ExitStack() as stack:
-            store = None if self.kb is None else stack.enter_context(_opened(self.kb, self.kb_format))
+            store = (
+                None if self.kb is None else stack.enter_context(closing(open_store(self.kb, format=self.kb_format)))
+            )
             advance = stack.enter_context(common.progress("asking", len(examples)))
             shown = 0
 
@@ -161,12 +165,6 @@ class Evaluate(Command):
                 done=done,
             )
         return Result(report, lambda: _print_scores({"all": report.overall, **report.shapes}))
-
-
-def _opened(kb: Path, form: str | None) -> AbstractContextManager[FactStore]:
-    from pytrace.engine.knowledge import open_store
-
-    return closing(open_store(kb, format=form))
 
 
 def _show_progress() -> Callable[[Progress], None]:

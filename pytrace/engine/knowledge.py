@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytrace.kg.endpoint import SparqlEndpoint
     from pytrace.kg.fact_store import FactStore
     from pytrace.kg.local_store import LocalStore
-    from pytrace.kg.queries.query_records import QueryGenerator
+    from pytrace.kg.queries.sampling import QueryGenerator
     from pytrace.methods.catalog import MethodName
     from pytrace.methods.cok.chain_of_knowledge import Knowledge
 

@@ -8,6 +8,8 @@ on its entities.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -41,6 +43,7 @@ class Link(msgspec.Struct, frozen=True):
     score: float  # sums up both, from 0 to 1
 
 
+@dataclass(eq=False)
 class EntityLinker:
     """Links mentions to a store's entities.
 
@@ -52,27 +55,24 @@ class EntityLinker:
 
     # Li et al., "Chain of Knowledge" (2023), section 3.3.
 
-    def __init__(
-        self,
-        store: FactStore,
-        encoder: Encoder | None,
-        *,
-        limit: int = 5,
-        cutoff: float = 70.0,
-        context_weight: float = 0.3,
-        near: float = 0.1,
-    ) -> None:
-        check_search(limit=limit, cutoff=cutoff)
-        for option, value in (("context_weight", context_weight), ("near", near)):
-            if not 0 <= value <= 1:
+    store: FactStore
+    encoder: Encoder | None
+    _: KW_ONLY
+    limit: int = 5
+    cutoff: float = 70.0
+    context_weight: float = 0.3
+    near: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of bounds."""
+        check_search(limit=self.limit, cutoff=self.cutoff)
+        for option in ("context_weight", "near"):
+            if not 0 <= (value := getattr(self, option)) <= 1:
                 raise InputError(f"{option} is {value}; give a number from 0 to 1")
-        self._store = store
-        self._encoder = encoder
-        self._limit = limit
-        self._cutoff = cutoff
-        self._context_weight = context_weight
-        self._near = near
-        self._relation_names: dict[str, str] | None = None
+
+    @cached_property
+    def _relation_names(self) -> dict[str, str]:
+        return {relation.key: relation.name for relation in self.store.relations()}
 
     def link(self, mentions: Sequence[str], contexts: Sequence[str]) -> list[list[Link]]:
         """Find the entities that mentions mean."""
@@ -104,29 +104,29 @@ class EntityLinker:
         named = [mention for mention in candidates if mention.strip()]
         if not named:
             return candidates
-        most = self._limit * (_TOLD_APART if self._encoder is not None else 1)
-        rows = self._store.find_entities(named, limit=most, cutoff=self._cutoff)
+        most = self.limit * (_TOLD_APART if self.encoder is not None else 1)
+        rows = self.store.find_entities(named, limit=most, cutoff=self.cutoff)
         for mention, matches in zip(named, rows, strict=True):
             once: dict[str, EntityMatch] = {}
             for match in matches:
-                if match.score >= self._cutoff:
+                if match.score >= self.cutoff:
                     once.setdefault(match.key, match)
             best = max((match.score for match in once.values()), default=0.0)
             # A mention that is a name means who is called so, and nobody who is called nearly so.
-            least = 100.0 if best >= 100.0 else best - 100.0 * self._near
+            least = 100.0 if best >= 100.0 else best - 100.0 * self.near
             candidates[mention] = [match for match in once.values() if match.score >= least]
         return candidates
 
     def _cosines(self, wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
         """Return for pairs of a key and a context how much they have in common, by their embeddings."""
-        if self._encoder is None or not wanted or not self._context_weight:
+        if self.encoder is None or not wanted or not self.context_weight:
             return {}
         keys = list(dict.fromkeys(key for key, _ in wanted))
         contexts = list(dict.fromkeys(context for _, context in wanted))
         texts = self._descriptions(keys)
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        described = _unit(encode(self._encoder, list(numbers), "passage"))
-        context_vectors = _unit(encode(self._encoder, contexts, "query"))
+        described = _unit(encode(self.encoder, list(numbers), "passage"))
+        context_vectors = _unit(encode(self.encoder, contexts, "query"))
         row_of = {key: numbers[text] for key, text in zip(keys, texts, strict=True)}
         column_of = {context: number for number, context in enumerate(contexts)}
         rows = [row_of[key] for key, _ in wanted]
@@ -136,12 +136,10 @@ class EntityLinker:
 
     def _descriptions(self, keys: Sequence[str]) -> list[str]:
         """Return what the store says of entities: what they are called, and a few of their triples in words."""
-        around = self._store.around(keys, limit=_TRIPLES)
+        around = self.store.around(keys, limit=_TRIPLES)
         parts = dict.fromkeys(part for triples in around for each in triples for part in (each.head, each.tail))
         parts_and_keys = list(dict.fromkeys([*keys, *parts]))
-        names = {key: name[:_NAME] for key, name in zip(parts_and_keys, self._store.names(parts_and_keys), strict=True)}
-        if self._relation_names is None:
-            self._relation_names = {relation.key: relation.name for relation in self._store.relations()}
+        names = {key: name[:_NAME] for key, name in zip(parts_and_keys, self.store.names(parts_and_keys), strict=True)}
         texts = []
         for key, triples in zip(keys, around, strict=True):
             facts = []
@@ -158,10 +156,10 @@ class EntityLinker:
             fuzzy = min(match.score, 100.0) / 100.0
             score = fuzzy
             if cosine is not None:
-                score = (1 - self._context_weight) * fuzzy + self._context_weight * max(cosine, 0.0)
+                score = (1 - self.context_weight) * fuzzy + self.context_weight * max(cosine, 0.0)
             links.append(Link(match.key, match.label, fuzzy, cosine, score))
         links.sort(key=lambda link: -link.score)
-        return [link for link in links if link.score >= links[0].score - self._near][: self._limit]
+        return [link for link in links if link.score >= links[0].score - self.near][: self.limit]
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

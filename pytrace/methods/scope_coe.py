@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from pytrace.chain_of_evidence.feature_extraction import Extraction, Extractor, FeatureExtractor
+from pytrace.chain_of_evidence.feature_extraction import Extraction, FeatureExtractor
 from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
 from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge, TextJudge
 from pytrace.kernels.set_cover import minimum_covers, scope_covers
@@ -82,7 +82,7 @@ class ScopeCoe(Method):
         settings: ScopeSettings | None = None,
         *,
         retriever: Retriever | None = None,
-        extractor: Extractor | None = None,
+        extractor: FeatureExtractor | None = None,
         judge: Judge | None = None,
         name: str = "scope-coe",
     ) -> None:
@@ -177,7 +177,7 @@ class ScopeCoe(Method):
         )
 
 
-def make_feature_extractor(model: LanguageModel, settings: ScopeSettings) -> Extractor:
+def make_feature_extractor(model: LanguageModel, settings: ScopeSettings) -> FeatureExtractor:
     """Make the extractor that the settings ask for."""
     return FeatureExtractor(
         model, demonstrations=settings.feature_demonstrations, spans=settings.spans, grammar=settings.grammar

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from importlib import resources
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 
 from pytrace.documents.mentions import holds
 from pytrace.documents.sentences import clean_text
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.prompts import load_demonstrations, require_text
+from pytrace.reader.prompts import Demonstration, require, require_text
 
 # another: a phrase of the same kind; broader: a higher-level expression; unrelated: a sentence without a relation;
 # unintended: one without the intent's information; misstated: a sentence with a wrong answer.
 Job = Literal["another", "broader", "unrelated", "unintended", "misstated"]
 
 
-class Rewriting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Rewriting(Demonstration, frozen=True):
     """A text, what must stay in it, what it must no longer tell, and the text that came of it (empty if it is asked for)."""
 
+    # "What External Knowledge is Preferred by LLMs?", section 4.2 and appendices A and I.
+
+    FILE = "perturbations.jsonl"
+    SHAPE = '{"job": text, "input": text, "keep": [text, ...], "without": text, "output": text}'
     job: Job
     input: str
     keep: tuple[str, ...] = ()
     without: str = ""
     output: str = ""
+
+    def _validated(self) -> Self:
+        require_text("input", self.input)
+        require_text("output", self.output)
+        for phrase in self.keep:
+            require_text("text to keep", phrase)
+            require(holds(self.output, phrase), f"the output lacks {phrase!r}, which is to be kept; write it in")
+        same = self.output == self.input or (self.job in {"another", "broader"} and holds(self.output, self.input))
+        require(not same, f"the output still says {self.input!r}; reword it")
+        return self
 
 
 class _Wording(msgspec.Struct, frozen=True):
@@ -42,26 +55,6 @@ class _Wording(msgspec.Struct, frozen=True):
 _JOBS = msgspec.json.decode(
     (resources.files(__package__) / "rewriting_jobs.json").read_bytes(), type=dict[Job, _Wording]
 )
-_SHAPE = '{"job": text, "input": text, "keep": [text, ...], "without": text, "output": text}'
-
-
-def demonstrations(job: Job, *, path: str | os.PathLike[str] | None = None) -> tuple[Rewriting, ...]:
-    """Return the labelled rewritings for a job."""
-    # "What External Knowledge is Preferred by LLMs?", section 4.2 and appendices A and I.
-    rows = load_demonstrations(path, Rewriting, _checked, _SHAPE, shipped="perturbations.jsonl")
-    return tuple(row for row in rows if row.job == job)
-
-
-def _checked(row: Rewriting) -> Rewriting:
-    require_text("input", row.input)
-    require_text("output", row.output)
-    for phrase in row.keep:
-        require_text("text to keep", phrase)
-        if not holds(row.output, phrase):
-            raise ValueError(f"the output lacks {phrase!r}, which is to be kept; write it in")
-    if row.output == row.input or (row.job in {"another", "broader"} and holds(row.output, row.input)):
-        raise ValueError(f"the output still says {row.input!r}; reword it")
-    return row
 
 
 def rewrite(model: LanguageModel | None, job: Job, inputs: Sequence[Rewriting], *, seed: int) -> list[list[str]]:
@@ -69,7 +62,7 @@ def rewrite(model: LanguageModel | None, job: Job, inputs: Sequence[Rewriting], 
     if model is None or not inputs:
         return [[] for _ in inputs]
     wording = _JOBS[job]
-    shown = tuple((_input(wording, row), row.output) for row in demonstrations(job))
+    shown = tuple((_input(wording, row), row.output) for row in Rewriting.load_with("job", job))
     completions = model.generate(
         [Prompt(wording.instruction, shown, _input(wording, row)) for row in inputs],
         max_tokens=wording.max_tokens, stop=("\n",), temperature=wording.temperature, n=wording.samples, seed=seed,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from pytrace.chain_of_evidence.discriminator import Discriminator
-from pytrace.chain_of_evidence.feature_extraction import Extractor
+from pytrace.chain_of_evidence.feature_extraction import FeatureExtractor
 from pytrace.documents.mentions import holds_any, rng_of
 from pytrace.errors import InputError
 from pytrace.models.language_model import LanguageModel
@@ -73,7 +73,7 @@ class PerturbReport(msgspec.Struct):
 def perturb(
     questions: Sequence[Question],
     *,
-    extractor: Extractor,
+    extractor: FeatureExtractor,
     discriminator: Discriminator,
     retrieve: Retrieve,
     model: LanguageModel | None = None,
@@ -126,7 +126,7 @@ class _Noises(NamedTuple):
 class _Study:
     """Holds what all parts of making the rows need."""
 
-    extractor: Extractor
+    extractor: FeatureExtractor
     discriminator: Discriminator
     retrieve: Retrieve
     model: LanguageModel | None

@@ -13,8 +13,8 @@ from pytrace.errors import InputError
 from pytrace.evaluation.scores.significance import share_with_interval
 from pytrace.kg.names import normal_form
 from pytrace.kg.queries import GeneratedQuery, Query, TripletQuery, query_names
-from pytrace.kg.queries.query_records import QueryGenerator
 from pytrace.kg.queries.running import Asked, QueryRunner
+from pytrace.kg.queries.sampling import QueryGenerator
 from pytrace.records import KnowledgeQuery
 from pytrace.training.examples import QueryExample
 from pytrace.training.query_text import check_query, query_shape, split_query

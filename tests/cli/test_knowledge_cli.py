@@ -120,8 +120,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     from pytrace.methods import catalog
 
     doubles, make = Opened(), catalog.make_method
+    monkeypatch.setattr("pytrace.engine.knowledge.open_store", doubles.open_store)
     for name, module in {
-        "pytrace.engine.knowledge": SimpleNamespace(open_store=doubles.open_store),
         "pytrace.kg.linking": SimpleNamespace(EntityLinker=doubles.linker),
         "pytrace.kg.queries.few_shot": SimpleNamespace(FewShotGenerator=doubles.few_shot),
         "pytrace.kg.queries.trained": SimpleNamespace(TrainedGenerator=SimpleNamespace(load=doubles.load)),

@@ -18,9 +18,8 @@ from pytrace.kg.fact_store import Relation
 from pytrace.kg.queries import SparqlQuery, TripletQuery, parse_query
 from pytrace.kg.queries.few_shot import FewShotGenerator
 from pytrace.kg.queries.grammar import query_grammar
-from pytrace.kg.queries.query_records import QueryGenerator
 from pytrace.kg.queries.relations import NearestRelations
-from pytrace.kg.queries.sampling import read_query, repaired
+from pytrace.kg.queries.sampling import QueryGenerator, read_query, repaired
 from pytrace.kg.queries.trained import METADATA_KEY, TrainedGenerator, question_prompt, wrong_label
 from pytrace.models import registry
 from pytrace.models.language_model import Completion, Prompt

@@ -20,7 +20,7 @@ from pytrace.errors import DataError, InputError
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.perturb.breaking import Broken, Kind, break_chains
-from pytrace.perturb.model_rewriting import demonstrations
+from pytrace.perturb.model_rewriting import Rewriting
 from pytrace.perturb.noise import fill, irrelevant, misinformation, swapped, weave
 from pytrace.perturb.perturbations import PerturbReport, Settings, check_row, perturb
 from pytrace.perturb.perturbed_rows import make_row, row_line, row_object
@@ -698,12 +698,13 @@ def test_demonstrations_of_ones_own_are_checked(tmp_path: Path) -> None:
     row = {"job": "unrelated", "input": "A met B.", "keep": ["A", "B"], "without": "A met B", "output": "A is."}
     path.write_text(json.dumps(row), encoding="utf-8")
     with pytest.raises(DataError, match=r"own.jsonl:1: the output lacks 'B'"):
-        demonstrations("unrelated", path=path)
+        Rewriting.load_with("job", "unrelated", path=path)
     path.write_text(json.dumps({**row, "output": "A and B."}), encoding="utf-8")
-    assert demonstrations("unrelated", path=path)[0].output == "A and B."
-    assert demonstrations("broader", path=path) == ()
+    assert Rewriting.load_with("job", "unrelated", path=path)[0].output == "A and B."
+    with pytest.raises(DataError, match=r'own\.jsonl: has no demonstration of job "broader" among its 1'):
+        Rewriting.load_with("job", "broader", path=path)
     for job in ("another", "broader", "unrelated", "unintended", "misstated"):
-        assert len(demonstrations(job)) >= 3  # type: ignore[arg-type]
+        assert len(Rewriting.load_with("job", job)) >= 3
 
 
 @pytest.mark.models

@@ -14,7 +14,7 @@ from pytrace.kg.fact_store import Relation
 from pytrace.kg.queries.notation import parse_query
 from pytrace.kg.queries.query_records import Grammar, QueryForm
 from pytrace.kg.queries.relations import NearestRelations
-from pytrace.kg.queries.sampling import SamplingGenerator
+from pytrace.kg.queries.sampling import QueryGenerator
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.prompts.reasoning import QueryDemonstration
@@ -36,7 +36,7 @@ _FREEDOM: dict[Grammar, str] = {"words": "", "relations": ", any name", "none": 
 _STOP = ("\n\n", "Question:", "Relations:")
 
 
-class FewShotGenerator(SamplingGenerator):
+class FewShotGenerator(QueryGenerator):
     """Lets a language model write queries after a few labelled ones, all questions in one batch."""
 
     # Chain of Knowledge, section 4.1 for triplets and 4.2 for SPARQL.

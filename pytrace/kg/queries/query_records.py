@@ -6,12 +6,9 @@ Source: Li et al., "Chain of Knowledge: A Framework for Grounding Large Language
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
-
-from pytrace.models.language_model import LanguageModel
 
 QueryForm = Literal["triplet", "sparql"]
 """The two forms of section 4: triplets for single facts, SPARQL for complex questions."""
@@ -55,34 +52,3 @@ class GeneratedQuery(msgspec.Struct, frozen=True):
     query: Query | None
     log_probability: float
     fault: str = ""
-
-
-class QueryGenerator(Protocol):
-    """Turns questions into queries; a few-shot prompt and a trained model both are one."""
-
-    @property
-    def name(self) -> str:
-        """A short name for reports."""
-        ...
-
-    @property
-    def model(self) -> LanguageModel:
-        """The language model that writes, whose usage counts."""
-        ...
-
-    def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:
-        """Write queries for every question, all questions in one batch.
-
-        Parameters
-        ----------
-        questions
-            Questions or, for fact checking, claims.
-        candidates
-            At most so many a question.
-
-        Returns
-        -------
-        list of list of GeneratedQuery
-            One list a question, the likeliest first, none twice; at least one entry, which may be a fault.
-        """
-        ...

@@ -21,8 +21,8 @@ _BEGINNING = re.compile(rf"(?i){_KEYWORD}(?:(?!{_KEYWORD})[^{{]){{0,200}}\{{")
 _NAMES_AND_BRACES = re.compile(r"(?:entity|relation):/(?:\\.|[^/\\])*/|[{}]")
 
 
-class SamplingGenerator(ABC):
-    """A `QueryGenerator` that lets a language model write, all questions in one batch; how it is asked, subclasses say."""
+class QueryGenerator(ABC):
+    """Turns questions into queries that a language model writes, all in one batch; how it is asked, subclasses say."""
 
     def __init__(
         self,
@@ -47,7 +47,10 @@ class SamplingGenerator(ABC):
         self._seed = seed
 
     def generate(self, questions: Sequence[str], *, candidates: int = 1) -> list[list[GeneratedQuery]]:
-        """Write queries for every question, all questions in one batch."""
+        """Write at most so many queries for every question or claim.
+
+        Returns one list a question, the likeliest first, none twice; at least one entry, which may be a fault.
+        """
         check_sampling(self._temperature, candidates)
         near = [()] * len(questions) if self._relations is None else self._relations.find(questions)
         rows: list[list[GeneratedQuery] | None] = []

@@ -19,7 +19,7 @@ from pytrace.errors import InputError, ModelFileError
 from pytrace.kg.fact_store import Relation
 from pytrace.kg.queries.query_records import Grammar, QueryForm
 from pytrace.kg.queries.relations import NearestRelations
-from pytrace.kg.queries.sampling import SamplingGenerator
+from pytrace.kg.queries.sampling import QueryGenerator
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.models.llama.llama_cpp import LlamaCppModel
@@ -61,7 +61,7 @@ class _Recipe(msgspec.Struct, frozen=True):
     grammar: Grammar = "none"
 
 
-class TrainedGenerator(SamplingGenerator):
+class TrainedGenerator(QueryGenerator):
     """Lets a model write queries that was trained to do nothing else, all questions in one batch."""
 
     # Chain of Knowledge, section 4.

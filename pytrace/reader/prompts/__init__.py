@@ -8,11 +8,12 @@ model to make things up, so it is refused and not repaired.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_type_hints
+from typing import ClassVar, Literal, Self, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -32,8 +33,7 @@ _CONTEXT_FAULTS: dict[ReaderKind, str] = {
 # Option A ends the chain, so the letters B to Z are left for candidates.
 _MOST_CANDIDATES = 25
 
-_Row = TypeVar("_Row")
-_Built = TypeVar("_Built")
+_Row = TypeVar("_Row", bound="Demonstration")
 
 
 # A misspelt key is an error: ignoring it would drop what it was meant to say.
@@ -74,7 +74,33 @@ class Demonstration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         >>> demonstration.steps[0].letter, demonstration.chain[0].text
         ('D', '<The Magic Flute; composer; Wolfgang Amadeus Mozart>')
         """
-        return load_demonstrations(path, cls, cls._validated, cls.SHAPE, shipped=cls.FILE)
+        if path is None:
+            return _ours(cls)
+        try:
+            data = Path(path).read_bytes()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise DataError(
+                f"cannot read the demonstrations ({reason}); give a readable JSONL file", path=path
+            ) from error
+        decoder: msgspec.json.Decoder[Self] = msgspec.json.Decoder(cls)
+        demonstrations = []
+        # Lines end at "\n" alone: a text may hold U+2028 and its like, at which `splitlines` would cut it.
+        for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+            if not line.strip():
+                continue
+            try:
+                row = decoder.decode(line)
+            except ValueError as error:
+                message = f"not a demonstration ({error}); each line must be {cls.SHAPE}"
+                raise DataError(message, path=path, line=number) from error
+            try:
+                demonstrations.append(row._validated())
+            except ValueError as error:
+                raise DataError(str(error), path=path, line=number) from error
+        if not demonstrations:
+            raise DataError(f"holds no demonstration; give at least one line of {cls.SHAPE}", path=path)
+        return tuple(demonstrations)
 
     @classmethod
     def last(cls, count: int, labelled: Sequence[Self] | None = None) -> tuple[Self, ...]:
@@ -250,47 +276,11 @@ class ReaderDemonstration(Demonstration, frozen=True):
         )
 
 
-# Our files are read once: every prompt of a run shows rows of them.
-_OURS: dict[str, tuple[Any, ...]] = {}
-
-
-def load_demonstrations(
-    path: str | os.PathLike[str] | None,
-    row_type: type[_Row],
-    build: Callable[[_Row], _Built],
-    shape: str,
-    *,
-    shipped: str,
-) -> tuple[_Built, ...]:
-    """Read a JSONL file, without a path our own of the name `shipped`, and build one demonstration a line."""
-    if path is None:
-        if shipped not in _OURS:
-            with resources.as_file(resources.files(__name__) / shipped) as file:
-                _OURS[shipped] = load_demonstrations(file, row_type, build, shape, shipped=shipped)
-        return _OURS[shipped]
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"cannot read the demonstrations ({reason}); give a readable JSONL file", path=path) from error
-    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(row_type)
-    demonstrations = []
-    # Lines end at "\n" alone: a text may hold U+2028 and its like, at which `splitlines` would cut it.
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = decoder.decode(line)
-        except ValueError as error:
-            message = f"not a demonstration ({error}); each line must be {shape}"
-            raise DataError(message, path=path, line=number) from error
-        try:
-            demonstrations.append(build(row))
-        except ValueError as error:
-            raise DataError(str(error), path=path, line=number) from error
-    if not demonstrations:
-        raise DataError(f"holds no demonstration; give at least one line of {shape}", path=path)
-    return tuple(demonstrations)
+@functools.cache  # every prompt of a run shows rows of them
+def _ours(kind: type[_Row]) -> tuple[_Row, ...]:
+    """Read the demonstrations of our own file."""
+    with resources.as_file(resources.files(__name__) / kind.FILE) as file:
+        return kind.load(path=file)
 
 
 def triples_of(rows: Iterable[tuple[str, str, str]]) -> tuple[Triple, ...]:
