@@ -86,7 +86,7 @@ def documents_of(questions: Sequence[Question]) -> list[Document]:
 def extract(model: LanguageModel, questions: Sequence[Question], *, spans: bool = False) -> list[object]:
     """Return the triples of every document, with demonstrations fixed for the run."""
     extractor = LanguageModelExtractor(model, spans=spans)
-    return [one.triples for one in extractor.extract(documents_of(questions))]
+    return [one.units for one in extractor.extract(documents_of(questions))]
 
 
 def search(
@@ -269,7 +269,7 @@ class Works:
     def chains(self, layouts: Sequence[Layout]) -> None:
         documents = documents_of(self.questions)
         extracted = LanguageModelExtractor(self.ours()).extract(documents)
-        triples = {document.id: one.triples for document, one in zip(documents, extracted, strict=True)}
+        triples = {document.id: one.units for document, one in zip(documents, extracted, strict=True)}
         for layout in layouts:
             answer = functools.partial(
                 search,

@@ -74,7 +74,7 @@ def main() -> int:
         before, started = model.usage, time.perf_counter()
         extractions = extractor.extract([document for document, _ in labels])
         usage = model.usage - before
-        triples = [[t for t in one.triples if t.relation] for one in extractions]
+        triples = [[t for t in one.units if isinstance(t, Triple)] for one in extractions]
         hits = sum(matched(found, gold) for found, (_, gold) in zip(triples, labels, strict=True))
         found = sum(map(len, triples))
         gold = sum(len(labelled) for _, labelled in labels)
@@ -94,7 +94,7 @@ def main() -> int:
                 "labelled": gold,
                 "tails that are no span": invented / max(found, 1),
                 "documents without a sound triple": sum(not some for some in triples) / len(labels),
-                "documents without a triple": sum(not one.triples for one in extractions) / len(labels),
+                "documents without a triple": sum(not one.units for one in extractions) / len(labels),
                 "lines": sum(one.statistics.lines for one in extractions),
                 "lines dropped": sum(one.statistics.dropped for one in extractions),
                 "lines repeated": sum(one.statistics.repeated for one in extractions),
