@@ -7,7 +7,7 @@ keeps where it came from, so that an answer can be followed back to a sentence o
 from __future__ import annotations
 
 import hashlib
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -21,13 +21,34 @@ class Sentence(msgspec.Struct, frozen=True):
     title: str = ""
 
 
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a passage stands: its document's id and title, the headings above it, and the page or slide on which it begins.
+
+    `start` and `end` are characters of the text that was read, `sentences` where each sentence begins there. `metadata` is what
+    the document says of itself: author, date and the like.
+    """
+
+    document: str
+    title: str
+    headings: tuple[str, ...] = ()
+    page: int | None = None
+    start: int = 0
+    end: int = 0
+    sentences: tuple[int, ...] = ()
+    metadata: dict[str, Any] = {}
+
+
 class Document(msgspec.Struct, frozen=True):
-    """A titled text, already split into sentences; `source` says where it was read (file or file:line)."""
+    """A titled text, already split into sentences: a whole document, or a passage of one, which has an `origin`.
+
+    `source` says where it was read (file or file:line).
+    """
 
     id: str
     title: str
     sentences: tuple[str, ...]
     source: str = ""
+    origin: Origin | None = None
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Markdown to readable text: a title and blocks, each a paragraph, a heading, an item, a table row or a line of code."""
+"""Markdown to readable text: a title and blocks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from pytrace.documents.passages import Block, Extracted
 from pytrace.documents.sentences import clean_text
 
 # YAML between rulers of hyphens, TOML between rulers of plus signs.
@@ -27,26 +27,12 @@ _INLINE_TAGS = re.compile("/?(a|abbr|b|cite|code|del|em|font|i|ins|kbd|mark|q|s|
 _TASK_BOX = re.compile(r"^\[[ xX]\]\s+")
 
 
-class Block(NamedTuple):
-    """A piece of text that no sentence crosses; `whole` if it is not to be split into sentences."""
-
-    text: str
-    whole: bool
-
-
-class MarkdownText(NamedTuple):
-    """The title of a Markdown text (empty if it names none) and its blocks in order."""
-
-    title: str
-    blocks: list[Block]
-
-
-def read_markdown(source: str) -> MarkdownText:
+def read_markdown(source: str) -> Extracted:
     """Turn Markdown into a title and blocks of readable text."""
     # The title is the front matter's `title`, else the first heading, which then is no block. Links and images leave
     # their words, emphasis and HTML tags go, a table row becomes `Header: cell; Header: cell`, and every line of code a
     # block of its own.
-    title = ""
+    title, level = "", 0
     front = _FRONT_MATTER.match(source)
     if front and _FRONT_FIELD.search(front[2]):  # two rulers with prose between them are no front matter
         source = source[front.end() :]
@@ -62,18 +48,19 @@ def read_markdown(source: str) -> MarkdownText:
             blocks.extend(_table(tokens[position:end]))
             position = end
         elif token.type == "inline":
-            heading = tokens[position - 1].type == "heading_open"
+            opening = tokens[position - 1]
+            heading = int(opening.tag[1:]) if opening.type == "heading_open" else 0
             text = _inline(token)
             if heading and not title:
-                title = text
+                title, level = text, heading
             else:
-                blocks.append(Block(text, heading))
+                blocks.append(Block(text, level=heading))
         elif token.type in ("fence", "code_block"):
-            blocks.extend(Block(clean_text(line), True) for line in token.content.splitlines())
+            blocks.extend(Block(clean_text(line), whole=True) for line in token.content.splitlines())
         elif token.type == "html_block":
-            blocks.extend(Block(line, False) for line in _html_lines(token.content))
+            blocks.extend(Block(line) for line in _html_lines(token.content))
         position += 1
-    return MarkdownText(title, [block for block in blocks if block.text])
+    return Extracted(title, [block for block in blocks if block.text], level)
 
 
 @cache
@@ -115,7 +102,7 @@ def _table(tokens: Sequence[Token]) -> list[Block]:
         "; ".join(f"{head}: {cell}" if head else cell for head, cell in zip(headers, row, strict=False) if cell)
         for row in rows[1:]
     )
-    return [Block(line, True) for line in lines]
+    return [Block(line, whole=True) for line in lines]
 
 
 def _html_lines(source: str) -> list[str]:

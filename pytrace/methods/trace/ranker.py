@@ -16,6 +16,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.documents.passages import TITLE_SEPARATOR
 from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.models.encoders.encoder import Encoder, device_of
@@ -34,7 +35,7 @@ class TripleIndex:
         self.triples = [tuple(question) for question in triples]
         self.offsets = np.cumsum([0, *map(len, self.triples)], dtype=np.int64)
         self._encoder = encoder
-        self._heads: dict[int, tuple[list[str], NDArray[np.int64]]] = {}
+        self._heads: dict[int, tuple[list[str], NDArray[np.int64], NDArray[np.int64]]] = {}
 
     @cached_property
     def embeddings(self) -> NDArray[np.float32]:
@@ -54,18 +55,23 @@ class TripleIndex:
         """Say how surely texts name the heads of a question's triples."""
         if question not in self._heads:
             subjects = (unit.head if isinstance(unit, Triple) else unit.title for unit in self.triples[question])
-            heads = [_words(_IN_BRACKETS.sub(" ", subject)) for subject in subjects]
-            distinct = list(dict.fromkeys(heads))
+            # A passage is about what its document is about, and about each heading above it.
+            heads = [
+                [_words(_IN_BRACKETS.sub(" ", name)) for name in subject.split(TITLE_SEPARATOR)] for subject in subjects
+            ]
+            distinct = list(dict.fromkeys(concatenate(*heads)))
             position = {head: number for number, head in enumerate(distinct)}
-            self._heads[question] = distinct, np.array([position[head] for head in heads], dtype=np.int64)
-        distinct, positions = self._heads[question]
+            positions = np.array([position[head] for head in concatenate(*heads)], dtype=np.int64)
+            sizes = np.array([len(names) for names in heads], dtype=np.int64)
+            self._heads[question] = distinct, positions, np.cumsum(sizes) - sizes
+        distinct, positions, starts = self._heads[question]
         if not distinct or not texts:
-            return np.zeros((len(texts), len(positions)), dtype=np.float32)
+            return np.zeros((len(texts), len(starts)), dtype=np.float32)
         ratios = cdist([_words(text) for text in texts], distinct, scorer=partial_ratio) / 100
         # A text shorter than a head is found within the head, which does not name it.
         longer = np.array([[len(_words(text)) >= len(head) > 2 for head in distinct] for text in texts])
         sure = np.where(longer, np.clip((ratios - NAMED) / (1 - NAMED), 0, 1), 0)
-        by_triple: NDArray[np.float32] = sure[:, positions].astype(np.float32)
+        by_triple: NDArray[np.float32] = np.maximum.reduceat(sure[:, positions], starts, axis=1).astype(np.float32)
         return by_triple
 
 
