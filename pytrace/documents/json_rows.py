@@ -24,8 +24,8 @@ _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # What people give by mistake, each with the way out.
 _KNOWN_BINARY = {
-    b"%PDF": "a PDF; convert it to text first, for example with pdftotext",
-    b"PK\x03\x04": "a zip archive or an office document; unpack it or save it as text first",
+    b"%PDF": "a PDF; give it a name that ends in .pdf",
+    b"PK\x03\x04": "a zip archive or an office document; unpack it, or give it a name that ends in .docx or .pptx",
     b"\x1f\x8b": "gzip-compressed; give it a name that ends in .gz",
     b"SQLite format 3": "an SQLite database",
     b"GGUF": "a model file",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from pytrace.documents.foreign import SUFFIXES, ForeignReader, kind_of
 from pytrace.documents.json_rows import (
     JSON_SUFFIXES,
     MARKDOWN_SUFFIXES,
@@ -21,14 +24,16 @@ from pytrace.documents.json_rows import (
     walk,
 )
 from pytrace.documents.markdown import read_markdown
+from pytrace.documents.passages import WORDS, Block, Extracted, cut_passages, sentences_of, size_of
+from pytrace.documents.plain import read_plain
 from pytrace.documents.rows import Identities, build_document, make_document, paragraphs_of
-from pytrace.documents.sentences import clean_text, split_sentences
-from pytrace.errors import DataError
+from pytrace.documents.sentences import clean_text
+from pytrace.errors import DataError, MissingDependencyError
 from pytrace.records import Document
 
 # So many of what was passed over are named; all of it is counted.
 _LISTED = 1_000
-_READ_SUFFIXES = (*JSON_SUFFIXES, *MARKDOWN_SUFFIXES, *TEXT_SUFFIXES)
+_READ_SUFFIXES = (*JSON_SUFFIXES, *MARKDOWN_SUFFIXES, *TEXT_SUFFIXES, *SUFFIXES)
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -69,15 +74,21 @@ def read_documents(
     language: str = "en",
     report: ReadReport | None = None,
     distinct: bool = True,
+    words: int = WORDS,
+    overlap: int = 0,
 ) -> Iterator[Document]:
-    """Read documents from files and folders.
+    """Read documents from files and folders, those that are long as passages.
 
     JSON Lines and JSON lists hold documents (`title`, and `text` or `sentences`; `id` if wanted) or questions with
     their documents (HotpotQA, 2WikiMultiHopQA, MuSiQue, our own), which are told apart by their fields; BEIR's documents
     have their id in `_id`, and the beginning of their text for a title where it is empty. Text and Markdown files are one
-    document each; their title is the front matter's, the first heading, or the file's name. A folder is read with all
+    document each; their title is the front matter's, the first heading, or, where nothing else is there, the file's name.
+    PDF, Word files, slides and HTML pages likewise (extra `docs`), read in a process of their own. A folder is read with all
     below it, in the order of names, hidden files and files of other kinds left out, and so are the questions and relevance
-    judgements beside a BEIR corpus. A last `.gz` is unpacked.
+    judgements beside a BEIR corpus. A last `.gz` of text and rows is unpacked.
+
+    A document of more than `words` words is cut into passages, at the borders of sentences and below its headings (see
+    `pytrace.documents.passages`); a row's document, which its author chose, only if it has twice as many.
 
     Documents without text and documents met before (the same title and words) are left out and reported. A document
     without an id gets one from its title and content, the same wherever it is read. Rows are read one at a time.
@@ -93,11 +104,13 @@ def read_documents(
     distinct
         Whether to leave out documents met before, for which some 300 bytes of each are remembered. A caller that tells
         them apart itself (`TripleStore.sync` does, on disk) gets all of them, in memory that does not grow.
+    words, overlap
+        The most words of a passage, and how many sentences the next one repeats.
 
     Returns
     -------
     iterator of Document
-        The documents; if they are distinct, ids are unique.
+        The passages in order; if documents are distinct, ids are unique.
 
     Raises
     ------
@@ -111,8 +124,10 @@ def read_documents(
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "Ada Foah.txt").write_text("Ada Foah is a town in Ghana. It lies on the coast.")
-    >>> [(document.title, document.sentences) for document in read_documents(folder)]
+    >>> [(passage.title, passage.sentences) for passage in read_documents(folder)]
     [('Ada Foah', ('Ada Foah is a town in Ghana.', 'It lies on the coast.'))]
+    >>> [(passage.id[-2:], passage.sentences, passage.origin.start) for passage in read_documents(folder, words=7)]
+    [('#1', ('Ada Foah is a town in Ghana.',), 0), ('#2', ('It lies on the coast.',), 29)]
     """
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     roots = [Path(path) for path in named]
@@ -120,7 +135,8 @@ def read_documents(
         raise DataError("no file or folder was given to read documents from; name at least one")
     for root in roots:
         _check_exists(root)
-    return _read(roots, language, report if report is not None else ReadReport(), Identities() if distinct else None)
+    report = report if report is not None else ReadReport()
+    return _read(roots, report, Identities() if distinct else None, language=language, words=words, overlap=overlap)
 
 
 def _check_exists(path: Path) -> None:
@@ -135,21 +151,41 @@ def _check_exists(path: Path) -> None:
         raise DataError(f"{reason}; check the path", path=path) from None
 
 
-def _read(roots: list[Path], language: str, report: ReadReport, identities: Identities | None) -> Iterator[Document]:
-    for root in roots:
-        for path in _files(root, report):
-            for place, document in _documents(path, language, report):
-                before = None if identities is None else identities.first_place(document, place)
+class _Read(NamedTuple):
+    """A document as a whole, where it was read, and its blocks; a row's, which has none, is cut by its sentences."""
+
+    place: Place
+    document: Document
+    extracted: Extracted | None = None
+    sentences: Sequence[Sequence[str]] | None = None
+
+    def passages(self, *, words: int, overlap: int, language: str) -> list[Document]:
+        extracted = self.extracted
+        if extracted is None:
+            if size_of(self.document.text) <= 2 * words:
+                return [self.document]
+            extracted = Extracted(self.document.title, [Block(text, whole=True) for text in self.document.sentences])
+        return cut_passages(
+            self.document, extracted, words=words, overlap=overlap, language=language, sentences=self.sentences
+        )
+
+
+def _read(
+    roots: list[Path], report: ReadReport, identities: Identities | None, *, language: str, words: int, overlap: int
+) -> Iterator[Document]:
+    with ForeignReader() as foreign:
+        for path in itertools.chain.from_iterable(_files(root, report) for root in roots):
+            for read in _documents(path, language, report, foreign, alone=path in roots):
+                before = None if identities is None else identities.first_place(read.document, read.place)
                 if before is not None:
-                    report.add_duplicate(document, before)
+                    report.add_duplicate(read.document, before)
                     continue
                 report.documents += 1
-                yield document
+                yield from read.passages(words=words, overlap=overlap, language=language)
     if not report.documents:
         reasons = f": {report.empty} had no text, {report.other_files} were files of other kinds"
         raise DataError(
-            f"no document was found{reasons if report.skipped else ''}; give JSON Lines with title and text, or text "
-            f"or Markdown files ({', '.join(_READ_SUFFIXES)})",
+            f"no document was found{reasons if report.skipped else ''}; give files of the formats {', '.join(_READ_SUFFIXES)}",
             path=", ".join(map(str, roots)),
         )
 
@@ -168,7 +204,7 @@ def _files(root: Path, report: ReadReport) -> Iterator[Path]:
         reason = "" if regular else "not a file that can be read"
         reason = reason or _beside_beir_corpus(path)
         if not reason and suffix_of(path) not in _READ_SUFFIXES:
-            reason = "not a text, Markdown or JSON file"
+            reason = "none of the formats that are read"
         if reason:
             report.other_files += 1
             report.add(path, "", reason)
@@ -190,8 +226,25 @@ def _has_corpus(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
 
 
-def _documents(path: Path, language: str, report: ReadReport) -> Iterator[tuple[Place, Document]]:
+def _documents(
+    path: Path, language: str, report: ReadReport, foreign: ForeignReader, *, alone: bool
+) -> Iterator[_Read]:
+    """Read a file; one of a folder that its format's reader refuses is passed over, one that is named alone raises."""
     suffix = suffix_of(path)
+    if suffix in SUFFIXES or (suffix not in _READ_SUFFIXES and kind_of(path)):
+        try:
+            kind = kind_of(path)
+            if kind is None:
+                raise DataError("is packed; unpack it first", path=path)
+            extracted = foreign.read(path, kind)
+        except (DataError, MissingDependencyError) as error:
+            if alone:
+                raise
+            report.other_files += 1
+            report.add(path, "", str(error).removeprefix(f"{path}: "))
+            return
+        yield from _reported(_whole(path, extracted, language), report)
+        return
     if suffix in JSON_SUFFIXES or (suffix not in _READ_SUFFIXES and looks_like_rows(path)):
         for place, row in json_rows(path):
             for paragraph in paragraphs_of(row, place):
@@ -199,28 +252,26 @@ def _documents(path: Path, language: str, report: ReadReport) -> Iterator[tuple[
                 if built is None:
                     _report_empty(report, place, paragraph.title)
                 else:
-                    yield place, built.document
+                    yield _Read(place, built.document)
         return
-    document = _text_document(path, language, markdown=suffix in MARKDOWN_SUFFIXES)
-    if document.sentences:
-        yield Place(path), document
-    else:
-        _report_empty(report, path, document.title)
-
-
-def _text_document(path: Path, language: str, *, markdown: bool) -> Document:
     text = read_text(path)
-    title = ""
-    if markdown:
-        title, blocks = read_markdown(text)
-        sentences = [
-            sentence
-            for block in blocks
-            for sentence in ([block.text] if block.whole else split_sentences(block.text, language=language))
-        ]
+    extracted = read_markdown(text) if suffix in MARKDOWN_SUFFIXES else read_plain(text)
+    yield from _reported(_whole(path, extracted, language), report)
+
+
+def _whole(path: Path, extracted: Extracted, language: str) -> _Read:
+    title = extracted.title or _title_from_name(path)
+    sentences = [sentences_of(block, language=language) for block in extracted.blocks]
+    document = make_document(title, itertools.chain.from_iterable(sentences), source=str(path))
+    return _Read(Place(path), document, extracted, sentences)
+
+
+def _reported(read: _Read, report: ReadReport) -> Iterator[_Read]:
+    """Give a document, or report that it has no text."""
+    if read.document.sentences:
+        yield read
     else:
-        sentences = split_sentences(text, language=language)
-    return make_document(title or _title_from_name(path), sentences, source=str(path))
+        _report_empty(report, read.place, read.document.title)
 
 
 def _title_from_name(path: Path) -> str:

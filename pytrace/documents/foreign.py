@@ -1,0 +1,141 @@
+"""Files of foreign formats (PDF, Word, slides, HTML), read by a process of their own with limits of time, memory and output."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from pytrace.documents.passages import Block, Extracted
+from pytrace.errors import DataError, PytraceError
+from pytrace.storage.closing import Closing
+
+SUFFIXES = {".pdf": "pdf", ".docx": "docx", ".pptx": "pptx", ".html": "html", ".htm": "html", ".xhtml": "html"}
+"""The kind of a file by its suffix."""
+
+# A file begins so: one whose suffix says other than its content is read by its content, or not at all.
+_MAGIC = {"pdf": b"%PDF", "docx": b"PK\x03\x04", "pptx": b"PK\x03\x04"}
+_PEEK = 1024
+
+SECONDS, MEGABYTES, CHARACTERS = 300.0, 3_072, 200_000_000
+"""What a file may take: time, the memory of the process that reads it, and characters of text."""
+
+_START = (
+    "import sys; sys.path[:] = sys.argv[3:]; from pytrace.documents.formats.worker import serve; "
+    "serve(int(sys.argv[1]), int(sys.argv[2]))"
+)
+
+
+class ForeignReader(Closing):
+    """Reads files of foreign formats, all by one process, which is started anew where a file ended it."""
+
+    def __init__(self, *, seconds: float = SECONDS, megabytes: int = MEGABYTES, characters: int = CHARACTERS) -> None:
+        self._seconds = seconds
+        self._megabytes = megabytes
+        self._characters = characters
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: Connection | None = None
+
+    def close(self) -> None:
+        """End the process."""
+        if self._link is not None:
+            self._link.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._link = self._process = None
+
+    def read(self, path: Path, kind: str) -> Extracted:
+        """Read a file; raises `DataError` if it cannot be read, and `MissingDependencyError` if a library is not there."""
+        _check_content(path, kind)
+        link = self._started()
+        ends = time.monotonic() + self._seconds
+        blocks: list[Block] = []
+        size = 0
+        try:
+            link.send((kind, str(path.absolute())))
+            while True:
+                if not link.poll(max(ends - time.monotonic(), 0.0)):
+                    raise self._refusal(path, f"took more than {self._seconds:g} seconds to read")
+                last, content = link.recv()
+                if last:
+                    break
+                size += sum(len(text) for text, *_ in content)
+                blocks += [Block(*block) for block in content]
+                if size > self._characters:
+                    raise self._refusal(path, f"has more than {self._characters:,} characters of text")
+        except (EOFError, OSError):
+            raise self._refusal(path, self._ending()) from None
+        except BaseException:
+            self.close()
+            raise
+        if isinstance(
+            content, DataError
+        ):  # it has the whole path, and the caller knows the file by the one that was given
+            raise DataError(str(content).removeprefix(f"{content.path}: "), path=path)
+        if isinstance(content, PytraceError):
+            raise content
+        title, level, metadata = content
+        return Extracted(title, blocks, level, metadata)
+
+    def _started(self) -> Connection:
+        if self._link is not None:
+            return self._link
+        ours, theirs = Pipe()
+        command = [sys.executable, "-c", _START, str(theirs.fileno()), str(self._megabytes), *sys.path]
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()], env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            )  # fmt: skip
+        finally:
+            theirs.close()
+        self._link = ours
+        return ours
+
+    def _refusal(self, path: Path, reason: str) -> DataError:
+        self.close()
+        return DataError(f"{reason}; split it, or save it anew", path=path)
+
+    def _ending(self) -> str:
+        """Say how the process ended while it read a file."""
+        assert self._process is not None
+        code = self._process.wait()
+        if code < 0:
+            return f"ended the process that read it (signal {-code}, {signal.strsignal(-code)})"
+        return f"ended the process that read it (exit status {code})"
+
+
+def kind_of(path: Path) -> str | None:
+    """Return the kind of a file: by its suffix, and by its content where the suffix says nothing; None for text."""
+    kind = SUFFIXES.get(path.suffix.lower())
+    if kind is None and path.is_file() and not path.suffix:
+        head = _head(path)
+        if head.startswith(b"%PDF"):
+            return "pdf"
+        if re.match(rb"\s*<(?:!doctype\s+html|html)\b", head, re.IGNORECASE):
+            return "html"
+    return kind
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(_PEEK)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from None
+
+
+def _check_content(path: Path, kind: str) -> None:
+    magic = _MAGIC.get(kind)
+    head = _head(path)
+    if not head:
+        raise DataError("is empty", path=path)
+    if magic is not None and magic not in head:
+        raise DataError(f"is named {path.suffix}, and is none: it begins with {head[:8]!r}", path=path)

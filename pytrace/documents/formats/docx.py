@@ -1,0 +1,59 @@
+"""Word documents to blocks: paragraphs, headings by their style, and tables a row a line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import docx
+from docx.opc.exceptions import PackageNotFoundError
+from docx.table import Table
+
+from pytrace.documents.formats.archives import check_archive
+from pytrace.documents.formats.tables import table_blocks
+from pytrace.documents.passages import Block, Extracted
+from pytrace.documents.sentences import clean_text
+from pytrace.errors import DataError
+
+_HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
+
+
+def read_docx(path: Path) -> Extracted:
+    """Read a Word document."""
+    check_archive(path)
+    try:
+        document = docx.Document(str(path))
+    except (PackageNotFoundError, BadZipFile, KeyError, ValueError) as error:
+        raise DataError(f"is no Word document that can be read ({error}); save it anew as .docx", path=path) from None
+    blocks: list[Block] = []
+    title, level = "", 0
+    for item in document.iter_inner_content():
+        if isinstance(item, Table):
+            blocks += table_blocks([[cell.text for cell in row.cells] for row in item.rows])
+            continue
+        text = clean_text(item.text)
+        style = item.style.name if item.style is not None else ""
+        heading = _HEADING.match(style or "")
+        if style == "Title" and not title:
+            title = text
+        elif heading and not title and not blocks:
+            title, level = text, int(heading[1])
+        else:
+            blocks.append(Block(text, level=int(heading[1]) if heading else 0))
+    core = document.core_properties
+    named = clean_text(core.title or "")
+    if named and not title:
+        title, level = named, 0
+    return Extracted(title, blocks, level, _metadata(core))
+
+
+def _metadata(core: Any) -> dict[str, Any]:
+    fields = {
+        "author": clean_text(core.author or ""),
+        "date": core.created.date().isoformat() if core.created is not None else "",
+        "subject": clean_text(core.subject or ""),
+        "keywords": clean_text(core.keywords or ""),
+    }
+    return {name: value for name, value in fields.items() if value}

@@ -1,0 +1,219 @@
+"""Foreign formats: what real programs' libraries write is read, what is broken or hostile costs one message."""
+
+from __future__ import annotations
+
+import os
+import signal
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytrace.documents import ReadReport, read_documents
+from pytrace.documents.foreign import ForeignReader
+from pytrace.errors import DataError
+from pytrace.records import Document
+
+docx = pytest.importorskip("docx", reason="python-docx reads Word files; it comes with the extra docs")
+pptx = pytest.importorskip("pptx", reason="python-pptx reads slides; it comes with the extra docs")
+pytest.importorskip("pypdfium2", reason="pypdfium2 reads PDF; it comes with the extra docs")
+pytest.importorskip("trafilatura", reason="trafilatura reads HTML; it comes with the extra docs")
+reportlab = pytest.importorskip("reportlab.platypus", reason="reportlab writes the PDF files that are read here")
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "docs"
+FORMATS = ("txt", "pdf", "docx", "html", "pptx")
+Section = tuple[str, str]
+
+
+def sections() -> list[Section]:
+    return [(document.title, document.text) for document in read_documents(EXAMPLES)]
+
+
+def write_txt(path: Path, parts: list[Section]) -> None:
+    path.write_text("\n\n".join(f"{title}\n\n{text}" for title, text in parts), encoding="utf-8")
+
+
+def write_docx(path: Path, parts: list[Section]) -> None:
+    document = docx.Document()
+    for title, text in parts:
+        document.add_heading(title, 1)
+        document.add_paragraph(text)
+    document.save(str(path))
+
+
+def write_pptx(path: Path, parts: list[Section]) -> None:
+    slides = pptx.Presentation()
+    for title, text in parts:
+        slide = slides.slides.add_slide(slides.slide_layouts[1])
+        slide.shapes.title.text = title
+        slide.placeholders[1].text = text
+    slides.save(str(path))
+
+
+def write_html(path: Path, parts: list[Section]) -> None:
+    body = "".join(f"<h2>{title}</h2><p>{text}</p>" for title, text in parts)
+    path.write_text(
+        "<!doctype html><html><head><title>The coast</title><script>var x = 'Tobias';</script></head><body>"
+        f"<nav><a href='/'>Home</a></nav><main>{body}</main><footer>All rights reserved</footer></body></html>",
+        encoding="utf-8",
+    )
+
+
+def write_pdf(path: Path, parts: list[Section]) -> None:
+    from reportlab.lib.styles import getSampleStyleSheet
+
+    styles = getSampleStyleSheet()
+    story: list[object] = []
+    for number, (title, text) in enumerate(parts, start=1):
+        story += [reportlab.Paragraph(title, styles["Heading1"]), reportlab.Paragraph(text, styles["BodyText"])]
+        if number % 4 == 0:
+            story.append(reportlab.PageBreak())
+
+    def footer(canvas: object, document: object) -> None:
+        canvas.drawString(50, 30, f"The Tamarrow Gazette, page {document.page}")  # type: ignore[attr-defined]
+
+    reportlab.SimpleDocTemplate(str(path)).build(story, onFirstPage=footer, onLaterPages=footer)
+
+
+WRITERS: dict[str, Callable[[Path, list[Section]], None]] = {
+    "txt": write_txt, "pdf": write_pdf, "docx": write_docx, "html": write_html, "pptx": write_pptx,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_examples_in_one_file_are_a_passage_each(format: str, tmp_path: Path) -> None:
+    path = tmp_path / f"all.{format}"
+    WRITERS[format](path, sections())
+    passages = list(read_documents(path))
+    assert [(passage.title.rpartition(" > ")[2], passage.text) for passage in passages] == sections()
+    pages = [passage.origin.page for passage in passages if passage.origin is not None]
+    if format == "pptx":
+        assert pages == list(range(1, 13))
+    elif format == "pdf":
+        assert pages == [1] * 4 + [2] * 4 + [3] * 4
+    else:
+        assert pages == [None] * 12
+
+
+def test_tables_keep_the_heads_of_their_columns(tmp_path: Path) -> None:
+    rows = [["Ship", "Built"], ["Marigold Tern", "1998"], ["Grey Gull", "2003"]]
+    document = docx.Document()
+    table = document.add_table(rows=0, cols=2)
+    for row in rows:
+        for cell, text in zip(table.add_row().cells, row, strict=True):
+            cell.text = text
+    document.save(str(tmp_path / "table.docx"))
+    page = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    (tmp_path / "table.html").write_text(
+        f"<html><body><main><p>The ships of the coast are these two.</p><table>{page}</table></main></body></html>"
+    )
+    word, html = (document.sentences for document in read_documents(tmp_path))
+    assert word == ("Ship: Marigold Tern; Built: 1998", "Ship: Grey Gull; Built: 2003")
+    assert html == ("The ships of the coast are these two.", *word)
+
+
+def two_columns(path: Path) -> tuple[list[str], list[str]]:
+    from reportlab.pdfgen.canvas import Canvas
+
+    left = [f"Left line {number} of the first column goes on here" for number in range(12)]
+    right = [f"Right line {number} of the second column goes on too" for number in range(12)]
+    canvas = Canvas(str(path))
+    # Row by row, as some programs write.
+    for number, (first, second) in enumerate(zip(left, right, strict=True)):
+        canvas.drawString(60, 700 - 14 * number, first)
+        canvas.drawString(330, 700 - 14 * number, second)
+    canvas.save()
+    return left, right
+
+
+def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
+    left, right = two_columns(tmp_path / "columns.pdf")
+    (document,) = read_documents(tmp_path / "columns.pdf", words=1000)
+    assert document.text == " ".join([*left, *right])
+
+
+def test_hyphens_at_a_line_s_end_are_joined_and_what_pages_repeat_goes(tmp_path: Path) -> None:
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    for page in range(4):
+        canvas.drawString(60, 800, f"Annual report 2023, {page + 1}")
+        canvas.drawString(60, 600, f"Page number {page} tells of the observa-")
+        canvas.drawString(60, 586, "tory on the cape.")
+        canvas.showPage()
+    canvas.save()
+    (document,) = read_documents(tmp_path / "a.pdf")
+    assert document.sentences == tuple(f"Page number {page} tells of the observatory on the cape." for page in range(4))
+    assert document.origin is not None
+    assert document.origin.page == 1
+
+
+BROKEN = (
+    ("empty.pdf", b"", "is empty"),
+    ("text.pdf", b"only text", "is named .pdf, and is none"),
+    ("short.pdf", b"%PDF-1.7\n1 0 obj <<", "is no PDF that can be read"),
+    ("short.docx", b"PK\x03\x04 and no more", "is damaged"),
+    ("text.pptx", b"plain words", "is named .pptx, and is none"),
+    ("nothing.html", b"<html><body></body></html>", "has no text that could be found"),
+)
+
+
+@pytest.mark.parametrize(("name", "content", "says"), BROKEN)
+def test_a_broken_file_is_told_and_the_others_of_its_folder_are_read(
+    name: str, content: bytes, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=says):
+        list(read_documents(path))
+    write_docx(tmp_path / "good.docx", [("Ada Foah", "It is a town in Ghana.")])
+    report = ReadReport()
+    assert [document.title for document in read_documents(tmp_path, report=report)] == ["Ada Foah"]
+    assert says in report.skipped[0].reason
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.docx"
+    write_docx(path, [("A", "b")])
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/media/zeros.bin", bytes(300 << 20))
+    with pytest.raises(DataError, match="would unpack from"):
+        list(read_documents(path))
+
+
+def test_a_pdf_without_text_is_named_as_such(tmp_path: Path) -> None:
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(str(tmp_path / "scan.pdf"))
+    canvas.rect(100, 100, 200, 200, fill=1)
+    canvas.save()
+    with pytest.raises(DataError, match=r"has no text on its 1 pages \(scanned\?\)"):
+        list(read_documents(tmp_path / "scan.pdf"))
+
+
+def test_a_file_that_ends_or_holds_up_its_reader_costs_one_message(tmp_path: Path) -> None:
+    write_docx(tmp_path / "a.docx", [("A", "One two.")])
+    with ForeignReader() as reader:
+        assert reader.read(tmp_path / "a.docx", "docx").title == "A"
+        assert reader._process is not None
+        os.kill(reader._process.pid, signal.SIGKILL)
+        with pytest.raises(DataError, match=r"ended the process that read it \(signal 9"):
+            reader.read(tmp_path / "a.docx", "docx")
+        assert reader.read(tmp_path / "a.docx", "docx").title == "A", "another process reads the next file"
+    with ForeignReader(seconds=0.0) as slow, pytest.raises(DataError, match="took more than 0 seconds"):
+        slow.read(tmp_path / "a.docx", "docx")
+    with ForeignReader(characters=3) as short, pytest.raises(DataError, match="more than 3 characters"):
+        short.read(tmp_path / "a.docx", "docx")
+
+
+def test_what_a_document_says_of_itself_comes_with_its_passages(tmp_path: Path) -> None:
+    document = docx.Document()
+    document.core_properties.author = "Isaura Venn"
+    document.add_heading("Tides", 1)
+    document.add_paragraph("The tide is high in September.")
+    document.save(str(tmp_path / "tides.docx"))
+    (passage,) = read_documents(tmp_path / "tides.docx")
+    assert isinstance(passage, Document)
+    assert passage.origin is not None
+    assert passage.origin.metadata["author"] == "Isaura Venn"
