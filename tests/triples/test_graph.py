@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytrace.errors import DataError, InputError, StoreError
-from pytrace.records import Document, TextUnit, Triple, Unit
+from pytrace.records import Document, Origin, TextUnit, Triple, Unit
 from pytrace.triples.graph import (
     ExtractionStatistics,
     GraphStatistics,
@@ -894,3 +895,29 @@ def test_a_real_knowledge_base_comes_through_every_format(shared_data: Path, tmp
             with TripleStore() as again:
                 again.import_(file)
                 assert [row_of(t)[:3] for t in again.triples()] == facts, kind
+
+
+def test_a_graph_keeps_where_its_passages_stand_and_older_graphs_have_none(tmp_path: Path) -> None:
+    passages = [
+        Document(f"a#{number}", "A", (f"Sentence {number}.",), "a.pdf", Origin("a", "A", ("B",), number, 3, 9, (3,)))
+        for number in range(3)
+    ]
+    whole = Document("b", "B", ("Sentence b.",), "b.txt")
+    with TripleStore.open(tmp_path / "graph", recipe=RECIPE, mode="create") as graph:
+        graph.sync([*passages, whole])
+        assert list(graph.documents()) == [*passages, whole]
+        assert graph.document("a#1") == passages[1]
+        graph.remove(["a#2"])
+        graph.sync([*passages[:2], whole, Document("c", "C", ("Sentence c.",))])
+        assert graph.document("c").origin is None, "a number that is given again has no old origin"
+        moved = msgspec.structs.replace(passages[0], origin=None)
+        graph.sync([moved, *passages[1:2]])
+        assert list(graph.documents()) == [moved, passages[1]]
+        graph.export(tmp_path / "graph.jsonl")
+    with TripleStore.open(tmp_path / "copy", mode="create") as copy:
+        copy.import_(tmp_path / "graph.jsonl")
+        assert list(copy.documents()) == [moved, passages[1]]
+    with TripleStore.open(tmp_path / "plain", recipe=RECIPE, mode="create") as plain:
+        plain.sync([whole])
+    tables = sqlite3.connect(tmp_path / "plain" / "graph.db").execute("SELECT name FROM sqlite_schema").fetchall()
+    assert ("origins",) not in tables

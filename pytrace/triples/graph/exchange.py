@@ -21,7 +21,7 @@ from typing import BinaryIO, Literal, TypeVar
 import msgspec
 
 from pytrace.errors import DataError, InputError
-from pytrace.records import Document, Unit
+from pytrace.records import Document, Origin, Unit
 from pytrace.storage.text import canonical, dump_json
 from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe, StoredDocument, row_of, unit_of
 from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED, Writer
@@ -60,6 +60,7 @@ class _DocumentLine(msgspec.Struct):
     triples: tuple[_TripleLine, ...] | None = None
     statistics: ExtractionStatistics | None = None
     edited: bool = False
+    origin: Origin | msgspec.UnsetType = msgspec.UNSET
 
 
 _Line = TypeVar("_Line", _Header, _DocumentLine, _TripleLine)
@@ -131,8 +132,9 @@ def write_jsonl(stream: BinaryIO, recipe: Recipe, documents: Iterable[StoredDocu
     for document, statistics, edited, triples in documents:
         lines = None if statistics is None else tuple(map(_TripleLine.of, triples))
         line = _DocumentLine(
-            document.id, document.title, document.sentences, document.source, lines, statistics, edited
-        )
+            document.id, document.title, document.sentences, document.source, lines, statistics, edited,
+            document.origin or msgspec.UNSET,
+        )  # fmt: skip
         stream.write(dump_json(line).encode() + b"\n")
 
 
@@ -159,7 +161,7 @@ def _read_jsonl(writer: Writer, path: Path) -> None:
             writer.take_recipe(_parse(text, _Header, path, number).recipe)
             continue
         record = _parse(text, _DocumentLine, path, number)
-        document = Document(record.id, record.title, record.sentences, record.source)
+        document = Document(record.id, record.title, record.sentences, record.source, record.origin or None)
         triples = None if record.triples is None else [line.unit for line in record.triples]
         try:
             writer.put(document, triples, record.statistics, state=EDITED if record.edited else EXTRACTED)

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from pytrace.errors import InputError, StoreError
-from pytrace.records import Document, Unit
+from pytrace.records import Document, Origin, Unit
 from pytrace.storage.closing import Closing
 from pytrace.storage.files import atomic_output
 from pytrace.storage.text import canonical, to_sql
@@ -25,7 +25,7 @@ from pytrace.triples.graph.graph_records import (
     describe_triples,
     unit_of,
 )
-from pytrace.triples.graph.graph_writer import EDITED, WAITING, prepare
+from pytrace.triples.graph.graph_writer import EDITED, WAITING, has_origins, prepare
 from pytrace.triples.graph.rdf import write_rdf
 
 _PAGE = 256  # rows in memory at a time while iterating
@@ -114,15 +114,24 @@ class GraphReader(Closing):
         """Iterate over the documents with their extraction in order, a page of them in memory at a time."""
         # CROSS JOIN keeps SQLite from going by another index, which it would have to sort for every page.
         rows = self._pages(
-            f"SELECT d.position, d.number, d.id, c.title, c.sentences, d.source, c.number, c.state, {_STATISTICS} "
+            f"SELECT d.position, d.number, d.id, c.title, c.sentences, d.source, {self._origin}, c.number, c.state, {_STATISTICS} "
             "FROM documents d CROSS JOIN contents c ON c.number = d.content "
             f"WHERE (d.position, d.number) > (?, ?) {condition} ORDER BY d.position, d.number",
             (-1, -1),
         )
-        for _, _, name, title, sentences, source, content, state, *statistics in rows:
-            document = Document(from_sql(name), from_sql(title), _sentences(sentences), from_sql(source))
+        for _, _, name, title, sentences, source, origin, content, state, *statistics in rows:
+            document = Document(
+                from_sql(name), from_sql(title), _sentences(sentences), from_sql(source), _origin_of(origin)
+            )
             extraction = None if state == WAITING else _extraction(*statistics)
             yield StoredDocument(document, extraction, state == EDITED, self._triples_of(content, document.id))
+
+    @property
+    def _origin(self) -> str:
+        """The column that has a document's origin."""
+        with self._database.read() as connection:
+            known = has_origins(connection)
+        return "(SELECT origin FROM origins WHERE document = d.number)" if known else "NULL"
 
     def _pages(self, query: str, last: tuple[Any, ...], *arguments: object) -> Iterator[tuple[Any, ...]]:
         """Iterate over the rows of a query, a page of them in memory at a time.
@@ -152,8 +161,10 @@ class GraphReader(Closing):
 
     def document(self, document_id: str) -> Document:
         """Return the document of that id; InputError if there is none."""
-        title, sentences, source = self._member(document_id, "c.title, c.sentences, d.source")
-        return Document(canonical(document_id), from_sql(title), _sentences(sentences), from_sql(source))
+        title, sentences, source, origin = self._member(document_id, f"c.title, c.sentences, d.source, {self._origin}")
+        return Document(
+            canonical(document_id), from_sql(title), _sentences(sentences), from_sql(source), _origin_of(origin)
+        )
 
     def extraction(self, document_id: str) -> ExtractionStatistics | None:
         """Return how the extraction of a document went, or None if the document waits for it."""
@@ -337,6 +348,13 @@ class GraphReader(Closing):
 
 def _lacking(*, failed: bool) -> str:
     return f"(c.state = {WAITING} OR c.failure <> '')" if failed else f"c.state = {WAITING}"
+
+
+def _origin_of(text: str | None) -> Origin | None:
+    try:
+        return None if text is None else msgspec.convert(load_json(text), Origin)
+    except msgspec.ValidationError:  # of a later version
+        return None
 
 
 def _sentences(text: str) -> tuple[str, ...]:
