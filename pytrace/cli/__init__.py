@@ -36,6 +36,7 @@ COMMANDS = (
     _Entry("certify", "certify", "certify", "Check chains of thought against a knowledge graph, step by step."),
     _Entry("perturb", "perturb", "Perturb", "Break the evidence of a data set's questions on purpose, for 'eval'."),
     _Entry("kg", "kg", "kg", "Build knowledge graphs of documents, look into them, exchange and change them."),
+    _Entry("docs", "docs", "docs", "See what is read of documents: passages, with headings, pages and characters."),
     _Entry("train", "train", "train", "Train a model of one's own that writes the queries of a knowledge base."),
     _Entry("models", "models", "models", "List, fetch and check the models that are known by name."),
     _Entry("bench", "bench", "Bench", "Verify the kernels, then time them beside their peers."),

@@ -12,7 +12,7 @@ import msgspec
 from pytrace.cli import common
 from pytrace.cli.certify import print_certificate
 from pytrace.cli.commands import Command, Result, argument, option
-from pytrace.cli.shared_options import KNOWLEDGE, MODELS, SETTINGS, MethodType
+from pytrace.cli.shared_options import KNOWLEDGE, MODELS, PASSAGE_OVERLAP, PASSAGE_WORDS, SETTINGS, MethodType
 from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -51,6 +51,8 @@ class Ask(Command):
     question: str = argument()
     claim: bool = option("QUESTION is a claim: say whether it holds.")
     docs: Path | None = option("Documents: a file or a folder.")
+    words: int = PASSAGE_WORDS
+    overlap: int = PASSAGE_OVERLAP
     kg: Path | None = option("A knowledge graph made by 'pytrace kg build'.")
     method: MethodName | None = option(
         "How to answer: trace, trace-doc, ks-llm, scope-coe, rag, dense, bm25, rrf, cross-encoder, cot, cot-sc, verify-and-edit, "
@@ -103,7 +105,8 @@ class Ask(Command):
         report = ReadReport()
         # An index that is there already needs no documents.
         indexed = self.docs is None and self.index is not None
-        documents = [] if indexed else read_corpus(self.docs, self.kg, needed=method, report=report)
+        cut = {"words": self.words, "overlap": self.overlap}
+        documents = [] if indexed else read_corpus(self.docs, self.kg, needed=method, report=report, **cut)
         common.print_skipped(report, _NAMED)
         chosen, answer, certificates = answer_one(
             self.question,
@@ -251,7 +254,7 @@ def _print_chain(number: int, chain: Chain, by_id: dict[str, Document], *, expla
         if support and not own_support:
             common.print_styled(f"     {support}", "dim")
         if explain and document is not None and document.source:
-            common.print_styled(f"     from {document.source}", "dim")
+            common.print_styled(f"     from {common.citation(document, triple.sentence)}", "dim")
 
 
 def _shorten(text: str, width: int = 240) -> str:
@@ -290,6 +293,7 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
                 "id": document.id,
                 "title": document.title,
                 "source": document.source,
+                "origin": document.origin,
                 "votes": answer.evidence.votes.get(document.id, 0),
                 # Its text, or sentences of it.
                 "read": answer.evidence.kind != "triples" and document.id in answer.evidence.document_ids,

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from pytrace.cli.commands import group, option
+from pytrace.documents.passages import WORDS
 from pytrace.engine.knowledge import FEW_SHOT, KnowledgeOptions
 from pytrace.engine.loading import Engine, profile_encoder
 from pytrace.errors import DataError, InputError
@@ -27,6 +28,10 @@ GRAPH = option(
     "The graph: TSV, JSONL, N-Triples, Turtle, or the directory that 'kg build' or 'kg index' made.", metavar="KB"
 )
 GRAPH_FORMAT = option("Of the graph, if the suffix of its file does not tell it.", choices=FORMATS)
+PASSAGE_WORDS = option(
+    "Cut documents of more words into passages of at most so many.", "--passage-words", ge=1, default=WORDS
+)
+PASSAGE_OVERLAP = option("Sentences that a passage repeats of the one before.", "--passage-overlap", ge=0, default=0)
 KNOWLEDGE_FORMAT = option("Of the knowledge base, if the suffix does not tell it.", choices=FORMATS)
 
 _DEVICE = option("Where models run and kept vectors are searched; fails if it is not there.", choices=("cpu", "cuda"))

@@ -27,15 +27,15 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[..., object]]]
 
 
 def read_corpus(
-    docs: Path | None, kg: Path | None, *, needed: MethodName, report: ReadReport | None = None
+    docs: Path | None, kg: Path | None, *, needed: MethodName, report: ReadReport | None = None, **passages: int
 ) -> list[Document]:
-    """Read the documents that a method needs; the report is told what was passed over."""
+    """Read the documents that a method needs, cut into `passages` (`words`, `overlap`); the report is told what was passed over."""
     from pytrace.documents import read_documents
     from pytrace.methods.catalog import METHODS
     from pytrace.triples.graph import TripleStore
 
     if docs is not None:
-        return list(read_documents(docs, report=report))
+        return list(read_documents(docs, report=report, **passages))
     if kg is not None:
         with TripleStore.open(kg, mode="read") as graph:
             return list(graph.documents())

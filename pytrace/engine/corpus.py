@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytrace.documents import ReadReport, read_documents
+from pytrace.documents.passages import WORDS
 from pytrace.records import Document, Evidence
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ class Corpus:
         self.documents = tuple(documents)
 
     @classmethod
-    def read(cls, path: str | Path, *, report: ReadReport | None = None) -> Corpus:
-        """Read a file or a folder of documents.
+    def read(
+        cls, path: str | Path, *, report: ReadReport | None = None, words: int = WORDS, overlap: int = 0
+    ) -> Corpus:
+        """Read a file or a folder of documents, long ones as passages.
 
         Parameters
         ----------
@@ -44,18 +47,20 @@ class Corpus:
             Text, Markdown or JSON Lines, a question data set, or a folder of such files.
         report
             Told what was passed over, and why.
+        words, overlap
+            The most words of a passage, and how many sentences the next one repeats.
 
         Returns
         -------
         Corpus
-            The documents in the order of their paths.
+            The passages in the order of their paths.
 
         Raises
         ------
         DataError
             A file cannot be read.
         """
-        return cls(read_documents(path, report=report))
+        return cls(read_documents(path, report=report, words=words, overlap=overlap))
 
     @classmethod
     def of(cls, corpus: Corpus | str | Path | Sequence[Document]) -> Corpus:

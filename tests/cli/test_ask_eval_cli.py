@@ -426,16 +426,19 @@ def test_models_that_are_no_models_are_refused(docs: Path, tmp_path: Path) -> No
     refused(ask("tiny", PYTRACE_HOME=str(home)), "pytrace models pull")
 
 
-def test_a_long_document_is_split_and_nothing_of_it_is_lost(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("words", "count"), [(100_000, 1), (120, 25)])
+def test_a_long_document_is_split_and_nothing_of_it_is_lost(words: int, count: int, run: Run, tmp_path: Path) -> None:
     sentences = [f"Line {number} of the long book names the word w{number}." for number in range(300)]
     path = write_rows(tmp_path / "long.jsonl", [{"title": "Book", "text": " ".join(sentences)}])
-    status, output, errors = run("kg", "build", *WRITTEN, "--docs", path, "--out", tmp_path / "kg", "--json")
+    arguments = ("--docs", path, "--passage-words", words, "--out", tmp_path / "kg", "--json")
+    status, output, errors = run("kg", "build", *WRITTEN, *arguments)
     assert (status, errors) == (0, "")
     assert json.loads(output)["usage"]["calls"] > 4
     with TripleStore.open(tmp_path / "kg", mode="read") as graph:
-        (document,) = graph.documents()
+        documents = list(graph.documents())
         said = " ".join(triple.tail for triple in graph.triples())
-    assert list(document.sentences) == sentences
+    assert len(documents) == count
+    assert [sentence for document in documents for sentence in document.sentences] == sentences
     assert all(re.search(rf"\bw{number}\b", said) for number in range(300))
 
 

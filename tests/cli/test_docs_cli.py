@@ -1,0 +1,53 @@
+"""`pytrace docs show`: what is read, with headings and characters, and what was passed over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytrace.cli import common, program
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    status = common.run(program, [str(argument) for argument in ("docs", "show", *arguments)])
+    shown = capsys.readouterr()
+    return status, shown.out, shown.err
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "report.md").write_text("# Report\n\nAll is well.\n\n## Ships\n\nThe Tern sails. The Gull rests.\n")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\0")
+    return tmp_path
+
+
+def test_passages_are_shown_with_where_they_stand(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, shown, errors = run(capsys, folder, "--passage-words", 4)
+    lines = shown.splitlines()
+    assert status == 0
+    assert lines[0].endswith("#1: Report")
+    assert lines[1] == f"  {folder}/report.md, characters 0-12"
+    assert lines[3].endswith("#2: Report > Ships")
+    assert lines[4] == f"  {folder}/report.md, Ships, characters 21-36"
+    assert lines[5] == "    The Tern sails."
+    assert lines[-1] == "1 documents, 3 passages"
+    assert "skipped" in errors
+    assert "picture.png" in errors
+
+
+def test_json_has_every_passage_and_what_was_skipped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(run(capsys, folder, "--passage-words", 4, "--limit", 1, "--json")[1])
+    assert [passage["title"] for passage in told["passages"]] == ["Report", "Report > Ships", "Report > Ships"]
+    assert told["passages"][1]["origin"]["headings"] == ["Ships"]
+    assert (told["documents"], len(told["skipped"])) == (1, 1)
+    assert run(capsys, folder, "--limit", 1, "--passage-words", 4)[1].splitlines()[-1].endswith("--limit shows more")
+
+
+def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, tmp_path / "none")[::2] == (
+        2,
+        f"pytrace: {tmp_path / 'none'}: no such file or folder; check the path\n",
+    )
+    assert run(capsys, tmp_path, "--passage-words", 0)[0] == 2
