@@ -105,8 +105,11 @@ class Ask(Command):
         report = ReadReport()
         # An index that is there already needs no documents.
         indexed = self.docs is None and self.index is not None
-        cut = {"words": self.words, "overlap": self.overlap}
-        documents = [] if indexed else read_corpus(self.docs, self.kg, needed=method, report=report, **cut)
+        documents = (
+            []
+            if indexed
+            else read_corpus(self.docs, self.kg, needed=method, report=report, words=self.words, overlap=self.overlap)
+        )
         common.print_skipped(report, _NAMED)
         chosen, answer, certificates = answer_one(
             self.question,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytrace.documents.passages import WORDS
 from pytrace.engine.corpus import Corpus
 from pytrace.errors import InputError
 from pytrace.records import Triple
@@ -27,15 +28,21 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[..., object]]]
 
 
 def read_corpus(
-    docs: Path | None, kg: Path | None, *, needed: MethodName, report: ReadReport | None = None, **passages: int
+    docs: Path | None,
+    kg: Path | None,
+    *,
+    needed: MethodName,
+    report: ReadReport | None = None,
+    words: int = WORDS,
+    overlap: int = 0,
 ) -> list[Document]:
-    """Read the documents that a method needs, cut into `passages` (`words`, `overlap`); the report is told what was passed over."""
+    """Read the documents that a method needs, long ones as passages; the report is told what was passed over."""
     from pytrace.documents import read_documents
     from pytrace.methods.catalog import METHODS
     from pytrace.triples.graph import TripleStore
 
     if docs is not None:
-        return list(read_documents(docs, report=report, **passages))
+        return list(read_documents(docs, report=report, words=words, overlap=overlap))
     if kg is not None:
         with TripleStore.open(kg, mode="read") as graph:
             return list(graph.documents())
