@@ -43,7 +43,9 @@ def main() -> int:
         f"{used.prompt_tokens} prompt tokens were asked for and {used.evaluated_tokens} evaluated "
         f"({used.generated_tokens} of them generated), in {used.seconds:.1f} s.\n"
     )
-    print("Next, ask your own (text, Markdown, or with the extra `docs` PDF, Word, slides and HTML; docs/documents.md):")
+    print(
+        "Next, ask your own (text, Markdown, or with the extra `docs` PDF, Word, slides and HTML; docs/documents.md):"
+    )
     print(
         '  .venv/bin/pytrace ask "Who founded the company that owns the Marigold Tern?" --docs examples/docs --explain'
     )

@@ -217,3 +217,18 @@ def test_what_a_document_says_of_itself_comes_with_its_passages(tmp_path: Path) 
     assert isinstance(passage, Document)
     assert passage.origin is not None
     assert passage.origin.metadata["author"] == "Isaura Venn"
+
+
+def test_a_bullet_goes_with_its_item_and_page_numbers_go(tmp_path: Path) -> None:
+    from reportlab.pdfgen.canvas import Canvas
+
+    canvas = Canvas(str(tmp_path / "a.pdf"))
+    for page in range(12):
+        canvas.drawString(60, 800, f"Chapter {page // 3}: the coast {page}")
+        canvas.drawString(80, 600, "•")
+        canvas.drawString(110, 600, f"Item number {page} of the list.")
+        canvas.drawString(300, 40, f"{page}")
+        canvas.showPage()
+    canvas.save()
+    sentences = [sentence for passage in read_documents(tmp_path / "a.pdf") for sentence in passage.sentences]
+    assert sentences == [f"• Item number {page} of the list." for page in range(12)]

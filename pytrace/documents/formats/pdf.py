@@ -31,6 +31,10 @@ _LEADING = 1.75
 _LARGER, _HEADING_WORDS = 1.12, 16
 # What stands in the same place of so many pages, and of so large a share of them, is a header or footer: so far from the edge.
 _REPEATED, _SHARE, _MARGIN = 3, 0.4, 0.12
+# A line there that is a page's number, or begins or ends with one beside words, is one on fewer pages too: chapters have others.
+_NUMBERED = re.compile(r"#|# .*[^\W\d_].*|.*[^\W\d_].* #")
+# What stands before an item of a list.
+_BULLET = re.compile(r"[^\w\s]{1,2}|\(?\w{1,3}[.)]")
 _NUMBER = re.compile(r"[0-9]+|\b[ivxlc]+\b", re.IGNORECASE)
 _HYPHEN = re.compile(r"(?<=\w)[\u00ad\u2010\ufffe\x02-]$")
 _USELESS_TITLE = re.compile(
@@ -155,9 +159,13 @@ def _without_repeated(pages: Sequence[_Page]) -> list[list[_Line]]:
         }
         counts.update(set(at_edge.values()))
         edges.append(at_edge)
-    least = max(_REPEATED, _SHARE * len(pages))
+    repeated = {
+        key
+        for key, count in counts.items()
+        if count >= _REPEATED and (count >= _SHARE * len(pages) or _NUMBERED.fullmatch(key[0]))
+    }
     return [
-        [line for index, line in enumerate(page.lines) if index not in at_edge or counts[at_edge[index]] < least]
+        [line for index, line in enumerate(page.lines) if at_edge.get(index) not in repeated]
         for page, at_edge in zip(pages, edges, strict=True)
     ]
 
@@ -180,9 +188,10 @@ def _ordered(lines: Sequence[_Line]) -> Iterator[_Line]:
         if len(row) == 1:
             yield row[0]
         else:
-            yield row[0]._replace(
-                text="; ".join(line.text for line in row), right=row[-1].right, bottom=max(line.bottom for line in row)
-            )
+            text = "; ".join(line.text for line in row)
+            if _BULLET.fullmatch(row[0].text):
+                text = f"{row[0].text} {'; '.join(line.text for line in row[1:])}"
+            yield row[0]._replace(text=text, right=row[-1].right, bottom=max(line.bottom for line in row))
 
 
 def _rows(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
