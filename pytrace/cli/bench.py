@@ -140,9 +140,8 @@ def _check_plots(directory: Path, *, sweeps: bool) -> None:
         raise InputError("--plots draws the sweeps; leave --no-sweeps out")
     from pytrace.evaluation.scores.figure_files import new_figure
 
-    new_figure(
-        "sweeps", (1, 1), extra="bench"
-    )  # matplotlib is an extra; that it lacks must not be found after the measuring
+    # matplotlib is an extra; that it lacks must not be found after the measuring.
+    new_figure("sweeps", (1, 1), extra="bench")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         # A directory's permissions do not tell of a full disk or a file system that is mounted for reading.

@@ -12,8 +12,11 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import msgspec
+
+from pytrace.documents.formats.worker import Message
 from pytrace.documents.passages import Block, Extracted
-from pytrace.errors import DataError, PytraceError
+from pytrace.errors import DataError, MissingDependencyError
 from pytrace.storage.closing import Closing
 
 SUFFIXES = {".pdf": "pdf", ".docx": "docx", ".pptx": "pptx", ".html": "html", ".htm": "html", ".xhtml": "html"}
@@ -63,26 +66,27 @@ class ForeignReader(Closing):
             while True:
                 if not link.poll(max(ends - time.monotonic(), 0.0)):
                     raise self._refusal(path, f"took more than {self._seconds:g} seconds to read")
-                last, content = link.recv()
-                if last:
-                    break
-                size += sum(len(text) for text, *_ in content)
-                blocks += [Block(*block) for block in content]
+                message = msgspec.json.decode(link.recv_bytes(), type=Message)
+                size += sum(len(block.text) for block in message.blocks)
+                blocks += message.blocks
                 if size > self._characters:
                     raise self._refusal(path, f"has more than {self._characters:,} characters of text")
+                if message.last:
+                    break
+        except msgspec.MsgspecError:
+            raise self._refusal(path, "made the process that read it answer nonsense") from None
         except (EOFError, OSError):
             raise self._refusal(path, self._ending()) from None
         except BaseException:
             self.close()
             raise
-        if isinstance(
-            content, DataError
-        ):  # it has the whole path, and the caller knows the file by the one that was given
-            raise DataError(str(content).removeprefix(f"{content.path}: "), path=path)
-        if isinstance(content, PytraceError):
-            raise content
-        title, level, metadata = content
-        return Extracted(title, blocks, level, metadata)
+        if message.error:
+            raise DataError(message.error, path=path)
+        if message.missing:
+            raise MissingDependencyError(
+                f"to read {path.name} the package {message.missing} is needed: pip install 'pytrace-rag[docs]'"
+            )
+        return Extracted(message.title, blocks, message.level, message.metadata)
 
     def _started(self) -> Connection:
         if self._link is not None:

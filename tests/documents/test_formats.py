@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.documents import ReadReport, read_documents
+from pytrace.documents import ReadReport, foreign, read_documents
 from pytrace.documents.foreign import ForeignReader
 from pytrace.errors import DataError
 from pytrace.records import Document
@@ -205,6 +205,19 @@ def test_a_file_that_ends_or_holds_up_its_reader_costs_one_message(tmp_path: Pat
         slow.read(tmp_path / "a.docx", "docx")
     with ForeignReader(characters=3) as short, pytest.raises(DataError, match="more than 3 characters"):
         short.read(tmp_path / "a.docx", "docx")
+
+
+def test_what_a_reader_that_was_taken_over_sends_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_docx(tmp_path / "a.docx", [("A", "One two.")])
+    hostile = f"cos\nsystem\n(S'touch {tmp_path}/run'\ntR."
+    code = (
+        "import sys; from multiprocessing.connection import Connection; c = Connection(int(sys.argv[1])); c.recv(); "
+        f"c.send_bytes({hostile.encode()!r}); c.recv()"
+    )
+    monkeypatch.setattr(foreign, "_START", code)
+    with ForeignReader() as reader, pytest.raises(DataError, match="answer nonsense"):
+        reader.read(tmp_path / "a.docx", "docx")
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_a_document_says_of_itself_comes_with_its_passages(tmp_path: Path) -> None:

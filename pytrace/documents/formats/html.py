@@ -17,18 +17,18 @@ _HEADING = re.compile(r"h([1-6])")
 
 
 def read_html(path: Path) -> Extracted:
-    """Read a page."""
-    return page_of(path.read_bytes(), path)
-
-
-def page_of(content: bytes, path: Path) -> Extracted:
-    """Turn the bytes of a page into blocks; its encoding is the one that it names, or the likeliest."""
+    """Read a page; its encoding is the one that it names, or the likeliest."""
     found: Any = trafilatura.bare_extraction(
-        content, favor_recall=True, include_comments=False, include_tables=True, with_metadata=True, deduplicate=False
+        path.read_bytes(),
+        favor_recall=True,
+        include_comments=False,
+        include_tables=True,
+        with_metadata=True,
+        deduplicate=False,
     )
     if found is None or found.body is None:
         raise DataError("has no text that could be found", path=path)
-    blocks = list(_blocks(found.body))
+    blocks = _blocks(found.body)
     if not any(block.text for block in blocks):
         raise DataError("has no text that could be found", path=path)
     title = clean_text(found.title or "")

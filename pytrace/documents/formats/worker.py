@@ -1,7 +1,7 @@
 """The process that reads foreign files: a hostile or broken one may end it, and nothing else.
 
-A request is a kind and a path. The answer is pieces of blocks, each as ``(False, blocks)``, and at last ``(True, result)``: title,
-level and metadata, or the error that says why the file cannot be read.
+A request is a kind and a path. The answer is messages in JSON, since whoever takes over this process must not have the caller run
+what it sends: some with blocks, and at last one with title, level and metadata, or with the error that says why there are none.
 """
 
 from __future__ import annotations
@@ -13,16 +13,24 @@ import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from pytrace.errors import DataError, MissingDependencyError
+import msgspec
 
-# By kind: the module here, its function, and the package that it needs.
-READERS = {
-    "pdf": ("pdf", "read_pdf"),
-    "docx": ("docx", "read_docx"),
-    "pptx": ("pptx", "read_pptx"),
-    "html": ("html", "read_html"),
-}
+from pytrace.documents.passages import Block, Extracted
+from pytrace.errors import DataError
+
 _BLOCKS_AT_ONCE = 500
+
+
+class Message(msgspec.Struct, omit_defaults=True):
+    """A piece of an answer: blocks, or at its end the rest; `error` says why there is no text, `missing` names a package."""
+
+    last: bool = False
+    blocks: list[Block] = []
+    title: str = ""
+    level: int = 0
+    metadata: dict[str, str] = {}
+    error: str = ""
+    missing: str = ""
 
 
 def serve(descriptor: int, megabytes: int) -> None:
@@ -42,25 +50,24 @@ def serve(descriptor: int, megabytes: int) -> None:
 
 
 def _answer(caller: Connection, kind: str, path: Path) -> None:
-    module, function = READERS[kind]
     try:
-        read = getattr(importlib.import_module(f"pytrace.documents.formats.{module}"), function)
-        extracted = read(path)
+        module = importlib.import_module(f"pytrace.documents.formats.{kind}")
+        extracted: Extracted = getattr(module, f"read_{kind}")(path)
+        blocks = [block for block in extracted.blocks if block.text]
+        for start in range(0, len(blocks), _BLOCKS_AT_ONCE):
+            _send(caller, Message(blocks=blocks[start : start + _BLOCKS_AT_ONCE]))
+        end = Message(last=True, title=extracted.title, level=extracted.level, metadata=dict(extracted.metadata))
     except DataError as error:
-        caller.send((True, error))
-        return
+        end = Message(last=True, error=str(error).removeprefix(f"{path}: "))
     except ImportError as error:
-        needed = f"to read {path.name} the package {error.name} is needed: pip install 'pytrace-rag[docs]'"
-        caller.send((True, MissingDependencyError(needed)))
-        return
+        end = Message(last=True, missing=error.name or str(error))
     except MemoryError:
-        caller.send((True, DataError("needs more memory than a file is given", path=path)))
-        return
+        end = Message(last=True, error="needs more memory than a file is given; split it")
     except Exception as error:  # noqa: BLE001 - what a broken file makes a library raise, nobody can list
         message = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        caller.send((True, DataError(f"cannot be read ({message}); save it anew", path=path)))
-        return
-    blocks = [block for block in extracted.blocks if block.text]
-    for start in range(0, len(blocks), _BLOCKS_AT_ONCE):
-        caller.send((False, blocks[start : start + _BLOCKS_AT_ONCE]))
-    caller.send((True, (extracted.title, extracted.level, dict(extracted.metadata))))
+        end = Message(last=True, error=f"cannot be read ({message}); save it anew")
+    _send(caller, end)
+
+
+def _send(caller: Connection, message: Message) -> None:
+    caller.send_bytes(msgspec.json.encode(message))
