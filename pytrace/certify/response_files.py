@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pytrace.certify.certificate_records import Response, gold_row
+from pytrace.documents.files import Place
 from pytrace.documents.gold_fields import gold_fields
-from pytrace.documents.json_rows import Place, json_rows
+from pytrace.documents.json_rows import json_rows
 from pytrace.documents.rows import Row, id_of, wrong_type
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.storage.closing import Closing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pytrace.documents.json_rows import Place
+from pytrace.documents.files import Place
 from pytrace.documents.rows import Row, wrong_type
 from pytrace.records import Triple
 

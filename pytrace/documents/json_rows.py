@@ -1,118 +1,18 @@
-"""Open data files and read JSON rows from them; whatever is wrong is said with file, line and remedy."""
+"""Read JSON rows from files; whatever is wrong is said with file, line and remedy."""
 
 from __future__ import annotations
 
-import gzip
-import io
 import re
-import stat
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO
 
 import msgspec
 
+from pytrace.documents.files import MOST_BYTES, UTF8_MARK, Place, not_utf8, open_file, peek_text, suffix_of
 from pytrace.errors import DataError
 
-JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-MARKDOWN_SUFFIXES = (".md", ".markdown")
-TEXT_SUFFIXES = (".txt", ".text")
-
-_UTF8_MARK = b"\xef\xbb\xbf"
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-# What people give by mistake, each with the way out.
-_KNOWN_BINARY = {
-    b"%PDF": "a PDF; give it a name that ends in .pdf",
-    b"PK\x03\x04": "a zip archive or an office document; unpack it, or give it a name that ends in .docx or .pptx",
-    b"\x1f\x8b": "gzip-compressed; give it a name that ends in .gz",
-    b"SQLite format 3": "an SQLite database",
-    b"GGUF": "a model file",
-}
-# As much as Python's buffered reader holds, so that a look at it consumes nothing.
-_PEEK = 8_192
 _CHUNK = 1 << 18
-
-
-class Place(NamedTuple):
-    """Where something was read: a file, and a line or an item of its list."""
-
-    path: Path
-    line: int | None = None
-    item: int | None = None
-
-    def __str__(self) -> str:
-        """`file`, `file:line` or `file[item]`."""
-        if self.line is not None:
-            return f"{self.path}:{self.line}"
-        return f"{self.path}" if self.item is None else f"{self.path}[{self.item}]"
-
-    def error(self, message: str) -> DataError:
-        """Make the error that says `message` about this place."""
-        if self.item is not None:
-            message = f"item {self.item} of the list: {message}"
-        return DataError(message, path=self.path, line=self.line)
-
-
-def suffix_of(path: Path) -> str:
-    """Return the suffix in lower case that tells the format, without a last `.gz`."""
-    name = path.name.lower().removesuffix(".gz")
-    return Path(name).suffix
-
-
-@contextmanager
-def open_file(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file for reading bytes, through gzip if its name ends in `.gz`; every failure becomes a `DataError`."""
-    try:
-        with path.open("rb") as plain:
-            if path.name.lower().endswith(".gz"):
-                with io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=plain))) as stream:
-                    yield stream
-            else:
-                yield plain
-    except FileNotFoundError:
-        raise DataError("no such file; check the path", path=path) from None
-    except IsADirectoryError:
-        raise DataError("is a folder, and a file was expected here", path=path) from None
-    except PermissionError:
-        raise DataError(
-            "cannot be read: permission denied; change its permissions or run as its owner", path=path
-        ) from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"is a broken gzip file ({error}); fetch or compress it again", path=path) from None
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", path=path) from None
-
-
-def peek_text(stream: io.BufferedReader, path: Path) -> bytes:
-    """Look at the first bytes without consuming them, and raise `DataError` if they are not the start of a text."""
-    head = stream.peek(_PEEK)[:_PEEK]
-    if head.startswith(_UTF16_MARKS):
-        raise DataError(
-            f"is UTF-16; save it as UTF-8, for example: iconv -f UTF-16 -t UTF-8 {path.name} > utf8-{path.name}",
-            path=path,
-        )
-    for magic, kind in _KNOWN_BINARY.items():
-        if head.startswith(magic):
-            raise DataError(f"is {kind}", path=path)
-    if b"\0" in head:
-        raise DataError(
-            f"is a binary file (byte 0 at position {head.index(0)}); give text, Markdown or JSON in UTF-8", path=path
-        )
-    return head.removeprefix(_UTF8_MARK).lstrip()
-
-
-def read_text(path: Path) -> str:
-    """Read a whole text file: UTF-8, with or without byte order mark."""
-    with open_file(path) as stream:
-        peek_text(stream, path)
-        data = stream.read()
-    try:
-        return data.removeprefix(_UTF8_MARK).decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.removeprefix(_UTF8_MARK).count(b"\n", 0, error.start) + 1
-        raise _not_utf8(error, Place(path, line)) from None
 
 
 def looks_like_rows(path: Path) -> bool:
@@ -135,8 +35,14 @@ def json_rows(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
 
 
 def _line_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
-    for number, line in enumerate(stream, start=1):
-        data = (line.removeprefix(_UTF8_MARK) if number == 1 else line).strip()
+    for number, line in enumerate(iter(lambda: stream.readline(MOST_BYTES + 1), b""), start=1):
+        if len(line) > MOST_BYTES:
+            raise DataError(
+                f"has more than {MOST_BYTES:,} bytes in a line; put each object on a line of its own",
+                path=path,
+                line=number,
+            )
+        data = (line.removeprefix(UTF8_MARK) if number == 1 else line).strip()
         if not data:
             continue
         place = Place(path, number)
@@ -147,7 +53,7 @@ def _line_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, 
                 raise
             # A `.json` file may be one object written over many lines; if it is not, the first line's error is the one to tell.
             try:
-                row = _decode(data + b"\n" + stream.read(), place)
+                row = _decode(data + b"\n" + stream.read(MOST_BYTES), place)
             except DataError:
                 row = None
             if row is None:
@@ -161,7 +67,7 @@ def _list_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, 
         try:
             row: object = msgspec.json.decode(data)
         except UnicodeDecodeError as error:
-            raise _not_utf8(error, place) from None
+            raise not_utf8(error.object[error.start], place) from None
         except (msgspec.DecodeError, RecursionError) as error:
             # An item may be long: say the line of the file, not the byte of the item.
             position = re.search(r" \(byte (\d+)\)", str(error))
@@ -179,7 +85,7 @@ _BETWEEN_ITEMS = re.compile(rb'(?:[^",\[\]{}]++|' + _STRING + rb")*+", re.DOTALL
 
 def _list_items(stream: BinaryIO, path: Path) -> Iterator[tuple[bytes, int]]:
     """Cut a JSON list into the bytes of its items, each with the line on which it begins; only brackets are checked."""
-    buffer = stream.read(_CHUNK).removeprefix(_UTF8_MARK)
+    buffer = stream.read(_CHUNK).removeprefix(UTF8_MARK)
     start = position = buffer.index(b"[") + 1
     line = 1 + buffer.count(b"\n", 0, start)
     depth = 1
@@ -230,7 +136,7 @@ def _decode(data: bytes, place: Place) -> object:
     try:
         return msgspec.json.decode(data)
     except UnicodeDecodeError as error:
-        raise _not_utf8(error, place) from None
+        raise not_utf8(error.object[error.start], place) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise place.error(
             f"not JSON ({_reason(error)}); correct this line: each line must hold one whole JSON object"
@@ -251,38 +157,3 @@ def _as_object(row: object, place: Place) -> dict[str, Any]:
         return row
     kind = _JSON_TYPES.get(type(row), "null")
     raise place.error(f"holds a JSON {kind}, and an object in braces was expected")
-
-
-def _not_utf8(error: UnicodeDecodeError, place: Place) -> DataError:
-    byte = error.object[error.start]
-    return place.error(f"not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8, or correct this line")
-
-
-def walk(folder: Path) -> Iterator[Path]:
-    """List the files under a folder, sorted by name, folder by folder."""
-    # Names that begin with a dot are passed over. Links are followed, and each folder is read once, however many links
-    # lead to it. What is neither file nor folder (a broken link, a pipe) is listed too.
-    seen: set[tuple[int, int]] = set()
-    stack = [folder]
-    while stack:
-        path = stack.pop()
-        try:
-            status = path.stat()
-        except OSError:
-            yield path
-            continue
-        if not stat.S_ISDIR(status.st_mode):
-            yield path
-        elif (status.st_dev, status.st_ino) not in seen:
-            seen.add((status.st_dev, status.st_ino))
-            stack.extend(path / name for name in _names(path))
-
-
-def _names(folder: Path) -> list[str]:
-    """List the names in a folder that are not hidden, last first."""
-    try:
-        return sorted((path.name for path in folder.iterdir() if not path.name.startswith(".")), reverse=True)
-    except OSError as error:
-        raise DataError(
-            f"cannot be listed: {error.strerror or error}; change its permissions or leave it out", path=folder
-        ) from None

@@ -11,18 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from pytrace.documents.files import JSON_SUFFIXES, MARKDOWN_SUFFIXES, TEXT_SUFFIXES, Place, read_text, suffix_of, walk
 from pytrace.documents.foreign import SUFFIXES, ForeignReader, kind_of
-from pytrace.documents.json_rows import (
-    JSON_SUFFIXES,
-    MARKDOWN_SUFFIXES,
-    TEXT_SUFFIXES,
-    Place,
-    json_rows,
-    looks_like_rows,
-    read_text,
-    suffix_of,
-    walk,
-)
+from pytrace.documents.json_rows import json_rows, looks_like_rows
 from pytrace.documents.markdown import read_markdown
 from pytrace.documents.passages import WORDS, Block, Extracted, cut_passages, sentences_of, size_of
 from pytrace.documents.plain import read_plain

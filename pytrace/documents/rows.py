@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from pytrace.documents.json_rows import Place
+from pytrace.documents.files import Place
 from pytrace.documents.sentences import clean_text, split_sentences
 from pytrace.records import Document
 

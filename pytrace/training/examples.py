@@ -18,7 +18,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from pytrace.documents.json_rows import Place, json_rows
+from pytrace.documents.files import Place
+from pytrace.documents.json_rows import json_rows
 from pytrace.documents.path_questions import PathQuestion, looks_like_path_questions, read_path_questions
 from pytrace.documents.rows import id_of, strings, wrong_type
 from pytrace.documents.sentences import clean_text

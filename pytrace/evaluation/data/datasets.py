@@ -12,8 +12,9 @@ from typing import Any, get_args
 
 import msgspec
 
+from pytrace.documents.files import Place
 from pytrace.documents.gold_fields import gold_fields
-from pytrace.documents.json_rows import Place, json_rows
+from pytrace.documents.json_rows import json_rows
 from pytrace.documents.path_questions import looks_like_path_questions, read_path_questions
 from pytrace.documents.rows import (
     Built,
