@@ -12,7 +12,8 @@ import msgspec
 from pytrace.cli import common
 from pytrace.cli.certify import print_certificate
 from pytrace.cli.commands import Command, Result, argument, option
-from pytrace.cli.shared_options import KNOWLEDGE, MODELS, PASSAGE_OVERLAP, PASSAGE_WORDS, SETTINGS, MethodType
+from pytrace.cli.shared_options import KNOWLEDGE, MODELS, READING, SETTINGS, MethodType
+from pytrace.documents.reader import ReadOptions
 from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -51,8 +52,7 @@ class Ask(Command):
     question: str = argument()
     claim: bool = option("QUESTION is a claim: say whether it holds.")
     docs: Path | None = option("Documents: a file or a folder.")
-    words: int = PASSAGE_WORDS
-    overlap: int = PASSAGE_OVERLAP
+    reading: ReadOptions = READING
     kg: Path | None = option("A knowledge graph made by 'pytrace kg build'.")
     method: MethodName | None = option(
         "How to answer: trace, trace-doc, ks-llm, scope-coe, rag, dense, bm25, rrf, cross-encoder, cot, cot-sc, verify-and-edit, "
@@ -105,11 +105,7 @@ class Ask(Command):
         report = ReadReport()
         # An index that is there already needs no documents.
         indexed = self.docs is None and self.index is not None
-        documents = (
-            []
-            if indexed
-            else read_corpus(self.docs, self.kg, needed=method, report=report, words=self.words, overlap=self.overlap)
-        )
+        documents = [] if indexed else read_corpus(self.docs, self.kg, needed=method, report=report, **self.reading)
         common.print_skipped(report, _NAMED)
         chosen, answer, certificates = answer_one(
             self.question,

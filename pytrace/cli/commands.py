@@ -6,7 +6,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -68,7 +68,7 @@ def argument(metavar: str | None = None, **details: Any) -> Any:
 
 
 def group(make: Callable[..., Any], record: type[Any], options: Mapping[str, Any]) -> Any:
-    """Declare what `make` builds of several options: fields of the dataclass `record` by name, in the order of ``--help``."""
+    """Declare what `make` builds of several options: fields of `record`, a class, by name, in the order of ``--help``."""
     return {"make": make, "record": record, "options": options}
 
 
@@ -120,7 +120,9 @@ def _parameters(command: type[Command]) -> Iterator[click.Parameter]:
             # Defaults are the record's own, so that the library and the command line agree.
             hints = get_type_hints(record)
             defaults = {
-                field.name: {"default": field.default} for field in fields(record) if field.default is not MISSING
+                field.name: {"default": field.default}
+                for field in (fields(record) if is_dataclass(record) else ())
+                if field.default is not MISSING
             }
             for option, details in options.items():
                 yield _parameter(option, hints[option], **{**defaults.get(option, {}), **details})

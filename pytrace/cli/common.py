@@ -229,7 +229,9 @@ def remark_first(lines: Sequence[str], most: int, more: str = "") -> None:
 
 
 def print_skipped(report: ReadReport, most: int | None = None) -> None:
-    """Name on stderr what was passed over while documents were read."""
+    """Name on stderr what was passed over, or not read whole, while documents were read."""
+    for warning in report.warnings[:most]:
+        remark(warning)
     for skipped in report.skipped[:most]:
         remark(f"skipped {skipped.source} ({skipped.title}): {skipped.reason}")
     more = report.empty + report.duplicates + report.other_files - len(report.skipped[:most])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
-from pytrace.cli.shared_options import PASSAGE_OVERLAP, PASSAGE_WORDS
+from pytrace.cli.shared_options import READING
+from pytrace.documents.reader import ReadOptions
 from pytrace.records import Document
 
 # Of what was passed over.
@@ -22,16 +23,20 @@ class Show(Command):
 
     path: Path = argument()
     limit: int = option("At most so many passages.", ge=0, default=20)
-    words: int = PASSAGE_WORDS
-    overlap: int = PASSAGE_OVERLAP
+    reading: ReadOptions = READING
 
     def run(self) -> Result:
         from pytrace.documents import ReadReport, read_documents
 
         report = ReadReport()
-        passages = list(read_documents(self.path, report=report, words=self.words, overlap=self.overlap))
+        passages = list(read_documents(self.path, report=report, **self.reading))
         common.print_skipped(report, _NAMED)
-        document = {"documents": report.documents, "passages": passages, "skipped": report.skipped}
+        document = {
+            "documents": report.documents,
+            "passages": passages,
+            "skipped": report.skipped,
+            "warnings": report.warnings,
+        }
         return Result(document, lambda: _print(passages, report.documents, self.limit))
 
 
@@ -40,7 +45,10 @@ def _print(passages: Sequence[Document], documents: int, limit: int) -> None:
         common.print_styled(common.printable(f"{passage.id}: {passage.title}"))
         common.print_text(common.printable(f"  {common.citation(passage)}"))
         if passage.origin is not None and passage.origin.metadata:
-            fields = (f"{name}: {value}" for name, value in passage.origin.metadata.items())
+            fields = (
+                f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+                for name, value in passage.origin.metadata.items()
+            )
             common.print_text(common.printable(f"  {'; '.join(fields)}"))
         for sentence in passage.sentences:
             common.print_text(common.printable(f"    {sentence}"))

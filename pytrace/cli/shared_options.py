@@ -11,6 +11,7 @@ import msgspec
 
 from pytrace.cli.commands import group, option
 from pytrace.documents.passages import WORDS
+from pytrace.documents.reader import ReadOptions
 from pytrace.engine.knowledge import FEW_SHOT, KnowledgeOptions
 from pytrace.engine.loading import Engine, profile_encoder
 from pytrace.errors import DataError, InputError
@@ -28,10 +29,6 @@ GRAPH = option(
     "The graph: TSV, JSONL, N-Triples, Turtle, or the directory that 'kg build' or 'kg index' made.", metavar="KB"
 )
 GRAPH_FORMAT = option("Of the graph, if the suffix of its file does not tell it.", choices=FORMATS)
-PASSAGE_WORDS = option(
-    "Cut documents of more words into passages of at most so many.", "--passage-words", ge=1, default=WORDS
-)
-PASSAGE_OVERLAP = option("Sentences that a passage repeats of the one before.", "--passage-overlap", ge=0, default=0)
 KNOWLEDGE_FORMAT = option("Of the knowledge base, if the suffix does not tell it.", choices=FORMATS)
 
 _DEVICE = option("Where models run and kept vectors are searched; fails if it is not there.", choices=("cpu", "cuda"))
@@ -42,6 +39,23 @@ _VECTOR_CACHE = option(
     envvar="PYTRACE_VECTOR_CACHE",
     show_envvar=True,
 )
+_READING = {
+    "words": option(
+        "Cut documents of more words into passages of at most so many.", "--passage-words", ge=1, default=WORDS
+    ),
+    "overlap": option("Sentences that a passage repeats of the one before.", "--passage-overlap", ge=0, default=0),
+    "where": option(
+        "Only documents that say so of themselves, such as author=Venn or date>=2020. May be repeated.",
+        metavar="FILTER",
+    ),
+    "ocr": option(
+        "Recognise pages of PDF files that are images alone: {} stands for the image, and the command prints its text, "
+        "such as 'tesseract {} -'.",
+        metavar="COMMAND",
+        default="",
+        show_default=False,
+    ),
+}
 # By the fields of the records that they make.
 _ENCODER = {
     "encoder_name": option("Encoder.", "--encoder", metavar="NAME|DIR"),
@@ -111,6 +125,7 @@ def _knowledge_options(**chosen: Any) -> KnowledgeOptions:
     return knowledge
 
 
+READING = group(ReadOptions, ReadOptions, _READING)
 ENCODER = group(_engine, Engine, _ENCODER)
 MODELS = group(_engine, Engine, _MODELS)
 KNOWLEDGE = group(_knowledge_options, KnowledgeOptions, _KNOWLEDGE)

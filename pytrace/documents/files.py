@@ -152,7 +152,7 @@ def _read_bytes(path: Path, *, only_utf8: bool) -> bytes:
     return data
 
 
-def encoding_of(data: bytes) -> tuple[str, str]:
+def encoding_of(data: bytes, *, whole: bool = True) -> tuple[str, str]:
     """Tell the encoding of a text, or of its beginning, and what to warn of: bytes that are no UTF-8 ("" if there are none).
 
     A byte order mark decides, else UTF-8 if most of what is no ASCII is valid, else the likeliest of the older encodings.
@@ -163,7 +163,7 @@ def encoding_of(data: bytes) -> tuple[str, str]:
             replaced = data.decode(marked, "replace").count("\ufffd")
     else:
         try:
-            codecs.getincrementaldecoder("utf-8")().decode(data)  # which may end within a character
+            codecs.getincrementaldecoder("utf-8")().decode(data, whole)  # if not whole, it may end within a character
         except UnicodeDecodeError:
             text = data.decode("utf-8", "replace")
             replaced = text.count("\ufffd")

@@ -1,13 +1,14 @@
-"""Files of foreign formats (PDF, Word, slides, HTML), read by a process of their own with limits of time, memory and output."""
+"""Files of foreign formats (PDF, Word, slides, pages, books, e-mail), read by a process of their own with limits of time, memory and output."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
-import time
+import threading
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,18 +17,26 @@ import msgspec
 
 from pytrace.documents.formats.worker import Message
 from pytrace.documents.passages import Block, Extracted
-from pytrace.errors import DataError, MissingDependencyError
+from pytrace.errors import DataError, InputError, MissingDependencyError
 from pytrace.storage.closing import Closing
 
-SUFFIXES = {".pdf": "pdf", ".docx": "docx", ".pptx": "pptx", ".html": "html", ".htm": "html", ".xhtml": "html"}
+SUFFIXES = {
+    ".pdf": "pdf", ".docx": "docx", ".pptx": "pptx", ".epub": "epub", ".eml": "email",
+    ".html": "html", ".htm": "html", ".xhtml": "html",
+}  # fmt: skip
 """The kind of a file by its suffix."""
 
 # A file begins so: one whose suffix says other than its content is read by its content, or not at all.
-_MAGIC = {"pdf": b"%PDF", "docx": b"PK\x03\x04", "pptx": b"PK\x03\x04"}
+_MAGIC = {"pdf": b"%PDF", "docx": b"PK\x03\x04", "pptx": b"PK\x03\x04", "epub": b"PK\x03\x04"}
 _PEEK = 1024
 
 SECONDS, MEGABYTES, CHARACTERS = 300.0, 3_072, 200_000_000
 """What a file may take: time, the memory of the process that reads it, and characters of text."""
+RECOGNISED_SECONDS = 3_600.0
+"""The time for a file whose scanned pages are recognised."""
+
+# A message holds some hundred blocks; one that is larger is none of ours.
+_MOST_MESSAGE = 1 << 30
 
 _START = (
     "import sys; sys.path[:] = sys.argv[3:]; from pytrace.documents.formats.worker import serve; "
@@ -38,8 +47,16 @@ _START = (
 class ForeignReader(Closing):
     """Reads files of foreign formats, all by one process, which is started anew where a file ended it."""
 
-    def __init__(self, *, seconds: float = SECONDS, megabytes: int = MEGABYTES, characters: int = CHARACTERS) -> None:
-        self._seconds = seconds
+    def __init__(
+        self,
+        *,
+        ocr: str = "",
+        seconds: float | None = None,
+        megabytes: int = MEGABYTES,
+        characters: int = CHARACTERS,
+    ) -> None:
+        self._ocr = ocr
+        self._seconds = (RECOGNISED_SECONDS if ocr else SECONDS) if seconds is None else seconds
         self._megabytes = megabytes
         self._characters = characters
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,16 +74,23 @@ class ForeignReader(Closing):
     def read(self, path: Path, kind: str) -> Extracted:
         """Read a file; raises `DataError` if it cannot be read, and `MissingDependencyError` if a library is not there."""
         _check_content(path, kind)
-        link = self._started()
-        ends = time.monotonic() + self._seconds
+        link, process = self._started()
+        # By killing, since it may also stop in the middle of a message.
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(self._seconds, stop)
+        timer.daemon = True
         blocks: list[Block] = []
         size = 0
         try:
-            link.send((kind, str(path.absolute())))
+            timer.start()
+            link.send((kind, str(path.absolute()), self._ocr))
             while True:
-                if not link.poll(max(ends - time.monotonic(), 0.0)):
-                    raise self._refusal(path, f"took more than {self._seconds:g} seconds to read")
-                message = msgspec.json.decode(link.recv_bytes(), type=Message)
+                message = msgspec.json.decode(link.recv_bytes(_MOST_MESSAGE), type=Message)
                 size += sum(len(block.text) for block in message.blocks)
                 blocks += message.blocks
                 if size > self._characters:
@@ -76,21 +100,27 @@ class ForeignReader(Closing):
         except msgspec.MsgspecError:
             raise self._refusal(path, "made the process that read it answer nonsense") from None
         except (EOFError, OSError):
+            if late.is_set():
+                raise self._refusal(path, f"took more than {self._seconds:g} seconds to read") from None
             raise self._refusal(path, self._ending()) from None
         except BaseException:
             self.close()
             raise
+        finally:
+            timer.cancel()
+        if late.is_set():  # just behind the last message
+            self.close()
         if message.error:
             raise DataError(message.error, path=path)
         if message.missing:
             raise MissingDependencyError(
                 f"to read {path.name} the package {message.missing} is needed: pip install 'pytrace-rag[docs]'"
             )
-        return Extracted(message.title, blocks, message.level, message.metadata)
+        return Extracted(message.title, blocks, message.level, message.metadata, message.warnings)
 
-    def _started(self) -> Connection:
-        if self._link is not None:
-            return self._link
+    def _started(self) -> tuple[Connection, subprocess.Popen[bytes]]:
+        if self._link is not None and self._process is not None:
+            return self._link, self._process
         ours, theirs = Pipe()
         command = [sys.executable, "-c", _START, str(theirs.fileno()), str(self._megabytes), *sys.path]
         try:
@@ -101,7 +131,7 @@ class ForeignReader(Closing):
         finally:
             theirs.close()
         self._link = ours
-        return ours
+        return ours, self._process
 
     def _refusal(self, path: Path, reason: str) -> DataError:
         self.close()
@@ -110,10 +140,26 @@ class ForeignReader(Closing):
     def _ending(self) -> str:
         """Say how the process ended while it read a file."""
         assert self._process is not None
-        code = self._process.wait()
+        try:
+            code = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return "made the process that read it answer nonsense"
         if code < 0:
             return f"ended the process that read it (signal {-code}, {signal.strsignal(-code)})"
         return f"ended the process that read it (exit status {code})"
+
+
+def check_command(command: str) -> str:
+    """Return a command for `ocr` as it is; raises `InputError` if it does not name the image, or cannot be split."""
+    try:
+        arguments = shlex.split(command)
+    except ValueError as error:
+        raise InputError(f"the command {command!r} cannot be split ({error}); is a quote not closed?") from None
+    if arguments and not any("{}" in argument for argument in arguments[1:]):
+        raise InputError(
+            f"the command {command!r} does not say where the image goes; write {{}} there: 'tesseract {{}} -'"
+        )
+    return command
 
 
 def kind_of(path: Path) -> str | None:

@@ -11,13 +11,10 @@ from itertools import pairwise
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from pytrace.documents.front_matter import split_front_matter
 from pytrace.documents.passages import Block, Extracted
 from pytrace.documents.sentences import clean_text
 
-# YAML between rulers of hyphens, TOML between rulers of plus signs.
-_FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(.*?)^(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_FRONT_FIELD = re.compile(r"^[\w\"'-]+[ \t]*[:=]", re.MULTILINE)
-_FRONT_TITLE = re.compile(r"^title[ \t]*[:=](.*)$", re.MULTILINE | re.IGNORECASE)
 # Bounded lengths, so that broken text takes linear time too.
 _FOOTNOTE_TEXT = re.compile(r"^\[\^[^\]\s]{1,80}\]:\s*")
 _FOOTNOTE_MARK = re.compile(r"\[\^[^\]\s]{1,80}\]")
@@ -32,12 +29,8 @@ def read_markdown(source: str) -> Extracted:
     # The title is the front matter's `title`, else the first heading, which then is no block. Links and images leave
     # their words, emphasis and HTML tags go, a table row becomes `Header: cell; Header: cell`, and every line of code a
     # block of its own.
-    title, level = "", 0
-    front = _FRONT_MATTER.match(source)
-    if front and _FRONT_FIELD.search(front[2]):  # two rulers with prose between them are no front matter
-        source = source[front.end() :]
-        named = _FRONT_TITLE.search(front[2])
-        title = clean_text(clean_text(named[1]).strip("\"'")) if named else ""
+    fields, source, warning = split_front_matter(source)
+    title, level = clean_text(str(fields.pop("title", ""))), 0
     blocks: list[Block] = []
     tokens = _parser().parse(source)
     position = 0
@@ -60,7 +53,8 @@ def read_markdown(source: str) -> Extracted:
         elif token.type == "html_block":
             blocks.extend(Block(line) for line in _html_lines(token.content))
         position += 1
-    return Extracted(title, [block for block in blocks if block.text], level)
+    kept = [block for block in blocks if block.text]
+    return Extracted(title, kept, level, fields, [warning] if warning else [])
 
 
 @cache

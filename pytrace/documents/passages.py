@@ -47,12 +47,14 @@ class Extracted(NamedTuple):
     """What a reader found in a document: its own title ("" if it names none), its blocks, and any other fields.
 
     A title that is the first heading has the `level` of that one: what stands below later headings of the level is not below it.
+    `warnings` say what of the document was not read, or only by guessing.
     """
 
     title: str
     blocks: Sequence[Block]
     level: int = 0
     metadata: Mapping[str, Any] = MappingProxyType({})
+    warnings: Sequence[str] = ()
 
 
 class _Piece(NamedTuple):

@@ -7,24 +7,44 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import msgspec
 
-from pytrace.documents.files import JSON_SUFFIXES, MARKDOWN_SUFFIXES, TEXT_SUFFIXES, Place, read_text, suffix_of, walk
-from pytrace.documents.foreign import SUFFIXES, ForeignReader, kind_of
+from pytrace.documents.files import (
+    JSON_SUFFIXES,
+    MARKDOWN_SUFFIXES,
+    TABLE_SUFFIXES,
+    TEXT_SUFFIXES,
+    Place,
+    decode_text,
+    suffix_of,
+    walk,
+)
+from pytrace.documents.filters import Filter, matches, parse_filters
+from pytrace.documents.foreign import SUFFIXES, ForeignReader, check_command, kind_of
 from pytrace.documents.json_rows import json_rows, looks_like_rows
 from pytrace.documents.markdown import read_markdown
 from pytrace.documents.passages import WORDS, Block, Extracted, cut_passages, sentences_of, size_of
 from pytrace.documents.plain import read_plain
-from pytrace.documents.rows import Identities, build_document, make_document, paragraphs_of
+from pytrace.documents.rows import Identities, Row, build_document, make_document, paragraphs_of
 from pytrace.documents.sentences import clean_text
+from pytrace.documents.tables import open_csv
 from pytrace.errors import DataError, MissingDependencyError
 from pytrace.records import Document
 
 # So many of what was passed over are named; all of it is counted.
 _LISTED = 1_000
-_READ_SUFFIXES = (*JSON_SUFFIXES, *MARKDOWN_SUFFIXES, *TEXT_SUFFIXES, *SUFFIXES)
+_READ_SUFFIXES = (*JSON_SUFFIXES, *MARKDOWN_SUFFIXES, *TEXT_SUFFIXES, *TABLE_SUFFIXES, *SUFFIXES)
+
+
+class ReadOptions(TypedDict, total=False):
+    """What `read_documents` may be told besides the paths, by the names of its parameters."""
+
+    words: int
+    overlap: int
+    where: tuple[str, ...]
+    ocr: str
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -39,19 +59,26 @@ class ReadReport(msgspec.Struct):
     """What `read_documents` met on its way; it grows while documents are read.
 
     `documents` counts those given out, `empty` those without text, `duplicates` those met before with the same title
-    and words, `other_files` the files of a folder that hold no documents. `skipped` names the first thousand of all three.
+    and words, `filtered` those that a filter left out, `other_files` the files of a folder that hold no documents. `skipped`
+    names the first thousand of all but the filtered, `warnings` what of a document was not read, or by guessing.
     """
 
     documents: int = 0
     empty: int = 0
     duplicates: int = 0
+    filtered: int = 0
     other_files: int = 0
     skipped: list[Skipped] = []
+    warnings: list[str] = []
 
     def add(self, source: object, title: str, reason: str) -> None:
         """Name one more thing that was passed over, while there are not too many."""
         if len(self.skipped) < _LISTED:
             self.skipped.append(Skipped(str(source), title, reason))
+
+    def warn(self, path: Path, warnings: Iterable[str]) -> None:
+        """Keep what of a file was not read, or only by guessing."""
+        self.warnings += [f"{path}: {warning}" for warning in warnings][: _LISTED - len(self.warnings)]
 
     def add_duplicate(self, document: Document, first: str) -> None:
         """Count a document that was met before, at `first`, and name it."""
@@ -67,14 +94,17 @@ def read_documents(
     distinct: bool = True,
     words: int = WORDS,
     overlap: int = 0,
+    where: Sequence[str] = (),
+    ocr: str = "",
 ) -> Iterator[Document]:
     """Read documents from files and folders, those that are long as passages.
 
     JSON Lines and JSON lists hold documents (`title`, and `text` or `sentences`; `id` if wanted) or questions with
     their documents (HotpotQA, 2WikiMultiHopQA, MuSiQue, our own), which are told apart by their fields; BEIR's documents
-    have their id in `_id`, and the beginning of their text for a title where it is empty. Text and Markdown files are one
+    have their id in `_id`, and the beginning of their text for a title where it is empty. A row of CSV is a document where a
+    column is named `text`; another table is one document, a line a row. Text and Markdown files are one
     document each; their title is the front matter's, the first heading, or, where nothing else is there, the file's name.
-    PDF, Word files, slides and HTML pages likewise (extra `docs`), read in a process of their own. A folder is read with all
+    PDF, Word files, slides, HTML pages, EPUB books and e-mail likewise (extra `docs`), read in a process of their own. A folder is read with all
     below it, in the order of names, hidden files and files of other kinds left out, and so are the questions and relevance
     judgements beside a BEIR corpus. A last `.gz` of text and rows is unpacked.
 
@@ -97,6 +127,11 @@ def read_documents(
         them apart itself (`TripleStore.sync` does, on disk) gets all of them, in memory that does not grow.
     words, overlap
         The most words of a passage, and how many sentences the next one repeats.
+    where
+        Filters that documents must match, all of them: ``author=Venn``, ``date>=2020`` (see `pytrace.documents.filters`).
+    ocr
+        A command for pages of a PDF that are images alone: ``{}`` in it stands for the image of a page, and its text is what
+        the command prints: ``tesseract {} -``.
 
     Returns
     -------
@@ -105,8 +140,10 @@ def read_documents(
 
     Raises
     ------
+    InputError
+        A filter or the command cannot be read.
     DataError
-        A file is missing, unreadable, binary, not UTF-8, or not what its name says; a row lacks a field or has it of a
+        A file is missing, unreadable, binary, or not what its name says; a row lacks a field or has it of a
         wrong type; two documents with other words have one id; or nothing is left to give out. Says file, line and
         remedy. Missing files are found at the call, everything else on the way.
 
@@ -127,7 +164,9 @@ def read_documents(
     for root in roots:
         _check_exists(root)
     report = report if report is not None else ReadReport()
-    return _read(roots, report, Identities() if distinct else None, language=language, words=words, overlap=overlap)
+    identities = Identities() if distinct else None
+    reading = _Reading(language, words, overlap, parse_filters(where), check_command(ocr))
+    return _read(roots, report, identities, reading)
 
 
 def _check_exists(path: Path) -> None:
@@ -142,6 +181,16 @@ def _check_exists(path: Path) -> None:
         raise DataError(f"{reason}; check the path", path=path) from None
 
 
+class _Reading(NamedTuple):
+    """How documents are read and cut."""
+
+    language: str
+    words: int
+    overlap: int
+    filters: list[Filter]
+    ocr: str
+
+
 class _Read(NamedTuple):
     """A document as a whole, where it was read, and its blocks; a row's, which has none, is cut by its sentences."""
 
@@ -150,35 +199,47 @@ class _Read(NamedTuple):
     extracted: Extracted | None = None
     sentences: Sequence[Sequence[str]] | None = None
 
-    def passages(self, *, words: int, overlap: int, language: str) -> list[Document]:
+    def passages(self, reading: _Reading) -> list[Document]:
         extracted = self.extracted
         if extracted is None:
-            if size_of(self.document.text) <= 2 * words:
+            if size_of(self.document.text) <= 2 * reading.words:
                 return [self.document]
-            extracted = Extracted(self.document.title, [Block(text, whole=True) for text in self.document.sentences])
+            metadata = {} if self.document.origin is None else self.document.origin.metadata
+            blocks = [Block(text, whole=True) for text in self.document.sentences]
+            extracted = Extracted(self.document.title, blocks, metadata=metadata)
         return cut_passages(
-            self.document, extracted, words=words, overlap=overlap, language=language, sentences=self.sentences
+            self.document,
+            extracted,
+            words=reading.words,
+            overlap=reading.overlap,
+            language=reading.language,
+            sentences=self.sentences,
         )
 
 
 def _read(
-    roots: list[Path], report: ReadReport, identities: Identities | None, *, language: str, words: int, overlap: int
+    roots: list[Path], report: ReadReport, identities: Identities | None, reading: _Reading
 ) -> Iterator[Document]:
-    with ForeignReader() as foreign:
+    with ForeignReader(ocr=reading.ocr) as foreign:
         for path in itertools.chain.from_iterable(_files(root, report) for root in roots):
-            for read in _documents(path, language, report, foreign, alone=path in roots):
+            for read in _documents(path, reading.language, report, foreign, alone=path in roots):
                 before = None if identities is None else identities.first_place(read.document, read.place)
                 if before is not None:
                     report.add_duplicate(read.document, before)
                     continue
+                passages = read.passages(reading)
+                if not matches(passages[0], reading.filters):
+                    report.filtered += 1
+                    continue
                 report.documents += 1
-                yield from read.passages(words=words, overlap=overlap, language=language)
+                yield from passages
     if not report.documents:
         reasons = f": {report.empty} had no text, {report.other_files} were files of other kinds"
-        raise DataError(
-            f"no document was found{reasons if report.skipped else ''}; give files of the formats {', '.join(_READ_SUFFIXES)}",
-            path=", ".join(map(str, roots)),
-        )
+        message = f"no document was found{reasons if report.skipped else ''}; give files of the formats {', '.join(_READ_SUFFIXES)}"
+        if report.filtered:
+            filters = ", ".join(f"{each.field}{each.comparison}{each.value}" for each in reading.filters)
+            message = f"none of {report.filtered} documents matches {filters}; 'pytrace docs show' says what they say of themselves"
+        raise DataError(message, path=", ".join(map(str, roots)))
 
 
 def _files(root: Path, report: ReadReport) -> Iterator[Path]:
@@ -234,20 +295,38 @@ def _documents(
             report.other_files += 1
             report.add(path, "", str(error).removeprefix(f"{path}: "))
             return
-        yield from _reported(_whole(path, extracted, language), report)
+    elif suffix in JSON_SUFFIXES or (suffix not in _READ_SUFFIXES and looks_like_rows(path)):
+        yield from _built(json_rows(path), language, report)
         return
-    if suffix in JSON_SUFFIXES or (suffix not in _READ_SUFFIXES and looks_like_rows(path)):
-        for place, row in json_rows(path):
-            for paragraph in paragraphs_of(row, place):
-                built = build_document(paragraph, language=language)
-                if built is None:
-                    _report_empty(report, place, paragraph.title)
-                else:
-                    yield _Read(place, built.document)
-        return
-    text = read_text(path)
-    extracted = read_markdown(text) if suffix in MARKDOWN_SUFFIXES else read_plain(text)
-    yield from _reported(_whole(path, extracted, language), report)
+    elif suffix in TABLE_SUFFIXES:
+        with open_csv(path) as table:
+            if table.holds_documents:
+                report.warn(path, table.warnings)
+                yield from _built(table.documents(), language, report)
+                return
+            extracted = table.extracted(path)
+    else:
+        text, warning = decode_text(path)
+        extracted = read_markdown(text) if suffix in MARKDOWN_SUFFIXES else read_plain(text)
+        if warning:
+            extracted = extracted._replace(warnings=[*extracted.warnings, warning])
+    report.warn(path, extracted.warnings)
+    read = _whole(path, extracted, language)
+    if read.document.sentences:
+        yield read
+    else:
+        _report_empty(report, read.place, read.document.title)
+
+
+def _built(rows: Iterable[tuple[Place, Row]], language: str, report: ReadReport) -> Iterator[_Read]:
+    """Read the documents that rows hold, and report those without text."""
+    for place, row in rows:
+        for paragraph in paragraphs_of(row, place):
+            built = build_document(paragraph, language=language)
+            if built is None:
+                _report_empty(report, place, paragraph.title)
+            else:
+                yield _Read(place, built.document)
 
 
 def _whole(path: Path, extracted: Extracted, language: str) -> _Read:
@@ -255,14 +334,6 @@ def _whole(path: Path, extracted: Extracted, language: str) -> _Read:
     sentences = [sentences_of(block, language=language) for block in extracted.blocks]
     document = make_document(title, itertools.chain.from_iterable(sentences), source=str(path))
     return _Read(Place(path), document, extracted, sentences)
-
-
-def _reported(read: _Read, report: ReadReport) -> Iterator[_Read]:
-    """Give a document, or report that it has no text."""
-    if read.document.sentences:
-        yield read
-    else:
-        _report_empty(report, read.place, read.document.title)
 
 
 def _title_from_name(path: Path) -> str:

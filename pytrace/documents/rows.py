@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from pytrace.documents.files import Place
 from pytrace.documents.sentences import clean_text, split_sentences
-from pytrace.records import Document
+from pytrace.records import Document, Origin
 
 Row = dict[str, Any]
 _Value = TypeVar("_Value")
@@ -26,6 +29,7 @@ class Paragraph(NamedTuple):
     id: str
     place: Place
     supporting: bool = False
+    metadata: Row | None = None
 
 
 class Built(NamedTuple):
@@ -51,6 +55,8 @@ def document_paragraph(row: Row, place: Place) -> Paragraph:
     # BEIR's rows have their id in `_id`, and an empty `title` where a data set has none; then the text's beginning is
     # the title, as triples need one.
     supporting = expect(row.get("supporting", False), bool, "supporting", "true or false", place)
+    metadata = row.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
     body = row.get("sentences", row.get("text"))
     if body is None:
         raise place.error(
@@ -59,10 +65,10 @@ def document_paragraph(row: Row, place: Place) -> Paragraph:
     field = "sentences" if "sentences" in row else "text"
     id = id_of(row, place, "id", "_id")
     if isinstance(body, str) and field == "text":
-        title = _beginning(body) or id if "_id" in row and _has_no_title(row) else title_of(row, place)
-        return Paragraph(title, None, body, id, place, supporting)
+        title = beginning_of(body) or id if "_id" in row and _has_no_title(row) else title_of(row, place)
+        return Paragraph(title, None, body, id, place, supporting, metadata)
     sentences = strings(body, field, place)
-    return Paragraph(title_of(row, place), sentences, "", id, place, supporting)
+    return Paragraph(title_of(row, place), sentences, "", id, place, supporting, metadata)
 
 
 def build_document(paragraph: Paragraph, *, language: str) -> Built | None:
@@ -80,6 +86,12 @@ def build_document(paragraph: Paragraph, *, language: str) -> Built | None:
     if not sentences:
         return None
     document = make_document(paragraph.title, sentences, source=str(paragraph.place), id=paragraph.id)
+    if paragraph.metadata:
+        starts = tuple(itertools.accumulate((len(sentence) + 1 for sentence in sentences[:-1]), initial=0))
+        origin = Origin(
+            document.id, document.title, end=len(document.text), sentences=starts, metadata=paragraph.metadata
+        )
+        document = msgspec.structs.replace(document, origin=origin)
     return Built(document, indices)
 
 
@@ -180,7 +192,7 @@ def _has_no_title(row: Row) -> bool:
     return title is None or (isinstance(title, str) and not clean_text(title))
 
 
-def _beginning(text: str) -> str:
+def beginning_of(text: str) -> str:
     """Return the first words of a text, up to some 60 characters."""
     words = clean_text(text[:_TITLE_WINDOW])
     return (

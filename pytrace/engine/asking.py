@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
-from pytrace.documents.passages import WORDS
+from pytrace.documents.reader import ReadOptions
 from pytrace.engine.corpus import Corpus
 from pytrace.errors import InputError
 from pytrace.records import Triple
@@ -33,19 +33,20 @@ def read_corpus(
     *,
     needed: MethodName,
     report: ReadReport | None = None,
-    words: int = WORDS,
-    overlap: int = 0,
+    **options: Unpack[ReadOptions],
 ) -> list[Document]:
-    """Read the documents that a method needs, long ones as passages; the report is told what was passed over."""
+    """Read the documents that a method needs, as `read_documents` does, or those of a graph that match the filters."""
     from pytrace.documents import read_documents
+    from pytrace.documents.filters import matches, parse_filters
     from pytrace.methods.catalog import METHODS
     from pytrace.triples.graph import TripleStore
 
     if docs is not None:
-        return list(read_documents(docs, report=report, words=words, overlap=overlap))
+        return list(read_documents(docs, report=report, **options))
     if kg is not None:
         with TripleStore.open(kg, mode="read") as graph:
-            return list(graph.documents())
+            filters = parse_filters(options.get("where", ()))
+            return [document for document in graph.documents() if matches(document, filters)]
     if "documents" not in METHODS[needed.name].needs:
         return []
     raise InputError(f"there is nothing that {needed.name} could answer from; give --docs FILE|FOLDER or --kg DIR")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from pytrace.documents import ReadReport, read_documents
-from pytrace.documents.passages import WORDS
+from pytrace.documents.reader import ReadOptions
 from pytrace.records import Document, Evidence
 
 if TYPE_CHECKING:
@@ -36,19 +36,17 @@ class Corpus:
         self.documents = tuple(documents)
 
     @classmethod
-    def read(
-        cls, path: str | Path, *, report: ReadReport | None = None, words: int = WORDS, overlap: int = 0
-    ) -> Corpus:
+    def read(cls, path: str | Path, *, report: ReadReport | None = None, **options: Unpack[ReadOptions]) -> Corpus:
         """Read a file or a folder of documents, long ones as passages.
 
         Parameters
         ----------
         path
-            Text, Markdown or JSON Lines, a question data set, or a folder of such files.
+            A file of any format that `read_documents` knows, or a folder of such files.
         report
             Told what was passed over, and why.
-        words, overlap
-            The most words of a passage, and how many sentences the next one repeats.
+        **options
+            `words` and `overlap` of passages, filters (`where`) and so on, as for `read_documents`.
 
         Returns
         -------
@@ -60,7 +58,7 @@ class Corpus:
         DataError
             A file cannot be read.
         """
-        return cls(read_documents(path, report=report, words=words, overlap=overlap))
+        return cls(read_documents(path, report=report, **options))
 
     @classmethod
     def of(cls, corpus: Corpus | str | Path | Sequence[Document]) -> Corpus:

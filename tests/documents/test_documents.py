@@ -406,7 +406,7 @@ class TestFiles:
         ("name", "content", "says"),
         [
             ("a.txt", b"text\0more", "binary file"),
-            ("a.txt", "text".encode("utf-16"), "UTF-16"),
+            ("a.jsonl", "{}".encode("utf-16"), "UTF-16"),
             ("a.pdf", b"%PDF-1.7 ...", "PDF"),
             ("a.docx", b"PK\x03\x04...", "is damaged"),
             ("a.txt", b"PK\x03\x04...", "zip archive"),
@@ -417,7 +417,7 @@ class TestFiles:
             ),  # without the time, which would be part of the name
             ("a.jsonl.gz", b"plain", "broken gzip"),
             ("a.jsonl.gz", gzip.compress(b"x" * 1000, mtime=0)[:-9], "broken gzip"),
-            ("a.txt", b"ok\nfine\n\xff\xfe", "not UTF-8 (byte 0xff)"),
+            ("a.txt", b"ok\x01\x02\x03", "binary file (byte 1 at position 2)"),
             ("a.jsonl", b"", "no document was found"),
             ("a.json", b"[]", "no document was found"),
             ("a.jsonl", b'{"title": "T", "text": ""}', "1 had no text"),
@@ -426,8 +426,38 @@ class TestFiles:
     def test_an_unusable_file_is_told(self, tmp_path: Path, name: str, content: bytes, says: str) -> None:
         assert says in str(error_of(write(tmp_path / name, content)))
 
-    def test_the_line_of_bytes_that_are_no_utf8_is_told(self, tmp_path: Path) -> None:
-        assert error_of(write(tmp_path / "a.txt", b"\xef\xbb\xbfok\nfine\n\xff")).line == 3
+    def test_bytes_of_a_text_that_are_no_utf8_are_one_warning(self, tmp_path: Path) -> None:
+        report = ReadReport()
+        path = write(tmp_path / "a.txt", b"\xef\xbb\xbfok\nfine\n\xff and \xfe")
+        (document,) = read_documents(path, report=report)
+        assert document.text == "ok fine \ufffd and \ufffd"
+        assert report.warnings == [f"{path}: not UTF-8 (byte 0xff on line 3); 2 such bytes were replaced by \ufffd"]
+
+    @pytest.mark.parametrize(
+        ("encoding", "text"),
+        [
+            ("utf-16", "Café"),
+            ("utf-32", "Café"),
+            ("cp1252", "Café"),
+            ("cp1252", "Die Straße führt über die Brücke nach Köln. Größere Fahrzeuge dürfen nicht."),
+            ("cp1250", "Zażółć gęślą jaźń. Książka leży na półce w łódzkim domu."),
+            ("cp1251", "Москва является столицей России. Город расположен на реке Москве."),
+            ("koi8-r", "Москва является столицей России. Город расположен на реке Москве."),
+            ("shift_jis", "東京は日本の首都です。人口は約千四百万人である。"),
+            ("gb18030", "北京是中华人民共和国的首都。它位于华北平原的北部。"),
+            ("cp1256", "القاهرة هي عاصمة مصر. تقع على نهر النيل."),
+        ],
+    )
+    def test_the_encoding_of_a_text_is_found(self, tmp_path: Path, encoding: str, text: str) -> None:
+        report = ReadReport()
+        path = write(tmp_path / "a.txt", text.encode(encoding))
+        (document,) = read_documents(path, report=report)
+        assert "".join(document.text.split()) == "".join(text.split())
+        assert [warning.partition("; ")[2][:7] for warning in report.warnings] == ["read as"] * (encoding[:3] != "utf")
+
+    def test_a_file_whose_bytes_are_mostly_utf8_is_read_as_such(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "a.txt", "Größe, Höhe und Maße in Köln".encode() + b" \xe9")
+        assert [document.text for document in read_documents(path)] == ["Größe, Höhe und Maße in Köln \ufffd"]
 
     def test_missing_files_are_told_at_the_call(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import signal
 import zipfile
@@ -10,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import pytrace
+from pytrace.cli.common import citation
 from pytrace.documents import ReadReport, foreign, read_documents
 from pytrace.documents.foreign import ForeignReader
 from pytrace.errors import DataError
@@ -22,6 +26,7 @@ pytest.importorskip("trafilatura", reason="trafilatura reads HTML; it comes with
 reportlab = pytest.importorskip("reportlab.platypus", reason="reportlab writes the PDF files that are read here")
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "docs"
+QUESTIONS = EXAMPLES.parent / "questions.jsonl"
 FORMATS = ("txt", "pdf", "docx", "html", "pptx")
 Section = tuple[str, str]
 
@@ -96,6 +101,42 @@ def test_the_examples_in_one_file_are_a_passage_each(format: str, tmp_path: Path
         assert pages == [None] * 12
 
 
+@functools.cache
+def engine() -> pytrace.Engine:
+    return pytrace.load()
+
+
+def asked(path: Path) -> list[tuple[str, list[str]]]:
+    """Return the answers to the questions of the demo, each with the citations of its evidence, best first."""
+    corpus = pytrace.Corpus.read(path)
+    by_id = {document.id: document for document in corpus}
+    answers = []
+    for line in QUESTIONS.read_text(encoding="utf-8").splitlines():
+        answer = engine().ask(json.loads(line)["question"], corpus, method="trace-doc")
+        answers.append((answer.text, [citation(by_id[id]) for id in answer.evidence.document_ids]))
+    return answers
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_questions_of_the_demo_are_answered_from_one_file_as_from_the_folder(format: str, tmp_path: Path) -> None:
+    path = tmp_path / f"all.{format}"
+    WRITERS[format](path, sections())
+    order = [title for title, _ in sections()]
+    expected = [text for text, _ in asked(EXAMPLES)]
+    assert expected[:2] == ["Tobias Rook", "2,100"]
+    answers = asked(path)
+    assert [text for text, _ in answers] == expected
+    for line, (_, citations) in zip(QUESTIONS.read_text(encoding="utf-8").splitlines(), answers, strict=True):
+        for title in json.loads(line)["supporting"]:
+            number = order.index(title)
+            page = {"pptx": f", p. {number + 1}", "pdf": f", p. {number // 4 + 1}"}.get(format, "")
+            assert any(cited.startswith(f"{path}{page}, {title}, characters ") for cited in citations), (
+                title,
+                citations,
+            )
+
+
 def test_tables_keep_the_heads_of_their_columns(tmp_path: Path) -> None:
     rows = [["Ship", "Built"], ["Marigold Tern", "1998"], ["Grey Gull", "2003"]]
     document = docx.Document()
@@ -156,6 +197,8 @@ BROKEN = (
     ("short.docx", b"PK\x03\x04 and no more", "is damaged"),
     ("text.pptx", b"plain words", "is named .pptx, and is none"),
     ("nothing.html", b"<html><body></body></html>", "has no text that could be found"),
+    ("short.epub", b"PK\x03\x04 and no more", "is damaged"),
+    ("text.eml", b"\n\nonly text", "has no header of an e-mail"),
 )
 
 
@@ -245,3 +288,23 @@ def test_a_bullet_goes_with_its_item_and_page_numbers_go(tmp_path: Path) -> None
     canvas.save()
     sentences = [sentence for passage in read_documents(tmp_path / "a.pdf") for sentence in passage.sentences]
     assert sentences == [f"• Item number {page} of the list." for page in range(12)]
+
+
+def test_a_short_page_is_read_where_no_main_text_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    path.write_text("<title>Quay</title><p>Open on <b>Monday</b>.<br>Closed on Sunday.</p><script>var x;</script>")
+    (document,) = read_documents(path)
+    assert (document.title, document.sentences) == ("Quay", ("Open on Monday.", "Closed on Sunday."))
+
+
+def test_a_reader_that_stops_in_the_middle_of_a_message_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_docx(tmp_path / "a.docx", [("A", "One two.")])
+    begin = "import os, sys, time; from multiprocessing.connection import Connection; c = Connection(int(sys.argv[1])); c.recv(); "
+    monkeypatch.setattr(foreign, "_START", begin + "os.write(c.fileno(), b'\\0\\0\\1\\0{'); time.sleep(60)")
+    with ForeignReader(seconds=0.5) as reader, pytest.raises(DataError, match=r"took more than 0\.5 seconds"):
+        reader.read(tmp_path / "a.docx", "docx")
+    monkeypatch.setattr(foreign, "_START", begin + "os.write(c.fileno(), b'\\x7f\\xff\\xff\\xff'); time.sleep(60)")
+    with ForeignReader() as reader, pytest.raises(DataError, match="answer nonsense"):
+        reader.read(tmp_path / "a.docx", "docx")

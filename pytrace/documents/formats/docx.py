@@ -12,11 +12,12 @@ from docx.opc.exceptions import PackageNotFoundError
 from docx.table import Table
 
 from pytrace.documents.formats.archives import check_archive
-from pytrace.documents.formats.tables import table_blocks
 from pytrace.documents.passages import Block, Extracted
 from pytrace.documents.sentences import clean_text
+from pytrace.documents.tables import table_blocks
 from pytrace.errors import DataError
 
+_LIBRARY = "python-docx"
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 
 
@@ -50,6 +51,8 @@ def read_docx(path: Path) -> Extracted:
 
 
 def _metadata(core: Any) -> dict[str, Any]:
+    if core.author == _LIBRARY:  # its template's fields, not the document's
+        return {}
     fields = {
         "author": clean_text(core.author or ""),
         "date": core.created.date().isoformat() if core.created is not None else "",

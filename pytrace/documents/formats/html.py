@@ -8,29 +8,36 @@ from typing import Any
 
 import trafilatura
 
-from pytrace.documents.formats.tables import table_blocks
+from pytrace.documents.formats.markup import markup_blocks
 from pytrace.documents.passages import Block, Extracted
 from pytrace.documents.sentences import clean_text
+from pytrace.documents.tables import table_blocks
 from pytrace.errors import DataError
 
 _HEADING = re.compile(r"h([1-6])")
 
+# Of pages with less text than this none is found to be the main one; all of it is taken then.
+_LITTLE = 250
+
 
 def read_html(path: Path) -> Extracted:
     """Read a page; its encoding is the one that it names, or the likeliest."""
+    data = path.read_bytes()
     found: Any = trafilatura.bare_extraction(
-        path.read_bytes(),
+        data,
         favor_recall=True,
         include_comments=False,
         include_tables=True,
         with_metadata=True,
         deduplicate=False,
     )
-    if found is None or found.body is None:
+    blocks = [] if found is None or found.body is None else _blocks(found.body)
+    if sum(len(block.text) for block in blocks) < _LITTLE:
+        blocks = markup_blocks(data) or blocks
+    if not blocks:
         raise DataError("has no text that could be found", path=path)
-    blocks = _blocks(found.body)
-    if not any(block.text for block in blocks):
-        raise DataError("has no text that could be found", path=path)
+    if found is None:
+        found = trafilatura.extract_metadata(data)
     title = clean_text(found.title or "")
     level = 0
     if blocks and blocks[0].level and blocks[0].text == title:
@@ -41,6 +48,8 @@ def read_html(path: Path) -> Extracted:
 
 def _blocks(body: Any) -> list[Block]:
     blocks: list[Block] = []
+    for line_break in body.iter("lb"):
+        line_break.tail = f" {line_break.tail or ''}"
     for element in body.iterchildren():
         if element.tag == "table":
             rows = [["".join(cell.itertext()) for cell in row.iter("cell")] for row in element.iter("row")]

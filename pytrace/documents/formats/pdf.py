@@ -15,6 +15,7 @@ import numpy as np
 import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
+from pytrace.documents.formats.ocr import recognised
 from pytrace.documents.passages import Block, Extracted
 from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError
@@ -41,6 +42,7 @@ _USELESS_TITLE = re.compile(
     r"^(\(?(untitled|anonymous|unspecified|unknown)\)?|microsoft word.*|.*\.(docx?|tex|dvi|indd|qxd|pptx?|odt|fm))$",
     re.IGNORECASE,
 )
+_RECOGNISE = ": --ocr names a command that recognises it"
 _METADATA = {"Author": "author", "CreationDate": "date", "Subject": "subject", "Keywords": "keywords"}
 _buffer = (ctypes.c_ushort * 4_096)()
 _DATE = re.compile(r"D:(\d{4})(\d{2})?(\d{2})?")
@@ -62,29 +64,48 @@ class _Line(NamedTuple):
         return max(self.bottom - self.top, 1.0)
 
 
-def read_pdf(path: Path) -> Extracted:
-    """Read a PDF that holds text."""
+def read_pdf(path: Path, ocr: str = "") -> Extracted:
+    """Read a PDF that holds text; pages that are images alone by the command `ocr`, where one is given."""
     try:
         document = pdfium.PdfDocument(path)
     except pdfium.PdfiumError as error:
         if "password" in str(error).lower():
             raise DataError("is locked by a password; save a copy without one", path=path) from None
         raise DataError(f"is no PDF that can be read ({error}); save it anew", path=path) from None
-    pages = len(document)
-    read = [_page(document, number) for number in range(pages)]
-    if not any(page.lines for page in read):
-        raise DataError(f"has no text on its {pages} pages (scanned?); recognise its text first", path=path)
-    kept = _without_repeated(read)
+    pages = [_page(document, number) for number in range(len(document))]
+    scanned = [number for number, page in enumerate(pages) if not page.lines and _has_objects(document[number])]
+    if not ocr and not any(page.lines for page in pages):
+        raise DataError(
+            f"has no text on its {len(pages)} pages ({'scanned?' if scanned else 'empty'}){_RECOGNISE if scanned else ''}",
+            path=path,
+        )
+    kept = _without_repeated(pages)
     # The size of most of the text, by characters.
     sizes = Counter[float]()
     for line in itertools.chain.from_iterable(kept):
         sizes[line.size] += len(line.text)
     body = sizes.most_common(1)[0][0] if sizes else 0.0
-    ordered = [line for page in kept for line in _ordered(page)]
-    blocks = list(_blocks(ordered, body))
+    blocks = list(_blocks([line for page in kept for line in _ordered(page)], body))
+    if ocr:
+        read = [block for number in scanned for block in recognised(document[number], number + 1, ocr)]
+        blocks = sorted([*blocks, *read], key=lambda block: block.page or 0)
+        if not blocks:
+            raise DataError(f"has no text on its {len(pages)} pages, recognised or not", path=path)
+        scanned = []
     fields = document.get_metadata_dict(skip_empty=True)
     title = clean_text(fields.get("Title", ""))
-    return Extracted("" if _USELESS_TITLE.match(title) else title, blocks, metadata=_metadata(fields))
+    return Extracted(
+        "" if _USELESS_TITLE.match(title) else title,
+        blocks,
+        metadata=_metadata(fields),
+        warnings=[f"{len(scanned)} of its {len(pages)} pages have no text (scanned?){_RECOGNISE}"] if scanned else [],
+    )
+
+
+def _has_objects(page: Any) -> bool:
+    found: bool = c.FPDFPage_CountObjects(page) > 0
+    page.close()
+    return found
 
 
 def _metadata(fields: dict[str, str]) -> dict[str, Any]:

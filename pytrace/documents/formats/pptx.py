@@ -11,10 +11,13 @@ import pptx
 from pptx.exc import PackageNotFoundError
 
 from pytrace.documents.formats.archives import check_archive
-from pytrace.documents.formats.tables import table_blocks
 from pytrace.documents.passages import Block, Extracted
 from pytrace.documents.sentences import clean_text
+from pytrace.documents.tables import table_blocks
 from pytrace.errors import DataError
+
+# PowerPoint and python-pptx name a presentation so that nobody named; its other fields are the template's, too.
+_TEMPLATE = "PowerPoint Presentation"
 
 
 def read_pptx(path: Path) -> Extracted:
@@ -41,10 +44,16 @@ def read_pptx(path: Path) -> Extracted:
             notes = slide.notes_slide.notes_text_frame.paragraphs
             blocks += [Block(clean_text(each.text), page=number) for each in notes]
     core = presentation.core_properties
-    # python-pptx names every presentation that it makes so.
     named = clean_text(core.title or "")
-    metadata = {"author": clean_text(core.author or "")} if clean_text(core.author or "") else {}
-    return Extracted("" if named == "PowerPoint Presentation" else named, blocks, metadata=metadata)
+    if named == _TEMPLATE:
+        return Extracted("", blocks)
+    fields = {
+        "author": clean_text(core.author or ""),
+        "date": core.created.date().isoformat() if core.created is not None else "",
+        "subject": clean_text(core.subject or ""),
+        "keywords": clean_text(core.keywords or ""),
+    }
+    return Extracted(named, blocks, metadata={name: value for name, value in fields.items() if value})
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:

@@ -1,6 +1,6 @@
 """The process that reads foreign files: a hostile or broken one may end it, and nothing else.
 
-A request is a kind and a path. The answer is messages in JSON, since whoever takes over this process must not have the caller run
+A request is a kind, a path and, for scanned pages, a command that recognises text. The answer is messages in JSON, since whoever takes over this process must not have the caller run
 what it sends: some with blocks, and at last one with title, level and metadata, or with the error that says why there are none.
 """
 
@@ -12,6 +12,7 @@ import signal
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -28,7 +29,8 @@ class Message(msgspec.Struct, omit_defaults=True):
     blocks: list[Block] = []
     title: str = ""
     level: int = 0
-    metadata: dict[str, str] = {}
+    metadata: dict[str, Any] = {}
+    warnings: list[str] = []
     error: str = ""
     missing: str = ""
 
@@ -43,20 +45,27 @@ def serve(descriptor: int, megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         while True:
-            kind, path = caller.recv()
-            _answer(caller, kind, Path(path))
+            kind, path, ocr = caller.recv()
+            _answer(caller, kind, Path(path), ocr)
     except (EOFError, OSError):
         return
 
 
-def _answer(caller: Connection, kind: str, path: Path) -> None:
+def _answer(caller: Connection, kind: str, path: Path, ocr: str) -> None:
     try:
         module = importlib.import_module(f"pytrace.documents.formats.{kind}")
-        extracted: Extracted = getattr(module, f"read_{kind}")(path)
+        options = {"ocr": ocr} if ocr and kind == "pdf" else {}
+        extracted: Extracted = getattr(module, f"read_{kind}")(path, **options)
         blocks = [block for block in extracted.blocks if block.text]
         for start in range(0, len(blocks), _BLOCKS_AT_ONCE):
             _send(caller, Message(blocks=blocks[start : start + _BLOCKS_AT_ONCE]))
-        end = Message(last=True, title=extracted.title, level=extracted.level, metadata=dict(extracted.metadata))
+        end = Message(
+            last=True,
+            title=extracted.title,
+            level=extracted.level,
+            metadata=dict(extracted.metadata),
+            warnings=list(extracted.warnings),
+        )
     except DataError as error:
         end = Message(last=True, error=str(error).removeprefix(f"{path}: "))
     except ImportError as error:

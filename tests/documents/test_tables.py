@@ -1,0 +1,90 @@
+"""CSV files: rows as documents where a column holds texts, else lines that name their columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytrace.documents import ReadReport, files, read_documents
+from pytrace.errors import DataError
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_a_row_names_its_columns(tmp_path: Path, delimiter: str) -> None:
+    rows = (
+        ("Ship", "Built", "Yard"),
+        ("Marigold Tern", "1998", '"Bay, North; Yard | A"'),
+        ("Grey Gull", "", "Halvorsen"),
+    )
+    path = write(tmp_path / "the_ships.csv", "\r\n".join(delimiter.join(row) for row in rows))
+    (document,) = read_documents(path)
+    assert document.title == "the ships"
+    assert document.sentences == (
+        "Ship: Marigold Tern; Built: 1998; Yard: Bay, North; Yard | A",
+        "Ship: Grey Gull; Yard: Halvorsen",
+    )
+
+
+def test_a_number_in_the_first_row_means_that_columns_have_no_names(tmp_path: Path) -> None:
+    (document,) = read_documents(write(tmp_path / "a.tsv", "Tern\t1998\nGull\t2003\n"))
+    assert document.sentences == ("Tern; 1998", "Gull; 2003")
+
+
+def test_rows_with_a_text_are_documents_and_other_columns_metadata(tmp_path: Path) -> None:
+    text = (
+        'ID,Title,Text,Year\nx,Ada Foah,"A town\nin Ghana.",1783\n,,It lies on the coast. It has a fort.,\n,Empty,,\n'
+    )
+    path = write(tmp_path / "a.csv", text)
+    report = ReadReport()
+    first, second = read_documents(path, report=report)
+    assert (first.id, first.title, first.text, first.source) == ("x", "Ada Foah", "A town in Ghana.", f"{path}:2")
+    assert first.origin is not None
+    assert first.origin.metadata == {"Year": "1783"}
+    assert (second.title, second.origin) == ("It lies on the coast. It has a fort.", None)
+    assert (report.documents, report.empty) == (2, 1)
+    assert [document.id for document in read_documents(path, where=["Year<=1783"])] == ["x"]
+
+
+def test_long_tables_are_cut_between_rows(tmp_path: Path) -> None:
+    rows = "".join(f"Ship {number},{1900 + number}\n" for number in range(100))
+    passages = list(read_documents(write(tmp_path / "a.csv", f"Name,Built\n{rows}"), words=20))
+    assert len(passages) == 25
+    assert passages[1].sentences[0] == "Name: Ship 4; Built: 1904"
+
+
+def test_bad_tables_cost_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match=r"a\.csv:2: no row can be read here .*; is a quote not closed\?"):
+        list(read_documents(write(tmp_path / "a.csv", 'Name,Text\n1,"' + "x" * 10_000_001)))
+    for empty in ("", "\n\n", ",,\n"):
+        with pytest.raises(DataError, match="no document was found"):
+            list(read_documents(write(tmp_path / "b.csv", empty)))
+    with pytest.raises(DataError, match="binary file"):
+        list(read_documents(write(tmp_path / "c.csv", b"a,b\0")))
+    monkeypatch.setattr("pytrace.documents.tables.MOST_BYTES", 100)
+    with pytest.raises(DataError, match="has more than 100 characters, the most that is read of one table"):
+        list(read_documents(write(tmp_path / "d.csv", "Name\n" + "word\n" * 1000)))
+    texts = write(tmp_path / "e.csv", "text\n" + "".join(f"Word number {number}.\n" for number in range(1000)))
+    assert len(list(read_documents(texts))) == 1000, "rows that are documents are read one at a time"
+
+
+def test_an_older_encoding_is_found(tmp_path: Path) -> None:
+    report = ReadReport()
+    path = write(tmp_path / "a.csv", "Stadt;Fluss\nKöln;Rhein\n".encode("cp1252"))
+    (document,) = read_documents(path, report=report)
+    assert document.text == "Stadt: Köln; Fluss: Rhein"
+    assert report.warnings[0].endswith("read as cp1252, the likeliest: save it as UTF-8 if that is wrong")
+
+
+def test_texts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_BYTES", 100)
+    with pytest.raises(DataError, match="has more than 100 bytes, the most that is read of one text; split it"):
+        list(read_documents(write(tmp_path / "a.txt", "word " * 30)))
+    monkeypatch.setattr("pytrace.documents.json_rows.MOST_BYTES", 100)
+    with pytest.raises(DataError, match=r"b\.jsonl:2: has more than 100 bytes in a line"):
+        list(read_documents(write(tmp_path / "b.jsonl", '{"title": "A", "text": "B"}\n{"title": "' + "x" * 200)))
