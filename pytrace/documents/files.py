@@ -19,7 +19,7 @@ MARKDOWN_SUFFIXES = (".md", ".markdown")
 TEXT_SUFFIXES = (".txt", ".text")
 TABLE_SUFFIXES = (".csv", ".tsv")
 
-MOST_BYTES = 200_000_000
+MOST_BYTES = 100_000_000
 """Of a text that is read as a whole, and of a line of rows."""
 
 UTF8_MARK = codecs.BOM_UTF8

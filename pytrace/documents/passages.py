@@ -24,7 +24,10 @@ TITLE_SEPARATOR = " > "
 
 # A character of a script that puts no spaces between words counts as a word: models have about a token for either.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(f"[{_UNSPACED}]|[^\\W{_UNSPACED}]+")
+# What no space or letter parts (data written as text, rulers, leaders of dots) is cut, too.
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{1,40}}|(?:[^\w\s]\s?){{20,40}}")
+# A passage has at most so many characters for each of its words: text has six or seven.
+_CHARACTERS = 20
 # Where a sentence that is longer than a passage is cut: behind a clause, else behind a word.
 _CLAUSE_END = re.compile(r"[,;:—–]\s+|[、，；：]")
 _BLOCK_BREAK = "\n\n"
@@ -205,7 +208,8 @@ def _packed(pieces: Sequence[_Piece], words: int, overlap: int) -> Iterator[list
     group: list[_Piece] = []
     size = new = 0  # of the group, and its pieces that no earlier one has
     for piece in pieces:
-        if new and size + piece.size > words:
+        length = piece.start + len(piece.text) - group[0].start if group else 0
+        if new and (size + piece.size > words or length > _CHARACTERS * words):
             yield group
             group = group[len(group) - overlap :] if overlap else []
             while group and sum(kept.size for kept in group) + piece.size > words:

@@ -69,18 +69,18 @@ class CsvFile(NamedTuple):
 
     def extracted(self, path: Path) -> Extracted:
         """Return the table as one document, a line a row."""
-        rows = [self.heads]
+        blocks: list[Block] = []
         size = 0
         for _, cells in self.rows:
-            rows.append(cells)
-            size += sum(map(len, cells))
+            blocks += table_blocks([self.heads, cells])
+            size += len(blocks[-1].text)
             if size > MOST_BYTES:
                 raise DataError(
                     f"has more than {MOST_BYTES:,} characters, the most that is read of one table; split it, or name the "
                     "column of its texts `text`: then each row is a document",
                     path=path,
                 )
-        return Extracted("", table_blocks(rows), warnings=self.warnings)
+        return Extracted("", blocks or table_blocks([self.heads]), warnings=self.warnings)
 
 
 @contextmanager
