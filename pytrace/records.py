@@ -55,6 +55,19 @@ class Document(msgspec.Struct, frozen=True):
         """The sentences joined by single spaces."""
         return " ".join(self.sentences)
 
+    def citation(self, sentence: int = -1) -> str:
+        """Word where it stands, or a sentence of it: file, page, headings and characters, as far as they are known."""
+        origin = self.origin
+        if origin is None:
+            return self.source
+        start, end = origin.start, origin.end
+        if 0 <= sentence < len(origin.sentences):
+            start = origin.sentences[sentence]
+            end = start + len(self.sentences[sentence])
+        page = "" if origin.page is None else f", p. {origin.page}"
+        headings = f", {' > '.join(origin.headings)}" if origin.headings else ""
+        return f"{self.source}{page}{headings}, characters {start}-{end}"
+
     @property
     def content_hash(self) -> str:
         """SHA-256 of title and sentences, in hexadecimal: two documents with the same words have the same hash."""

@@ -142,7 +142,7 @@ def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool
     for number, chain in enumerate(evidence.chains if explain else evidence.chains[:1], 1):
         _print_chain(number, chain, by_id, explain=explain)
     if not evidence.chains:
-        _print_sources(evidence, by_id)
+        _print_sources(evidence, by_id, explain=explain)
     if isinstance(evidence.derivation, FeatureCover) and evidence.derivation.coverage:
         _print_coverage(evidence.derivation, by_id, explain=explain)
     if explain:
@@ -168,8 +168,8 @@ def _print_section(title: str, lines: Sequence[str]) -> None:
             common.print_text(line)
 
 
-def _print_sources(evidence: Evidence, by_id: dict[str, Document]) -> None:
-    """Print what was read: sentences as they are, documents by title."""
+def _print_sources(evidence: Evidence, by_id: dict[str, Document], *, explain: bool) -> None:
+    """Print what was read: sentences as they are, documents by title, and with `explain` where each stands."""
     queries = evidence.reasoning.queries
     if evidence.kind in {"sentences", "mixed", "facts"}:
         for entry in evidence.context:
@@ -183,6 +183,9 @@ def _print_sources(evidence: Evidence, by_id: dict[str, Document]) -> None:
     more = f" and {len(titles) - _TITLES} more" if len(titles) > _TITLES else ""
     shown = f"Read from {len(titles)} documents: {', '.join(titles[:_TITLES])}{more}"
     common.print_text(shown if titles else "Read from no document.")
+    for document in (by_id.get(document_id) for document_id in evidence.document_ids if explain):
+        if document is not None and document.source:
+            common.print_styled(common.printable(f"  from {document.citation()}"), "dim")
 
 
 def _title(document_id: str, by_id: dict[str, Document]) -> str:
@@ -253,7 +256,7 @@ def _print_chain(number: int, chain: Chain, by_id: dict[str, Document], *, expla
         if support and not own_support:
             common.print_styled(f"     {support}", "dim")
         if explain and document is not None and document.source:
-            common.print_styled(f"     from {common.citation(document, triple.sentence)}", "dim")
+            common.print_styled(f"     from {document.citation(triple.sentence)}", "dim")
 
 
 def _shorten(text: str, width: int = 240) -> str:

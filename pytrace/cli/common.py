@@ -25,7 +25,6 @@ from pytrace.errors import PytraceError
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
-    from pytrace.records import Document
 
 _R = TypeVar("_R")
 
@@ -237,20 +236,6 @@ def print_skipped(report: ReadReport, most: int | None = None) -> None:
     more = report.empty + report.duplicates + report.other_files - len(report.skipped[:most])
     if more > 0:
         remark(f"skipped {more} more")
-
-
-def citation(passage: Document, sentence: int = -1) -> str:
-    """Word where a passage, or a sentence of it, stands: its file, page, headings and characters."""
-    origin = passage.origin
-    if origin is None:
-        return passage.source
-    start, end = origin.start, origin.end
-    if sentence >= 0:
-        start = origin.sentences[sentence]
-        end = start + len(passage.sentences[sentence])
-    page = "" if origin.page is None else f", p. {origin.page}"
-    headings = f", {' > '.join(origin.headings)}" if origin.headings else ""
-    return f"{passage.source}{page}{headings}, characters {start}-{end}"
 
 
 def print_text(text: str = "") -> None:

@@ -43,7 +43,7 @@ class Show(Command):
 def _print(passages: Sequence[Document], documents: int, limit: int) -> None:
     for passage in passages[:limit]:
         common.print_styled(common.printable(f"{passage.id}: {passage.title}"))
-        common.print_text(common.printable(f"  {common.citation(passage)}"))
+        common.print_text(common.printable(f"  {passage.citation()}"))
         if passage.origin is not None and passage.origin.metadata:
             fields = (
                 f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"

@@ -11,6 +11,9 @@ from typing import Literal
 
 from pytrace.records import Chain, ChainSearch, Document, Evidence, TextUnit, Unit
 
+# So many characters stand between passages that follow each other: an empty line.
+_BETWEEN = 2
+
 
 def triple_evidence(chains: Sequence[Chain]) -> Evidence:
     """Return the chains' units in the order of their first appearance, none twice (TRACE-Triple)."""
@@ -31,12 +34,15 @@ def triple_evidence(chains: Sequence[Chain]) -> Evidence:
 def document_evidence(
     chains: Sequence[Chain], documents: Mapping[str, Document], *, most: int | None = None
 ) -> Evidence:
-    """Return the documents that the chains' units come from, by votes; those without a vote are left out (TRACE-Doc)."""
+    """Return the documents that the chains' units come from, by votes; those without a vote are left out (TRACE-Doc).
+
+    Passages that follow each other in a document are one text.
+    """
     votes = count_votes(chains)
     ranked = sorted(votes, key=lambda document_id: -votes[document_id])[:most]
     return Evidence(
         kind="documents",
-        context=tuple(document_text(documents[document_id]) for document_id in ranked),
+        context=_texts([documents[document_id] for document_id in ranked]),
         document_ids=tuple(ranked),
         votes=votes,
         derivation=ChainSearch(tuple(chains)),
@@ -47,7 +53,7 @@ def all_documents(documents: Sequence[Document]) -> Evidence:
     """Return all documents in their given order (the baseline "w. all documents")."""
     return Evidence(
         kind="documents",
-        context=tuple(document_text(document) for document in documents),
+        context=_texts(documents),
         document_ids=tuple(document.id for document in documents),
     )
 
@@ -55,6 +61,40 @@ def all_documents(documents: Sequence[Document]) -> Evidence:
 def count_votes(chains: Sequence[Chain]) -> dict[str, int]:
     """Count one vote for a document for every unit of every chain, in the order of first appearance."""
     return dict(Counter(unit.document_id for chain in chains for unit in chain.units))
+
+
+def _texts(documents: Sequence[Document]) -> tuple[str, ...]:
+    """Return what the reader sees of documents: one text each, but passages that follow each other under one title joined."""
+    ranks = {document.id: rank for rank, document in enumerate(documents)}
+    runs: list[list[Document]] = []
+    for document in sorted(
+        documents, key=lambda each: (each.origin.document, each.origin.start) if each.origin else ("", 0)
+    ):
+        if runs and _goes_on(runs[-1][-1], document):
+            runs[-1].append(document)
+        else:
+            runs.append([document])
+    runs.sort(key=lambda run: min(ranks[document.id] for document in run))
+    return tuple(document_text(run[0]) if len(run) == 1 else _joined(run) for run in runs)
+
+
+def _goes_on(before: Document, document: Document) -> bool:
+    first, second = before.origin, document.origin
+    if first is None or second is None or (first.document, before.title) != (second.document, document.title):
+        return False
+    return first.start < second.start <= first.end + _BETWEEN
+
+
+def _joined(run: Sequence[Document]) -> str:
+    sentences: list[str] = []
+    end = -1
+    for passage in run:
+        assert passage.origin is not None  # else it is no run
+        for start, sentence in zip(passage.origin.sentences, passage.sentences, strict=True):
+            if start >= end:  # else the passage before has it, too
+                sentences.append(sentence)
+                end = start + len(sentence)
+    return f"[{run[0].title}] {' '.join(sentences)}"
 
 
 def document_text(document: Document) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import pytrace
-from pytrace.cli.common import citation
 from pytrace.documents import ReadReport, foreign, read_documents
 from pytrace.documents.foreign import ForeignReader
 from pytrace.errors import DataError
@@ -113,7 +112,7 @@ def asked(path: Path) -> list[tuple[str, list[str]]]:
     answers = []
     for line in QUESTIONS.read_text(encoding="utf-8").splitlines():
         answer = engine().ask(json.loads(line)["question"], corpus, method="trace-doc")
-        answers.append((answer.text, [citation(by_id[id]) for id in answer.evidence.document_ids]))
+        answers.append((answer.text, [by_id[id].citation() for id in answer.evidence.document_ids]))
     return answers
 
 

@@ -19,7 +19,7 @@ from pytrace.reader.evidence import (
     triple_evidence,
 )
 from pytrace.reader.prompts import ReaderDemonstration
-from pytrace.records import Chain, Document, Evidence, TextUnit, Triple
+from pytrace.records import Chain, Document, Evidence, Origin, TextUnit, Triple
 from pytrace.retrieval import nearest_documents
 
 DOCUMENTS = {
@@ -63,6 +63,40 @@ def test_every_triple_of_every_chain_votes_for_its_document() -> None:
     assert document_evidence(chains, DOCUMENTS, most=2).document_ids == ("c", "a")
     assert document_evidence(chains, DOCUMENTS, most=2).votes == {"c": 3, "a": 2, "b": 2}
     assert document_evidence(chains, DOCUMENTS, most=9).document_ids == ("c", "a", "b")
+
+
+def passage(number: int, title: str, start: int, *sentences: str) -> Document:
+    starts = [start]
+    for sentence in sentences[:-1]:
+        starts.append(starts[-1] + len(sentence) + 1)
+    origin = Origin(
+        "r", "Report", page=number, start=start, end=starts[-1] + len(sentences[-1]), sentences=tuple(starts)
+    )
+    return Document(f"r#{number}", title, sentences, "r.pdf", origin)
+
+
+def test_passages_that_follow_each_other_are_read_as_one_text() -> None:
+    first, second = passage(1, "Report", 0, "One.", "Two."), passage(2, "Report", 11, "Three.")
+    below, far = passage(3, "Report > Risks", 19, "Four."), passage(9, "Report", 90, "Nine.")
+    by_id = {each.id: each for each in (first, second, below, far, DOCUMENTS["a"])}
+    chains = [
+        chain(*(Triple("x", "r", "y", each) for each in ids)) for ids in (("r#2", "r#9", "a", "r#1", "r#3"), ("r#2",))
+    ]
+    evidence = document_evidence(chains, by_id)
+    assert evidence.document_ids == ("r#2", "r#9", "a", "r#1", "r#3")
+    expected = ("[Report] One. Two. Three.", "[Report] Nine.", "[A] a one. a two.", "[Report > Risks] Four.")
+    assert evidence.context == expected
+    repeating = passage(2, "Report", 5, "Two.", "Three.")
+    assert all_documents([repeating, first]).context == ("[Report] One. Two. Three.",)
+
+
+def test_a_citation_says_page_headings_and_characters() -> None:
+    origin = Origin("r", "Report", ("Risks", "Currency"), 12, 40, 51, (40, 46))
+    document = Document("r#4", "Report > Risks > Currency", ("Four.", "Five."), "r.pdf", origin)
+    assert document.citation() == "r.pdf, p. 12, Risks > Currency, characters 40-51"
+    assert document.citation(1) == "r.pdf, p. 12, Risks > Currency, characters 46-51"
+    assert document.citation(7) == document.citation(), "a sentence that it does not have"
+    assert DOCUMENTS["a"].citation(1) == "a.txt"
 
 
 def test_no_chains_are_no_evidence() -> None:

@@ -111,7 +111,7 @@ def _details(
     return {
         "documents": [
             [
-                cut(document.title or document.id),
+                cut(_named(document)),
                 [long_text(sentence) for sentence in document.sentences],
                 int(document.id in gold),
                 sorted(facts.get(document.id, ())),
@@ -123,6 +123,11 @@ def _details(
         "done": _done(question),
         "methods": [None if result is None else _method(*result, documents) for result in scored],
     }
+
+
+def _named(document: Document) -> str:
+    named = document.title or document.id
+    return f"{named} ({document.citation()})" if document.origin is not None else named
 
 
 def _done(question: Question) -> list[str]:
