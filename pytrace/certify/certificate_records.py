@@ -72,7 +72,10 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class CertifiedStep(msgspec.Struct, frozen=True):
-    """One step: the triple that fits it best, the next best, whether the graph has it, and in words why (not)."""
+    """One step: the triple that fits it best, the next best, whether the graph has it, and in words why (not).
+
+    `source` says where the document stands that the step comes from, "" if it is not known.
+    """
 
     text: str
     status: StepStatus
@@ -81,6 +84,7 @@ class CertifiedStep(msgspec.Struct, frozen=True):
     entities: tuple[str, ...]  # names of the graph's entities that the step mentions word for word
     follows: bool  # false where it does not go on from where the last one ended
     reason: str
+    source: str = ""
 
 
 class Certificate(msgspec.Struct, frozen=True):

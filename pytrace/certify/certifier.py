@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, zip_longest
 from typing import NamedTuple
+
+import msgspec
 
 from pytrace.certify.certificate_records import (
     Certificate,
@@ -26,7 +28,7 @@ from pytrace.errors import InputError
 from pytrace.kernels.alignment import align_batch
 from pytrace.kg import KnowledgeBase, normal_form, verbalise
 from pytrace.models.encoders.encoder import Encoder
-from pytrace.records import Answer, TextUnit, Triple, Unit
+from pytrace.records import Answer, Chain, Document, TextUnit, Triple, Unit
 
 # Responses whose steps are encoded and compared together: enough to fill the kernels, few enough to hold.
 _AT_ONCE = 4096
@@ -327,8 +329,12 @@ def certify_answer(
     settings: GroundingSettings | None = None,
     *,
     answers: Sequence[str] = (),
+    documents: Sequence[Document] = (),
 ) -> list[Certificate]:
-    """Certify what an answer rests on: the chains that it was found along, or the thoughts of a method that thinks."""
+    """Certify what an answer rests on: the chains that it was found along, or the thoughts of a method that thinks.
+
+    Of `documents` the steps of a chain say where they stand.
+    """
     # A triple becomes the step "head relation tail.", a sentence or a document of a chain the step "title: sentence",
     # so that its "it" and "the company" are named.
     evidence = answer.evidence
@@ -347,7 +353,23 @@ def certify_answer(
         for name, path in zip(names, paths, strict=True)
     ]
     parsed = [ParsedResponse("structured" if path else "unstructured", path, answer.text) for path in paths]
-    return Certifier(base, encoder, settings).certify_parsed(responses, parsed)
+    certificates = Certifier(base, encoder, settings).certify_parsed(responses, parsed)
+    by_id = {document.id: document for document in documents}
+    return [
+        _with_sources(certificate, chain, by_id) for certificate, chain in zip_longest(certificates, evidence.chains)
+    ]
+
+
+def _with_sources(certificate: Certificate, chain: Chain | None, documents: Mapping[str, Document]) -> Certificate:
+    if chain is None or len(chain.units) != len(certificate.steps):
+        return certificate
+    steps = [
+        msgspec.structs.replace(step, source=documents[unit.document_id].citation(unit.sentence))
+        if unit.document_id in documents
+        else step
+        for step, unit in zip(certificate.steps, chain.units, strict=True)
+    ]
+    return msgspec.structs.replace(certificate, steps=tuple(steps))
 
 
 def _step(unit: Unit) -> str:

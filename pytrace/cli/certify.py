@@ -284,6 +284,8 @@ def print_certificate(certificate: Certificate) -> None:
     for number, step in enumerate(certificate.steps, 1):
         common.print_text(f"  {_MARKS[step.status]} {number}. {common.printable(step.text)}")
         common.print_text(f"       {common.printable(step.reason)}")
+        if step.source:
+            common.print_text(f"       from {common.printable(step.source)}")
     if certificate.answer:
         right = "" if certificate.answer_correct is None else " (right)" if certificate.answer_correct else " (wrong)"
         gold = f"; gold: {', '.join(certificate.answers)}" if certificate.answers else ""

@@ -113,7 +113,7 @@ def _certify(
     from pytrace.methods.trace.trace import Trace
 
     if facts is not None:
-        return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer)
+        return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer, documents=documents)
     graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace | TopTriples) else ()
     # Sentences and documents state nothing that could be checked.
     triples = [unit for unit in graph if isinstance(unit, Triple)] or _extract_triples(
@@ -124,7 +124,7 @@ def _certify(
             f"there is no triple to certify the answer of {answer.method} by, neither its own nor in its "
             f"{len(documents)} documents; give --facts KG"
         )
-    return certify_answer(KnowledgeBase.in_memory(triples, models.encoder), models.encoder, answer)
+    return certify_answer(KnowledgeBase.in_memory(triples, models.encoder), models.encoder, answer, documents=documents)
 
 
 def _extract_triples(answer: Answer, documents: list[Document], models: Engine, progress: Progress) -> list[Triple]:

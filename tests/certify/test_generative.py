@@ -11,7 +11,7 @@ from pytrace.errors import DataError, InputError
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.prompts.reasoning import StepDemonstration
-from pytrace.records import Answer, Chain, ChainSearch, Evidence, Reasoning, TextUnit, Triple
+from pytrace.records import Answer, Chain, ChainSearch, Document, Evidence, Origin, Reasoning, TextUnit, Triple
 
 PATH = (Triple("Corfu", "part of", "Greece"), Triple("Greece", "speaks", "Greek"))
 FACTS = [*PATH, Triple("Rome", "part of", "Italy"), Triple("Italy", "speaks", "Italian")]
@@ -164,6 +164,13 @@ def test_sentences_of_a_chain_are_steps_with_their_title_and_thoughts_as_they_ar
     chain = (TextUnit("Corfu", "It is part of Greece."), TextUnit("Greece", "The country speaks Greek."))
     [found] = certify_answer(BASE, ENCODER, answer(chain))
     assert (found.kind, found.steps[0].text) == ("faithful", "Corfu: It is part of Greece.")
+    assert [step.source for step in found.steps] == ["", ""]
+    cited = (TextUnit("Corfu", "It is part of Greece.", "c", 1), chain[1])
+    corfu = Document(
+        "c", "Corfu", ("An island.", "It is part of Greece."), "a.pdf", Origin("c", "Corfu", (), 3, 0, 32, (0, 11))
+    )
+    [found] = certify_answer(BASE, ENCODER, answer(cited), documents=[corfu])
+    assert [step.source for step in found.steps] == ["a.pdf, p. 3, characters 11-32", ""]
     thoughts = answer(rationale=("Corfu is part of Greece.", "Greece speaks Greek."))
     [found] = certify_answer(BASE, ENCODER, thoughts, answers=["Greek"])
     assert (found.id, found.kind, found.answer_correct) == ("thoughts", "faithful", True)
