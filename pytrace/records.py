@@ -24,8 +24,8 @@ class Sentence(msgspec.Struct, frozen=True):
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a passage stands: its document's id and title, the headings above it, and the page or slide on which it begins.
 
-    `start` and `end` are characters of the text that was read, `sentences` where each sentence begins there. `metadata` is what
-    the document says of itself: author, date and the like.
+    `start` and `end` are characters of the text that was read, `sentences` where each sentence begins there, `pages` the page of
+    each where they are on several. `metadata` is what the document says of itself: author, date and the like.
     """
 
     document: str
@@ -35,6 +35,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     start: int = 0
     end: int = 0
     sentences: tuple[int, ...] = ()
+    pages: tuple[int, ...] = ()
     metadata: dict[str, Any] = {}
 
 
@@ -60,11 +61,14 @@ class Document(msgspec.Struct, frozen=True):
         origin = self.origin
         if origin is None:
             return self.source
-        start, end = origin.start, origin.end
+        start, end, pages = origin.start, origin.end, origin.pages or (origin.page,)
         if 0 <= sentence < len(origin.sentences):
             start = origin.sentences[sentence]
             end = start + len(self.sentences[sentence])
-        page = "" if origin.page is None else f", p. {origin.page}"
+            pages = origin.pages[sentence : sentence + 1] or pages
+        page = (
+            "" if pages[0] is None else f", p. {pages[0]}" if pages[0] == pages[-1] else f", pp. {pages[0]}-{pages[-1]}"
+        )
         headings = f", {' > '.join(origin.headings)}" if origin.headings else ""
         return f"{self.source}{page}{headings}, characters {start}-{end}"
 

@@ -224,6 +224,7 @@ def _packed(pieces: Sequence[_Piece], words: int, overlap: int) -> Iterator[list
 def _passage(
     document: Document, extracted: Extracted, headings: tuple[str, ...], pieces: Sequence[_Piece], suffix: str
 ) -> Document:
+    pages = tuple(piece.page for piece in pieces if piece.page is not None)
     origin = Origin(
         document=document.id,
         title=document.title,
@@ -232,6 +233,7 @@ def _passage(
         start=pieces[0].start,
         end=pieces[-1].start + len(pieces[-1].text),
         sentences=tuple(piece.start for piece in pieces),
+        pages=pages if len(set(pages)) > 1 else (),
         metadata=dict(extracted.metadata),
     )
     return Document(

@@ -97,6 +97,11 @@ def test_a_citation_says_page_headings_and_characters() -> None:
     assert document.citation(1) == "r.pdf, p. 12, Risks > Currency, characters 46-51"
     assert document.citation(7) == document.citation(), "a sentence that it does not have"
     assert DOCUMENTS["a"].citation(1) == "a.txt"
+    over = Document(
+        "r#5", "Report", ("Four.", "Five."), "r.pdf", Origin("r", "Report", (), 12, 40, 51, (40, 46), (12, 13))
+    )
+    assert over.citation() == "r.pdf, pp. 12-13, characters 40-51"
+    assert over.citation(1) == "r.pdf, p. 13, characters 46-51"
 
 
 def test_no_chains_are_no_evidence() -> None:
