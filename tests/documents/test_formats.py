@@ -153,42 +153,6 @@ def test_tables_keep_the_heads_of_their_columns(tmp_path: Path) -> None:
     assert html == ("The ships of the coast are these two.", *word)
 
 
-def two_columns(path: Path) -> tuple[list[str], list[str]]:
-    from reportlab.pdfgen.canvas import Canvas
-
-    left = [f"Left line {number} of the first column goes on here" for number in range(12)]
-    right = [f"Right line {number} of the second column goes on too" for number in range(12)]
-    canvas = Canvas(str(path))
-    # Row by row, as some programs write.
-    for number, (first, second) in enumerate(zip(left, right, strict=True)):
-        canvas.drawString(60, 700 - 14 * number, first)
-        canvas.drawString(330, 700 - 14 * number, second)
-    canvas.save()
-    return left, right
-
-
-def test_columns_are_read_one_after_the_other(tmp_path: Path) -> None:
-    left, right = two_columns(tmp_path / "columns.pdf")
-    (document,) = read_documents(tmp_path / "columns.pdf", words=1000)
-    assert document.text == " ".join([*left, *right])
-
-
-def test_hyphens_at_a_line_s_end_are_joined_and_what_pages_repeat_goes(tmp_path: Path) -> None:
-    from reportlab.pdfgen.canvas import Canvas
-
-    canvas = Canvas(str(tmp_path / "a.pdf"))
-    for page in range(4):
-        canvas.drawString(60, 800, f"Annual report 2023, {page + 1}")
-        canvas.drawString(60, 600, f"Page number {page} tells of the observa-")
-        canvas.drawString(60, 586, "tory on the cape.")
-        canvas.showPage()
-    canvas.save()
-    (document,) = read_documents(tmp_path / "a.pdf")
-    assert document.sentences == tuple(f"Page number {page} tells of the observatory on the cape." for page in range(4))
-    assert document.origin is not None
-    assert document.origin.page == 1
-
-
 BROKEN = (
     ("empty.pdf", b"", "is empty"),
     ("text.pdf", b"only text", "is named .pdf, and is none"),
@@ -272,21 +236,6 @@ def test_what_a_document_says_of_itself_comes_with_its_passages(tmp_path: Path) 
     assert isinstance(passage, Document)
     assert passage.origin is not None
     assert passage.origin.metadata["author"] == "Isaura Venn"
-
-
-def test_a_bullet_goes_with_its_item_and_page_numbers_go(tmp_path: Path) -> None:
-    from reportlab.pdfgen.canvas import Canvas
-
-    canvas = Canvas(str(tmp_path / "a.pdf"))
-    for page in range(12):
-        canvas.drawString(60, 800, f"Chapter {page // 3}: the coast {page}")
-        canvas.drawString(80, 600, "•")
-        canvas.drawString(110, 600, f"Item number {page} of the list.")
-        canvas.drawString(300, 40, f"{page}")
-        canvas.showPage()
-    canvas.save()
-    sentences = [sentence for passage in read_documents(tmp_path / "a.pdf") for sentence in passage.sentences]
-    assert sentences == [f"• Item number {page} of the list." for page in range(12)]
 
 
 def test_a_short_page_is_read_where_no_main_text_is_found(tmp_path: Path) -> None:

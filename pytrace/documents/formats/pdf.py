@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -16,7 +16,8 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
 from pytrace.documents.formats.ocr import recognised
-from pytrace.documents.passages import Block, Extracted
+from pytrace.documents.formats.pdf_blocks import Line, blocks_of
+from pytrace.documents.passages import Extracted
 from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError
 
@@ -26,42 +27,27 @@ _GAP = 1.6
 _COLUMN_LINES, _COLUMN_LENGTH = 4, 18
 # Of a page in columns at most this share of the lines, such as titles, crosses the gap between them.
 _CROSSING = 0.2
-# Lines of a paragraph stand at most so many times their height apart.
-_LEADING = 1.75
-# A heading is so much larger than the text, and no longer than so many words.
-_LARGER, _HEADING_WORDS = 1.12, 16
 # What stands in the same place of so many pages, and of so large a share of them, is a header or footer: so far from the edge.
 _REPEATED, _SHARE, _MARGIN = 3, 0.4, 0.12
 # A line there that is a page's number, or begins or ends with one beside words, is one on fewer pages too: chapters have others.
 _NUMBERED = re.compile(r"#|# .*[^\W\d_].*|.*[^\W\d_].* #")
 # What stands before an item of a list.
 _BULLET = re.compile(r"[^\w\s]{1,2}|\(?\w{1,3}[.)]")
+# A word; behind a hyphen at a line's end, which PDFium marks, begins another.
+_SPACED = re.compile(r"[^\s\0\x02\ufffe]+[\x02\ufffe]?|[\x02\ufffe]")
 _NUMBER = re.compile(r"[0-9]+|\b[ivxlc]+\b", re.IGNORECASE)
-_HYPHEN = re.compile(r"(?<=\w)[\u00ad\u2010\ufffe\x02-]$")
+# Entries of a table of contents or an index: leaders of dots, and the numbers of pages.
+_LEADERS = re.compile(r"(?:\.\s?){4,}[\s\d,ivxlc–-]*$")
+_BOLD = re.compile("bold|black|heavy|demi", re.IGNORECASE)
 _USELESS_TITLE = re.compile(
     r"^(\(?(untitled|anonymous|unspecified|unknown)\)?|microsoft word.*|.*\.(docx?|tex|dvi|indd|qxd|pptx?|odt|fm))$",
     re.IGNORECASE,
 )
 _RECOGNISE = ": --ocr names a command that recognises it"
 _METADATA = {"Author": "author", "CreationDate": "date", "Subject": "subject", "Keywords": "keywords"}
-_buffer = (ctypes.c_ushort * 4_096)()
+_name = (ctypes.c_char * 128)()
+_first, _last = c.FS_RECTF(), c.FS_RECTF()
 _DATE = re.compile(r"D:(\d{4})(\d{2})?(\d{2})?")
-
-
-class _Line(NamedTuple):
-    """A piece of a line: its text, its box in points from the page's upper left corner, and the size of its font."""
-
-    text: str
-    left: float
-    top: float
-    right: float
-    bottom: float
-    size: float
-    page: int
-
-    @property
-    def height(self) -> float:
-        return max(self.bottom - self.top, 1.0)
 
 
 def read_pdf(path: Path, ocr: str = "") -> Extracted:
@@ -79,13 +65,8 @@ def read_pdf(path: Path, ocr: str = "") -> Extracted:
             f"has no text on its {len(pages)} pages ({'scanned?' if scanned else 'empty'}){_RECOGNISE if scanned else ''}",
             path=path,
         )
-    kept = _without_repeated(pages)
-    # The size of most of the text, by characters.
-    sizes = Counter[float]()
-    for line in itertools.chain.from_iterable(kept):
-        sizes[line.size] += len(line.text)
-    body = sizes.most_common(1)[0][0] if sizes else 0.0
-    blocks = list(_blocks([line for page in kept for line in _ordered(page)], body))
+    lines = [line for page in _without_repeated(pages) for line in _ordered(page)]
+    blocks = blocks_of(lines)
     if ocr:
         read = [block for number in scanned for block in recognised(document[number], number + 1, ocr)]
         blocks = sorted([*blocks, *read], key=lambda block: block.page or 0)
@@ -93,10 +74,15 @@ def read_pdf(path: Path, ocr: str = "") -> Extracted:
             raise DataError(f"has no text on its {len(pages)} pages, recognised or not", path=path)
         scanned = []
     fields = document.get_metadata_dict(skip_empty=True)
-    title = clean_text(fields.get("Title", ""))
+    title, level = clean_text(fields.get("Title", "")), 0
+    if not title or _USELESS_TITLE.match(title):
+        title = ""
+        if blocks and blocks[0].level == 1 and blocks[0].page == 1:
+            title, level, blocks = blocks[0].text, 1, blocks[1:]
     return Extracted(
-        "" if _USELESS_TITLE.match(title) else title,
+        title,
         blocks,
+        level,
         metadata=_metadata(fields),
         warnings=[f"{len(scanned)} of its {len(pages)} pages have no text (scanned?){_RECOGNISE}"] if scanned else [],
     )
@@ -119,33 +105,67 @@ def _metadata(fields: dict[str, str]) -> dict[str, Any]:
 class _Page(NamedTuple):
     """The lines of a page and its height in points."""
 
-    lines: list[_Line]
+    lines: list[Line]
     height: float
 
 
 def _page(document: Any, number: int) -> _Page:
-    """Read the pieces of lines of a page, as PDFium finds them, those that touch joined."""
+    """Read the lines of a page, one that a wide gap parts as several pieces."""
     page = document[number]
     text = page.get_textpage()
     height = page.get_height()
-    pieces: list[_Line] = []
-    for index in range(text.count_rects()):
-        left, bottom, right, top = text.get_rect(index)
-        # Once, into a buffer that holds any line: the wrapper would have PDFium look for the text twice.
-        length = c.FPDFText_GetBoundedText(text, left, top, right, bottom, _buffer, len(_buffer))
-        content = bytes(_buffer)[: 2 * min(length, len(_buffer))].decode("utf-16-le", "replace").rstrip("\0")
-        if content.strip():
-            at = c.FPDFText_GetCharIndexAtPos(text, (left + right) / 2, (top + bottom) / 2, 4.0, 4.0)
-            size = c.FPDFText_GetFontSize(text, at) if at >= 0 else top - bottom
-            pieces.append(_Line(content, left, height - top, right, height - bottom, round(size, 1), number + 1))
+    characters = "".join(map(chr, map(partial(c.FPDFText_GetUnicode, text), range(text.count_chars()))))
+    pieces: list[Line] = []
+    end = 0
+    for word in _SPACED.finditer(characters):
+        _, top, right, bottom = box = _box(text, word, height)
+        between = characters[end : word.start()]
+        end = word.end()
+        if pieces and "\n" not in between and _follows(pieces[-1], box):
+            before = pieces[-1]
+            pieces[-1] = before._replace(
+                text=f"{before.text}{' ' if between else ''}{word[0]}",
+                right=max(right, before.right),
+                top=min(top, before.top),
+                bottom=max(bottom, before.bottom),
+            )
+        else:
+            size = round(c.FPDFText_GetFontSize(text, word.start()), 1)
+            pieces.append(Line(word[0], *box, size, number + 1, _is_bold(text, word.start())))
+    lines = _joined(pieces)
     text.close()
     page.close()
-    return _Page(_joined(pieces), height)
+    return _Page([line for line in lines if not _LEADERS.search(line.text)], height)
 
 
-def _joined(pieces: Sequence[_Line]) -> list[_Line]:
+def _box(text: Any, word: re.Match[str], height: float) -> tuple[float, float, float, float]:
+    """Return left, top, right and bottom of a word, from the upper left corner of a page of this height."""
+    # By the letters' advance, not their ink, so that they stand side by side.
+    c.FPDFText_GetLooseCharBox(text, word.start(), _first)
+    c.FPDFText_GetLooseCharBox(text, word.end() - 1, _last)
+    return (
+        min(_first.left, _last.left),
+        height - max(_first.top, _last.top),
+        max(_first.right, _last.right),
+        height - min(_first.bottom, _last.bottom),
+    )
+
+
+def _follows(piece: Line, box: tuple[float, float, float, float]) -> bool:
+    """Whether a word stands on the line of a piece, without a wide gap."""
+    left, top, _, bottom = box
+    height = max(bottom - top, 1.0)
+    return min(bottom, piece.bottom) > max(top, piece.top) and -_GAP * height < left - piece.right < _GAP * height
+
+
+def _is_bold(text: Any, at: int) -> bool:
+    c.FPDFText_GetFontInfo(text, at, _name, len(_name), None)
+    return _BOLD.search(_name.value.decode("latin-1")) is not None
+
+
+def _joined(pieces: Sequence[Line]) -> list[Line]:
     """Join the pieces that stand on one line without a wide gap between them."""
-    lines: list[_Line] = []
+    lines: list[Line] = []
     for piece in pieces:
         before = lines[-1] if lines else None
         if before is not None and _same_line(before, piece) and -1.0 < piece.left - before.right < _GAP * before.height:
@@ -156,18 +176,19 @@ def _joined(pieces: Sequence[_Line]) -> list[_Line]:
                 top=min(before.top, piece.top),
                 bottom=max(before.bottom, piece.bottom),
                 size=max(before.size, piece.size),
+                bold=before.bold and piece.bold,
             )
         else:
             lines.append(piece)
     return [line._replace(text=clean) for line in lines if (clean := " ".join(line.text.split()))]
 
 
-def _same_line(first: _Line, second: _Line) -> bool:
+def _same_line(first: Line, second: Line) -> bool:
     overlap = min(first.bottom, second.bottom) - max(first.top, second.top)
     return overlap > 0.5 * min(first.height, second.height)
 
 
-def _without_repeated(pages: Sequence[_Page]) -> list[list[_Line]]:
+def _without_repeated(pages: Sequence[_Page]) -> list[list[Line]]:
     """Leave out headers and footers: lines at a page's edge that others have too, but for their numbers."""
     counts: Counter[tuple[str, bool]] = Counter()
     edges = []
@@ -191,7 +212,7 @@ def _without_repeated(pages: Sequence[_Page]) -> list[list[_Line]]:
     ]
 
 
-def _ordered(lines: Sequence[_Line]) -> Iterator[_Line]:
+def _ordered(lines: Sequence[Line]) -> Iterator[Line]:
     """Iterate over the lines of a page in reading order: columns of text one after the other, all else row by row."""
     if gutter := _gutter(lines):
         # What crosses the gutter, such as a title, parts what is above it from what is below.
@@ -215,8 +236,8 @@ def _ordered(lines: Sequence[_Line]) -> Iterator[_Line]:
             yield row[0]._replace(text=text, right=row[-1].right, bottom=max(line.bottom for line in row))
 
 
-def _rows(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
-    row: list[_Line] = []
+def _rows(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    row: list[Line] = []
     for line in sorted(lines, key=lambda line: (line.top + line.bottom, line.left)):
         if row and not _same_line(row[-1], line):
             yield sorted(row, key=lambda line: line.left)
@@ -226,7 +247,7 @@ def _rows(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
         yield sorted(row, key=lambda line: line.left)
 
 
-def _gutter(lines: Sequence[_Line]) -> float:
+def _gutter(lines: Sequence[Line]) -> float:
     """Return where the page's widest gap between two columns of text is; 0 if there are no columns."""
     if len(lines) < 2 * _COLUMN_LINES:
         return 0.0
@@ -243,42 +264,3 @@ def _gutter(lines: Sequence[_Line]) -> float:
         if gap > best[0] and all(sides):
             best = (gap, right + gap / 2)
     return best[1] if best[0] > 0.5 * median(line.height for line in lines) else 0.0
-
-
-def _blocks(lines: Sequence[_Line], body: float) -> Iterator[Block]:
-    """Put lines together to paragraphs and headings."""
-    sizes = sorted({line.size for line in lines if _is_heading(line, body)}, reverse=True)
-    group: list[_Line] = []
-    for line in lines:
-        if group and not _goes_on(group[-1], line, body):
-            yield _block(group, sizes, body)
-            group = []
-        group.append(line)
-    if group:
-        yield _block(group, sizes, body)
-
-
-def _is_heading(line: _Line, body: float) -> bool:
-    return line.size >= _LARGER * body and len(line.text.split()) <= _HEADING_WORDS
-
-
-def _goes_on(before: _Line, line: _Line, body: float) -> bool:
-    """Whether a line goes on with the paragraph of the one before it."""
-    if _is_heading(before, body) != _is_heading(line, body):
-        return False
-    if _is_heading(line, body):
-        return line.size == before.size and 0 <= line.top - before.bottom < before.height
-    if line.page != before.page or line.top < before.top:  # the next page or column: a sentence may go on there
-        return not before.text.rstrip().endswith((".", "!", "?", ":")) and line.text[:1].islower()
-    return line.top - before.top < _LEADING * max(before.height, line.height)
-
-
-def _block(lines: Sequence[_Line], sizes: Sequence[float], body: float) -> Block:
-    text = ""
-    for line in lines:
-        if _HYPHEN.search(text) and line.text[:1].islower():
-            text = text[:-1] + line.text
-        else:
-            text = f"{text} {line.text}" if text else line.text
-    level = 1 + sizes.index(lines[0].size) if _is_heading(lines[0], body) else 0
-    return Block(clean_text(text), level=level, page=lines[0].page)
