@@ -62,6 +62,9 @@ class Eval(Command):
         "Bring each question to N documents by those of other questions, which hold no gold answer.", ge=1, metavar="N"
     )
     pad_seed: int | None = option("Of what --pad draws.  [default: 0]", ge=0)
+    passage_words: int | None = option(
+        "Cut documents of more words into passages of at most so many; short ones stay as they are.", ge=1
+    )
     pool: int | None = option(
         "Of a BEIR corpus, give each question the N documents that BM25 ranks first.  [default: 100]", ge=1, metavar="N"
     )
@@ -142,6 +145,7 @@ class Eval(Command):
                 {
                     "data": data_settings(self.data, pool=self.pool),
                     **opened.settings(threads),
+                    **({} if self.passage_words is None else {"passage words": self.passage_words}),
                     "padding": {"documents": self.pad, "seed": self.pad_seed or 0} if self.pad else None,
                 },
                 resume=self.resume,
@@ -189,6 +193,7 @@ class Eval(Command):
     def _questions(self) -> Sequence[Question]:
         """Read the questions, and say on stderr what is wrong with some."""
         from pytrace.evaluation.data.datasets import read_questions
+        from pytrace.evaluation.data.long_documents import cut_question
         from pytrace.evaluation.data.padding import pad_questions
         from pytrace.evaluation.data.question_report import QuestionReport
 
@@ -199,6 +204,8 @@ class Eval(Command):
         everything = list(
             read_questions(self.data, format=self.data_format, limit=most, report=report, pool=self.pool)  # type: ignore[arg-type]
         )
+        if self.passage_words is not None:
+            everything = [cut_question(question, self.passage_words) for question in everything]
         questions = everything[: self.limit]
         if pad:
             questions = pad_questions(questions, pad, others=everything, seed=self.pad_seed or 0)

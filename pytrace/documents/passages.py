@@ -30,7 +30,8 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{1,40}}|(?:[^\w\s]\s?){{20,
 _CHARACTERS = 20
 # Where a sentence that is longer than a passage is cut: behind a clause, else behind a word.
 _CLAUSE_END = re.compile(r"[,;:—–]\s+|[、，；：]")
-_BLOCK_BREAK = "\n\n"
+BLOCK_BREAK = "\n\n"
+"""What stands between the blocks of a document's text."""
 
 
 class Block(NamedTuple):
@@ -138,7 +139,7 @@ def cut_passages(
     for block, split in zip(extracted.blocks, sentences, strict=True):
         if block.text:
             placed.append((block, list(_pieces(block, split, start, words))))
-            start += len(block.text) + len(_BLOCK_BREAK)
+            start += len(block.text) + len(BLOCK_BREAK)
     if sum(piece.size for _, pieces in placed for piece in pieces) <= words:
         whole = [piece for _, pieces in placed for piece in pieces]
         title = extracted.title or document.title

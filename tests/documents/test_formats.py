@@ -102,7 +102,7 @@ def test_the_examples_in_one_file_are_a_passage_each(format: str, tmp_path: Path
 
 @functools.cache
 def engine() -> pytrace.Engine:
-    return pytrace.load()
+    return pytrace.load(threads=1)
 
 
 def asked(path: Path) -> list[tuple[str, list[str]]]:
