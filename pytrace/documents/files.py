@@ -22,6 +22,12 @@ TABLE_SUFFIXES = (".csv", ".tsv")
 MOST_BYTES = 100_000_000
 """Of a text that is read as a whole, and of a line of rows."""
 
+# What a file of another format can be saved as, by its suffix.
+SAVED_AS = {
+    ".doc": ".docx", ".odt": ".docx", ".rtf": ".docx", ".ppt": ".pptx", ".odp": ".pptx", ".xls": ".csv", ".xlsx": ".csv",
+    ".ods": ".csv", ".msg": ".eml", ".mobi": ".epub",
+}  # fmt: skip
+
 UTF8_MARK = codecs.BOM_UTF8
 # The marks of UTF-32 begin with those of UTF-16.
 _MARKS = {
@@ -34,7 +40,9 @@ _MARKS = {
 # What people give by mistake, each with the way out.
 _KNOWN_BINARY = {
     b"%PDF": "a PDF; give it a name that ends in .pdf",
-    b"PK\x03\x04": "a zip archive or an office document; unpack it, or give it a name that ends in .docx or .pptx",
+    b"PK\x03\x04": "a zip archive or an office document; unpack it, or give it a name that ends in .docx, .pptx or .epub",
+    b"\xd0\xcf\x11\xe0": "an old office document; save it as .docx, .pptx or .csv",
+    b"{\\rtf": "rich text; save it as .docx",
     b"\x1f\x8b": "gzip-compressed; give it a name that ends in .gz",
     b"SQLite format 3": "an SQLite database",
     b"GGUF": "a model file",

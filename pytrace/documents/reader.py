@@ -14,6 +14,7 @@ import msgspec
 from pytrace.documents.files import (
     JSON_SUFFIXES,
     MARKDOWN_SUFFIXES,
+    SAVED_AS,
     TABLE_SUFFIXES,
     TEXT_SUFFIXES,
     Place,
@@ -256,7 +257,8 @@ def _files(root: Path, report: ReadReport) -> Iterator[Path]:
         reason = "" if regular else "not a file that can be read"
         reason = reason or _beside_beir_corpus(path)
         if not reason and suffix_of(path) not in _READ_SUFFIXES:
-            reason = "none of the formats that are read"
+            other = SAVED_AS.get(suffix_of(path))
+            reason = f"none of the formats that are read{f'; save it as {other}' if other else ''}"
         if reason:
             report.other_files += 1
             report.add(path, "", reason)

@@ -395,6 +395,15 @@ class TestFiles:
         assert [d.title for d in read_documents(tmp_path, report=report)] == ["x"]
         assert {Path(s.source).name for s in report.skipped} == {"broken.txt", "pipe.txt", "round.txt"}
 
+    def test_files_of_other_formats_are_told_what_to_save_them_as(self, tmp_path: Path) -> None:
+        write(tmp_path / "a.txt", "Ada Foah.")
+        for name in ("b.doc", "c.png"):
+            write(tmp_path / name, b"x")
+        report = ReadReport()
+        assert len(list(read_documents(tmp_path, report=report))) == 1
+        reasons = ["none of the formats that are read; save it as .docx", "none of the formats that are read"]
+        assert [skipped.reason for skipped in report.skipped] == reasons
+
     def test_several_paths_are_one_collection(self, tmp_path: Path) -> None:
         a, b = (
             write(tmp_path / "a.jsonl", lines(ADA)),
@@ -410,6 +419,8 @@ class TestFiles:
             ("a.pdf", b"%PDF-1.7 ...", "PDF"),
             ("a.docx", b"PK\x03\x04...", "is damaged"),
             ("a.txt", b"PK\x03\x04...", "zip archive"),
+            ("a.doc", b"\xd0\xcf\x11\xe0...", "an old office document; save it as .docx"),
+            ("a.txt", b"{\\rtf1 Ada Foah}", "rich text; save it as .docx"),
             (
                 "a.jsonl",
                 gzip.compress(b"{}", mtime=0),
