@@ -136,6 +136,20 @@ def test_the_questions_of_the_demo_are_answered_from_one_file_as_from_the_folder
             )
 
 
+def test_what_stands_in_a_content_control_is_read(tmp_path: Path) -> None:
+    from docx.oxml import parse_xml
+
+    word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    document = docx.Document()
+    document.add_paragraph("One.")
+    inner = "<w:p><w:r><w:t>Two.</w:t></w:r></w:p>"
+    control = f'<w:sdt xmlns:w="{word}"><w:sdtContent><w:sdt><w:sdtContent>{inner}</w:sdtContent></w:sdt></w:sdtContent></w:sdt>'
+    document.element.body.insert(1, parse_xml(control))
+    document.add_paragraph("Three.")
+    document.save(str(tmp_path / "a.docx"))
+    assert [passage.sentences for passage in read_documents(tmp_path)] == [("One.", "Two.", "Three.")]
+
+
 def test_tables_keep_the_heads_of_their_columns(tmp_path: Path) -> None:
     rows = [["Ship", "Built"], ["Marigold Tern", "1998"], ["Grey Gull", "2003"]]
     document = docx.Document()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import docx
 from docx.opc.exceptions import PackageNotFoundError
+from docx.oxml.ns import qn
 from docx.table import Table
+from docx.text.paragraph import Paragraph
 
 from pytrace.documents.formats.archives import check_archive
 from pytrace.documents.passages import Block, Extracted
@@ -30,7 +33,7 @@ def read_docx(path: Path) -> Extracted:
         raise DataError(f"is no Word document that can be read ({error}); save it anew as .docx", path=path) from None
     blocks: list[Block] = []
     title, level = "", 0
-    for item in document.iter_inner_content():
+    for item in _inner(document, document.element.body):
         if isinstance(item, Table):
             blocks += table_blocks([[cell.text for cell in row.cells] for row in item.rows])
             continue
@@ -48,6 +51,17 @@ def read_docx(path: Path) -> Extracted:
     if named and not title:
         title, level = named, 0
     return Extracted(title, blocks, level, _metadata(core))
+
+
+def _inner(document: Any, element: Any) -> Iterator[Any]:
+    """Iterate over paragraphs and tables in order, those within content controls too."""
+    for child in element.iterchildren():
+        if child.tag == qn("w:p"):
+            yield Paragraph(child, document)
+        elif child.tag == qn("w:tbl"):
+            yield Table(child, document)
+        elif child.tag in (qn("w:sdt"), qn("w:sdtContent"), qn("w:ins")):
+            yield from _inner(document, child)
 
 
 def _metadata(core: Any) -> dict[str, Any]:
