@@ -56,6 +56,11 @@ class Document(msgspec.Struct, frozen=True):
         """The sentences joined by single spaces."""
         return " ".join(self.sentences)
 
+    @property
+    def is_passage(self) -> bool:
+        """Whether it is a part of a document, and not all of one."""
+        return self.origin is not None and self.origin.document != self.id
+
     def citation(self, sentence: int = -1) -> str:
         """Word where it stands, or a sentence of it: file, page, headings and characters, as far as they are known."""
         origin = self.origin

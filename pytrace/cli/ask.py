@@ -156,7 +156,7 @@ def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool
         if evidence.votes:
             common.print_styled("\nVotes")
             ranked = sorted(evidence.votes.items(), key=lambda item: -item[1])
-            common.print_table(("VOTES", "DOCUMENT"), [(votes, by_id[document].title) for document, votes in ranked])
+            common.print_table(("VOTES", "DOCUMENT"), [(votes, _title(document, by_id)) for document, votes in ranked])
         _print_costs(answer)
 
 
@@ -181,7 +181,8 @@ def _print_sources(evidence: Evidence, by_id: dict[str, Document], *, explain: b
         return
     titles = [_title(document, by_id) for document in evidence.document_ids]
     more = f" and {len(titles) - _TITLES} more" if len(titles) > _TITLES else ""
-    shown = f"Read from {len(titles)} documents: {', '.join(titles[:_TITLES])}{more}"
+    what = "passages" if any(by_id[id].is_passage for id in evidence.document_ids if id in by_id) else "documents"
+    shown = f"Read from {len(titles)} {what}: {', '.join(titles[:_TITLES])}{more}"
     common.print_text(shown if titles else "Read from no document.")
     for document in (by_id.get(document_id) for document_id in evidence.document_ids if explain):
         if document is not None and document.source:
@@ -189,8 +190,13 @@ def _print_sources(evidence: Evidence, by_id: dict[str, Document], *, explain: b
 
 
 def _title(document_id: str, by_id: dict[str, Document]) -> str:
-    """Return a document's title; its id if it was not given but found or written by the method."""
-    return by_id[document_id].title if document_id in by_id else document_id
+    """Return a document's title, a passage's with its number; the id if it was not given but found or written by the method."""
+    if document_id not in by_id:
+        return document_id
+    document = by_id[document_id]
+    if document.origin is None or not document.is_passage:
+        return document.title
+    return f"{document.title} {document_id.removeprefix(document.origin.document)}"
 
 
 def _print_coverage(cover: FeatureCover, by_id: dict[str, Document], *, explain: bool) -> None:

@@ -98,7 +98,8 @@ def answer_one(
         # Here, for the graph that the chains were made of is closed with the method.
         certificates = _certify(answerer, answer, chosen, facts, models, progress) if certify else []
     if len(chosen) < len(documents):
-        note = f"used the {len(chosen)} documents nearest to the question, of {len(documents)}"
+        what = "passages" if any(document.is_passage for document in documents) else "documents"
+        note = f"used the {len(chosen)} {what} nearest to the question, of {len(documents)}"
         answer = msgspec.structs.replace(answer, notes=(*answer.notes, note))
     return chosen, answer, certificates
 
