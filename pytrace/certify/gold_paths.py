@@ -15,10 +15,10 @@ import numpy as np
 
 from pytrace.certify.certificate_records import GoldQuestion, Path, gold_row
 from pytrace.certify.wording import entities_named
-from pytrace.documents.files import Place
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import json_rows, looks_like_rows
 from pytrace.documents.path_questions import read_path_questions
+from pytrace.documents.text_files import Place
 from pytrace.errors import DataError, InputError
 from pytrace.kg.columns import compile_triples
 from pytrace.kg.knowledge_base import KnowledgeBase

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pytrace.certify.certificate_records import Response, gold_row
-from pytrace.documents.files import Place
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import json_rows
 from pytrace.documents.rows import Row, id_of, wrong_type
+from pytrace.documents.text_files import Place
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.storage.closing import Closing
 from pytrace.storage.locks import take_lock

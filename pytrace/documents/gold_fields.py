@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pytrace.documents.files import Place
 from pytrace.documents.rows import Row, wrong_type
+from pytrace.documents.text_files import Place
 from pytrace.records import Triple
 
 ANSWER_FIELDS = ("answers", "answer", "golden_answers", "gold_answers")

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from pytrace.documents.files import MOST_BYTES, UTF8_MARK, Place, not_utf8, open_file, peek_text, suffix_of
+from pytrace.documents.text_files import MOST_BYTES, UTF8_MARK, Place, not_utf8, open_file, peek_text, suffix_of
 from pytrace.errors import DataError
 
 _CHUNK = 1 << 18

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from pytrace.documents.files import Place, open_file, peek_text
+from pytrace.documents.text_files import Place, open_file, peek_text
 from pytrace.records import Triple
 
 _END = "<end>"

@@ -11,7 +11,16 @@ from typing import NamedTuple, TypedDict
 
 import msgspec
 
-from pytrace.documents.files import (
+from pytrace.documents.filters import Filter, matches, parse_filters
+from pytrace.documents.foreign import SUFFIXES, ForeignReader, check_command, kind_of
+from pytrace.documents.json_rows import json_rows, looks_like_rows
+from pytrace.documents.markdown import read_markdown
+from pytrace.documents.passages import WORDS, Block, Extracted, cut_passages, sentences_of, size_of
+from pytrace.documents.plain import read_plain
+from pytrace.documents.rows import Identities, Row, build_document, make_document, paragraphs_of
+from pytrace.documents.sentences import clean_text
+from pytrace.documents.tables import open_csv
+from pytrace.documents.text_files import (
     JSON_SUFFIXES,
     MARKDOWN_SUFFIXES,
     SAVED_AS,
@@ -22,15 +31,6 @@ from pytrace.documents.files import (
     suffix_of,
     walk,
 )
-from pytrace.documents.filters import Filter, matches, parse_filters
-from pytrace.documents.foreign import SUFFIXES, ForeignReader, check_command, kind_of
-from pytrace.documents.json_rows import json_rows, looks_like_rows
-from pytrace.documents.markdown import read_markdown
-from pytrace.documents.passages import WORDS, Block, Extracted, cut_passages, sentences_of, size_of
-from pytrace.documents.plain import read_plain
-from pytrace.documents.rows import Identities, Row, build_document, make_document, paragraphs_of
-from pytrace.documents.sentences import clean_text
-from pytrace.documents.tables import open_csv
 from pytrace.errors import DataError, MissingDependencyError
 from pytrace.records import Document
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from pytrace.documents.files import Place
 from pytrace.documents.sentences import clean_text, split_sentences
+from pytrace.documents.text_files import Place
 from pytrace.records import Document, Origin
 
 Row = dict[str, Any]

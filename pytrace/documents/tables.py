@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytrace.documents.files import MOST_BYTES, Place, encoding_of, open_file, peek_text, suffix_of
 from pytrace.documents.passages import Block, Extracted
 from pytrace.documents.rows import Row, beginning_of
 from pytrace.documents.sentences import clean_text
+from pytrace.documents.text_files import MOST_BYTES, Place, encoding_of, open_file, peek_text, suffix_of
 from pytrace.errors import DataError
 
 # A quote that is never closed would make one field of all the rest.

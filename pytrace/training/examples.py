@@ -18,11 +18,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from pytrace.documents.files import Place
 from pytrace.documents.json_rows import json_rows
 from pytrace.documents.path_questions import PathQuestion, looks_like_path_questions, read_path_questions
 from pytrace.documents.rows import id_of, strings, wrong_type
 from pytrace.documents.sentences import clean_text
+from pytrace.documents.text_files import Place
 from pytrace.errors import DataError, InputError
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.queries import Query, QueryForm, SparqlQuery, TripletQuery, parse_query, sparql_form, write_query

@@ -13,7 +13,7 @@ from pytrace.errors import DataError
 pytest.importorskip("lxml", reason="lxml reads books and e-mail in HTML; it comes with the extra docs")
 
 MAIL = b"""From: Isaura Venn <isaura@example.org>
-Subject: =?utf-8?q?The_caf=C3=A9_on_the_quay?=
+Subject: =?utf-8?b?VGhlIGNhZsOpIG9uIHRoZSBxdWF5?=
 Date: Tue, 3 Mar 2020 10:11:12 +0100
 Content-Type: multipart/mixed; boundary=b
 
@@ -21,7 +21,7 @@ Content-Type: multipart/mixed; boundary=b
 Content-Type: text/html; charset=iso-8859-1
 Content-Transfer-Encoding: quoted-printable
 
-<h2>Opening</h2><p>The caf=E9 opens on <b>Monday</b>.</p><div><table><tr><th>Day<th>Hours<tr><td>Mon<td>9-5</table></div>
+<h2>Opening</h2><p>The H=F6rn opens on <b>Monday</b>.</p><div><table><tr><th>Day<th>Hours<tr><td>Mon<td>9-5</table></div>
 --b
 Content-Type: application/pdf; name=plan.pdf
 Content-Disposition: attachment; filename=plan.pdf
@@ -35,7 +35,7 @@ def test_a_message_has_its_subject_as_title(tmp_path: Path) -> None:
     report = ReadReport()
     (document,) = read_documents(tmp_path, report=report)
     assert document.title == "The café on the quay"
-    assert document.sentences == ("Opening", "The café opens on Monday.", "Day: Mon; Hours: 9-5")
+    assert document.sentences == ("Opening", "The Hörn opens on Monday.", "Day: Mon; Hours: 9-5")
     assert document.origin is not None
     assert document.origin.metadata == {
         "author": "Isaura Venn <isaura@example.org>",

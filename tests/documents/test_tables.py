@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.documents import ReadReport, files, read_documents
+from pytrace.documents import ReadReport, read_documents, text_files
 from pytrace.errors import DataError
 
 
@@ -82,7 +82,7 @@ def test_an_older_encoding_is_found(tmp_path: Path) -> None:
 
 
 def test_texts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_BYTES", 100)
+    monkeypatch.setattr(text_files, "MOST_BYTES", 100)
     with pytest.raises(DataError, match="has more than 100 bytes, the most that is read of one text; split it"):
         list(read_documents(write(tmp_path / "a.txt", "word " * 30)))
     monkeypatch.setattr("pytrace.documents.json_rows.MOST_BYTES", 100)

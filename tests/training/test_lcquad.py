@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytrace.documents.files import Place
+from pytrace.documents.text_files import Place
 from pytrace.errors import DataError, InputError
 from pytrace.kg.queries import TripletQuery, parse_query, query_names
 from pytrace.training.examples import lcquad_example, named_query, read_examples

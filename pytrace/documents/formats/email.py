@@ -8,10 +8,10 @@ from email.parser import BytesParser
 from pathlib import Path
 from typing import Any, cast
 
-from pytrace.documents.files import encoding_of
 from pytrace.documents.passages import Block, Extracted
 from pytrace.documents.plain import read_plain
 from pytrace.documents.sentences import clean_text
+from pytrace.documents.text_files import encoding_of
 from pytrace.errors import DataError
 
 _METADATA = {"from": "author", "to": "to", "cc": "cc", "message-id": "message_id", "in-reply-to": "in_reply_to"}

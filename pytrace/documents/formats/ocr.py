@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pytrace.documents.files import encoding_of
 from pytrace.documents.passages import Block
 from pytrace.documents.plain import read_plain
+from pytrace.documents.text_files import encoding_of
 from pytrace.errors import DataError
 
 # What recognition programs are made for, and the time that they have for a page.

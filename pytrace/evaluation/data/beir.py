@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytrace.documents.files import Place, read_text
 from pytrace.documents.gold_fields import gold_answers
 from pytrace.documents.json_rows import json_rows
 from pytrace.documents.rows import Row, document_paragraph, id_of, make_document, wrong_type
 from pytrace.documents.sentences import clean_text, split_sentences
+from pytrace.documents.text_files import Place, read_text
 from pytrace.errors import DataError
 from pytrace.evaluation.data.dataset_adapters import text_of
 from pytrace.evaluation.data.question_report import QuestionReport

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pytrace.documents.files import Place, read_text
 from pytrace.documents.rows import Row, objects, strings, wrong_type
 from pytrace.documents.sentences import clean_text
+from pytrace.documents.text_files import Place, read_text
 from pytrace.errors import DataError
 
 DataFormat = Literal[

@@ -12,7 +12,6 @@ from typing import Any, get_args
 
 import msgspec
 
-from pytrace.documents.files import Place
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import json_rows
 from pytrace.documents.path_questions import looks_like_path_questions, read_path_questions
@@ -30,6 +29,7 @@ from pytrace.documents.rows import (
     wrong_type,
 )
 from pytrace.documents.sentences import clean_text
+from pytrace.documents.text_files import Place
 from pytrace.errors import DataError, InputError
 from pytrace.evaluation.data.beir import POOL, beir_settings, is_beir, read_beir
 from pytrace.evaluation.data.dataset_adapters import DataFormat, format_of, in_our_shape, text_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pytrace.documents.files import Place
+from pytrace.documents.text_files import Place
 
 _LISTED = 1_000
 
