@@ -23,6 +23,7 @@ from pytrace.documents.json_rows import (
     suffix_of,
     walk,
 )
+from pytrace.documents.languages import check_language, detect_language
 from pytrace.documents.markdown import read_markdown
 from pytrace.documents.passages import WORDS, Block, Extracted, cut_passages, sentences_of, size_of
 from pytrace.documents.plain import read_plain
@@ -33,6 +34,8 @@ from pytrace.records import Document
 
 # So many of what was passed over are named; all of it is counted.
 _LISTED = 1_000
+# Blocks that tell a document's language.
+_SAMPLE = 50
 _READ_SUFFIXES = (*JSON_SUFFIXES, *MARKDOWN_SUFFIXES, *TEXT_SUFFIXES, *SUFFIXES)
 
 
@@ -71,7 +74,7 @@ class ReadReport(msgspec.Struct):
 def read_documents(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
-    language: str = "en",
+    language: str | None = None,
     report: ReadReport | None = None,
     distinct: bool = True,
     words: int = WORDS,
@@ -98,7 +101,8 @@ def read_documents(
     paths
         A file or folder, or several.
     language
-        ISO 639-1 code for sentence splitting.
+        ISO 639-1 code of all documents, for sentence splitting; by default each document's is detected. That of a file is kept in
+        its passages' `origin.metadata` if it is given or is not English.
     report
         Is filled with counts and with what was left out, while the documents are read.
     distinct
@@ -118,6 +122,8 @@ def read_documents(
         A file is missing, unreadable, binary, not UTF-8, or not what its name says; a row lacks a field or has it of a
         wrong type; two documents with other words have one id; or nothing is left to give out. Says file, line and
         remedy. Missing files are found at the call, everything else on the way.
+    InputError
+        `language` is no ISO 639-1 code.
 
     Examples
     --------
@@ -133,6 +139,8 @@ def read_documents(
     roots = [Path(path) for path in named]
     if not roots:
         raise DataError("no file or folder was given to read documents from; name at least one")
+    if language is not None:
+        check_language(language)
     for root in roots:
         _check_exists(root)
     report = report if report is not None else ReadReport()
@@ -159,19 +167,17 @@ class _Read(NamedTuple):
     extracted: Extracted | None = None
     sentences: Sequence[Sequence[str]] | None = None
 
-    def passages(self, *, words: int, overlap: int, language: str) -> list[Document]:
+    def passages(self, *, words: int, overlap: int) -> list[Document]:
         extracted = self.extracted
         if extracted is None:
             if size_of(self.document.text) <= 2 * words:
                 return [self.document]
             extracted = Extracted(self.document.title, [Block(text, whole=True) for text in self.document.sentences])
-        return cut_passages(
-            self.document, extracted, words=words, overlap=overlap, language=language, sentences=self.sentences
-        )
+        return cut_passages(self.document, extracted, words=words, overlap=overlap, sentences=self.sentences)
 
 
 def _read(
-    roots: list[Path], report: ReadReport, identities: Identities | None, *, language: str, words: int, overlap: int
+    roots: list[Path], report: ReadReport, identities: Identities | None, *, language: str | None, words: int, overlap: int
 ) -> Iterator[Document]:
     with ForeignReader() as foreign:
         for path in itertools.chain.from_iterable(_files(root, report) for root in roots):
@@ -181,7 +187,7 @@ def _read(
                     report.add_duplicate(read.document, before)
                     continue
                 report.documents += 1
-                yield from read.passages(words=words, overlap=overlap, language=language)
+                yield from read.passages(words=words, overlap=overlap)
     if not report.documents:
         reasons = f": {report.empty} had no text, {report.other_files} were files of other kinds"
         raise DataError(
@@ -227,7 +233,7 @@ def _has_corpus(folder: Path) -> bool:
 
 
 def _documents(
-    path: Path, language: str, report: ReadReport, foreign: ForeignReader, *, alone: bool
+    path: Path, language: str | None, report: ReadReport, foreign: ForeignReader, *, alone: bool
 ) -> Iterator[_Read]:
     """Read a file; one of a folder that its format's reader refuses is passed over, one that is named alone raises."""
     suffix = suffix_of(path)
@@ -259,9 +265,12 @@ def _documents(
     yield from _reported(_whole(path, extracted, language), report)
 
 
-def _whole(path: Path, extracted: Extracted, language: str) -> _Read:
+def _whole(path: Path, extracted: Extracted, language: str | None) -> _Read:
     title = extracted.title or _title_from_name(path)
-    sentences = [sentences_of(block, language=language) for block in extracted.blocks]
+    known = language or detect_language(" ".join(block.text for block in extracted.blocks[:_SAMPLE]))
+    if language or known != "en":
+        extracted = extracted._replace(metadata={**extracted.metadata, "language": known})
+    sentences = [sentences_of(block, language=known) for block in extracted.blocks]
     document = make_document(title, itertools.chain.from_iterable(sentences), source=str(path))
     return _Read(Place(path), document, extracted, sentences)
 
