@@ -12,7 +12,7 @@ import msgspec
 from pytrace.cli import common
 from pytrace.cli.certify import print_certificate
 from pytrace.cli.commands import Command, Result, argument, option
-from pytrace.cli.shared_options import KNOWLEDGE, MODELS, PASSAGE_OVERLAP, PASSAGE_WORDS, SETTINGS, MethodType
+from pytrace.cli.shared_options import KNOWLEDGE, LANGUAGE, MODELS, PASSAGE_OVERLAP, PASSAGE_WORDS, SETTINGS, MethodType
 from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -53,6 +53,7 @@ class Ask(Command):
     docs: Path | None = option("Documents: a file or a folder.")
     words: int = PASSAGE_WORDS
     overlap: int = PASSAGE_OVERLAP
+    language: str | None = LANGUAGE
     kg: Path | None = option("A knowledge graph made by 'pytrace kg build'.")
     method: MethodName | None = option(
         "How to answer: trace, trace-doc, ks-llm, scope-coe, rag, dense, bm25, rrf, cross-encoder, cot, cot-sc, verify-and-edit, "
@@ -108,7 +109,15 @@ class Ask(Command):
         documents = (
             []
             if indexed
-            else read_corpus(self.docs, self.kg, needed=method, report=report, words=self.words, overlap=self.overlap)
+            else read_corpus(
+                self.docs,
+                self.kg,
+                needed=method,
+                report=report,
+                words=self.words,
+                overlap=self.overlap,
+                language=self.language,
+            )
         )
         common.print_skipped(report, _NAMED)
         chosen, answer, certificates = answer_one(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
-from pytrace.cli.shared_options import PASSAGE_OVERLAP, PASSAGE_WORDS
+from pytrace.cli.shared_options import LANGUAGE, PASSAGE_OVERLAP, PASSAGE_WORDS
 from pytrace.records import Document
 
 # Of what was passed over.
@@ -24,12 +24,15 @@ class Show(Command):
     limit: int = option("At most so many passages.", ge=0, default=20)
     words: int = PASSAGE_WORDS
     overlap: int = PASSAGE_OVERLAP
+    language: str | None = LANGUAGE
 
     def run(self) -> Result:
         from pytrace.documents import ReadReport, read_documents
 
         report = ReadReport()
-        passages = list(read_documents(self.path, report=report, words=self.words, overlap=self.overlap))
+        passages = list(
+            read_documents(self.path, language=self.language, report=report, words=self.words, overlap=self.overlap)
+        )
         common.print_skipped(report, _NAMED)
         document = {"documents": report.documents, "passages": passages, "skipped": report.skipped}
         return Result(document, lambda: _print(passages, report.documents, self.limit))

@@ -10,7 +10,7 @@ import msgspec
 
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, option
-from pytrace.cli.shared_options import MODELS, PASSAGE_OVERLAP, PASSAGE_WORDS, SETTINGS
+from pytrace.cli.shared_options import LANGUAGE, MODELS, PASSAGE_OVERLAP, PASSAGE_WORDS, SETTINGS
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
@@ -36,6 +36,7 @@ class Build(Command):
     docs: Path = option("Documents: a file or a folder.")
     words: int = PASSAGE_WORDS
     overlap: int = PASSAGE_OVERLAP
+    language: str | None = LANGUAGE
     out: Path = option("The graph's directory.")
     resume: bool = option("Go on with, or bring up to date, the graph that is there.")
     retry: bool = option("Extract again the documents for which sentences stand in.")
@@ -51,7 +52,9 @@ class Build(Command):
         out, models = self.out, self.models
         report = ReadReport()
         # The store finds repeated documents, without keeping all that were read in memory.
-        documents = read_documents(self.docs, report=report, distinct=False, words=self.words, overlap=self.overlap)
+        documents = read_documents(
+            self.docs, language=self.language, report=report, distinct=False, words=self.words, overlap=self.overlap
+        )
         # First, so that --set unit=... has the last word.
         settings = method_settings("trace", models.settings_name, ("unit=triple", *self.settings))
         extractor = make_extractor(models.model, models.encoder, settings)

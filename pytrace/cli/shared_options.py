@@ -32,6 +32,10 @@ PASSAGE_WORDS = option(
     "Cut documents of more words into passages of at most so many.", "--passage-words", ge=1, default=WORDS
 )
 PASSAGE_OVERLAP = option("Sentences that a passage repeats of the one before.", "--passage-overlap", ge=0, default=0)
+LANGUAGE = option(
+    "The documents' language, by ISO 639-1 (de, fr, ja); decides where sentences end.  [default: detected in each]",
+    metavar="CODE",
+)
 KNOWLEDGE_FORMAT = option("Of the knowledge base, if the suffix does not tell it.", choices=FORMATS)
 
 _DEVICE = option("Where models run and kept vectors are searched; fails if it is not there.", choices=("cpu", "cuda"))

@@ -8,10 +8,16 @@ from collections import Counter
 from importlib import resources
 
 from pytrace.errors import InputError
+from pytrace.records import Document
 
 _DATA = json.loads((resources.files(__package__) / "languages.json").read_text("utf-8"))
 CODES = frozenset(_DATA["codes"].split())
 """The codes of ISO 639-1."""
+
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""The characters of scripts that put no space between words, for a class of a regular expression."""
 
 # The beginning tells: some 300 words.
 _SAMPLE = 2_000
@@ -27,6 +33,7 @@ for _code, _words in _DATA["function_words"].items():
 _LEAST = 3
 ABBREVIATIONS = {code: frozenset(words.split()) for code, words in _DATA["abbreviations"].items()}
 """By language, abbreviations that end no sentence and that `sentencex` does not know; without the full stop."""
+_UNSPACED_LETTER = re.compile(f"([{UNSPACED}])")
 # Letters that a language has beside those of the one that its script is named after.
 _OWN_LETTERS = {"ru": {"uk": re.compile("[іїєґ]")}, "ar": {"ur": re.compile("[ٹڈڑںے]"), "fa": re.compile("[پچژگ]")}}
 
@@ -69,7 +76,23 @@ def detect_language(text: str) -> str:
     ('de', 'ja', 'en')
     """
     sample = text[:_SAMPLE]
-    return (None if sample.isascii() else _by_script(sample)) or _by_function_words(sample)
+    return script_of(sample) or _by_function_words(sample)
+
+
+def language_of(document: Document) -> str:
+    """Return the language that a document was read in, if its origin names it, else the one detected."""
+    known = document.origin.metadata.get("language") if document.origin is not None else None
+    return known if isinstance(known, str) and known in CODES else detect_language(document.text)
+
+
+def letters_apart(text: str) -> str:
+    """Put spaces around each character of a script that has none between words."""
+    return text if text.isascii() else _UNSPACED_LETTER.sub(r" \1 ", text)
+
+
+def script_of(text: str) -> str | None:
+    """Return the code of the language that most letters of a text point to by their script; None: they are Latin."""
+    return None if text.isascii() else _by_script(text)
 
 
 def _by_script(text: str) -> str | None:

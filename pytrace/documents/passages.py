@@ -12,6 +12,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pytrace.documents.languages import UNSPACED
 from pytrace.documents.sentences import split_sentences
 from pytrace.errors import InputError
 from pytrace.records import Document, Origin
@@ -23,8 +24,7 @@ TITLE_SEPARATOR = " > "
 """What stands between the headings of a passage's title."""
 
 # A character of a script that puts no spaces between words counts as a word: models have about a token for either.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(f"[{_UNSPACED}]|[^\\W{_UNSPACED}]+")
+_WORD = re.compile(f"[{UNSPACED}]|[^\\W{UNSPACED}]+")
 # Where a sentence that is longer than a passage is cut: behind a clause, else behind a word.
 _CLAUSE_END = re.compile(r"[,;:—–]\s+|[、，；：]")
 _BLOCK_BREAK = "\n\n"

@@ -177,7 +177,13 @@ class _Read(NamedTuple):
 
 
 def _read(
-    roots: list[Path], report: ReadReport, identities: Identities | None, *, language: str | None, words: int, overlap: int
+    roots: list[Path],
+    report: ReadReport,
+    identities: Identities | None,
+    *,
+    language: str | None,
+    words: int,
+    overlap: int,
 ) -> Iterator[Document]:
     with ForeignReader() as foreign:
         for path in itertools.chain.from_iterable(_files(root, report) for root in roots):

@@ -35,6 +35,7 @@ def read_corpus(
     report: ReadReport | None = None,
     words: int = WORDS,
     overlap: int = 0,
+    language: str | None = None,
 ) -> list[Document]:
     """Read the documents that a method needs, long ones as passages; the report is told what was passed over."""
     from pytrace.documents import read_documents
@@ -42,7 +43,7 @@ def read_corpus(
     from pytrace.triples.graph import TripleStore
 
     if docs is not None:
-        return list(read_documents(docs, report=report, words=words, overlap=overlap))
+        return list(read_documents(docs, language=language, report=report, words=words, overlap=overlap))
     if kg is not None:
         with TripleStore.open(kg, mode="read") as graph:
             return list(graph.documents())

@@ -37,7 +37,13 @@ class Corpus:
 
     @classmethod
     def read(
-        cls, path: str | Path, *, report: ReadReport | None = None, words: int = WORDS, overlap: int = 0
+        cls,
+        path: str | Path,
+        *,
+        language: str | None = None,
+        report: ReadReport | None = None,
+        words: int = WORDS,
+        overlap: int = 0,
     ) -> Corpus:
         """Read a file or a folder of documents, long ones as passages.
 
@@ -45,6 +51,8 @@ class Corpus:
         ----------
         path
             Text, Markdown or JSON Lines, a question data set, or a folder of such files.
+        language
+            Of all documents, an ISO 639-1 code; by default each document's is detected.
         report
             Told what was passed over, and why.
         words, overlap
@@ -60,7 +68,7 @@ class Corpus:
         DataError
             A file cannot be read.
         """
-        return cls(read_documents(path, report=report, words=words, overlap=overlap))
+        return cls(read_documents(path, language=language, report=report, words=words, overlap=overlap))
 
     @classmethod
     def of(cls, corpus: Corpus | str | Path | Sequence[Document]) -> Corpus:
