@@ -38,20 +38,13 @@ _UNSPACED_LETTER = re.compile(f"([{UNSPACED}])")
 _OWN_LETTERS = {"ru": {"uk": re.compile("[іїєґ]")}, "ar": {"ur": re.compile("[ٹڈڑںے]"), "fa": re.compile("[پچژگ]")}}
 
 
-def check_language(code: str) -> str:
-    """Return an ISO 639-1 code as it is.
-
-    Raises
-    ------
-    InputError
-        There is no such code.
-    """
-    if code not in CODES:
+def check_language(code: str | None) -> None:
+    """Raise `InputError` if a language is given that ISO 639-1 has no code for."""
+    if code is not None and code not in CODES:
         raise InputError(
             f"{code!a} is no language code of ISO 639-1; give two small letters, such as de, fr, ja or zh, or leave the "
             "language out to have it detected"
         )
-    return code
 
 
 def detect_language(text: str) -> str:
@@ -92,11 +85,7 @@ def letters_apart(text: str) -> str:
 
 def script_of(text: str) -> str | None:
     """Return the code of the language that most letters of a text point to by their script; None: they are Latin."""
-    return None if text.isascii() else _by_script(text)
-
-
-def _by_script(text: str) -> str | None:
-    if len(_OTHER_LETTER.findall(text)) <= len(_LATIN_LETTER.findall(text)):
+    if text.isascii() or len(_OTHER_LETTER.findall(text)) <= len(_LATIN_LETTER.findall(text)):
         return None
     counts = {code: len(letters.findall(text)) for code, letters in _SCRIPTS.items()}
     code = max(counts, key=lambda code: counts[code])
@@ -108,7 +97,7 @@ def _by_script(text: str) -> str | None:
 
 
 def _by_function_words(text: str) -> str:
-    # Distinct words: a list of noble names is full of "de", and so is no English text.
+    # Distinct words, and none that names have in English texts, too (de, del, von).
     counts = Counter(code for word in set(_WORD.findall(text.lower())) for code in _FUNCTION_WORDS.get(word, ()))
     # Of two that tie the first by the alphabet.
     code, count = max(sorted(counts.items()), key=lambda item: item[1], default=("en", 0))

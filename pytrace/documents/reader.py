@@ -139,8 +139,7 @@ def read_documents(
     roots = [Path(path) for path in named]
     if not roots:
         raise DataError("no file or folder was given to read documents from; name at least one")
-    if language is not None:
-        check_language(language)
+    check_language(language)
     for root in roots:
         _check_exists(root)
     report = report if report is not None else ReadReport()

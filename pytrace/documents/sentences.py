@@ -21,7 +21,8 @@ _TAIL = 40
 _LAST_WORD = re.compile(r"([^\s(\[«„“\"']+)\.\s*$")
 # "am 3. Mai" is known, "im 19. Jahrhundert" not.
 _GERMAN_ORDINAL = re.compile(
-    r"\b(?:am|ab|beim|bis|das|dem|den|der|des|die|im|ins|seit|vom|zum|zur|\d{1,2}\. (?:bis|oder|und))\s\d{1,2}\.\s*$"
+    r"\b(?:am|ab|beim|bis|das|dem|den|der|des|die|im|ins|seit|vom|zum|zur|\d{1,2}\. (?:bis|oder|und))"  # codespell:ignore oder
+    r"\s\d{1,2}\.\s*$"
 )
 
 # The splitter takes quadratic time on some texts (Chinese, Japanese), so it sees at most this many characters at a time;

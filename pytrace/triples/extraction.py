@@ -134,7 +134,9 @@ class PhraseExtractor(_RuleExtractor):
                 triples.setdefault(tail, Triple(document.title, relation, phrase.text, document.id, index, 100.0))
         if not triples:
             reason = (
-                "no phrase was found" if language == LANGUAGE else f"phrases are known of English, not of {language!r}"
+                "no phrase was found"
+                if language == LANGUAGE
+                else f"phrases are known in English only, not in {language!r}"
             )
             failure = f"{reason}; the document's sentences stand in" if document.text.strip() else ""
             return Extraction(document, sentence_units(document), ExtractionStatistics(failure=failure))

@@ -64,8 +64,7 @@ def read_questions(
     have it, all that have the sentence count as supporting, for the data set says no more. Texts are split into sentences as
     `read_documents` does it, each in the language that is detected or in the one given.
     """
-    if language is not None:
-        check_language(language)
+    check_language(language)
     if limit is not None and limit < 1:
         raise InputError(f"limit is {limit}; ask for at least 1 question, or for all with None")
     if format not in get_args(DataFormat):
