@@ -62,9 +62,9 @@ def split_sentences(text: str, *, language: str | None = "en") -> list[str]:
     text
         The text; single line breaks count as spaces.
     language
-        ISO 639-1 code of the language, which decides on abbreviations and punctuation; None: it is detected. German, French, Spanish, Italian, Dutch,
-        Polish, Portuguese, Russian, Arabic and Japanese are mended where `sentencex` splits too often; what it does not know is
-        split as English.
+        ISO 639-1 code of the language, which decides on abbreviations and punctuation; None: it is detected. What `sentencex`
+        does not know is split as English. Where it splits too often is mended for German, French, Spanish, Italian, Dutch,
+        Polish, Portuguese, Russian, Arabic and Japanese.
 
     Returns
     -------

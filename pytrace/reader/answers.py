@@ -161,11 +161,11 @@ def clean_answer(text: str) -> str:
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-# With that of scripts that have their own.
 _PUNCTUATION = str.maketrans("", "", string.punctuation + "。、，；：？！（）「」『』《》〈〉【】،؛؟۔।")
 
 
 def normalise_answer(text: str) -> str:
     """Normalise an answer as HotpotQA's and SQuAD's scripts do."""
-    # Lower case; ASCII punctuation removed, and that of Chinese, Japanese, Arabic and Hindi; the words a, an and the removed; white space made single.
+    # Lower case; ASCII punctuation removed; the words a, an and the removed; white space made single. Ours: punctuation of
+    # Chinese, Japanese, Arabic and Hindi goes, too.
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())

@@ -1,4 +1,7 @@
-"""How answers are given and refused in Arabic, Chinese, French, German, Japanese, Russian and Spanish; English has patterns of its own."""
+"""How answers are given and refused in Arabic, Chinese, French, German, Japanese, Russian and Spanish.
+
+English has patterns of its own where responses are read.
+"""
 
 from __future__ import annotations
 
@@ -23,5 +26,5 @@ FOREIGN_CONCLUSION = (
 
 
 def abstentions(text: str) -> tuple[str, ...]:
-    """Return the phrases, in small letters, that refuse an answer in the language of a text; none for English and unknown ones."""
+    """Return the phrases that refuse an answer in the language of a text, in small letters; none in English or another."""
     return tuple(_DATA["abstention"].get(detect_language(text), ()))

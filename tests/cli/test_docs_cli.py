@@ -55,7 +55,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_the_language_is_detected_or_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "ort.txt"
-    path.write_text("Das Haus stammt aus dem 19. Jahrhundert. Es ist nicht alt.", encoding="utf-8")
+    path.write_text("Das Haus stammt aus dem 19. Jahrhundert. Es wurde nicht verkauft.", encoding="utf-8")
     _, shown, _ = run(capsys, path)
     assert shown.splitlines()[2:4] == ["  language: de", "    Das Haus stammt aus dem 19. Jahrhundert."]
     _, shown, _ = run(capsys, path, "--language", "en")
