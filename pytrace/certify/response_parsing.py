@@ -13,6 +13,7 @@ import msgspec
 from pytrace.documents import split_sentences
 from pytrace.kg import normal_form
 from pytrace.methods.cot.rationales import parse_thought
+from pytrace.reader.conclusions import FOREIGN_CONCLUSION, abstentions
 
 StepForm = Literal["numbered", "sentences"]
 """What counts as steps: numbered lines, as the paper asks for, or the sentences before the conclusion."""
@@ -28,13 +29,14 @@ class ParsedResponse(msgspec.Struct, frozen=True):
 
 _CONCLUSION = re.compile(
     r"\b(?:(?:so|thus|hence|therefore),?\s+)?(?:the|my)\s+(?:(?:final|correct)\s+)?answer(?:\s+to\s+the\s+question)?"
-    r"\s*(?:\bis\b:?|:)",
+    rf"\s*(?:\bis\b:?|:)|{FOREIGN_CONCLUSION}",
     re.IGNORECASE,
 )
 _NEXT_QUESTION = re.compile(r"^\s*(?:Q|Question|Input)\s*:", re.MULTILINE | re.IGNORECASE)
-_FIRST_MARKER = re.compile(r"^[ \t]*(?:\*\*)?(?:step\s*)?1\s*[.):]\s*", re.MULTILINE | re.IGNORECASE)
-_PAIRS = {"(": ")", "[": "]", "{": "}", '"': '"', "“": "”", "*": "*"}
-# The phrases of appendix C.4.
+_FIRST_MARKER = re.compile(r"^[ \t]*(?:\*\*)?(?:step\s*)?1\s*[.):、．：]\s*", re.MULTILINE | re.IGNORECASE)
+_PAIRS = {"(": ")", "（": "）", "[": "]", "{": "}", '"': '"', "“": "”", "*": "*"}
+_STOPS = re.compile(r"\.+$|(?:です|である)?[。۔।]$")
+# The phrases of appendix C.4. Those of seven other languages are in `pytrace.reader.conclusions`.
 _ABSTENTIONS = (
     "not have knowledge", "not have enough", "not enough information", "more information", "need more", "no answer", "unknown",
     "cannot", "can not", "can't", "could not", "sorry", "impossible", "not possible", "unable", "unclear", "don't know",
@@ -56,9 +58,9 @@ def parse_response(text: str, *, form: StepForm = "numbered") -> ParsedResponse:
         thought = parse_thought(text)
         steps, answer = thought.sentences, thought.answer if _CONCLUSION.search(text) is not None else ""
     if steps and answer:
-        return ParsedResponse("abstained" if _abstains(answer) else "structured", steps, answer)
+        return ParsedResponse("abstained" if _abstains(answer, abstentions(text)) else "structured", steps, answer)
     folded = text.casefold().replace("’", "'")
-    abstained = any(phrase in folded for phrase in _ABSTENTIONS)
+    abstained = any(phrase in folded for phrase in (*_ABSTENTIONS, *abstentions(text)))
     return ParsedResponse("abstained" if abstained else "unstructured", steps, answer)
 
 
@@ -79,7 +81,7 @@ def _numbered(text: str) -> tuple[tuple[str, ...], str]:
     for number in itertools.count(2):
         # The next number on a line of its own, or after the end of a sentence.
         marker = re.compile(
-            rf"(?:(?:^|\n)[ \t]*(?:\*\*)?(?:step\s*)?|(?<=[.!?)\"'])\s*(?:step\s*)?){number}\s*[.):](?!\d)\s*",
+            rf"(?:(?:^|\n)[ \t]*(?:\*\*)?(?:step\s*)?|(?<=[.!?)\"'。！？])\s*(?:step\s*)?){number}\s*[.):、．：](?!\d)\s*",
             re.IGNORECASE,
         ).search(body)
         part = body if marker is None else body[: marker.start()]
@@ -93,6 +95,8 @@ def _numbered(text: str) -> tuple[tuple[str, ...], str]:
 def _answer(text: str) -> str:
     """Return what a conclusion names: what stands in its parentheses, else its first sentence."""
     text = text.strip().lstrip(":").strip()
+    if text.startswith("（"):
+        text = text.replace("（", "(").replace("）", ")")
     if text.startswith("("):
         depth = 0
         for place, character in enumerate(text):
@@ -102,16 +106,18 @@ def _answer(text: str) -> str:
         text = text[1:]
     line = text.partition("\n")[0]
     sentences = split_sentences(line)
-    answer = sentences[0].strip().rstrip(".").strip() if sentences else ""
+    answer = _STOPS.sub("", sentences[0].strip()).strip() if sentences else ""
     while len(answer) > 1 and _PAIRS.get(answer[0]) == answer[-1]:
         answer = answer[1:-1].strip()
     return answer
 
 
-def _abstains(answer: str) -> bool:
-    folded = answer.casefold().replace("’", "'")
-    return normal_form(answer) in _NO_ANSWER or any(
-        folded == phrase or folded.startswith((phrase + " ", "i " + phrase)) for phrase in _ABSTENTIONS
+def _abstains(answer: str, foreign: tuple[str, ...]) -> bool:
+    folded, words = answer.casefold().replace("’", "'"), normal_form(answer)
+    return (
+        words in _NO_ANSWER
+        or any(folded == phrase or folded.startswith((phrase + " ", "i " + phrase)) for phrase in _ABSTENTIONS)
+        or any(f"{words} ".startswith(f"{normal_form(phrase)} ") for phrase in foreign)
     )
 
 

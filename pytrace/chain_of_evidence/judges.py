@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pytrace.chain_of_evidence.features import Inquiry, Judge, JudgementDemonstration, Probability
 from pytrace.documents import split_sentences
+from pytrace.documents.mentions import whole_words
 from pytrace.errors import LogitsUnavailableError
 from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.models.encoders.encoder import Encoder, Kind
@@ -233,7 +234,7 @@ class _Parts:
             for node in ((feature.text,) if feature.kind == "node" else feature.nodes)
         ]
         # Whole sentences, and what is left of them without the nodes.
-        self._sentences = [split_sentences(text) for text in inquiry.texts]
+        self._sentences = [split_sentences(text, language=None) for text in inquiry.texts]
         self._bare = [
             [without(sentence, nodes) if wording else "" for sentence in sentences] for sentences in self._sentences
         ]
@@ -291,5 +292,5 @@ def without(text: str, nodes: Iterable[str]) -> str:
     """Return a text without some nodes, whatever their case; "" if no letter or digit is left."""
     # The longest first: a node within another would leave the other's rest behind.
     for node in sorted({node for node in nodes if node.strip()}, key=len, reverse=True):
-        text = re.sub(rf"(?<!\w){re.escape(node)}(?!\w)", "", text, flags=re.IGNORECASE)
+        text = re.sub(whole_words(re.escape(node), node), "", text, flags=re.IGNORECASE)
     return " ".join(text.split()) if any(character.isalnum() for character in text) else ""

@@ -40,6 +40,10 @@ _VECTOR_CACHE = option(
     show_envvar=True,
 )
 _READING = {
+    "language": option(
+        "The documents' language, by ISO 639-1 (de, fr, ja); decides where sentences end.  [default: detected in each]",
+        metavar="CODE",
+    ),
     "words": option(
         "Cut documents of more words into passages of at most so many.", "--passage-words", ge=1, default=WORDS
     ),

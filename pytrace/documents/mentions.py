@@ -8,9 +8,11 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 
+from pytrace.documents.languages import UNSPACED
 from pytrace.kernels.fuzzy import partial_ratio
 
 _WORD = re.compile(r"\w+")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _ARTICLES = frozenset({"a", "an", "the"})
 # Words that a phrase shares with most texts: alone they mention nothing.
 _COMMON = re.compile(
@@ -30,6 +32,13 @@ def holds(text: str, phrase: str) -> bool:
 def holds_any(text: str, phrases: Iterable[str]) -> bool:
     """Tell whether a text holds one of several phrases."""
     return any(holds(text, phrase) for phrase in phrases)
+
+
+def whole_words(pattern: str, phrase: str) -> str:
+    """Return a pattern of a phrase that begins and ends where words do, which in an unspaced script is at each character."""
+    before = "" if _UNSPACED.match(phrase[0]) else rf"(?<![^\W{UNSPACED}])"
+    behind = "" if _UNSPACED.match(phrase[-1]) else rf"(?![^\W{UNSPACED}])"
+    return f"{before}{pattern}{behind}"
 
 
 def replace(text: str, phrase: str, by: str) -> str:
@@ -100,4 +109,4 @@ def _pattern(phrase: str) -> re.Pattern[str] | None:
     if not words:
         return None
     between = r"[\W_]{1,4}"
-    return re.compile(rf"(?<!\w){between.join(map(re.escape, words))}(?!\w)", re.IGNORECASE)
+    return re.compile(whole_words(between.join(map(re.escape, words)), words[0] + words[-1]), re.IGNORECASE)

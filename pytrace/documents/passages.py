@@ -12,6 +12,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pytrace.documents.languages import UNSPACED
 from pytrace.documents.sentences import split_sentences
 from pytrace.errors import InputError
 from pytrace.records import Document, Origin
@@ -23,9 +24,8 @@ TITLE_SEPARATOR = " > "
 """What stands between the headings of a passage's title."""
 
 # A character of a script that puts no spaces between words counts as a word: models have about a token for either.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # What no space or letter parts (data written as text, rulers, leaders of dots) is cut, too.
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]{{1,40}}|(?:[^\w\s]\s?){{20,40}}")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]{{1,40}}|(?:[^\w\s]\s?){{20,40}}")
 # A passage has at most so many characters for each of its words: text has six or seven.
 _CHARACTERS = 20
 # Where a sentence that is longer than a passage is cut: behind a clause, else behind a word.

@@ -2,7 +2,7 @@
 
 Names, dates, numbers, quoted titles and the nouns behind "is a" are what facts are about. They stand between words of a few
 hundred kinds (prepositions, auxiliaries, pronouns, verbs in the past tense), so that breaking a sentence there leaves them
-over. In another language that writes names with capitals, the phrases are longer and rest on punctuation alone.
+over.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import msgspec
 
 _WORD = re.compile(r'"[^"]+"|“[^”]+”|\([^()]*\)|\[[^\]]*\]|\d[\d,.]*\d|[^\s,;:()"“”\[\]]+|[,;:]')
 
+LANGUAGE = "en"
+"""The language whose function words are known."""
 
 # Words that no phrase crosses, by kind.
 _ENGLISH = {
@@ -51,13 +53,15 @@ class Phrase(msgspec.Struct, frozen=True):
     before: str
 
 
-def content_phrases(sentence: str) -> list[Phrase]:
+def content_phrases(sentence: str, *, language: str = "en") -> list[Phrase]:
     """Find the phrases that facts are about: names, dates, numbers, quoted titles, and what something "is".
 
     Parameters
     ----------
     sentence
-        One sentence; English, as the function words are.
+        One sentence.
+    language
+        Its ISO 639-1 code. Only English is known, as the function words are; of others no phrase is found.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def content_phrases(sentence: str) -> list[Phrase]:
     Phrase(text='The Company', before='that was built by')
     Phrase(text='1783', before='in')
     """
-    return list(_phrases(sentence))
+    return list(_phrases(sentence)) if language == LANGUAGE else []
 
 
 def _phrases(sentence: str) -> Iterator[Phrase]:

@@ -10,7 +10,7 @@ from pytrace.documents.sentences import clean_text
 
 # The words of a heading, at most, and what it does not end in: a clause goes on, and a sentence is no heading.
 _HEADING_WORDS = 10
-_NO_HEADING = re.compile(r"[.!?;,:…。！？；，：]$|^[-*•–—|]|^\W*$")
+_NO_HEADING = re.compile(r"[.!?;,:…；，：؟،؛۔।]$|[。！？][」』”’）]?$|^[-*•–—|]|^\W*$")
 # A line of one character below a line is that line's underline.
 _UNDERLINE = re.compile(r"([=~*^\"#-])\1{2,}")
 

@@ -14,6 +14,7 @@ import msgspec
 from pytrace.documents.filters import Filter, matches, parse_filters
 from pytrace.documents.foreign import SUFFIXES, ForeignReader, check_command, kind_of
 from pytrace.documents.json_rows import json_rows, looks_like_rows
+from pytrace.documents.languages import check_language, detect_language
 from pytrace.documents.markdown import read_markdown
 from pytrace.documents.passages import WORDS, Block, Extracted, cut_passages, sentences_of, size_of
 from pytrace.documents.plain import read_plain
@@ -36,12 +37,15 @@ from pytrace.records import Document
 
 # So many of what was passed over are named; all of it is counted.
 _LISTED = 1_000
+# Blocks that tell a document's language.
+_SAMPLE = 50
 _READ_SUFFIXES = (*JSON_SUFFIXES, *MARKDOWN_SUFFIXES, *TEXT_SUFFIXES, *TABLE_SUFFIXES, *SUFFIXES)
 
 
 class ReadOptions(TypedDict, total=False):
     """What `read_documents` may be told besides the paths, by the names of its parameters."""
 
+    language: str | None
     words: int
     overlap: int
     where: tuple[str, ...]
@@ -90,7 +94,7 @@ class ReadReport(msgspec.Struct):
 def read_documents(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
-    language: str = "en",
+    language: str | None = None,
     report: ReadReport | None = None,
     distinct: bool = True,
     words: int = WORDS,
@@ -120,7 +124,8 @@ def read_documents(
     paths
         A file or folder, or several.
     language
-        ISO 639-1 code for sentence splitting.
+        ISO 639-1 code of all documents, for sentence splitting; by default each document's is detected. That of a file is kept in
+        its passages' `origin.metadata` if it is given or is not English.
     report
         Is filled with counts and with what was left out, while the documents are read.
     distinct
@@ -142,7 +147,7 @@ def read_documents(
     Raises
     ------
     InputError
-        A filter or the command cannot be read.
+        `language` is no ISO 639-1 code, or a filter or the command cannot be read.
     DataError
         A file is missing, unreadable, binary, or not what its name says; a row lacks a field or has it of a
         wrong type; two documents with other words have one id; or nothing is left to give out. Says file, line and
@@ -162,6 +167,7 @@ def read_documents(
     roots = [Path(path) for path in named]
     if not roots:
         raise DataError("no file or folder was given to read documents from; name at least one")
+    check_language(language)
     for root in roots:
         _check_exists(root)
     report = report if report is not None else ReadReport()
@@ -185,7 +191,7 @@ def _check_exists(path: Path) -> None:
 class _Reading(NamedTuple):
     """How documents are read and cut."""
 
-    language: str
+    language: str | None
     words: int
     overlap: int
     filters: list[Filter]
@@ -213,7 +219,6 @@ class _Read(NamedTuple):
             extracted,
             words=reading.words,
             overlap=reading.overlap,
-            language=reading.language,
             sentences=self.sentences,
         )
 
@@ -281,7 +286,7 @@ def _has_corpus(folder: Path) -> bool:
 
 
 def _documents(
-    path: Path, language: str, report: ReadReport, foreign: ForeignReader, *, alone: bool
+    path: Path, language: str | None, report: ReadReport, foreign: ForeignReader, *, alone: bool
 ) -> Iterator[_Read]:
     """Read a file; one of a folder that its format's reader refuses is passed over, one that is named alone raises."""
     suffix = suffix_of(path)
@@ -320,7 +325,7 @@ def _documents(
         _report_empty(report, read.place, read.document.title)
 
 
-def _built(rows: Iterable[tuple[Place, Row]], language: str, report: ReadReport) -> Iterator[_Read]:
+def _built(rows: Iterable[tuple[Place, Row]], language: str | None, report: ReadReport) -> Iterator[_Read]:
     """Read the documents that rows hold, and report those without text."""
     for place, row in rows:
         for paragraph in paragraphs_of(row, place):
@@ -331,9 +336,12 @@ def _built(rows: Iterable[tuple[Place, Row]], language: str, report: ReadReport)
                 yield _Read(place, built.document)
 
 
-def _whole(path: Path, extracted: Extracted, language: str) -> _Read:
+def _whole(path: Path, extracted: Extracted, language: str | None) -> _Read:
     title = extracted.title or _title_from_name(path)
-    sentences = [sentences_of(block, language=language) for block in extracted.blocks]
+    known = language or detect_language(" ".join(block.text for block in extracted.blocks[:_SAMPLE]))
+    if language or known != "en":
+        extracted = extracted._replace(metadata={**extracted.metadata, "language": known})
+    sentences = [sentences_of(block, language=known) for block in extracted.blocks]
     document = make_document(title, itertools.chain.from_iterable(sentences), source=str(path))
     return _Read(Place(path), document, extracted, sentences)
 

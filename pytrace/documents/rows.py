@@ -71,7 +71,7 @@ def document_paragraph(row: Row, place: Place) -> Paragraph:
     return Paragraph(title_of(row, place), sentences, "", id, place, supporting, metadata)
 
 
-def build_document(paragraph: Paragraph, *, language: str) -> Built | None:
+def build_document(paragraph: Paragraph, *, language: str | None) -> Built | None:
     """Clean and split a paragraph; None if nothing is left of its text."""
     if paragraph.sentences is None:
         sentences = split_sentences(paragraph.text, language=language)

@@ -46,7 +46,7 @@ class Corpus:
         report
             Told what was passed over, and why.
         **options
-            `words` and `overlap` of passages, filters (`where`) and so on, as for `read_documents`.
+            `words` and `overlap` of passages, `language`, filters (`where`) and so on, as for `read_documents`.
 
         Returns
         -------

@@ -6,11 +6,10 @@ import re
 import unicodedata
 from urllib.parse import unquote
 
-# Scripts that put no space between words: each of their characters is a token of its own.
-_UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_TOKEN = re.compile(f"[{_UNSPACED}]|[^\\W_{_UNSPACED}]+")
+from pytrace.documents.languages import UNSPACED
+
+# Each character of a script that puts no space between words is a token of its own.
+_TOKEN = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*[/#:][^\s]*")
 _DOTTED = re.compile(r"[^\s.]+(?:\.[^\s.]+)+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

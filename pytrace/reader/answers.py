@@ -17,6 +17,7 @@ import msgspec
 from pytrace.documents import split_sentences
 from pytrace.errors import ContextOverflowError
 from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.reader.conclusions import FOREIGN_CONCLUSION
 from pytrace.reader.prompts import ReaderDemonstration, ReaderKind
 from pytrace.records import Evidence
 
@@ -129,7 +130,7 @@ def fit_context(
 def _whole_sentences(model: LanguageModel, entry: str, room: int) -> str:
     """Return as many whole sentences of an entry as fit."""
     fitting: list[str] = []
-    for sentence in split_sentences(entry):
+    for sentence in split_sentences(entry, language=None):
         room -= model.count_tokens(sentence) + 2
         if room < 0:
             break
@@ -143,24 +144,28 @@ def question_input(context: Sequence[str], question: str, prefix: str = "Answer:
     return "\n".join([*lines, f"Question: {question}", prefix])
 
 
-_PREAMBLE = re.compile(r"^(?:the (?:correct )?answer is:?|answer:)\s*", re.IGNORECASE)
+_PREAMBLE = re.compile(rf"^(?:the (?:correct )?answer is:?|answer:|{FOREIGN_CONCLUSION})\s*", re.IGNORECASE)
+_QUOTES = {'"': '"', "'": "'", "«": "»", "„": "“", "「": "」", "『": "』"}
+# A full stop of another script, and the Japanese copula before it.
+_STOP = re.compile(r"(?:です|である)?[。۔।]$|です$")
 
 
 def clean_answer(text: str) -> str:
     """Return an answer without a preamble, surrounding quotes or a final full stop."""
     line = text.strip().splitlines()[0].strip() if text.strip() else ""
-    line = _PREAMBLE.sub("", line).strip()
-    if len(line) > 1 and line[0] == line[-1] and line[0] in "\"'":
-        line = line[1:-1]
+    line = _STOP.sub("", _PREAMBLE.sub("", line).strip())
+    if len(line) > 1 and _QUOTES.get(line[0]) == line[-1]:
+        line = line[1:-1].strip() if line[0] in "«„" else line[1:-1]
     # An abbreviation keeps its full stop: "Washington, D.C.", "J. R. R."
     return line[:-1] if line.endswith(".") and not re.search(r"\b\w\.$", line) else line
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "。、，；：？！（）「」『』《》〈〉【】،؛؟۔।")
 
 
 def normalise_answer(text: str) -> str:
     """Normalise an answer as HotpotQA's and SQuAD's scripts do."""
-    # Lower case; ASCII punctuation removed; the words a, an and the removed; white space made single.
+    # Lower case; ASCII punctuation removed; the words a, an and the removed; white space made single. Ours: punctuation of
+    # Chinese, Japanese, Arabic and Hindi goes, too.
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())

@@ -11,11 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.documents.languages import UNSPACED, script_of
 from pytrace.errors import MissingDependencyError
 from pytrace.records import Document
 from pytrace.retrieval.retriever import Hit, check_queries
 
 _WORD = re.compile(r"\w+")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_UNSPACED_OR_WORD = re.compile(f"[{UNSPACED}]+|[^\\W{UNSPACED}]+")
+_UNSPACED_SCRIPTS = frozenset({"ja", "km", "lo", "my", "th", "zh"})
+_ARABIC_SCRIPT = frozenset({"ar", "fa", "ur"})
+# Vowel signs, and the stroke that only stretches a word.
+_ARABIC_SIGNS = re.compile("[\u0640\u064b-\u065f\u0670]")
 
 
 class Bm25Retriever:
@@ -24,8 +31,8 @@ class Bm25Retriever:
     A document's text is its title and its sentences. Words are runs of letters, digits and underscores, compared without
     regard to case and to how Unicode spells a character. No stop words are left out and no endings cut off: lists and
     stemmers are made for one language, and in a small corpus a frequent word may be all that tells two documents apart;
-    the weight of a word that many documents have is small anyway. Languages written without spaces become very long
-    words, for which `DenseRetriever` is the better choice.
+    the weight of a word that many documents have is small anyway. In a text whose script has no spaces (Chinese, Japanese, Thai)
+    each two characters in a row are a word, and Arabic is compared without its vowel signs.
 
     Parameters
     ----------
@@ -107,8 +114,18 @@ class Bm25Retriever:
 
 
 def words(text: str) -> list[str]:
-    """Split a text into words for comparison: compatibility forms made one, case folded, everything else kept."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    """Split a text into words for comparison: compatibility forms made one, case folded, unspaced scripts in bigrams."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    script = script_of(folded)
+    if script in _UNSPACED_SCRIPTS:
+        return [word for run in _UNSPACED_OR_WORD.findall(folded) for word in _bigrams(run)]
+    return _WORD.findall(_ARABIC_SIGNS.sub("", folded) if script in _ARABIC_SCRIPT else folded)
+
+
+def _bigrams(run: str) -> list[str]:
+    if len(run) == 1 or not _UNSPACED.match(run):
+        return [run]
+    return [run[start : start + 2] for start in range(len(run) - 1)]
 
 
 def _library() -> Any:

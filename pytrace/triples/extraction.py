@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.documents import DocumentChunk, content_phrases, split_document
+from pytrace.documents.languages import language_of
+from pytrace.documents.phrases import LANGUAGE
 from pytrace.errors import ContextOverflowError, InputError, ModelError
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoders.encoder import Encoder
@@ -111,7 +113,7 @@ class PhraseExtractor(_RuleExtractor):
 
     # Ours, in place of a KG generator (TRACE, section 3.2) where a model is too small or too slow to be one: nothing
     # can be invented, nothing is evaluated, and nearly every name, date and number of a text becomes a triple. For
-    # English.
+    # English; the sentences of a document in another language stand in.
 
     @property
     def recipe(self) -> Recipe:
@@ -119,10 +121,11 @@ class PhraseExtractor(_RuleExtractor):
         return Recipe("phrase", options={"rules": 1})
 
     def _extract(self, document: Document) -> Extraction:
+        language = language_of(document)
         title = document.title.casefold()
         triples: dict[str, Triple] = {}
         for index, sentence in enumerate(document.sentences):
-            for phrase in content_phrases(sentence):
+            for phrase in content_phrases(sentence, language=language):
                 tail = phrase.text.casefold()
                 # The title itself, or with another name of it, says nothing of it.
                 if tail in title or (title in tail and (not phrase.before or len(tail) < len(title) + _LITTLE_MORE)):
@@ -130,7 +133,12 @@ class PhraseExtractor(_RuleExtractor):
                 relation = phrase.before or NO_RELATION
                 triples.setdefault(tail, Triple(document.title, relation, phrase.text, document.id, index, 100.0))
         if not triples:
-            failure = "no phrase was found; the document's sentences stand in" if document.text.strip() else ""
+            reason = (
+                "no phrase was found"
+                if language == LANGUAGE
+                else f"phrases are known in English only, not in {language!r}"
+            )
+            failure = f"{reason}; the document's sentences stand in" if document.text.strip() else ""
             return Extraction(document, sentence_units(document), ExtractionStatistics(failure=failure))
         count = len(triples)
         return Extraction(document, tuple(triples.values()), ExtractionStatistics(lines=count, parsed=count))

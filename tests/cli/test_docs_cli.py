@@ -51,3 +51,16 @@ def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
         f"pytrace: {tmp_path / 'none'}: no such file or folder; check the path\n",
     )
     assert run(capsys, tmp_path, "--passage-words", 0)[0] == 2
+
+
+def test_the_language_is_detected_or_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ort.txt"
+    path.write_text("Das Haus stammt aus dem 19. Jahrhundert. Es wurde nicht verkauft.", encoding="utf-8")
+    _, shown, _ = run(capsys, path)
+    assert shown.splitlines()[2:4] == ["  language: de", "    Das Haus stammt aus dem 19. Jahrhundert."]
+    _, shown, _ = run(capsys, path, "--language", "en")
+    assert shown.splitlines()[2:4] == ["  language: en", "    Das Haus stammt aus dem 19."]
+    status, _, errors = run(capsys, path, "--language", "german")
+    assert status == 2
+    assert errors.startswith("pytrace: 'german' is no language code of ISO 639-1; give two small letters")
+    assert errors.count("\n") == 1

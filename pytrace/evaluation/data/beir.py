@@ -84,7 +84,9 @@ def beir_settings(path: Path) -> dict[str, Any]:
     return {name: file_settings(file) for name, file in beir_files(path)._asdict().items()}
 
 
-def read_beir(path: Path, *, pool: int, language: str, report: QuestionReport) -> Iterator[tuple[Place, Question]]:
+def read_beir(
+    path: Path, *, pool: int, language: str | None, report: QuestionReport
+) -> Iterator[tuple[Place, Question]]:
     """Read the judged questions of a data set, each with the documents of the corpus that BM25 ranks first."""
     # The documents judged relevant to a question are its supporting documents, with their grades, whether they are
     # among those that it is given or not. Its answers are those that its `metadata` has, if any. A document without a
@@ -161,7 +163,7 @@ def read_judgements(path: Path) -> dict[str, dict[str, _Judgement]]:
 class _Corpus:
     """A corpus in memory, with an index of its words; a document becomes one of sentences when it is first given out."""
 
-    def __init__(self, path: Path, language: str, report: QuestionReport) -> None:
+    def __init__(self, path: Path, language: str | None, report: QuestionReport) -> None:
         self._language = language
         self.documents: dict[str, Document] = {}
         self._split: dict[str, Document] = {}

@@ -14,6 +14,7 @@ import msgspec
 
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import json_rows
+from pytrace.documents.languages import check_language
 from pytrace.documents.path_questions import looks_like_path_questions, read_path_questions
 from pytrace.documents.rows import (
     Built,
@@ -47,7 +48,7 @@ def read_questions(
     *,
     format: DataFormat = "auto",
     limit: int | None = None,
-    language: str = "en",
+    language: str | None = None,
     report: QuestionReport | None = None,
     pool: int | None = None,
 ) -> Iterator[Question]:
@@ -61,8 +62,10 @@ def read_questions(
 
     A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
     stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
-    have it, all that have the sentence count as supporting, for the data set says no more.
+    have it, all that have the sentence count as supporting, for the data set says no more. Texts are split into sentences as
+    `read_documents` does it, each in the language that is detected or in the one given.
     """
+    check_language(language)
     if limit is not None and limit < 1:
         raise InputError(f"limit is {limit}; ask for at least 1 question, or for all with None")
     if format not in get_args(DataFormat):
@@ -122,7 +125,7 @@ def _read_columns(path: Path) -> Iterator[tuple[Place, Question]]:
 
 
 def _read_json(
-    path: Path, format: DataFormat, language: str, report: QuestionReport
+    path: Path, format: DataFormat, language: str | None, report: QuestionReport
 ) -> Iterator[tuple[Place, Question]]:
     documents = Identities()
     for place, row in _items(path):
@@ -153,7 +156,7 @@ class _QuestionReader:
 
     row: Row
     place: Place
-    language: str
+    language: str | None
     report: QuestionReport
     identities: Identities
     built: list[Built] = field(default_factory=list)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from pytrace.documents.languages import letters_apart
 from pytrace.errors import InputError
 from pytrace.evaluation.run.run_store import Result
 from pytrace.reader.answers import normalise_answer
@@ -68,7 +69,8 @@ def f1_score(prediction: str, answers: str | Sequence[str]) -> F1:
     """Score the words that the prediction shares with the gold answer for which F1 is best."""
     # Where the normal form of either is "yes", "no" or "noanswer", only the same form scores. As in the original, two
     # answers without a word (say, "the" and "a") have F1 0, though they match exactly.
-    # Source: `f1_score` of HotpotQA's evaluation script (Yang et al., 2018).
+    # Source: `f1_score` of HotpotQA's evaluation script (Yang et al., 2018). In a script without spaces each character is a word, as
+    # in CMRC 2018's (Cui et al., 2019).
     return max(_f1(normalise_answer(prediction), normalise_answer(answer)) for answer in _gold(answers))
 
 
@@ -83,7 +85,7 @@ def _f1(prediction: str, answer: str) -> F1:
     nothing = F1(0.0, 0.0, 0.0)
     if prediction != answer and (prediction in _EXACT_ONLY or answer in _EXACT_ONLY):
         return nothing
-    predicted, gold = prediction.split(), answer.split()
+    predicted, gold = letters_apart(prediction).split(), letters_apart(answer).split()
     shared = (Counter(predicted) & Counter(gold)).total()
     if not shared:
         return nothing

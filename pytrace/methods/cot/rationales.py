@@ -15,6 +15,7 @@ import msgspec
 from pytrace.documents import clean_text, split_sentences
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import FittedContext, Reading, clean_answer, fit_context, normalise_answer, question_input
+from pytrace.reader.conclusions import FOREIGN_CONCLUSION
 from pytrace.reader.prompts.reasoning import RationaleDemonstration, VerificationDemonstration
 from pytrace.records import Evidence, Reasoning
 
@@ -186,7 +187,8 @@ _CONCLUDED = re.compile(
     r"\b(?:so|thus|hence|therefore),?\s+(?:the|my)\s+(?:(?:final|correct)\s+)?answer(?:\s+is\b|:):?", re.IGNORECASE
 )
 _NAMED = re.compile(
-    r"\b(?:the|my)\s+(?:(?:final|correct)\s+)?answer(?:\s+is\b|:):?|^answer:", re.IGNORECASE | re.MULTILINE
+    r"\b(?:the|my)\s+(?:(?:final|correct)\s+)?answer(?:\s+is\b|:):?|^answer:|" + FOREIGN_CONCLUSION,
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
@@ -200,7 +202,7 @@ def parse_thought(text: str) -> Thought:
     return Thought(tuple(split_sentences(before)), _short_answer(text[match.end() :]))
 
 
-_PAIRS = {"(": ")", "[": "]", "{": "}", "*": "*", '"': '"', "“": "”"}
+_PAIRS = {"(": ")", "（": "）", "[": "]", "{": "}", "*": "*", '"': '"', "“": "”"}
 
 
 def _short_answer(text: str) -> str:

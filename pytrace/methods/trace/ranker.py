@@ -16,6 +16,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.documents.languages import letters_apart
 from pytrace.documents.passages import TITLE_SEPARATOR
 from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kernels.fuzzy import cdist, partial_ratio
@@ -166,4 +167,4 @@ class Ranker:
 
 def _words(text: str) -> str:
     """Return a text's words between single spaces, one before the first and one behind the last."""
-    return f" {_NO_WORD.sub(' ', text.casefold()).strip()} "
+    return f" {_NO_WORD.sub(' ', letters_apart(text.casefold())).strip()} "
