@@ -134,3 +134,33 @@ def test_letters_that_overlap_are_read_once(tmp_path: Path) -> None:
     canvas.save()
     (document,) = read_documents(tmp_path / "a.pdf")
     assert document.text == "The fort invites all."
+
+
+def test_rows_of_a_table_name_the_heads_of_their_columns(tmp_path: Path) -> None:
+    from reportlab.lib.styles import getSampleStyleSheet
+    from reportlab.platypus import Paragraph, SimpleDocTemplate, Table
+
+    style = getSampleStyleSheet()["BodyText"]
+    long = Paragraph("In the northern yard of Halvorsen and his sons at Pellisk", style)
+    rows = [
+        ["Ship", "Built", "Yard"],
+        ["Marigold Tern", "1998", long],
+        ["Grey Gull", "2003", "Bay"],
+        ["Old Seal", "", "Cape"],
+    ]
+    styles = [("FONTNAME", (0, 0), (-1, 0), "Helvetica-Bold"), ("VALIGN", (0, 0), (-1, -1), "TOP")]
+    table = Table(rows, colWidths=[120, 80, 150], style=styles)
+    text = [Paragraph("The ships of the coast are these.", style), table, Paragraph("There is no other.", style)]
+    SimpleDocTemplate(str(tmp_path / "a.pdf")).build(text)
+    (document,) = read_documents(tmp_path / "a.pdf")
+    assert document.sentences == (
+        "The ships of the coast are these.",
+        "Ship: Marigold Tern; Built: 1998; Yard: In the northern yard of Halvorsen and his sons at Pellisk",
+        "Ship: Grey Gull; Built: 2003; Yard: Bay",
+        "Ship: Old Seal; Yard: Cape",
+        "There is no other.",
+    )
+    # Without heads that are told by their letters, rows are only rows.
+    SimpleDocTemplate(str(tmp_path / "b.pdf")).build([Table(rows[2:], colWidths=[120, 80, 150])])
+    (document,) = read_documents(tmp_path / "b.pdf")
+    assert document.text == "Grey Gull; 2003; Bay Old Seal; Cape"

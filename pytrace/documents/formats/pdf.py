@@ -17,6 +17,7 @@ import pypdfium2.raw as c
 
 from pytrace.documents.formats.ocr import recognised
 from pytrace.documents.formats.pdf_blocks import Line, blocks_of
+from pytrace.documents.formats.pdf_rows import lines_of_rows, same_line
 from pytrace.documents.passages import Extracted
 from pytrace.documents.sentences import clean_text
 from pytrace.errors import DataError
@@ -31,8 +32,6 @@ _CROSSING = 0.2
 _REPEATED, _SHARE, _MARGIN = 3, 0.4, 0.12
 # A line there that is a page's number, or begins or ends with one beside words, is one on fewer pages too: chapters have others.
 _NUMBERED = re.compile(r"#|# .*[^\W\d_].*|.*[^\W\d_].* #")
-# What stands before an item of a list.
-_BULLET = re.compile(r"[^\w\s]{1,2}|\(?\w{1,3}[.)]")
 # A word; behind a hyphen at a line's end, which PDFium marks, begins another.
 _SPACED = re.compile(r"[^\s\0\x02\ufffe]+[\x02\ufffe]?|[\x02\ufffe]")
 _NUMBER = re.compile(r"[0-9]+|\b[ivxlc]+\b", re.IGNORECASE)
@@ -168,7 +167,7 @@ def _joined(pieces: Sequence[Line]) -> list[Line]:
     lines: list[Line] = []
     for piece in pieces:
         before = lines[-1] if lines else None
-        if before is not None and _same_line(before, piece) and -1.0 < piece.left - before.right < _GAP * before.height:
+        if before is not None and same_line(before, piece) and -1.0 < piece.left - before.right < _GAP * before.height:
             space = " " if piece.left - before.right > 0.12 * before.height else ""
             lines[-1] = before._replace(
                 text=before.text + space + piece.text,
@@ -181,11 +180,6 @@ def _joined(pieces: Sequence[Line]) -> list[Line]:
         else:
             lines.append(piece)
     return [line._replace(text=clean) for line in lines if (clean := " ".join(line.text.split()))]
-
-
-def _same_line(first: Line, second: Line) -> bool:
-    overlap = min(first.bottom, second.bottom) - max(first.top, second.top)
-    return overlap > 0.5 * min(first.height, second.height)
 
 
 def _without_repeated(pages: Sequence[_Page]) -> list[list[Line]]:
@@ -226,25 +220,7 @@ def _ordered(lines: Sequence[Line]) -> Iterator[Line]:
             if line is not None:
                 yield line
         return
-    for row in _rows(lines):
-        if len(row) == 1:
-            yield row[0]
-        else:
-            text = "; ".join(line.text for line in row)
-            if _BULLET.fullmatch(row[0].text):
-                text = f"{row[0].text} {'; '.join(line.text for line in row[1:])}"
-            yield row[0]._replace(text=text, right=row[-1].right, bottom=max(line.bottom for line in row))
-
-
-def _rows(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    row: list[Line] = []
-    for line in sorted(lines, key=lambda line: (line.top + line.bottom, line.left)):
-        if row and not _same_line(row[-1], line):
-            yield sorted(row, key=lambda line: line.left)
-            row = []
-        row.append(line)
-    if row:
-        yield sorted(row, key=lambda line: line.left)
+    yield from lines_of_rows(lines)
 
 
 def _gutter(lines: Sequence[Line]) -> float:

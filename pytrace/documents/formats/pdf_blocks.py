@@ -10,8 +10,11 @@ from typing import NamedTuple
 from pytrace.documents.passages import Block
 from pytrace.documents.sentences import clean_text
 
-# Lines of a paragraph stand at most so many times their height apart; a heading in bold letters has more above it.
-_LEADING, _ABOVE = 1.75, 1.5
+LEADING = 1.75
+"""Lines of a paragraph stand at most so many times their height apart."""
+
+# A heading in bold letters has so much above it.
+_ABOVE = 1.5
 # A heading is so much larger than the text, or in bold letters, and no longer than so many words.
 _LARGER, _HEADING_WORDS, _BOLD_WORDS = 1.12, 16, 10
 # Sizes of letters that differ by less are one.
@@ -34,6 +37,7 @@ class Line(NamedTuple):
     size: float
     page: int
     bold: bool = False
+    is_row: bool = False  # of a table, with the heads of its columns
 
     @property
     def height(self) -> float:
@@ -60,11 +64,14 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
             and _is_bold_heading(lines[index - 1] if index else None, line, following)
         ):
             level = 1 + max(levels.values(), default=0)
-        if groups and groups[-1][0] == level and _goes_on(groups[-1][1][-1], line, heading=level > 0):
+        before = groups[-1][1][-1] if groups and groups[-1][0] == level else None
+        if before is not None and not line.is_row and not before.is_row and _goes_on(before, line, heading=level > 0):
             groups[-1][1].append(line)
         else:
             groups.append((level, [line]))
-    return [Block(_text(group, words), level=level, page=group[0].page) for level, group in groups]
+    return [
+        Block(_text(group, words), whole=group[0].is_row, level=level, page=group[0].page) for level, group in groups
+    ]
 
 
 def _levels(sizes: Iterable[float]) -> dict[float, int]:
@@ -99,7 +106,7 @@ def _goes_on(before: Line, line: Line, *, heading: bool) -> bool:
         return line.size == before.size and 0 <= line.top - before.bottom < before.height
     if line.page != before.page or line.top < before.top:  # the next page or column: a sentence may go on there
         return not before.text.rstrip().endswith((".", "!", "?", ":")) and line.text[:1].islower()
-    return line.top - before.top < _LEADING * max(before.height, line.height)
+    return line.top - before.top < LEADING * max(before.height, line.height)
 
 
 def _text(lines: Sequence[Line], words: Counter[str]) -> str:
