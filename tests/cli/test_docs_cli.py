@@ -64,3 +64,16 @@ def test_the_language_is_detected_or_given(tmp_path: Path, capsys: pytest.Captur
     assert status == 2
     assert errors.startswith("pytrace: 'german' is no language code of ISO 639-1; give two small letters")
     assert errors.count("\n") == 1
+
+
+def test_documents_are_chosen_by_what_they_say_of_themselves(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "log.csv").write_text("title,text,year,crew\nTern,It sails.,1998,4\nGull,It rests.,2003,\n")
+    status, shown, _ = run(capsys, folder, "--where", "year>=2000")
+    assert (status, shown.splitlines()[0].partition(": ")[2], shown.splitlines()[2]) == (0, "Gull", "  year: 2003")
+    assert [
+        passage["title"] for passage in json.loads(run(capsys, folder, "--where", "crew=4", "--json")[1])["passages"]
+    ] == ["Tern"]
+    status, _, errors = run(capsys, folder, "--where", "year>=2000", "--where", "crew=4")
+    assert (status, "none of 3 documents matches year>=2000, crew=4" in errors) == (2, True)
+    assert "is no filter; write FIELD=VALUE" in run(capsys, folder, "--where", "year")[2]
+    assert "does not say where the image goes" in run(capsys, folder, "--ocr", "tesseract")[2]

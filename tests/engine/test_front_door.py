@@ -17,8 +17,12 @@ from pytrace.cli import common
 from pytrace.cli.commands import Command, click_command
 from pytrace.cli.shared_options import MODELS
 from pytrace.engine import loading
+from pytrace.engine.asking import read_corpus
 from pytrace.errors import InputError, ModelFileError
+from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
+from pytrace.triples.extraction import sentence_units
+from pytrace.triples.graph import Recipe, TripleStore
 
 CHECKOUT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -61,6 +65,19 @@ def test_a_question_is_asked_of_documents_a_folder_or_a_corpus(tmp_path: Path) -
     for corpus in (DOCUMENTS, pytrace.Corpus(DOCUMENTS), tmp_path, str(tmp_path)):
         answer = scripted("Accra").ask(QUESTION, corpus, method="rag")
         assert (answer.text, answer.method) == ("Accra", "rag")
+
+
+def test_documents_are_chosen_by_what_they_say_of_themselves(tmp_path: Path) -> None:
+    for name, author in (("a", "Venn"), ("b", "Rook")):
+        text = f"---\ntitle: Town {name}\nauthor: {author}\n---\nIt lies on the coast.\n"
+        (tmp_path / f"{name}.md").write_text(text, encoding="utf-8")
+    assert [document.title for document in pytrace.Corpus.read(tmp_path, where=("author=venn",))] == ["Town a"]
+    with TripleStore.open(tmp_path / "graph", recipe=Recipe("sentence"), mode="create") as graph:
+        for document in pytrace.Corpus.read(tmp_path):
+            graph.add(document, sentence_units(document))
+    asked = parse_method("trace")
+    chosen = read_corpus(None, tmp_path / "graph", needed=asked, where=("author!=venn",))
+    assert [document.title for document in chosen] == ["Town b"], "a graph keeps what documents say of themselves"
 
 
 def test_from_a_larger_corpus_the_nearest_documents_are_read() -> None:
