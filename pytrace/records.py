@@ -25,7 +25,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a passage stands: its document's id and title, the headings above it, and the page or slide on which it begins.
 
     `start` and `end` are characters of the text that was read, `sentences` where each sentence begins there. `metadata` is what
-    the document says of itself: author, date and the like.
+    the document says of itself: author, date and the like. `titled` is false where the document names no title and that of its
+    file stands in.
     """
 
     document: str
@@ -36,6 +37,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     end: int = 0
     sentences: tuple[int, ...] = ()
     metadata: dict[str, Any] = {}
+    titled: bool = True
 
 
 class Document(msgspec.Struct, frozen=True):

@@ -248,7 +248,8 @@ def citation(passage: Document, sentence: int = -1) -> str:
         end = start + len(passage.sentences[sentence])
     page = "" if origin.page is None else f", p. {origin.page}"
     headings = f", {' > '.join(origin.headings)}" if origin.headings else ""
-    return f"{passage.source}{page}{headings}, characters {start}-{end}"
+    untitled = "" if origin.titled else " (untitled)"
+    return f"{passage.source}{untitled}{page}{headings}, characters {start}-{end}"
 
 
 def print_text(text: str = "") -> None:

@@ -227,6 +227,7 @@ def _passage(
         end=pieces[-1].start + len(pieces[-1].text),
         sentences=tuple(piece.start for piece in pieces),
         metadata=dict(extracted.metadata),
+        titled=bool(extracted.title),
     )
     return Document(
         id=document.id + suffix,
