@@ -36,7 +36,7 @@ from pytrace.models.encoders.onnx_graph import OnnxGraph
 from pytrace.models.language_model import LanguageModel
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.records import Document, Question, Triple, Usage
-from pytrace.triples.extraction import LanguageModelExtractor
+from pytrace.triples.kg_generator import LanguageModelExtractor
 
 CONTEXT = 4096
 BARS = {

@@ -25,7 +25,8 @@ from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.records import Document, Triple
-from pytrace.triples.extraction import Extractor, LanguageModelExtractor, PhraseExtractor
+from pytrace.triples.extraction import Extractor, PhraseExtractor
+from pytrace.triples.kg_generator import LanguageModelExtractor
 from pytrace.triples.parsing import parse_triples
 
 

@@ -25,7 +25,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a passage stands: its document's id and title, the headings above it, and the page or slide on which it begins.
 
     `start` and `end` are characters of the text that was read, `sentences` where each sentence begins there, `pages` the page of
-    each where they are on several. `metadata` is what the document says of itself: author, date and the like.
+    each where they are on several. `metadata` is what the document says of itself: author, date and the like. `titled` is false
+    where the document names no title and that of its file stands in.
     """
 
     document: str
@@ -37,6 +38,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     sentences: tuple[int, ...] = ()
     pages: tuple[int, ...] = ()
     metadata: dict[str, Any] = {}
+    titled: bool = True
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -75,7 +77,8 @@ class Document(msgspec.Struct, frozen=True):
             "" if pages[0] is None else f", p. {pages[0]}" if pages[0] == pages[-1] else f", pp. {pages[0]}-{pages[-1]}"
         )
         headings = f", {' > '.join(origin.headings)}" if origin.headings else ""
-        return f"{self.source}{page}{headings}, characters {start}-{end}"
+        untitled = "" if origin.titled else " (untitled)"
+        return f"{self.source}{untitled}{page}{headings}, characters {start}-{end}"
 
     @property
     def content_hash(self) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,7 +14,7 @@ from pytrace.cli.commands import Command, Result, option
 from pytrace.cli.shared_options import MODELS, READING, SETTINGS
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.loading import Engine
-from pytrace.errors import InputError
+from pytrace.errors import InputError, StoreError
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
@@ -39,6 +40,11 @@ class Build(Command):
     out: Path = option("The graph's directory.")
     resume: bool = option("Go on with, or bring up to date, the graph that is there.")
     retry: bool = option("Extract again the documents for which sentences stand in.")
+    demonstrations: Path | None = option(
+        "Labelled texts of your own to show the language model, a JSON object a line: title (may be left out), text and triples "
+        "(lists of head, relation and tail).",
+        metavar="FILE.jsonl",
+    )
     settings: tuple[str, ...] = SETTINGS
     models: Engine = MODELS
 
@@ -52,9 +58,15 @@ class Build(Command):
         report = ReadReport()
         # The store finds repeated documents, without keeping all that were read in memory.
         documents = read_documents(self.docs, report=report, distinct=False, **self.reading)
+        shown = () if self.demonstrations is None else (f"triple_demonstrations_file={self.demonstrations}",)
         # First, so that --set unit=... has the last word.
-        settings = method_settings("trace", models.settings_name, ("unit=triple", *self.settings))
-        extractor = make_extractor(models.model, models.encoder, settings)
+        settings = method_settings("trace", models.settings_name, ("unit=triple", *shown, *self.settings))
+        if shown and (settings.unit, settings.extraction) != ("triple", "written"):
+            raise InputError(
+                "--demonstrations is shown to a language model that writes triples, and none does here; leave it out, or "
+                "add --set unit=triple --set extraction=written"
+            )
+        extractor = make_extractor(models.model, models.encoder, self._as_begun(settings))
         with TripleStore.open(out, recipe=extractor.recipe, mode="resume" if self.resume else "create") as graph:
             changes = self._sync(graph, documents, report)
             common.print_skipped(report)
@@ -70,6 +82,18 @@ class Build(Command):
             "usage": usage,
         }
         return Result(document, lambda: _print(out, outcome, changes, statistics, usage))
+
+    def _as_begun(self, settings: Any) -> Any:
+        """Keep titles as heads in a graph that was begun so, before there were others, unless another choice was made."""
+        from pytrace.triples.graph import TripleStore
+
+        # What cannot be opened is told where the graph is opened to write.
+        with suppress(StoreError):
+            if self.resume and settings.heads == "auto":
+                with TripleStore.open(self.out, mode="read") as graph:
+                    if "heads" not in graph.recipe.options:
+                        return msgspec.structs.replace(settings, heads="title")
+        return settings
 
     def _sync(self, graph: TripleStore, documents: Iterator[Document], report: ReadReport) -> SyncReport:
         """Bring the graph's documents up to date, or leave all of them as they were."""

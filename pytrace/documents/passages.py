@@ -236,6 +236,7 @@ def _passage(
         sentences=tuple(piece.start for piece in pieces),
         pages=pages if len(set(pages)) > 1 else (),
         metadata=dict(extracted.metadata),
+        titled=bool(extracted.title),
     )
     return Document(
         id=document.id + suffix,

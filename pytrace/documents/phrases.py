@@ -1,4 +1,4 @@
-"""What a sentence is about, without a model: its content phrases, found by a list of English function words.
+"""What a sentence is about, without a model: its content phrases and its subject, found by lists of English words.
 
 Names, dates, numbers, quoted titles and the nouns behind "is a" are what facts are about. They stand between words of a few
 hundred kinds (prepositions, auxiliaries, pronouns, verbs in the past tense), so that breaking a sentence there leaves them
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from importlib import resources
+from itertools import islice
 
 import msgspec
 
@@ -39,6 +40,8 @@ _ABBREVIATED = re.compile(r"(?:\b\w|\b[A-Z][a-z]{1,2})\.$")
 # A short form in brackets has fewer characters than this.
 _ACRONYM = 8
 _SHORTEST = 3
+# Of what stands before a main clause, up to a comma, so many words are looked at.
+_LONGEST_OPENING = 30
 # Of the words before a phrase the last so many characters are kept.
 _LONGEST_BEFORE = 160
 
@@ -180,3 +183,101 @@ def _tied(sentence: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
                 continue
         tied.append((start, stop))
     return tied
+
+
+def is_pronoun(text: str) -> bool:
+    """Tell whether a text is a single word that names nothing by itself, as "It" and "there" do; "IT" and "US" are names.
+
+    Examples
+    --------
+    >>> [word for word in ("It", "she", "US", "Ghana") if is_pronoun(word)]
+    ['It', 'she']
+    """
+    return text[:1].lower() + text[1:] in _ENGLISH["pronouns"]
+
+
+def sentence_subject(sentence: str) -> tuple[int, int] | None:
+    """Find what a sentence is about: the characters of the phrase before its main verb.
+
+    Parameters
+    ----------
+    sentence
+        One sentence; English, as the function words are.
+
+    Returns
+    -------
+    tuple of int, or None
+        Where it begins and ends; None where a pronoun stands in its place, or nothing.
+
+    Examples
+    --------
+    >>> for sentence in ("In May, the old mill burned.", "Ada Foah lies on the coast.", "Its mayor smiled."):
+    ...     found = sentence_subject(sentence)
+    ...     print(found and sentence[slice(*found)])
+    old mill
+    Ada Foah
+    None
+    """
+    begin = _clause_start(sentence)
+    clause = sentence[begin:].rstrip(" .!?")
+    for start, stop in _tied(clause, _spans(clause, 0))[:1]:
+        end = _before_verb(clause, start, stop)
+        before, following = clause[:start].strip(' "“').lower(), clause[end:].lstrip('"”')
+        # A label ("Owner: …") is no subject, and a fragment has none.
+        if before in {"", *_DETERMINERS} and end > start and following[:1] != ":" and re.search(r"\w", following):
+            return begin + start, begin + end
+    return None
+
+
+def _clause_start(sentence: str) -> int:
+    """Return where the main clause begins: behind an adverb, or a phrase such as "In May," or "In 1848"."""
+    words = list(islice(_WORD.finditer(sentence), _LONGEST_OPENING))
+    if len(words) < 2:
+        return 0
+    first, second = words[0][0], words[1][0]
+    comma = next((word.end() for word in words if word[0] == ","), 0)
+    lower = first.lower()
+    if lower in _ENGLISH["openings"]:
+        return comma or words[0].end()
+    if lower in _ENGLISH["prepositions"]:
+        # An article may tell where the phrase ends; a comma behind a verb does not.
+        verb = next((word.start() for word in words if _is_finite(word[0])), len(sentence))
+        article = next((word.start() for word in words[2:] if _is_new_article(sentence, word)), 0)
+        return comma if 0 < comma < verb else article
+    if _is_verb(lower) or lower in _ENGLISH["past_tenses"] or first.endswith("ing"):
+        return comma if second.islower() and second not in _ENGLISH["auxiliaries"] else 0
+    return comma if second == "," and (lower in _BREAKS or lower.endswith("ly")) else 0
+
+
+def _is_new_article(sentence: str, word: re.Match[str]) -> bool:
+    """Tell whether a word is an article behind a noun, and not behind a preposition, a conjunction or a verb."""
+    before = sentence[: word.start()].split()[-1:]
+    return word[0] in _DETERMINERS and not {*before} & (_BREAKS | _CONJUNCTIONS) and not _is_verb(before[0])
+
+
+def _before_verb(sentence: str, start: int, stop: int) -> int:
+    """Return the end of a phrase without the verb that `_spans`, which knows few, has left in it."""
+    words = [word for word in _WORD.finditer(sentence, start, stop) if re.search(r"\w", word[0])]
+    for number, word in enumerate(words[1:], 1):
+        if word[0] in _ENGLISH["past_tenses"]:
+            return words[number - 1].end()
+        before = words[number - 1][0]
+        if (word[0] in _DETERMINERS and before.lower() not in _TIES) or (word[0][0].isdigit() and _ends_in_s(before)):
+            return words[number - 2].end() if number > 1 else start
+    while len(words) > 1 and words[-1][0].islower() and words[-1][0].endswith("ly"):
+        words.pop()
+    if len(words) > 1 and _ends_in_s(words[-1][0]):
+        # A plural, if a verb comes later.
+        following = [word[0] for word in islice(_WORD.finditer(sentence, words[-1].end()), _LONGEST_OPENING)]
+        if following and not any(map(_is_finite, following)):
+            words.pop()
+    return words[-1].end() if words else start
+
+
+def _is_finite(word: str) -> bool:
+    return word in _ENGLISH["auxiliaries"] or word in _ENGLISH["past_tenses"] or _is_verb(word)
+
+
+def _ends_in_s(word: str) -> bool:
+    """Tell whether a word may be a verb of the third person."""
+    return word.islower() and word.endswith("s") and not word.endswith("ss")

@@ -1,47 +1,45 @@
-"""Documents become triples: the KG generator of TRACE, and three extractors that need no language model.
+"""Documents become triples: what extractors have in common, and three that need no language model.
 
-Source: TRACE, section 3.2 and Appendix B.1. A document is read by itself, with its title as the head entity, so that the
-work can be stored by content and done once. Many documents are read at once, and each is finished, and stored, as soon as
-the model has written about it.
+Source: TRACE, section 3.2. A document is read by itself, with its title as the head entity, so that the work can be stored
+by content and done once. Ours beyond it: texts that are not about one thing, whose facts have heads of their own.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from pytrace.documents import DocumentChunk, content_phrases, split_document
+from pytrace.documents import Phrase, content_phrases, sentence_subject
 from pytrace.documents.languages import language_of
 from pytrace.documents.phrases import LANGUAGE
-from pytrace.errors import ContextOverflowError, InputError, ModelError
-from pytrace.kernels.similarity import top_k
-from pytrace.models.encoders.encoder import Encoder
-from pytrace.models.language_model import Completion, LanguageModel, Prompt
-from pytrace.reader.prompts import TripleDemonstration
 from pytrace.records import Document, TextUnit, Triple, Unit
 from pytrace.triples.graph import ExtractionStatistics, Recipe, TripleStore
-from pytrace.triples.parsing import locate, parse_triples, span_grammar
 
-INSTRUCTION = (
-    "Read the title and the text, and write down every fact of the text as a knowledge triple <title; relation; tail>. "
-    "The tail is a phrase copied from the text; the relation says how the title relates to it."
-)
-# Longer documents are read in parts: extraction misses facts in long texts long before the context is full.
-PART_TOKENS = 256
+Heads = Literal["auto", "title", "open"]
+"""What facts have as their head: the document's title, a phrase of the text, or what suits the document."""
+
 # How a title relates to a phrase that no words stand before.
 NO_RELATION = "about"
 # A phrase that holds the title and less than so many characters more is another form of it ("Rome's"), and no fact.
 _LITTLE_MORE = 4
-# A model that goes on after its triples writes the next document of the prompt's pattern.
-_STOP = ("\n\n", "Title:")
-# So many parts of a long document are named in the reason of its failure.
-_PARTS_NAMED = 3
+
+
+def has_open_heads(document: Document, heads: Heads) -> bool:
+    """Tell whether a document's facts have heads of their own.
+
+    By "auto" those of a passage of a longer document do, and those of a document without a title.
+    """
+    origin = document.origin
+    if heads != "auto" or origin is None:
+        return heads == "open"
+    return not origin.titled or origin.document != document.id
+
+
+def heads_option(heads: Heads) -> dict[str, object]:
+    """Return the option of a recipe; a graph without it, as all were once, has titles as heads."""
+    return {} if heads == "title" else {"heads": heads}
 
 
 class Extraction(msgspec.Struct, frozen=True):
@@ -109,29 +107,42 @@ class DocumentExtractor(_RuleExtractor):
 
 
 class PhraseExtractor(_RuleExtractor):
-    """Every content phrase is a tail; the words before it say how the title relates to it."""
+    """Every content phrase is a tail; the words before it say how the head relates to it.
+
+    An open head is the sentence's subject, else that of a sentence before it, else the title.
+    """
 
     # Ours, in place of a KG generator (TRACE, section 3.2) where a model is too small or too slow to be one: nothing
     # can be invented, nothing is evaluated, and nearly every name, date and number of a text becomes a triple. For
     # English; the sentences of a document in another language stand in.
 
+    def __init__(self, *, heads: Heads = "auto") -> None:
+        self._heads = heads
+
     @property
     def recipe(self) -> Recipe:
-        """Name and version of the rules."""
-        return Recipe("phrase", options={"rules": 1})
+        """Name and version of the rules, and which heads there are."""
+        return Recipe("phrase", options={"rules": 1, **heads_option(self._heads)})
 
     def _extract(self, document: Document) -> Extraction:
         language = language_of(document)
-        title = document.title.casefold()
-        triples: dict[str, Triple] = {}
+        open_heads = language == LANGUAGE and has_open_heads(document, self._heads)
+        name = document.title
+        triples: dict[tuple[str, str], Triple] = {}
         for index, sentence in enumerate(document.sentences):
-            for phrase in content_phrases(sentence, language=language):
+            phrases = None
+            if open_heads and (subject := sentence_subject(sentence)) is not None:
+                start, end = subject
+                name = sentence[start:end]
+                phrases = [*content_phrases(sentence[:start]), *_predicates(sentence[end:])]
+            head = name.casefold()
+            for phrase in content_phrases(sentence, language=language) if phrases is None else phrases:
                 tail = phrase.text.casefold()
-                # The title itself, or with another name of it, says nothing of it.
-                if tail in title or (title in tail and (not phrase.before or len(tail) < len(title) + _LITTLE_MORE)):
+                # The head itself, or with another name of it, says nothing of it.
+                if tail in head or (head in tail and (not phrase.before or len(tail) < len(head) + _LITTLE_MORE)):
                     continue
-                relation = phrase.before or NO_RELATION
-                triples.setdefault(tail, Triple(document.title, relation, phrase.text, document.id, index, 100.0))
+                triple = Triple(name, phrase.before or NO_RELATION, phrase.text, document.id, index, 100.0)
+                triples.setdefault((head, tail), triple)
         if not triples:
             reason = (
                 "no phrase was found"
@@ -144,6 +155,16 @@ class PhraseExtractor(_RuleExtractor):
         return Extraction(document, tuple(triples.values()), ExtractionStatistics(lines=count, parsed=count))
 
 
+def _predicates(text: str) -> list[Phrase]:
+    """Find the phrases of what is said of a subject; a verb that the first one begins with belongs to the relation."""
+    phrases = content_phrases(text)
+    if phrases and not phrases[0].before:
+        verb, _, tail = phrases[0].text.partition(" ")
+        if tail and verb.islower():
+            phrases[0] = Phrase(tail, verb)
+    return phrases
+
+
 def sentence_units(document: Document, indices: Iterable[int] | None = None) -> tuple[TextUnit, ...]:
     """Return a document's sentences, or those of some indices, as units."""
     chosen = range(len(document.sentences)) if indices is None else indices
@@ -152,234 +173,6 @@ def sentence_units(document: Document, indices: Iterable[int] | None = None) -> 
         for index in chosen
         if document.sentences[index].strip()
     )
-
-
-@dataclass(slots=True, eq=False)
-class _Reading:
-    """A document on its way through the model: what was written for each of its parts, or why nothing could be."""
-
-    document: Document
-    parts: list[DocumentChunk]
-    fault: str = ""
-    completions: dict[int, Completion | str] = field(default_factory=dict)
-
-
-class LanguageModelExtractor(Extractor):
-    """The KG generator: a language model writes `<title; relation; tail>` lines after a few labelled documents."""
-
-    # Three demonstrations by similarity as in Appendix C.4. Grounding is ours: a small model makes tails up.
-
-    def __init__(
-        self,
-        model: LanguageModel,
-        *,
-        encoder: Encoder | None = None,
-        demonstrations: int = 3,
-        labelled: Sequence[TripleDemonstration] | None = None,
-        grounding: float = 80.0,
-        spans: bool = False,
-        batch: int = 128,
-    ) -> None:
-        if demonstrations < 0:
-            raise ValueError(f"demonstrations must be 0 or more, not {demonstrations}")
-        self._model = model
-        self._encoder = encoder
-        self._labelled = tuple(TripleDemonstration.load() if labelled is None else labelled)
-        self._shown = tuple(
-            (_input(shown.title, shown.text), "\n".join(triple.text for triple in shown.triples))
-            for shown in self._labelled
-        )
-        self._demonstrations = min(demonstrations, len(self._labelled))
-        self._grounding = grounding
-        self._spans = spans
-        self._batch = max(batch, 1)
-        # A part, its triples (three times as long) and the instruction fit the context even without demonstrations.
-        self._part_tokens = max(min(PART_TOKENS, model.context_tokens // 6), 1)
-        self._labelled_vectors: NDArray[np.float32] | None = None
-
-    @property
-    def recipe(self) -> Recipe:
-        """The model, the prompt with its demonstrations, the encoder that chooses them, and the options."""
-        prompt = [INSTRUCTION, *(given + output for given, output in self._shown)]
-        return Recipe(
-            "language-model",
-            model=self._model.fingerprint,
-            prompt=hashlib.sha256("\n".join(prompt).encode()).hexdigest(),
-            options={
-                "demonstrations": self._demonstrations,
-                "chosen by": self._encoder.fingerprint if self._encoder is not None else "order",
-                "grounding": self._grounding,
-                "spans": self._spans,
-                "part tokens": self._part_tokens,
-                **({"deterministic": True} if self._model.deterministic else {}),
-            },
-        )
-
-    def extract_each(self, documents: Iterable[Document], done: Callable[[Extraction], object]) -> None:
-        """Extract the triples of any number of documents and hand each to `done` as soon as it is finished."""
-        # A document that is too long is read in parts. The sentences of a part without a sound triple, or at which the
-        # model raises `ModelError`, stand in for it, and the document's statistics say why (`failure`); the others are
-        # not held up by it.
-        window: list[tuple[_Reading, int]] = []
-        for document in documents:
-            reading = self._split(document)
-            if not reading.parts:
-                done(self._finish(reading))
-            for number in range(len(reading.parts)):
-                window.append((reading, number))
-                if len(window) == self._batch:
-                    self._write(window, done)
-                    window.clear()
-        if window:
-            self._write(window, done)
-
-    def _split(self, document: Document) -> _Reading:
-        title_tokens = self._model.count_tokens(document.title)
-        if title_tokens > self._part_tokens:
-            # A title stands in every line; nothing can be extracted under one that is a text by itself.
-            return _Reading(document, [], f"its title has {title_tokens} tokens of at most {self._part_tokens}")
-        try:
-            parts = split_document(document, self._part_tokens, self._model.count_tokens)
-        except InputError as error:
-            return _Reading(document, [], str(error))
-        parts = [part for part in parts if part.document.text.strip()]
-        return _Reading(document, parts, "" if parts else "it has no words")
-
-    def _write(self, window: list[tuple[_Reading, int]], done: Callable[[Extraction], object]) -> None:
-        """Let the model write for all pieces, and finish each document when its last piece is written."""
-        parts = [(reading.document.title, reading.parts[number]) for reading, number in window]
-        texts = [(title, part.document.text) for title, part in parts]
-        prompts = self._prompts(texts)
-        # A triple repeats the title and adds a relation: a text's facts take about three times its own tokens.
-        caps = [3 * self._model.count_tokens(text) + 48 for _, text in texts]
-        grammars = [span_grammar(title, part.document.sentences) for title, part in parts] if self._spans else None
-        written = [False] * len(window)
-        stopped: list[BaseException] = []
-
-        def finish(index: int, result: Completion | str) -> None:
-            reading, number = window[index]
-            written[index] = True
-            reading.completions[number] = result
-            if len(reading.completions) == len(reading.parts):
-                try:
-                    done(self._finish(reading))
-                except BaseException as error:
-                    stopped.append(error)  # not the model's own, whatever its kind
-                    raise
-
-        groups = [list(range(len(window)))]
-        while groups:
-            group = groups.pop()
-            try:
-                rows = self._model.generate(
-                    [prompts[index] for index in group],
-                    max_tokens=[caps[index] for index in group],
-                    stop=_STOP,
-                    grammar=None if grammars is None else [grammars[index] for index in group],
-                    done=lambda index, row, indices=group: finish(indices[index], row[0]),  # type: ignore[misc]
-                )
-            except ModelError as error:
-                left = [index for index in group if not written[index]]
-                if stopped or not left:
-                    raise
-                if not isinstance(error, ContextOverflowError):
-                    self._check_that_it_works(error)
-                if len(left) == 1:
-                    finish(left[0], str(error))
-                else:  # the one at fault is found by halving; the rest of the call is not lost
-                    groups += [left[len(left) // 2 :], left[: len(left) // 2]]
-            else:
-                for index, row in zip(group, rows, strict=True):
-                    if not written[index]:  # by a model that does not say when a prompt is finished
-                        finish(index, row[0])
-
-    def _check_that_it_works(self, error: ModelError) -> None:
-        """Tell a model that fails at one document from one that fails at everything, and raise the latter's error."""
-        grammar = span_grammar("A", ["B"]) if self._spans else None  # a back end may know none
-        try:
-            self._model.generate(["."], max_tokens=1, stop=_STOP, grammar=grammar)
-        except ModelError:
-            raise error from None
-
-    def _prompts(self, inputs: list[tuple[str, str]]) -> list[Prompt]:
-        if self._encoder is None or not self._demonstrations:
-            chosen = [self._shown[: self._demonstrations]] * len(inputs)
-        else:
-            if self._labelled_vectors is None:
-                self._labelled_vectors = self._encoder.encode([f"{d.title}. {d.text}" for d in self._labelled])
-            vectors = self._encoder.encode([f"{title}. {text}" for title, text in inputs])
-            _, indices = top_k(vectors, self._labelled_vectors, self._demonstrations)
-            # The nearest stands last, next to the document, and is the last to go where the context is short.
-            chosen = [tuple(self._shown[i] for i in row) for row in indices[:, ::-1].tolist()]
-        return [
-            Prompt(INSTRUCTION, shown, _input(title, text), answer_start=f"<{title};", separator="\n")
-            for (title, text), shown in zip(inputs, chosen, strict=True)
-        ]
-
-    def _finish(self, reading: _Reading) -> Extraction:
-        """Read what the model wrote about a document."""
-        document = reading.document
-        kept: list[Unit] = []
-        failed: list[tuple[int, str]] = []
-        lines = sound = dropped = repeated = 0
-        seen: dict[tuple[str, str, str], bool] = {}  # whether what was said is sound
-        for number, part in enumerate(reading.parts):
-            completion = reading.completions[number]
-            if isinstance(completion, str):
-                failed.append((number, completion))
-                continue
-            output = f"<{document.title};{completion.text}"
-            parsed = parse_triples(output, document.title, complete=not _cut_off(completion))
-            new: dict[tuple[str, str, str], Triple] = {}
-            known = False
-            for head, relation, tail in parsed.triples:
-                key = (head.casefold(), relation.casefold(), tail.casefold())
-                if key in new or key in seen:
-                    repeated += 1
-                    known = known or seen.get(key, False)
-                else:
-                    new[key] = Triple(head, relation, tail, document.id)
-            located = locate(part.document, list(new.values()), part.indices)
-            grounded = [triple for triple in located if triple.support >= self._grounding]
-            seen.update((key, triple.support >= self._grounding) for key, triple in zip(new, located, strict=True))
-            lines += parsed.lines
-            dropped += parsed.malformed + len(located) - len(grounded)
-            sound += len(grounded)
-            kept += grounded
-            if not grounded and not known:
-                failed.append((number, f"no sound triple in {parsed.lines} lines"))
-        failure = ""
-        if failed or not reading.parts:
-            kept, failure = self._stand_in(reading, kept, failed)
-        cut_off = any(isinstance(written, Completion) and _cut_off(written) for written in reading.completions.values())
-        statistics = ExtractionStatistics(lines, sound, dropped, repeated, cut_off, failure)
-        return Extraction(document, tuple(kept), statistics)
-
-    def _stand_in(self, reading: _Reading, kept: list[Unit], failed: list[tuple[int, str]]) -> tuple[list[Unit], str]:
-        """Put the sentences of failed parts in their place, and say why."""
-        document = reading.document
-        if not kept:
-            reason = failed[0][1] if failed else reading.fault
-            if len(reading.parts) > 1:
-                reason = _named_parts(failed, len(reading.parts))
-            return list(sentence_units(document)), f"{reason}; the document's sentences stand in"
-        units = sentence_units(document, sorted({i for number, _ in failed for i in reading.parts[number].indices}))
-        reason = f"{_named_parts(failed, len(reading.parts))}; their sentences stand in"
-        return sorted([*kept, *units], key=lambda unit: unit.sentence), reason
-
-
-def _cut_off(completion: Completion) -> bool:
-    return completion.finish in {"length", "repetition"}
-
-
-def _named_parts(failed: list[tuple[int, str]], parts: int) -> str:
-    named = "; ".join(f"part {number + 1} of {parts}: {reason}" for number, reason in failed[:_PARTS_NAMED])
-    more = len(failed) - _PARTS_NAMED
-    return f"{named}; and {more} parts more" if more > 0 else named
-
-
-def _input(title: str, text: str) -> str:
-    return f"Title: {title}\nText: {text}\nTriples:"
 
 
 def build_graph(

@@ -8,13 +8,20 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from pytrace.documents.passages import TITLE_SEPARATOR
 from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.models.grammars import escaped
 from pytrace.records import Document, Triple
 
 
-def locate(document: Document, triples: Sequence[Triple], indices: Sequence[int] | None = None) -> list[Triple]:
-    """Give every triple the sentence that supports its tail best (partial ratio; the relation decides ties)."""
+def locate(
+    document: Document, triples: Sequence[Triple], indices: Sequence[int] | None = None, *, heading: str | None = None
+) -> list[Triple]:
+    """Give every triple the sentence that supports its tail best (partial ratio; the relation decides ties).
+
+    With a `heading`, which may be empty, heads are phrases of the text, too: they decide ties first, and support is how well
+    the tail or, if that is less, the text below its heading says the head.
+    """
     numbers = range(len(document.sentences)) if indices is None else indices
     sentences = [(number, text) for number, text in zip(numbers, document.sentences, strict=True) if text.strip()]
     if not triples or not sentences:
@@ -25,11 +32,18 @@ def locate(document: Document, triples: Sequence[Triple], indices: Sequence[int]
     scores = cdist(queries, texts, scorer=partial_ratio)
     tails, relations = scores[: len(triples)], scores[len(triples) :]
     # Scores are 0 to 100, so a relation adds 0.1 at most: it decides between equal tails alone.
-    best = (tails + relations * 1e-3).argmax(axis=1)
-    supports = tails[np.arange(len(triples)), best].tolist()
+    ranked = tails + relations * 1e-3
+    heads = [triple.head.casefold() for triple in triples]
+    if heading is not None:
+        ranked += cdist(heads, texts, scorer=partial_ratio) * 1e-2
+    best = ranked.argmax(axis=1)
+    supports = tails[np.arange(len(triples)), best]
+    if heading is not None:
+        whole = " ".join([heading.casefold(), *texts])
+        supports = np.minimum(supports, cdist(heads, [whole], scorer=partial_ratio)[:, 0])
     return [
         Triple(triple.head, triple.relation, triple.tail, triple.document_id, sentences[column][0], round(support, 1))
-        for triple, column, support in zip(triples, best.tolist(), supports, strict=True)
+        for triple, column, support in zip(triples, best.tolist(), supports.tolist(), strict=True)
     ]
 
 
@@ -44,9 +58,14 @@ class ParsedTriples(msgspec.Struct):
 _WORDS = re.compile(r"(\w+(?:['’.,-]\w+)*)")
 
 
-def span_grammar(title: str, sentences: Sequence[str]) -> str:
-    """Return a GBNF grammar of `relation; tail>` lines for a title whose tails are spans of whole words of a sentence."""
-    # The text that it accepts follows `<title;`. A relation is free text of at most 48 characters.
+def span_grammar(title: str, sentences: Sequence[str], *, open_heads: bool = False) -> str:
+    """Return a GBNF grammar of `relation; tail>` lines for a title whose tails are spans of whole words of a sentence.
+
+    Open heads are such spans, too, or headings of the title; the lines are then `head; relation; tail>`.
+    """
+    # The text that it accepts follows `<title;`, or `<`. A relation is free text of at most 48 characters.
+    if open_heads:  # a head with a semicolon could not be told from its relation
+        sentences = [piece for sentence in sentences for piece in sentence.split(";")]
     rules: list[str] = []
     for sentence in sentences:
         # Between words at even places, words at odd ones; only the former may hold what must be escaped.
@@ -61,8 +80,13 @@ def span_grammar(title: str, sentences: Sequence[str]) -> str:
             for number, word, between in zip(numbers, pieces[1::2], pieces[2::2], strict=False)
         ]
         rules.append(f'w{len(rules)} ::= "{pieces[-2]}"')
-    line = f'" " relation "; " tail ">" ("\\n<{escaped(title)}; " relation "; " tail ">")* "\\n\\n"?'
     tails = " | ".join([f"w{number}" for number in range(len(rules))]) or '""'
+    fact = 'relation "; " tail ">"'
+    line = f'" " {fact} ("\\n<{escaped(title)}; " {fact})* "\\n\\n"?'
+    if open_heads:
+        line = f'head "; " {fact} ("\\n<" head "; " {fact})* "\\n\\n"?'
+        headings = [f'"{escaped(name)}"' for name in title.split(TITLE_SEPARATOR) if name and ";" not in name]
+        rules.append(f"head ::= {' | '.join(['tail', *headings])}")
     return "\n".join([f"root ::= {line}", "relation ::= [a-zA-Z] [a-zA-Z0-9 ',-]{0,47}", f"tail ::= {tails}", *rules])
 
 

@@ -85,10 +85,10 @@ def questions(tmp_path: Path) -> Path:
 
 
 def script(prompt: str) -> str:
-    title = re.search(r"<([^<>;]*);$", prompt)
-    if title:
+    if re.search(r"<(?:[^<>;]*;)?$", prompt):
         text = prompt.rpartition("\nText: ")[2].partition("\nTriples:")[0]
-        return f" says; {text}>"
+        head = f"{text.split()[0]};" if prompt.endswith("<") else ""
+        return f"{head} says; {text}>"
     context = prompt.rpartition("Context:")[2]
     found = re.search(r"Founder\d+|Quillhaven", context)
     return found[0] if found else "unknown"

@@ -37,6 +37,17 @@ def test_passages_are_shown_with_where_they_stand(folder: Path, capsys: pytest.C
     assert "picture.png" in errors
 
 
+def test_what_has_no_title_but_the_name_of_its_file_is_marked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "note 1.txt").write_text("The Tern sails.\n")
+    lines = run(capsys, tmp_path)[1].splitlines()
+    assert lines[0].endswith(": note 1")
+    assert lines[1] == f"  {tmp_path}/note 1.txt (untitled), characters 0-15"
+    told = json.loads(run(capsys, tmp_path, "--json")[1])
+    assert told["passages"][0]["origin"]["titled"] is False
+
+
 def test_json_has_every_passage_and_what_was_skipped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(run(capsys, folder, "--passage-words", 4, "--limit", 1, "--json")[1])
     assert [passage["title"] for passage in told["passages"]] == ["Report", "Report > Ships", "Report > Ships"]

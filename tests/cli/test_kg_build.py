@@ -167,6 +167,77 @@ def test_a_model_that_breaks_on_the_way_leaves_what_was_done_and_says_how_to_go_
     assert json.loads(run("build", *WRITTEN, "--docs", docs, "--out", graph, "--resume", "--json")[1])["extracted"] == 4
 
 
+OWN = {"text": "Bo sails the Tern.", "triples": [["Bo", "sails", "Tern"]]}
+
+
+def test_own_labelled_texts_are_shown_and_the_graph_goes_on_with_them_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel(["Tern; sails to; Oslo>"])
+    monkeypatch.setattr(loading.Engine, "model", model)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "log 7.txt").write_text("The Tern sails to Oslo.")
+    own = tmp_path / "own.jsonl"
+    own.write_text(json.dumps(OWN) + "\n")
+    build = ("build", *WRITTEN, "--docs", tmp_path / "docs", "--out", tmp_path / "kg")
+    assert run(*build, "--demonstrations", own)[0] == 0
+    assert "Text: Bo sails the Tern.\nTriples:\n<Bo; sails; Tern>" in model.prompts[0]
+    with TripleStore.open(tmp_path / "kg", mode="read") as graph:
+        assert [triple.text for triple in graph.triples()] == ["<Tern; sails to; Oslo>"]
+    assert run(*build, "--demonstrations", own, "--resume")[0] == 0
+    status, _, errors = run(*build, "--resume")
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "prompt is" in errors
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot read the demonstrations"),
+        ("", "holds no demonstration; give at least one line of "),
+        (json.dumps({**OWN, "triples": [["Bo", "sails", "Gull"]]}), ":1: the tail 'Gull' is no span of the text"),
+    ],
+)
+def test_a_wrong_file_of_labelled_texts_is_one_sentence(
+    run: Run, tmp_path: Path, content: str | None, said: str
+) -> None:
+    own = tmp_path / "own.jsonl"
+    if content is not None:
+        own.write_text(content)
+    docs = write(tmp_path / "docs.jsonl", range(2))
+    status, output, errors = run("build", *WRITTEN, "--docs", docs, "--out", tmp_path / "kg", "--demonstrations", own)
+    assert (status, output, errors.count("\n")) == (2, "", 1)
+    assert str(own) in errors
+    assert said in errors
+    assert not (tmp_path / "kg").exists()
+
+
+def test_labelled_texts_that_nobody_would_read_are_refused(run: Run, tmp_path: Path) -> None:
+    docs = write(tmp_path / "docs.jsonl", range(2))
+    status, _, errors = run("build", "--docs", docs, "--out", tmp_path / "kg", "--demonstrations", docs)
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "--set extraction=written" in errors
+
+
+def test_a_graph_that_was_begun_with_titles_as_heads_goes_on_with_them(run: Run, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "log 7.txt").write_text("The Tern sails to Oslo.")
+    build = ("build", "--docs", docs, "--out", tmp_path / "kg")
+    assert run(*build, "--set", "heads=title")[0] == 0
+    (docs / "log 8.txt").write_text("The Gull sails to Bergen.")
+    assert json.loads(run(*build, "--resume", "--json")[1])["extracted"] == 1
+    with TripleStore.open(tmp_path / "kg", mode="read") as graph:
+        assert {triple.head for triple in graph.triples()} == {"log 7", "log 8"}
+        assert "heads" not in graph.recipe.options
+    status, _, errors = run(*build, "--resume", "--set", "heads=open")
+    assert (status, errors.count("\n")) == (2, 1)
+    assert "heads is '(not set)' there and 'open' here" in errors
+    assert run("build", "--docs", docs, "--out", tmp_path / "new", "--resume")[0] == 0
+    with TripleStore.open(tmp_path / "new", mode="read") as graph:
+        assert {triple.head for triple in graph.triples()} == {"Tern", "Gull"}
+
+
 SLOW = """
 import os, re, time
 from pathlib import Path

@@ -333,7 +333,7 @@ class TestFiles:
         path = write(tmp_path / "Fort_Kongenstein.txt", "\ufeffBuilt in\r\n1783.\r\n\r\nIt is No. 1 of\nmany. Yes")
         id = read(path)[0].id
         sentences = ("Built in 1783.", "It is No. 1 of many.", "Yes")
-        origin = Origin(id, "Fort Kongenstein", start=0, end=40, sentences=(0, 16, 37))
+        origin = Origin(id, "Fort Kongenstein", start=0, end=40, sentences=(0, 16, 37), titled=False)
         assert read(path) == [Document(id, "Fort Kongenstein", sentences, str(path), origin)]
 
     def test_folders_are_read_in_order_without_hidden_and_other_files(self, tmp_path: Path) -> None:

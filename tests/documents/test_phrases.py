@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytrace.documents import content_phrases
+from pytrace.documents import content_phrases, sentence_subject
 from pytrace.records import Document
 from pytrace.triples.extraction import NO_RELATION, PhraseExtractor
 
@@ -44,11 +44,58 @@ def test_every_phrase_is_a_span_and_they_stand_in_their_order(sentence: str) -> 
     assert all(phrase.text == phrase.text.strip() for phrase in found)
 
 
-@pytest.mark.parametrize("unit", ['"', "(", "([", "A, ", "A of ", '"a', "1.", "A (", "and "])
+@pytest.mark.parametrize("unit", ['"', "(", "([", "A, ", "A of ", '"a', "1.", "A (", "and ", "In the a ", "goes "])
 def test_any_text_takes_linear_time(unit: str) -> None:
     started = time.process_time()
     content_phrases(unit * 20_000)
+    sentence_subject(unit * 20_000)
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("sentence", "subject"),
+    [
+        ("Ada Foah lies on the Volta.", "Ada Foah"),
+        ("The Combination at The Albany Empire is a live album.", "Combination at The Albany Empire"),
+        ("Revenue rose by 4% in 2023.", "Revenue"),
+        ("The company operates in 20 countries.", "company"),
+        ("The sales figures in Europe were weak.", "sales figures"),
+        ("The currency risk of the group arises mainly from exports.", "currency risk of the group"),
+        ("Jana Kluge and Tom Weber met in Oslo.", "Jana Kluge and Tom Weber"),
+        ('"Beloved" is a novel.', "Beloved"),
+        ("Oslo, the capital of Norway, is large.", "Oslo"),
+        ("Norden AG (NAG) covers 1,800 firms.", "Norden AG (NAG)"),
+        ("However, the board approves the plan.", "board"),
+        ("In 2023, revenue fell.", "revenue"),
+        ("In 2023 the group sold 3 ships, and more in 2024.", "group"),
+        ("During the meeting, Ms Kluge said that Berlin would close.", "Ms Kluge"),
+        ("Born in Oslo, Ibsen moved to Rome.", "Ibsen"),
+        ("According to Reuters, the police used gas.", "police"),
+        ("Finally, the city grew.", "city"),
+        ("Reading is a town.", "Reading"),
+        ("It was founded in 1901.", None),
+        ("Its mayor sits on the Capitol.", None),
+        ("There are three factories in Poland.", None),
+        ("Press the red button.", None),
+        ("Owner: Jana Kluge", None),
+        ("Spain.", None),
+        ("...", None),
+        ("", None),
+    ],
+)
+def test_the_subject_is_the_phrase_before_the_main_verb(sentence: str, subject: str | None) -> None:
+    found = sentence_subject(sentence)
+    assert (None if found is None else sentence[slice(*found)]) == subject
+
+
+@given(st.text(alphabet=st.sampled_from('aA bB1,;:."“”()[]of in is the s '), max_size=200) | st.text(max_size=200))
+def test_a_subject_is_a_span_of_its_sentence_with_a_word_and_more_behind_it(sentence: str) -> None:
+    found = sentence_subject(sentence)
+    if found is not None:
+        start, end = found
+        assert 0 <= start < end < len(sentence)
+        assert sentence[start:end] == sentence[start:end].strip()
+        assert any(character.isalnum() for character in sentence[start:end])
 
 
 def test_triples_have_the_title_as_head_and_point_to_their_sentence() -> None:

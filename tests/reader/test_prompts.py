@@ -15,7 +15,12 @@ import pytest
 
 from pytrace.errors import DataError
 from pytrace.kg.queries import parse_query, query_names
-from pytrace.reader.prompts import ChainDemonstration, ReaderDemonstration, TripleDemonstration
+from pytrace.reader.prompts import (
+    ChainDemonstration,
+    OpenTripleDemonstration,
+    ReaderDemonstration,
+    TripleDemonstration,
+)
 from pytrace.reader.prompts.reasoning import (
     LABELS,
     ClaimDemonstration,
@@ -28,6 +33,7 @@ from pytrace.reader.prompts.reasoning import (
 )
 
 TRIPLES = TripleDemonstration.load()
+OPEN_TRIPLES = OpenTripleDemonstration.load()
 CHAINS = ChainDemonstration.load()
 READER = (
     *ReaderDemonstration.load_with("kind", "triples"),
@@ -61,6 +67,25 @@ def test_every_tail_is_a_span_of_its_text_and_every_head_its_title(demonstration
     assert 20 <= len(demonstration.text.split()) <= 60
     for triple in demonstration.triples:
         assert triple.head == demonstration.title
+        assert triple.tail in demonstration.text
+        assert 1 <= len(triple.relation.split()) <= 8
+
+
+def test_there_are_at_least_six_labelled_texts_with_open_heads_some_of_them_below_headings() -> None:
+    assert len({demonstration.text for demonstration in OPEN_TRIPLES}) == len(OPEN_TRIPLES) >= 6
+    assert {demonstration.title is None for demonstration in OPEN_TRIPLES} == {True, False}
+    assert not any(demonstration.about_title for demonstration in OPEN_TRIPLES)
+
+
+@pytest.mark.parametrize("demonstration", OPEN_TRIPLES, ids=lambda demonstration: demonstration.text[:20])
+def test_open_heads_and_tails_are_spans_and_every_text_has_several_heads(
+    demonstration: OpenTripleDemonstration,
+) -> None:
+    assert 4 <= len(demonstration.triples) <= 9
+    assert 20 <= len(demonstration.text.split()) <= 60
+    assert len({triple.head for triple in demonstration.triples}) >= 3
+    for triple in demonstration.triples:
+        assert triple.head in f"{demonstration.title}\n{demonstration.text}"
         assert triple.tail in demonstration.text
         assert 1 <= len(triple.relation.split()) <= 8
 
@@ -249,6 +274,7 @@ def test_no_demonstration_overlaps_with_the_evaluation_data(shared_data: Path) -
     assert len(questions) > 1000
 
     own_titles = {normalised(demonstration.title) for demonstration in TRIPLES}
+    own_titles |= {normalised(triple.head) for demonstration in OPEN_TRIPLES for triple in demonstration.triples}
     own_titles |= {normalised(triple.head) for demonstration in CHAINS for triple in demonstration.chain}
     own_titles |= {
         normalised(re.split("[];]", item[1:])[0])
@@ -390,6 +416,20 @@ MALFORMED: list[tuple[Callable[..., object], object, str]] = [
     (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["type", "lake", "x"]]}, "Expected `array` of length 2"),
     (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["type", 7]]}, "Expected `str`, got `int`"),
     (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["type", "Lake"]]}, "'Lake' is no span of the text"),
+    *(
+        (OpenTripleDemonstration.load, row, said)
+        for row, said in [
+            ({"triples": [["Bo", "has", "cat"]]}, "missing required field `text`"),
+            ({"text": "Bo has a cat."}, "missing required field `triples`"),
+            ({"text": "Bo has a cat.", "triples": []}, "the text 'Bo has a cat.' has no triple; label at least one"),
+            ({"text": "Bo has a cat.", "triples": [["has", "cat"]]}, "Expected `array` of length 3"),
+            ({"text": "Bo has a cat.", "triples": [["Bo", "has", "dog"]]}, "the tail 'dog' is no span of the text"),
+            ({"text": "Bo has a cat.", "triples": [["Al", "has", "cat"]]}, "the head 'Al' is no span of the text"),
+            ({"text": "Bo has a cat.", "triples": [["Bo", "h;s", "cat"]]}, "the relation 'h;s' contains ';'"),
+            ({"text": "A cat.", "title": "", "triples": [["A", "is", "cat"]]}, "the title is empty"),
+            ({"text": "A cat.", "title": 7, "triples": [["A", "is", "cat"]]}, "Expected `str | null`, got `int`"),
+        ]
+    ),
     (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["", "lake"]]}, "the relation is empty"),
     (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["a;b", "lake"]]}, "contains ';'"),
     (TripleDemonstration.load, {**TRIPLE_ROW, "triples": [["type", "lake "]]}, "begins or ends with a space"),

@@ -24,11 +24,11 @@ from pytrace.records import Document, TextUnit, Triple
 from pytrace.triples.extraction import (
     DocumentExtractor,
     Extraction,
-    LanguageModelExtractor,
     SentenceExtractor,
     build_graph,
 )
 from pytrace.triples.graph import Recipe, TripleStore
+from pytrace.triples.kg_generator import LanguageModelExtractor
 from pytrace.triples.parsing import locate, parse_triples, span_grammar
 
 ROME = Document(
@@ -544,7 +544,8 @@ import sys, time
 from pathlib import Path
 from pytrace.triples.graph import TripleStore
 from pytrace.models.scripted import ScriptedModel
-from pytrace.triples.extraction import LanguageModelExtractor, build_graph
+from pytrace.triples.extraction import build_graph
+from pytrace.triples.kg_generator import LanguageModelExtractor
 from pytrace.records import Document
 
 directory, log, pause = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])

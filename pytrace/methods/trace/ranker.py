@@ -2,7 +2,7 @@
 
 Source: TRACE, section 3.3, equation 4: the question and the triples chosen so far, in that order, are one query, and inner
 products with the encoded triples rank them. Ours beyond it: a triple whose head the query names may count for more, as the
-edges of a knowledge graph do.
+edges of a knowledge graph do; less so where several documents have the head, and not where it is no name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TripleIndex:
         self.triples = [tuple(question) for question in triples]
         self.offsets = np.cumsum([0, *map(len, self.triples)], dtype=np.int64)
         self._encoder = encoder
-        self._heads: dict[int, tuple[list[str], NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._heads: dict[int, tuple[list[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]] = {}
 
     @cached_property
     def embeddings(self) -> NDArray[np.float32]:
@@ -55,7 +55,7 @@ class TripleIndex:
     def named(self, question: int, texts: Sequence[str]) -> NDArray[np.float32]:
         """Say how surely texts name the heads of a question's triples."""
         if question not in self._heads:
-            subjects = (unit.head if isinstance(unit, Triple) else unit.title for unit in self.triples[question])
+            subjects = [_name(unit) for unit in self.triples[question]]
             # A passage is about what its document is about, and about each heading above it.
             heads = [
                 [_words(_IN_BRACKETS.sub(" ", name)) for name in subject.split(TITLE_SEPARATOR)] for subject in subjects
@@ -64,8 +64,8 @@ class TripleIndex:
             position = {head: number for number, head in enumerate(distinct)}
             positions = np.array([position[head] for head in concatenate(*heads)], dtype=np.int64)
             sizes = np.array([len(names) for names in heads], dtype=np.int64)
-            self._heads[question] = distinct, positions, np.cumsum(sizes) - sizes
-        distinct, positions, starts = self._heads[question]
+            self._heads[question] = distinct, positions, np.cumsum(sizes) - sizes, self._rarity(question, subjects)
+        distinct, positions, starts, rarity = self._heads[question]
         if not distinct or not texts:
             return np.zeros((len(texts), len(starts)), dtype=np.float32)
         ratios = cdist([_words(text) for text in texts], distinct, scorer=partial_ratio) / 100
@@ -73,7 +73,18 @@ class TripleIndex:
         longer = np.array([[len(_words(text)) >= len(head) > 2 for head in distinct] for text in texts])
         sure = np.where(longer, np.clip((ratios - NAMED) / (1 - NAMED), 0, 1), 0)
         by_triple: NDArray[np.float32] = np.maximum.reduceat(sure[:, positions], starts, axis=1).astype(np.float32)
-        return by_triple
+        return by_triple * rarity
+
+    def _rarity(self, question: int, subjects: Sequence[str]) -> NDArray[np.float32]:
+        """Return one over the number of documents with a triple's head: one that many share tells none of them apart."""
+        documents: dict[str, set[str]] = {}
+        for unit, subject in zip(self.triples[question], subjects, strict=True):
+            documents.setdefault(subject, set()).add(unit.document_id)
+        shared = (
+            len(documents[subject]) if isinstance(unit, Triple) else 1
+            for unit, subject in zip(self.triples[question], subjects, strict=True)
+        )
+        return np.reciprocal(np.fromiter(shared, dtype=np.float32))
 
 
 class Ranker:
@@ -163,6 +174,13 @@ class Ranker:
                     ]
                 )
         return ranked
+
+
+def _name(unit: Unit) -> str:
+    """Return what a text may name of a unit; a head in lower case ("the town") is told of in any text."""
+    if isinstance(unit, Triple):
+        return "" if unit.head.islower() else unit.head
+    return unit.title
 
 
 def _words(text: str) -> str:

@@ -8,25 +8,26 @@ from typing import Annotated, ClassVar, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from pytrace.errors import InputError, StoreError
+from pytrace.errors import DataError, InputError, StoreError
 from pytrace.methods.base import Count, Documents, Method, Positive, Selected, Stages
 from pytrace.methods.trace.ranker import TripleIndex
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import document_evidence, triple_evidence
-from pytrace.reader.prompts import TripleDemonstration
+from pytrace.reader.prompts import OpenTripleDemonstration, TripleDemonstration
 from pytrace.records import Chain, ChainSearch, Document, Evidence, GraphCounts, Unit
 from pytrace.triples.extraction import (
     DocumentExtractor,
     Extraction,
     Extractor,
-    LanguageModelExtractor,
+    Heads,
     PhraseExtractor,
     SentenceExtractor,
     build_graph,
 )
 from pytrace.triples.graph import TripleStore, describe_triples
+from pytrace.triples.kg_generator import Labelled, LanguageModelExtractor
 
 UnitKind = Literal["triple", "sentence", "document"]
 
@@ -41,10 +42,15 @@ class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     # Who makes triples: the language model ("written", the paper's KG generator), or rules that take the names, dates,
     # numbers and other content phrases of a document ("phrases", English), which costs no model and invents nothing.
     extraction: Literal["written", "phrases"] = "written"
-    # For the KG generator: how many labelled documents it is shown, and whether they are chosen by similarity.
+    # What triples have as head: the document's title (the paper's), or what each fact is about ("open"); "auto" opens
+    # them in passages of longer documents and in documents without a title.
+    heads: Heads = "auto"
+    # For the KG generator: how many labelled documents it is shown, whether they are chosen by similarity, and a file of
+    # such documents in place of ours.
     triple_demonstrations: Count = 3
     adaptive_triple_demonstrations: bool = True
-    # Triples whose tail the document does not support this well are dropped (partial ratio, 0 to 100).
+    triple_demonstrations_file: str | None = None
+    # Triples whose tail (or open head) the document does not support this well are dropped (partial ratio, 0 to 100).
     grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
     # Let the model write only tails that are spans of the text.
     spans: bool = False
@@ -137,15 +143,39 @@ def make_extractor(model: LanguageModel, encoder: Encoder, settings: UnitSetting
     if settings.unit == "document":
         return DocumentExtractor()
     if settings.extraction == "phrases":
-        return PhraseExtractor()
-    check_count("triple_demonstrations", settings.triple_demonstrations, len(TripleDemonstration.load()))
+        return PhraseExtractor(heads=settings.heads)
+    labelled, open_labelled = _labelled(settings)
     return LanguageModelExtractor(
         model,
         encoder=encoder if settings.adaptive_triple_demonstrations else None,
         demonstrations=settings.triple_demonstrations,
+        labelled=labelled,
+        open_labelled=open_labelled,
+        heads=settings.heads,
         grounding=settings.grounding,
         spans=settings.spans,
     )
+
+
+def _labelled(settings: UnitSettings) -> tuple[Labelled, Labelled]:
+    """Return the labelled documents with the title as head, and those with open heads."""
+    ours: tuple[Labelled, Labelled] = TripleDemonstration.load(), OpenTripleDemonstration.load()
+    path = settings.triple_demonstrations_file
+    if path is None:
+        available = {"title": len(ours[0]), "open": len(ours[1])}
+        check_count(
+            "triple_demonstrations",
+            settings.triple_demonstrations,
+            available.get(settings.heads, max(available.values())),
+        )
+        return ours
+    rows = OpenTripleDemonstration.load(path=path)
+    titled, opened = [row for row in rows if row.about_title], [row for row in rows if not row.about_title]
+    if settings.heads == "title" and not titled:
+        raise DataError("has no text whose title is the head of all its triples; add one, or use heads=open", path=path)
+    if settings.heads == "open" and not opened:
+        raise DataError("has only texts whose title is every head; add another, or use heads=title", path=path)
+    return titled or ours[0], opened or ours[1]
 
 
 def check_count(name: str, wanted: int, available: int) -> None:

@@ -20,7 +20,14 @@ import msgspec
 from pytrace.errors import DataError, InputError
 from pytrace.records import Triple
 
-__all__ = ["ChainDemonstration", "ChainStep", "Demonstration", "ReaderDemonstration", "TripleDemonstration"]
+__all__ = [
+    "ChainDemonstration",
+    "ChainStep",
+    "Demonstration",
+    "OpenTripleDemonstration",
+    "ReaderDemonstration",
+    "TripleDemonstration",
+]
 
 ChainKind = Literal["bridge", "comparison", "compositional", "yes-no", "date"]
 ReaderKind = Literal["triples", "documents", "mixed"]
@@ -160,10 +167,46 @@ class TripleDemonstration(Demonstration, frozen=True):
         require(self.triples, f"the document {self.title!r} has no triple; label at least one")
         require_triples("triples", self.triples)
         for triple in self.triples:
-            require(
-                triple.tail in self.text,
-                f"the tail {triple.tail!r} is no span of the text; copy it from there letter by letter",
-            )
+            _require_span("tail", triple.tail, self.text)
+
+
+class OpenTripleDemonstration(Demonstration, frozen=True):
+    """A labelled text that is not about one thing: heads and tails are verbatim spans of it, heads also of its title or headings."""
+
+    # Ours, in the shape of TRACE's.
+
+    FILE = "open_triples.jsonl"
+    SHAPE = '{"title": text (may be left out), "text": text, "triples": [[head, relation, tail], ...]}'
+    FORBIDDEN: ClassVar = {"title": "\n\r"}
+    text: str
+    triple_rows: tuple[tuple[str, str, str], ...] = msgspec.field(name="triples")
+    title: str | None = None
+
+    @property
+    def triples(self) -> tuple[Triple, ...]:
+        """The triples of the text."""
+        return triples_of(self.triple_rows)
+
+    @property
+    def about_title(self) -> bool:
+        """Whether every head is the title."""
+        return all(triple.head == self.title for triple in self.triples)
+
+    def _validate(self) -> None:
+        require(self.triples, f"the text {_shortened(self.text)!r} has no triple; label at least one")
+        require_triples("triples", self.triples)
+        for triple in self.triples:
+            _require_span("tail", triple.tail, self.text)
+            if triple.head not in (self.title or ""):
+                _require_span("head", triple.head, self.text)
+
+
+def _require_span(name: str, phrase: str, text: str) -> None:
+    require(phrase in text, f"the {name} {phrase!r} is no span of the text; copy it from there letter by letter")
+
+
+def _shortened(text: str, width: int = 40) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 class ChainStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
