@@ -302,11 +302,18 @@ def test_a_head_that_the_question_or_the_chain_names_counts_for_more() -> None:
     assert named.score - unnamed.score == pytest.approx(2, abs=1e-5)
 
 
-def test_a_head_in_lower_case_names_nothing_and_one_of_several_documents_is_worth_less() -> None:
-    heads = ["Accra", "town", "Accra", "Accra", "town hall of Accra"]
-    triples = [Triple(head, "has", f"x{number}", f"d{number // 2}") for number, head in enumerate(heads)]
-    named = TripleIndex([triples], HashEncoder()).named(0, ["Where is the town hall of Accra, a town?"])
-    assert named[0].tolist() == pytest.approx([0.5, 0, 0.5, 0.5, 1])
+def test_an_open_head_in_lower_case_names_nothing_and_one_of_several_documents_is_worth_less() -> None:
+    question = ["Where is the town hall of Accra, a town near Volta?"]
+
+    def named(*heads: tuple[str, str]) -> list[float]:
+        triples = [Triple(head, "has", f"x{number}", document) for number, (head, document) in enumerate(heads)]
+        return TripleIndex([triples], HashEncoder()).named(0, question)[0].tolist()
+
+    opened = [("Accra", "a"), ("town", "a"), ("Accra", "b"), ("Volta", "b"), ("town hall of Accra", "c")]
+    assert named(*opened) == pytest.approx([0.5, 0, 0.5, 1, 1])
+    # Where the title is every head of a document, it counts whole, as in the paper's graphs.
+    titled = [("Accra", "a"), ("Accra", "a"), ("Accra", "b"), ("town", "c")]
+    assert named(*titled) == pytest.approx([1, 1, 1, 1])
 
 
 def test_links_of_many_questions_are_those_of_each_by_itself() -> None:

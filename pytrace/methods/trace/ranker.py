@@ -2,7 +2,7 @@
 
 Source: TRACE, section 3.3, equation 4: the question and the triples chosen so far, in that order, are one query, and inner
 products with the encoded triples rank them. Ours beyond it: a triple whose head the query names may count for more, as the
-edges of a knowledge graph do; less so where several documents have the head, and not where it is no name.
+edges of a knowledge graph do; of open heads less so where several documents have the head, and not where it is no name.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TripleIndex:
     def named(self, question: int, texts: Sequence[str]) -> NDArray[np.float32]:
         """Say how surely texts name the heads of a question's triples."""
         if question not in self._heads:
-            subjects = [_name(unit) for unit in self.triples[question]]
+            subjects, rarity = _subjects(self.triples[question])
             # A passage is about what its document is about, and about each heading above it.
             heads = [
                 [_words(_IN_BRACKETS.sub(" ", name)) for name in subject.split(TITLE_SEPARATOR)] for subject in subjects
@@ -64,7 +64,7 @@ class TripleIndex:
             position = {head: number for number, head in enumerate(distinct)}
             positions = np.array([position[head] for head in concatenate(*heads)], dtype=np.int64)
             sizes = np.array([len(names) for names in heads], dtype=np.int64)
-            self._heads[question] = distinct, positions, np.cumsum(sizes) - sizes, self._rarity(question, subjects)
+            self._heads[question] = distinct, positions, np.cumsum(sizes) - sizes, rarity
         distinct, positions, starts, rarity = self._heads[question]
         if not distinct or not texts:
             return np.zeros((len(texts), len(starts)), dtype=np.float32)
@@ -74,17 +74,6 @@ class TripleIndex:
         sure = np.where(longer, np.clip((ratios - NAMED) / (1 - NAMED), 0, 1), 0)
         by_triple: NDArray[np.float32] = np.maximum.reduceat(sure[:, positions], starts, axis=1).astype(np.float32)
         return by_triple * rarity
-
-    def _rarity(self, question: int, subjects: Sequence[str]) -> NDArray[np.float32]:
-        """Return one over the number of documents with a triple's head: one that many share tells none of them apart."""
-        documents: dict[str, set[str]] = {}
-        for unit, subject in zip(self.triples[question], subjects, strict=True):
-            documents.setdefault(subject, set()).add(unit.document_id)
-        shared = (
-            len(documents[subject]) if isinstance(unit, Triple) else 1
-            for unit, subject in zip(self.triples[question], subjects, strict=True)
-        )
-        return np.reciprocal(np.fromiter(shared, dtype=np.float32))
 
 
 class Ranker:
@@ -176,11 +165,25 @@ class Ranker:
         return ranked
 
 
-def _name(unit: Unit) -> str:
-    """Return what a text may name of a unit; a head in lower case ("the town") is told of in any text."""
-    if isinstance(unit, Triple):
-        return "" if unit.head.islower() else unit.head
-    return unit.title
+def _subjects(units: Sequence[Unit]) -> tuple[list[str], NDArray[np.float32]]:
+    """Return what a text may name of each unit, and what its naming is worth.
+
+    Of a document whose triples have heads of their own, a head is worth one over the number of documents with it, for one that
+    many have tells none of them apart; a head in lower case ("the town") is told of in any text, and is named by none.
+    """
+    heads: dict[str, set[str]] = {}
+    documents: dict[str, set[str]] = {}
+    for unit in units:
+        if isinstance(unit, Triple):
+            heads.setdefault(unit.document_id, set()).add(unit.head)
+            documents.setdefault(unit.head, set()).add(unit.document_id)
+    subjects, worth = [], []
+    for unit in units:
+        opened = isinstance(unit, Triple) and len(heads[unit.document_id]) > 1
+        subject = unit.head if isinstance(unit, Triple) else unit.title
+        subjects.append("" if opened and subject.islower() else subject)
+        worth.append(1 / len(documents[subject]) if opened else 1.0)
+    return subjects, np.array(worth, dtype=np.float32)
 
 
 def _words(text: str) -> str:

@@ -61,8 +61,8 @@ class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_on
     # triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are
     # more than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
     ranker: Literal["dense", "none"] = "dense"
-    # For the ranker: what is added to the similarity of a triple whose head the question or the chain names, shared
-    # among the documents with this head (0: the paper's).
+    # For the ranker: what is added to the similarity of a triple whose head the question or the chain names, an open
+    # head's shared among the documents with it (0: the paper's).
     link_weight: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     # Offer a chain no further triple of a document that it already has one of.
     new_documents: bool = False
