@@ -27,7 +27,7 @@ TITLE_SEPARATOR = " > "
 # What no space or letter parts (data written as text, rulers, leaders of dots) is cut, too.
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]{{1,40}}|(?:[^\w\s]\s?){{20,40}}")
 # A passage has at most so many characters for each of its words: text has six or seven.
-_CHARACTERS = 20
+_CHARACTERS = 10
 # Where a sentence that is longer than a passage is cut: behind a clause, else behind a word.
 _CLAUSE_END = re.compile(r"[,;:—–]\s+|[、，；：]")
 BLOCK_BREAK = "\n\n"

@@ -62,7 +62,8 @@ def write_epub(path: Path, locked: str = "") -> None:
         book.writestr("OEBPS/c.opf", f'<p xmlns="o">{about}<manifest>{items}</manifest><spine>{order}</spine></p>')
         for name, number in chapters.items():
             body = f"<h1>Chapter {number}</h1><p>Die Brücke of <i>chapter {number}</i> is long.</p><pre>a\nb</pre>"
-            text = f'<?xml version="1.0" encoding="utf-8"?><html xmlns="x"><body>{body}</body></html>'
+            declared = ' encoding="utf-8"' if number == "One" else ""  # which is what it is without being said
+            text = f'<?xml version="1.0"{declared}?><html xmlns="x"><body>{body}</body></html>'
             book.writestr(f"OEBPS/{name}.xhtml", text)
         if locked:
             book.writestr("META-INF/encryption.xml", f'<e xmlns="c"><CipherReference URI="{locked}"/></e>')

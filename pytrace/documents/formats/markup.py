@@ -11,6 +11,7 @@ import lxml.html
 from pytrace.documents.passages import Block
 from pytrace.documents.sentences import clean_text
 from pytrace.documents.tables import table_blocks
+from pytrace.documents.text_files import encoding_of
 
 _HEADING = re.compile("h([1-6])")
 _PASSED_OVER = frozenset(("head", "script", "style", "template", "noscript", "nav", "svg", "math", "iframe", "object"))
@@ -21,8 +22,17 @@ _INLINE = frozenset(
 )  # fmt: skip
 
 
+# Where a page names its encoding; what a text that is decoded already must not have.
+_ENCODING = re.compile(rb"(?:charset|encoding)\s*=", re.IGNORECASE)
+_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*>")
+
+
 def markup_blocks(data: bytes | str) -> list[Block]:
-    """Return the blocks of HTML or XHTML; its encoding is the one that it names."""
+    """Return the blocks of HTML or XHTML; its encoding is the one that it names, or the likeliest."""
+    if isinstance(data, bytes) and not _ENCODING.search(data, 0, 1024):
+        data = data.decode(encoding_of(data)[0], "replace")
+    if isinstance(data, str):
+        data = _DECLARATION.sub("", data)
     if not data.strip():
         return []
     tree = lxml.html.document_fromstring(data, parser=lxml.html.HTMLParser(no_network=True))
