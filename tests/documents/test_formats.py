@@ -130,10 +130,9 @@ def test_the_questions_of_the_demo_are_answered_from_one_file_as_from_the_folder
         for title in json.loads(line)["supporting"]:
             number = order.index(title)
             page = {"pptx": f", p. {number + 1}", "pdf": f", p. {number // 4 + 1}"}.get(format, "")
-            assert any(cited.startswith(f"{path}{page}, {title}, characters ") for cited in citations), (
-                title,
-                citations,
-            )
+            untitled = " (untitled)" if format == "pptx" else ""  # its headings are those of slides
+            start = f"{path}{untitled}{page}, {title}, characters "
+            assert any(cited.startswith(start) for cited in citations), (start, citations)
 
 
 def test_what_stands_in_a_content_control_is_read(tmp_path: Path) -> None:
