@@ -288,41 +288,48 @@ def _has_corpus(folder: Path) -> bool:
 def _documents(
     path: Path, language: str | None, report: ReadReport, foreign: ForeignReader, *, alone: bool
 ) -> Iterator[_Read]:
-    """Read a file; one of a folder that its format's reader refuses is passed over, one that is named alone raises."""
+    """Read a file; one of a folder that cannot be read is passed over, one that is named alone raises, and so do wrong rows."""
     suffix = suffix_of(path)
-    if suffix in SUFFIXES or (suffix not in _READ_SUFFIXES and kind_of(path)):
-        try:
-            kind = kind_of(path)
-            if kind is None:
-                raise DataError("is packed; unpack it first", path=path)
-            extracted = foreign.read(path, kind)
-        except (DataError, MissingDependencyError) as error:
-            if alone:
-                raise
-            report.other_files += 1
-            report.add(path, "", str(error).removeprefix(f"{path}: "))
-            return
-    elif suffix in JSON_SUFFIXES or (suffix not in _READ_SUFFIXES and looks_like_rows(path)):
+    is_foreign = suffix in SUFFIXES or (suffix not in _READ_SUFFIXES and kind_of(path) is not None)
+    if suffix in JSON_SUFFIXES or (suffix not in _READ_SUFFIXES and not is_foreign and looks_like_rows(path)):
         yield from _built(json_rows(path), language, report)
         return
-    elif suffix in TABLE_SUFFIXES:
+    try:
+        extracted = _extract_foreign(path, foreign) if is_foreign else _extract(path)
+    except (DataError, MissingDependencyError) as error:
+        if alone:
+            raise
+        report.other_files += 1
+        report.add(path, "", str(error).removeprefix(f"{path}: "))
+        return
+    if extracted is None:
         with open_csv(path) as table:
-            if table.holds_documents:
-                report.warn(path, table.warnings)
-                yield from _built(table.documents(), language, report)
-                return
-            extracted = table.extracted(path)
-    else:
-        text, warning = decode_text(path)
-        extracted = read_markdown(text) if suffix in MARKDOWN_SUFFIXES else read_plain(text)
-        if warning:
-            extracted = extracted._replace(warnings=[*extracted.warnings, warning])
+            report.warn(path, table.warnings)
+            yield from _built(table.documents(), language, report)
+        return
     report.warn(path, extracted.warnings)
     read = _whole(path, extracted, language)
     if read.document.sentences:
         yield read
     else:
         _report_empty(report, read.place, read.document.title)
+
+
+def _extract_foreign(path: Path, foreign: ForeignReader) -> Extracted:
+    kind = kind_of(path)
+    if kind is None:
+        raise DataError("is packed; unpack it first", path=path)
+    return foreign.read(path, kind)
+
+
+def _extract(path: Path) -> Extracted | None:
+    """Read a text or a table as one document; None of a table whose rows are documents."""
+    if suffix_of(path) in TABLE_SUFFIXES:
+        with open_csv(path) as table:
+            return None if table.holds_documents else table.extracted(path)
+    text, warning = decode_text(path)
+    extracted = read_markdown(text) if suffix_of(path) in MARKDOWN_SUFFIXES else read_plain(text)
+    return extracted._replace(warnings=[*extracted.warnings, warning]) if warning else extracted
 
 
 def _built(rows: Iterable[tuple[Place, Row]], language: str | None, report: ReadReport) -> Iterator[_Read]:

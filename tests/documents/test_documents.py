@@ -404,6 +404,17 @@ class TestFiles:
         reasons = ["none of the formats that are read; save it as .docx", "none of the formats that are read"]
         assert [skipped.reason for skipped in report.skipped] == reasons
 
+    def test_a_broken_text_costs_one_message_in_a_folder_and_wrong_rows_an_error(self, tmp_path: Path) -> None:
+        write(tmp_path / "a.txt", b"text\0more")
+        write(tmp_path / "b.csv", b"name\0\n")
+        write(tmp_path / "c.md", "Ada Foah.")
+        report = ReadReport()
+        assert [document.text for document in read_documents(tmp_path, report=report)] == ["Ada Foah."]
+        assert ["binary file" in skipped.reason for skipped in report.skipped] == [True, True]
+        write(tmp_path / "d.jsonl", '{"title": 1}')
+        with pytest.raises(DataError, match=r"d\.jsonl:1"):
+            list(read_documents(tmp_path))
+
     def test_several_paths_are_one_collection(self, tmp_path: Path) -> None:
         a, b = (
             write(tmp_path / "a.jsonl", lines(ADA)),
