@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -67,7 +68,7 @@ class ForeignReader(Closing):
         if self._link is not None:
             self._link.close()
         if self._process is not None:
-            self._process.kill()
+            _kill(self._process)
             self._process.wait()
         self._link = self._process = None
 
@@ -80,7 +81,7 @@ class ForeignReader(Closing):
 
         def stop() -> None:
             late.set()
-            process.kill()
+            _kill(process)
 
         timer = threading.Timer(self._seconds, stop)
         timer.daemon = True
@@ -126,7 +127,7 @@ class ForeignReader(Closing):
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()], env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                pass_fds=[theirs.fileno()], start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             )  # fmt: skip
         finally:
             theirs.close()
@@ -147,6 +148,12 @@ class ForeignReader(Closing):
         if code < 0:
             return f"ended the process that read it (signal {-code}, {signal.strsignal(-code)})"
         return f"ended the process that read it (exit status {code})"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process with the command for scanned pages that it may be waiting for."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def check_command(command: str) -> str:

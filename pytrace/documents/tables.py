@@ -72,8 +72,9 @@ class CsvFile(NamedTuple):
         blocks: list[Block] = []
         size = 0
         for _, cells in self.rows:
-            blocks += table_blocks([self.heads, cells])
-            size += len(blocks[-1].text)
+            line = table_blocks([self.heads, cells])  # none of a row without a readable character
+            blocks += line
+            size += sum(len(block.text) for block in line)
             if size > MOST_BYTES:
                 raise DataError(
                     f"has more than {MOST_BYTES:,} characters, the most that is read of one table; split it, or name the "

@@ -113,9 +113,10 @@ def test_the_entries_of_a_table_of_contents_are_left_out(tmp_path: Path) -> None
         ("1 Ships . . . . . . . . . . . . . . . . 3", "Helvetica", 20),
         ("2 Boats ................ 12, 14", "Helvetica", 14),
         ("Wait... There are 3.", "Helvetica", 40),
+        ("And so on ....", "Helvetica", 40),
     ]
     (document,) = read_documents(write_lines(tmp_path / "a.pdf", *lines))
-    assert document.text == "Wait... There are 3."
+    assert document.text == "Wait... There are 3. And so on ...."
 
 
 def test_letters_that_overlap_are_read_once(tmp_path: Path) -> None:

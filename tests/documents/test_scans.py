@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from pytrace.documents import ReadReport, read_documents
+from pytrace.documents.foreign import ForeignReader
 from pytrace.errors import DataError, InputError
 
 pytest.importorskip("pypdfium2", reason="pypdfium2 reads PDF; it comes with the extra docs")
@@ -60,6 +62,21 @@ def test_scanned_pages_are_read_by_a_command(tmp_path: Path) -> None:
     for command in ("tesseract", "tesseract 'x {}"):
         with pytest.raises(InputError, match="the command"):
             read_documents(path, ocr=command)
+
+
+def test_a_command_that_hangs_is_ended_with_its_reader(tmp_path: Path) -> None:
+    path = tmp_path / "scan.pdf"
+    write_scan(path)
+    script = tmp_path / "hang.py"
+    script.write_text(f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(100)")
+    reader = ForeignReader(ocr=f"{sys.executable} {script} {{}}", seconds=5.0)
+    with reader, pytest.raises(DataError, match="took more than 5 seconds to read"):
+        reader.read(path, "pdf")
+    status = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    ends = time.monotonic() + 10
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < ends, "the command goes on without its reader"
+        time.sleep(0.05)
 
 
 @pytest.mark.skipif(shutil.which("tesseract") is None, reason="tesseract, which recognises text, is not installed")

@@ -64,6 +64,9 @@ def test_bad_tables_cost_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for empty in ("", "\n\n", ",,\n"):
         with pytest.raises(DataError, match="no document was found"):
             list(read_documents(write(tmp_path / "b.csv", empty)))
+    assert [document.text for document in read_documents(write(tmp_path / "f.csv", "name\n\x0e\nTern\n"))] == [
+        "name: Tern"
+    ]
     with pytest.raises(DataError, match="binary file"):
         list(read_documents(write(tmp_path / "c.csv", b"a,b\0")))
     monkeypatch.setattr("pytrace.documents.tables.MOST_BYTES", 100)

@@ -36,7 +36,7 @@ _NUMBERED = re.compile(r"#|# .*[^\W\d_].*|.*[^\W\d_].* #")
 _SPACED = re.compile(r"[^\s\0\x02\ufffe]+[\x02\ufffe]?|[\x02\ufffe]")
 _NUMBER = re.compile(r"[0-9]+|\b[ivxlc]+\b", re.IGNORECASE)
 # Entries of a table of contents or an index: leaders of dots, and the numbers of pages.
-_LEADERS = re.compile(r"(?:\.\s?){4,}[\s\d,ivxlc–-]*$")
+_LEADERS = re.compile(r"(?:\.\s?){4,}\s*[\divxlc][\s\d,ivxlc–-]*$|(?:\.\s?){8,}$")
 _BOLD = re.compile("bold|black|heavy|demi", re.IGNORECASE)
 _USELESS_TITLE = re.compile(
     r"^(\(?(untitled|anonymous|unspecified|unknown)\)?|microsoft word.*|.*\.(docx?|tex|dvi|indd|qxd|pptx?|odt|fm))$",

@@ -1,7 +1,8 @@
 """The process that reads foreign files: a hostile or broken one may end it, and nothing else.
 
-A request is a kind, a path and, for scanned pages, a command that recognises text. The answer is messages in JSON, since whoever takes over this process must not have the caller run
-what it sends: some with blocks, and at last one with title, level and metadata, or with the error that says why there are none.
+A request is a kind, a path and, for scanned pages, a command that recognises text. The answer is messages in JSON, since whoever
+takes over this process must not have the caller run what it sends: some with blocks, and at last one with title, level, metadata
+and warnings, or with the error that says why there are none.
 """
 
 from __future__ import annotations
