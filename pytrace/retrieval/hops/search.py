@@ -1,0 +1,378 @@
+"""Search across hops: the passages that answer a question together, though the question finds but the first of them.
+
+A question finds passages by vectors, by words and by names (seeds). From the best of these, pairs are made with what they lead
+to: along links, by rare words that both have, and by vectors of question and passage together. A walk from the seeds
+(personalised PageRank) says how near each passage is by links alone. Pairs are scored by learned weights, and a passage by all
+the pairs that it is in. Where no pair stands out, the question takes one passage, and the seeds' order holds.
+
+Nothing but the question is encoded, and no language model is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.kernels.walk import personalised_pagerank
+from pytrace.models.encoders.encoder import Encoder, Vectors, encode
+from pytrace.records import Document
+from pytrace.retrieval.bm25 import words
+from pytrace.retrieval.hops.features import Candidates, Floats, PairTable, Rarity, Rows
+from pytrace.retrieval.hops.weights import Weights, load_weights
+from pytrace.retrieval.passages.index import Mask, PassageIndex
+from pytrace.retrieval.passages.names import normal_form
+from pytrace.retrieval.retriever import check_queries
+
+
+class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How widely is searched."""
+
+    # Passages by vectors, and as many by words.
+    seeds: int = 60
+    # Of them, where walks start.
+    walk_seeds: int = 30
+    # Of them, the first passages of pairs.
+    firsts: int = 8
+    # Of them, second passages whatever the first.
+    seconds: int = 20
+    # Second passages by vectors of question and first passage, and as many by rare words of the first.
+    led: int = 10
+    # Second passages by links, the weightiest ones.
+    links: int = 40
+    # Words of a passage that look for others, the rarest.
+    rare_words: int = 20
+    # A walk starts anew with this probability at each step, and leaves what is below the tolerance.
+    restart: float = 0.6
+    tolerance: float = 1e-5
+
+
+class PassageChain(msgspec.Struct, frozen=True):
+    """Two passages that answer together, the first of them found by the question, and the name that led from it to the second."""
+
+    rows: tuple[int, int]
+    probability: float
+    name: str = ""
+
+
+class PassageRanking(msgspec.Struct, frozen=True):
+    """What was found for a question: rows of the index with their scores, best first, and the likeliest pairs.
+
+    `hops` is how likely the question takes two passages, from 0 to 1.
+    """
+
+    rows: tuple[int, ...]
+    scores: tuple[float, ...]
+    chains: tuple[PassageChain, ...]
+    hops: float
+
+
+class Seeds(NamedTuple):
+    """What a question finds by itself: rows that rise, and their scores."""
+
+    rows: Rows
+    near: Floats
+    words: Floats
+    named: Floats
+    name_rarity: Floats
+    best_words: float
+
+    @property
+    def scores(self) -> Floats:
+        """Their scores; how much words and names count was tried on other questions, and moves little."""
+        scores: Floats = self.near + 0.3 * self.words + 0.35 * (self.named > 0)
+        return scores
+
+
+class Pairs(NamedTuple):
+    """A question's pairs: places of both passages among the candidates, features, and the seeds' scores of all candidates."""
+
+    rows: Rows
+    firsts: NDArray[np.int64]
+    seconds: NDArray[np.int64]
+    features: Floats
+    seed_scores: Floats
+
+
+class HopSearch:
+    """Searches an index for passages that answer together.
+
+    Parameters
+    ----------
+    index
+        Where to search.
+    encoder
+        The encoder of its vectors; questions are encoded.
+    weights
+        What features count; those that are shipped if left out.
+    settings
+        How widely is searched.
+
+    Raises
+    ------
+    StoreError
+        The index was made with another encoder.
+    """
+
+    def __init__(
+        self,
+        index: PassageIndex,
+        encoder: Encoder,
+        *,
+        weights: Weights | None = None,
+        settings: SearchSettings | None = None,
+    ) -> None:
+        index.check_encoder(encoder)
+        self.index = index
+        self.settings = settings or SearchSettings()
+        self._encoder = encoder
+        self._weights = weights
+
+    @cached_property
+    def weights(self) -> Weights:
+        """What features count."""
+        return self._weights or load_weights()
+
+    def search(self, questions: Sequence[str], k: int = 10, *, where: Sequence[str] = ()) -> list[PassageRanking]:
+        """Find passages for questions.
+
+        Parameters
+        ----------
+        questions
+            The questions' texts.
+        k
+            Passages wanted a question, at least 1.
+        where
+            Filters that passages' documents must match.
+
+        Returns
+        -------
+        list of PassageRanking
+            One a question, with at most `k` passages.
+        """
+        check_queries(questions, k)
+        return [self._ranked(pairs, k) for pairs in self.pairs(questions, where=where)]
+
+    def passages(self, ranking: PassageRanking) -> list[Document]:
+        """Read the passages that were found."""
+        return self.index.passages(ranking.rows)
+
+    def _ranked(self, pairs: Pairs, k: int) -> PassageRanking:
+        scored = self.weights.score(pairs.features, pairs.firsts, pairs.seconds, pairs.seed_scores)
+        # Ties fall by the passage's id in the end: rows change with every merge.
+        order = np.argsort(-scored.passages, kind="stable")[:k]
+        best = np.argsort(-scored.pairs, kind="stable")[:k]
+        chains = tuple(
+            self._chain(int(pairs.rows[pairs.firsts[place]]), int(pairs.rows[pairs.seconds[place]]), float(scored.pairs[place]))
+            for place in best.tolist()
+        )
+        return PassageRanking(
+            tuple(pairs.rows[order].tolist()), tuple(scored.passages[order].tolist()), chains, scored.hops
+        )
+
+    def _chain(self, first: int, second: int, probability: float) -> PassageChain:
+        graph = self.index.graph
+        assert graph is not None
+        links = graph.links(first)
+        at = int(np.searchsorted(graph["links"][links], second))
+        there = at < links.stop - links.start and int(graph["links"][links][at]) == second
+        name = graph.table.name(int(graph["links.names"][links][at])) if there else ""
+        return PassageChain((first, second), probability, name)
+
+    def pairs(self, questions: Sequence[str], *, where: Sequence[str] = ()) -> Iterator[Pairs]:
+        """Make the pairs of each question, with their features."""
+        index, settings = self.index, self.settings
+        if not len(index):
+            empty = np.empty(0, dtype=np.int64)
+            yield from (Pairs(empty, empty, empty, np.empty((0, 0)), np.empty(0)) for _ in questions)
+            return
+        mask = index.mask(where)
+        vectors = encode(self._encoder, questions, "query")
+        all_seeds = self._seeds(questions, vectors, mask)
+        firsts = [
+            seeds.rows[np.argsort(-seeds.scores, kind="stable")[: settings.firsts]] for seeds in all_seeds
+        ]
+        led = self._led(questions, vectors, firsts, mask)
+        walks = self._walks(all_seeds)
+        for question, vector, seeds, heads, leads, walk in zip(
+            questions, vectors, all_seeds, firsts, led, walks, strict=True
+        ):
+            yield self._pairs_of(question, vector, seeds, heads, leads, walk, mask)
+
+    def _seeds(self, questions: Sequence[str], vectors: Vectors, mask: Mask | None) -> list[Seeds]:
+        index, settings = self.index, self.settings
+        assert index.graph is not None
+        _, near_rows = index.nearest(vectors, settings.seeds, mask=mask)
+        word_scores, word_rows = index.words.top(questions, settings.seeds, mask=mask)
+        found = index.graph.table.find([normal_form(question) for question in questions])
+        seeds = []
+        for number, question in enumerate(questions):
+            names = found.names[found.offsets[number] : found.offsets[number + 1]]
+            named, rarity = self._named(names, mask)
+            rows = np.unique(np.concatenate([near_rows[number], word_rows[number], [*named]]).astype(np.int64))
+            rows = rows[rows >= 0]
+            best = max(float(word_scores[number, 0]), 1e-9)
+            seeds.append(self._scored(question, vectors[number], rows, named, rarity, best))
+        return seeds
+
+    def _named(self, names: NDArray[np.int64], mask: Mask | None) -> tuple[dict[int, float], dict[int, float]]:
+        """Return the passages that a question names: how few share the name, and how rare its words are."""
+        graph = self.index.graph
+        assert graph is not None
+        named: dict[int, float] = {}
+        rarity: dict[int, float] = {}
+        for name in dict.fromkeys(names.tolist()):
+            carriers = graph.carriers(name)
+            if len(carriers) > self.settings.seeds:
+                continue
+            _, weights = self._rarity.look_up(graph.table.name(name).split())
+            for row in carriers.tolist():
+                if mask is None or mask[row]:
+                    named[row] = max(named.get(row, 0.0), 1 / float(np.sqrt(len(carriers))))
+                    rarity[row] = max(rarity.get(row, 0.0), float(np.sqrt((weights**2).sum())))
+        return named, rarity
+
+    def _scored(
+        self,
+        question: str,
+        vector: Vectors,
+        rows: Rows,
+        named: dict[int, float],
+        rarity: dict[int, float],
+        best_words: float,
+    ) -> Seeds:
+        near = (self.index.vectors(rows) @ vector).astype(np.float64)
+        by_words = self.index.words.scores_of([question], rows)[0].astype(np.float64) / best_words
+        listed = rows.tolist()
+        return Seeds(
+            rows,
+            near,
+            by_words,
+            np.array([named.get(row, 0.0) for row in listed]),
+            np.array([rarity.get(row, 0.0) for row in listed]),
+            best_words,
+        )
+
+    def _led(
+        self, questions: Sequence[str], vectors: Vectors, firsts: Sequence[Rows], mask: Mask | None
+    ) -> list[list[Rows]]:
+        """Find what each first passage leads to by vectors and by rare words, for all questions in one search."""
+        index, settings = self.index, self.settings
+        flat = np.concatenate([np.empty(0, np.int64), *firsts])
+        owners = np.repeat(np.arange(len(questions)), [len(rows) for rows in firsts])
+        if not len(flat):
+            return [[] for _ in questions]
+        both = vectors[owners] + index.vectors(flat)
+        both /= np.linalg.norm(both, axis=1, keepdims=True) + np.float32(1e-9)
+        _, near = index.nearest(both, settings.led, mask=mask)
+        asked = [frozenset(words(question)) for question in questions]
+        rare = [self._rare_words(row, asked[owner]) for row, owner in zip(flat.tolist(), owners.tolist(), strict=True)]
+        _, by_words = index.words.top(rare, settings.led, mask=mask)
+        led: list[list[Rows]] = [[] for _ in questions]
+        for owner, some, others in zip(owners.tolist(), near, by_words, strict=True):
+            rows = np.concatenate([some, others])
+            led[owner].append(rows[rows >= 0])
+        return led
+
+    def _rare_words(self, row: int, asked: frozenset[str]) -> str:
+        """Return the rarest words of a passage that the question does not have."""
+        new = sorted(set(words(self.index.passage(row).text)) - asked)
+        _, weights = self._rarity.look_up(new)
+        return " ".join(new[number] for number in np.argsort(-weights, kind="stable")[: self.settings.rare_words].tolist())
+
+    @cached_property
+    def _rarity(self) -> Rarity:
+        return Rarity(self.index)
+
+    def _walks(self, all_seeds: Sequence[Seeds]) -> list[dict[int, float]]:
+        """Walk from the seeds of each question, and return the mass of the passages that were reached."""
+        graph, settings = self.index.graph, self.settings
+        assert graph is not None
+        starts, weights = [], []
+        for seeds in all_seeds:
+            scores = seeds.scores
+            best = np.argsort(-scores, kind="stable")[: settings.walk_seeds]
+            starts.append(seeds.rows[best])
+            weights.append(np.exp(8 * (scores[best] - scores[best].max(initial=0))))
+        ranking = personalised_pagerank(
+            graph["links.starts"],
+            graph["links"],
+            np.concatenate(starts),
+            weights=graph["links.weights"],
+            seed_weights=np.concatenate(weights),
+            seed_offsets=np.cumsum([0, *map(len, starts)]),
+            restart=settings.restart,
+            tolerance=settings.tolerance,
+            k=4 * settings.seeds,
+        )
+        return [
+            dict(zip(ranking.nodes[start:end].tolist(), ranking.scores[start:end].tolist(), strict=True))
+            for start, end in zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
+        ]
+
+    def _pairs_of(
+        self,
+        question: str,
+        vector: Vectors,
+        seeds: Seeds,
+        heads: Rows,
+        leads: list[Rows],
+        walk: dict[int, float],
+        mask: Mask | None,
+    ) -> Pairs:
+        settings = self.settings
+        best = seeds.rows[np.argsort(-seeds.scores, kind="stable")[: settings.seconds]]
+        targets = [
+            np.unique(np.concatenate([lead, best, heads, self._linked(head, mask)]))
+            for head, lead in zip(heads.tolist(), leads, strict=True)
+        ]
+        rows = np.unique(np.concatenate([seeds.rows, *targets]))
+        candidates = self._candidates(question, vector, seeds, rows, walk)
+        table = PairTable(self.index, self._rarity, self._rarity.question(question), vector, candidates)
+        firsts: list[NDArray[np.int64]] = []
+        seconds: list[NDArray[np.int64]] = []
+        features: list[Floats] = []
+        for head, others in zip(heads.tolist(), targets, strict=True):
+            place = int(np.searchsorted(rows, head))
+            places = np.searchsorted(rows, others[others != head])
+            if len(places):
+                firsts.append(np.full(len(places), place))
+                seconds.append(places)
+                features.append(table.pairs(place, places))
+        seed_scores = candidates.near + 0.3 * candidates.words + 0.35 * (candidates.named > 0)
+        if not features:
+            none = np.empty(0, dtype=np.int64)
+            return Pairs(rows, none, none, np.empty((0, 0)), seed_scores)
+        return Pairs(rows, np.concatenate(firsts), np.concatenate(seconds), np.concatenate(features), seed_scores)
+
+    def _linked(self, row: int, mask: Mask | None) -> Rows:
+        """Return the passages that a passage is linked to, the weightiest links."""
+        graph = self.index.graph
+        assert graph is not None
+        links = graph.links(row)
+        order = np.argsort(-graph["links.weights"][links], kind="stable")[: self.settings.links]
+        rows = graph["links"][links][order].astype(np.int64)
+        return rows if mask is None else rows[mask[rows]]
+
+    def _candidates(
+        self, question: str, vector: Vectors, seeds: Seeds, rows: Rows, walk: dict[int, float]
+    ) -> Candidates:
+        vectors = self.index.vectors(rows)
+        at = np.minimum(np.searchsorted(seeds.rows, rows), len(seeds.rows) - 1)
+        known = seeds.rows[at] == rows
+        by_words = np.where(known, seeds.words[at], 0)
+        new = np.flatnonzero(~known)
+        by_words[new] = self.index.words.scores_of([question], rows[new])[0] / seeds.best_words
+        return Candidates(
+            rows,
+            vectors,
+            (vectors @ vector).astype(np.float64),
+            by_words,
+            np.where(known, seeds.named[at], 0),
+            np.where(known, seeds.name_rarity[at], 0),
+            np.array([walk.get(row, 0.0) for row in rows.tolist()]),
+        )
