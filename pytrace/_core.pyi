@@ -93,6 +93,20 @@ def covers(
 def scope_covers(
     questions: list[tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]], recheck: bool, threads: int, /
 ) -> list[tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...]]]: ...
+def word_scores(
+    rows: NDArray[np.uint16],
+    counts: NDArray[np.unsignedinteger[Any]],
+    norms: NDArray[np.float32],
+    starts: npt.ArrayLike,
+    ends: npt.ArrayLike,
+    weights: NDArray[np.float32],
+    offsets: npt.ArrayLike,
+    threads: int | None,
+    /,
+) -> NDArray[np.float32]: ...
+def live_postings(
+    rows: NDArray[np.uint16], live: NDArray[np.bool_], starts: npt.ArrayLike, ends: npt.ArrayLike, /
+) -> NDArray[np.int64]: ...
 def fuzzy_score(scorer: int, s1: object, s2: object, score_cutoff: float | None, /) -> float: ...
 def fuzzy_extract(
     scorer: int, query: object, choices: object, limit: int | None, score_cutoff: float | None, /
