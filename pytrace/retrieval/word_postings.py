@@ -81,6 +81,7 @@ class WordBlocks(Sequence[WordBlock]):
         if (
             not len(table)
             or any(self._table[0])
+            or (table < 0).any()  # differences of such may be beyond what 64 bits hold
             or (np.diff(table, axis=0) < 0).any()
             or (np.diff(table[:, 0]) > BLOCK_ROWS).any()
             or self._table[-1][:3] != [lengths, terms, rows]
