@@ -783,10 +783,43 @@ def make_walk(rng: Dice) -> Call:
     return Call(walk.personalised_pagerank, [offsets, targets, seeds], options, check_walk)
 
 
+def check_word_scores(result: Any, _args: list[Any], _options: dict[str, Any]) -> None:
+    expect(is_array(result, np.float32, 2), result)
+
+
+def make_word_scores(rng: Dice) -> Call:
+    rows, words = rng.choice(SIZES), rng.choice([0, 1, 2, 7])
+    size = 200_000 if rng.large else rng.choice([0, 1, 9, 100])
+    counts = integers(rng, size, 9, rng.choice([np.uint8, np.uint16, np.uint32]))
+    stops = ends(rng, words, size)
+    arguments = [integers(rng, size, rows, np.uint16), counts, np.abs(reals(rng, rows)).astype(np.float32)]
+    arguments += [stops[:words], stops[1:], reals(rng, words).astype(np.float32), ends(rng, rng.choice([1, 3]), words)]
+    return Call(_core.word_scores, [*arguments, threads(rng)], {}, check_word_scores)
+
+
+def check_live_postings(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
+    expect(is_array(result, np.int64, 1), result)
+    if isinstance(args[0], np.ndarray):
+        expect(bool((result >= 0).all() and (result <= args[0].size).all()), result)
+
+
+def make_live_postings(rng: Dice) -> Call:
+    size, words = 200_000 if rng.large else rng.choice([0, 1, 9, 100]), rng.choice([0, 1, 2, 7])
+    stops = ends(rng, words, size)
+    live = reals(rng, rng.choice(SIZES)) > 0
+    return Call(
+        _core.live_postings,
+        [integers(rng, size, 40, np.uint16), live, stops[:words], stops[1:]],
+        {},
+        check_live_postings,
+    )
+
+
 MAKERS: list[Callable[[Dice], Call]] = [
     make_top_k, make_similarity, make_normalize, make_ratio, make_partial_ratio_alignment, make_cdist, make_cpdist,
     make_extract, make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
     make_log_sum_exp, make_walk,
+    make_log_sum_exp, make_word_scores, make_live_postings,
 ]  # fmt: skip
 
 
