@@ -28,7 +28,9 @@ class NameTable:
     def build(cls, names: Sequence[str]) -> tuple[NameTable, NDArray[np.int64]]:
         import hashlib
 
-        hashes = {name: int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") for name in names}
+        hashes = {
+            name: int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little") for name in names
+        }
         ordered = sorted(hashes, key=hashes.__getitem__)
         blob = [name.encode() for name in ordered]
         rows = {name: row for row, name in enumerate(ordered)}

@@ -172,8 +172,8 @@ class PairTable:
         self._owners = np.array(owners, dtype=np.int64)
         self._name_has = np.zeros((len(names), len(self._ids)), dtype=bool)
         self._name_totals = np.full(len(names), _TINY)
-        for number, name in enumerate(names):
-            mine = np.array([numbers[word] for word in dict.fromkeys(name)])
+        for number, parts in enumerate(names):
+            mine = np.array([numbers[word] for word in dict.fromkeys(parts)])
             self._name_totals[number] += (weights[mine] ** 2).sum()
             self._name_has[number, places[mine[held[mine]]]] = True
 

@@ -23,7 +23,7 @@ from pytrace.models.encoders.encoder import Encoder, Vectors, encode
 from pytrace.records import Document
 from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops.features import Candidates, Floats, PairTable, Rarity, Rows
-from pytrace.retrieval.hops.weights import Weights, load_weights
+from pytrace.retrieval.hops.weights import Scored, Weights, load_weights
 from pytrace.retrieval.passages.index import Mask, PassageIndex
 from pytrace.retrieval.passages.names import normal_form
 from pytrace.retrieval.retriever import check_queries
@@ -52,15 +52,15 @@ class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class PassageChain(msgspec.Struct, frozen=True):
-    """Two passages that answer together, the first of them found by the question, and the name that led from it to the second."""
+    """Passages that answer together, one or two, and how likely; `name` is the name that led from the first to the second."""
 
-    rows: tuple[int, int]
+    rows: tuple[int, ...]
     probability: float
     name: str = ""
 
 
 class PassageRanking(msgspec.Struct, frozen=True):
-    """What was found for a question: rows of the index with their scores, best first, and the likeliest pairs.
+    """What was found for a question: rows of the index with their scores, best first, and the likeliest chains.
 
     `hops` is how likely the question takes two passages, from 0 to 1.
     """
@@ -165,23 +165,41 @@ class HopSearch:
         scored = self.weights.score(pairs.features, pairs.firsts, pairs.seconds, pairs.seed_scores)
         # Ties fall by the passage's id in the end: rows change with every merge.
         order = np.argsort(-scored.passages, kind="stable")[:k]
-        best = np.argsort(-scored.pairs, kind="stable")[:k]
-        chains = tuple(
-            self._chain(int(pairs.rows[pairs.firsts[place]]), int(pairs.rows[pairs.seconds[place]]), float(scored.pairs[place]))
-            for place in best.tolist()
-        )
         return PassageRanking(
-            tuple(pairs.rows[order].tolist()), tuple(scored.passages[order].tolist()), chains, scored.hops
+            tuple(pairs.rows[order].tolist()),
+            tuple(scored.passages[order].tolist()),
+            self._chains(pairs, scored, k),
+            scored.hops,
         )
 
-    def _chain(self, first: int, second: int, probability: float) -> PassageChain:
+    def _chains(self, pairs: Pairs, scored: Scored, k: int) -> tuple[PassageChain, ...]:
+        """Return the likeliest chains, of one passage or of two."""
+        alone = np.argsort(-scored.alone, kind="stable")[:k].tolist()
+        chains = [
+            PassageChain((int(pairs.rows[place]),), float(scored.alone[place]) * (1 - scored.hops)) for place in alone
+        ]
+        # Two passages are one chain, in the likelier order.
+        of_both: dict[frozenset[int], PassageChain] = {}
+        for place in np.argsort(-scored.pairs, kind="stable")[: 4 * k].tolist():
+            first, second = int(pairs.rows[pairs.firsts[place]]), int(pairs.rows[pairs.seconds[place]])
+            probability = float(scored.pairs[place]) * scored.hops
+            before = of_both.get(frozenset((first, second)))
+            if before is None:
+                before = PassageChain((first, second), 0.0, self._link_name(first, second))
+            of_both[frozenset((first, second))] = msgspec.structs.replace(
+                before, probability=before.probability + probability
+            )
+        chains += of_both.values()
+        return tuple(sorted(chains, key=lambda chain: -chain.probability)[:k])
+
+    def _link_name(self, first: int, second: int) -> str:
+        """Return the name by which a passage is linked to another, "" if it is not."""
         graph = self.index.graph
         assert graph is not None
         links = graph.links(first)
         at = int(np.searchsorted(graph["links"][links], second))
         there = at < links.stop - links.start and int(graph["links"][links][at]) == second
-        name = graph.table.name(int(graph["links.names"][links][at])) if there else ""
-        return PassageChain((first, second), probability, name)
+        return graph.table.name(int(graph["links.names"][links][at])) if there else ""
 
     def pairs(self, questions: Sequence[str], *, where: Sequence[str] = ()) -> Iterator[Pairs]:
         """Make the pairs of each question, with their features."""
@@ -193,9 +211,7 @@ class HopSearch:
         mask = index.mask(where)
         vectors = encode(self._encoder, questions, "query")
         all_seeds = self._seeds(questions, vectors, mask)
-        firsts = [
-            seeds.rows[np.argsort(-seeds.scores, kind="stable")[: settings.firsts]] for seeds in all_seeds
-        ]
+        firsts = [seeds.rows[np.argsort(-seeds.scores, kind="stable")[: settings.firsts]] for seeds in all_seeds]
         led = self._led(questions, vectors, firsts, mask)
         walks = self._walks(all_seeds)
         for question, vector, seeds, heads, leads, walk in zip(
@@ -282,7 +298,9 @@ class HopSearch:
         """Return the rarest words of a passage that the question does not have."""
         new = sorted(set(words(self.index.passage(row).text)) - asked)
         _, weights = self._rarity.look_up(new)
-        return " ".join(new[number] for number in np.argsort(-weights, kind="stable")[: self.settings.rare_words].tolist())
+        return " ".join(
+            new[number] for number in np.argsort(-weights, kind="stable")[: self.settings.rare_words].tolist()
+        )
 
     @cached_property
     def _rarity(self) -> Rarity:

@@ -90,7 +90,9 @@ def _names(
         first += segment.passages
     most = max(_COMMON_LEAST, _COMMON_SHARE * first)
     kept = np.ones(len(names), dtype=bool)
-    single = [number for number, (name, is_told) in enumerate(zip(names, told, strict=True)) if is_told and " " not in name]
+    single = [
+        number for number, (name, is_told) in enumerate(zip(names, told, strict=True)) if is_told and " " not in name
+    ]
     if single:
         at = np.searchsorted(terms, word_hashes([names[number] for number in single]))
         kept[single] = frequencies[np.minimum(at, len(terms) - 1)] <= most
@@ -204,5 +206,3 @@ class Graph:
     def close(self) -> None:
         """Close the file."""
         self.arrays.close()
-
-

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from pytrace.errors import StoreError
 from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Document, Origin
 from pytrace.retrieval.passages.graph import Graph
-from pytrace.retrieval.passages.manifest import REMEDY, IndexManifest, read_manifest
+from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, IndexManifest, read_manifest
 from pytrace.retrieval.passages.segment import DocumentEntry, Segment
 from pytrace.retrieval.word_index import WordIndex
 from pytrace.storage.array_file import ArrayFile
@@ -73,9 +73,14 @@ class PassageIndex(Closing):
         self.segments: list[Segment] = []
         self.graph: Graph | None = None
         manifest = self.manifest
+        if manifest.pending and not manifest.segments:
+            raise StoreError(
+                f"{self.directory} has not been built to its end; call 'pytrace index build' again, which goes on where it was"
+            )
         try:
             if manifest.segments:
-                assert manifest.shared is not None and manifest.graph is not None
+                assert manifest.shared is not None
+                assert manifest.graph is not None
                 dictionary = read_dictionary(self.directory, manifest)
                 self.segments = [Segment(self.directory, entry, dictionary) for entry in manifest.segments]
                 self.graph = Graph(self.directory, manifest.graph, self.segments)
@@ -87,9 +92,7 @@ class PassageIndex(Closing):
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Refuse an encoder other than the one that the vectors are of."""
-        self.manifest.check_encoder(
-            self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="index"
-        )
+        self.manifest.check_encoder(self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="index")
 
     def __len__(self) -> int:
         """Count the passages."""
@@ -99,6 +102,12 @@ class PassageIndex(Closing):
     def documents(self) -> int:
         """How many documents there are; one whose passages fill several segments counts in each."""
         return sum(segment.documents for segment in self.segments)
+
+    @property
+    def files(self) -> list[FileEntry]:
+        """The files that it consists of, besides the manifest."""
+        manifest = self.manifest
+        return [*manifest.segments, *(entry for entry in (manifest.graph, manifest.shared) if entry is not None)]
 
     def place(self, row: int) -> tuple[Segment, int]:
         """Return the segment that has a passage, and its number there."""
@@ -223,7 +232,9 @@ class PassageIndex(Closing):
 def read_dictionary(directory: Path, manifest: IndexManifest) -> bytes:
     """Read what the records of an index have in common."""
     assert manifest.shared is not None
-    with ArrayFile.open(directory / manifest.shared.name, what="the index", remedy=REMEDY, entry=manifest.shared) as file:
+    with ArrayFile.open(
+        directory / manifest.shared.name, what="the index", remedy=REMEDY, entry=manifest.shared
+    ) as file:
         return file["dictionary"].tobytes()
 
 

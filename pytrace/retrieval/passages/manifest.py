@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-
 from pytrace.errors import StoreError
 from pytrace.storage.array_file import ArrayFileEntry
 from pytrace.storage.mapped_arrays import VectorsManifest, load_manifest, save_manifest
 
 FORMAT = 1
-MANIFEST = "index.json"
-LOCK = "index.lock"
+MANIFEST = "passages.json"
+LOCK = "passages.lock"
 REMEDY = "build the index anew"
 
 VectorType = Literal["float32", "float16", "int8"]

@@ -138,10 +138,12 @@ def merge_segments(path: Path, parts: Sequence[tuple[Segment, NDArray[np.bool_]]
         for number, row in enumerate(renumbered[segment["names.rows"]].tolist()):
             if row >= 0:
                 named.append((segment.blob("names", number), row, bool(segment["names.told"][number])))
-    blocks = merge_words([(segment.arrays, rows) for segment, rows in parts])
+    blocks = merge_words([(_Arrays(segment), rows) for segment, rows in parts])
     vectors = kept[0][0]["vectors"]
     arrays: dict[str, NDArray[Any] | ArrayPieces] = {
-        "vectors": ArrayPieces(vectors.dtype, (count, vectors.shape[1]), (each["vectors"][rows] for each, rows in kept)),
+        "vectors": ArrayPieces(
+            vectors.dtype, (count, vectors.shape[1]), (each["vectors"][rows] for each, rows in kept)
+        ),
         **_blob("records", [segment.blob("records", row) for segment, rows in kept for row in rows.tolist()]),
         **_blob("documents", documents),
         "passages": np.concatenate(owners),

@@ -138,6 +138,11 @@ class IndexWriter(Closing):
         """The options that the index's documents are read with."""
         return self._manifest.reading
 
+    @property
+    def documents(self) -> int:
+        """How many documents there are, those included that were added and not committed yet."""
+        return len(self._live)
+
     def add(self, documents: Iterable[Document], *, done: Progress | None = None) -> None:
         """Add documents, or put them in the place of those with the same id.
 
@@ -163,7 +168,9 @@ class IndexWriter(Closing):
 
     def _add(self, name: str, passages: list[Document]) -> None:
         if not name or any(not passage.text.strip() for passage in passages):
-            raise InputError(f"document {name!r} has no {'text' if name else 'id'}, and cannot be found again; leave it out")
+            raise InputError(
+                f"document {name!r} has no {'text' if name else 'id'}, and cannot be found again; leave it out"
+            )
         if name in self._seen:
             self._forget(name)
         self._seen.add(name)
@@ -213,9 +220,7 @@ class IndexWriter(Closing):
                 graph = None
                 if final:
                     graph = write_graph(self._new_path("graph"), final)
-                manifest = msgspec.structs.replace(
-                    self._manifest, segments=tuple(entries), pending=(), graph=graph
-                )
+                manifest = msgspec.structs.replace(self._manifest, segments=tuple(entries), pending=(), graph=graph)
                 write_manifest(self.directory, manifest)
             except BaseException:
                 for segment in final:
