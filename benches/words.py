@@ -118,7 +118,7 @@ class Pytrace(Side):
         for path in sorted(self.folder.glob("*.words")):
             file = ArrayFile.open(path, what="the bench", remedy="run it again")
             live = path.with_suffix(".live")
-            blocks = WordBlocks({name: file[name] for name in file.names})
+            blocks = WordBlocks(file)
             bits = np.fromfile(live, dtype=np.uint8) if live.exists() else None
             segments.append((blocks, None if bits is None else np.unpackbits(bits, count=blocks.rows).astype(bool)))
         self.index = WordIndex(segments, k1=k1, b=b)
@@ -319,7 +319,7 @@ def bench(count: int, names: Sequence[str], seed: int, folder: Path) -> None:
         shutil.rmtree(folder / name)
     blocks = reference.folder / "0.words"
     file = ArrayFile.open(blocks, what="the bench", remedy="run it again")
-    halves = [{each: file[each] for each in file.names}] * 2
+    halves = [file] * 2
     live = np.random.default_rng(seed).random(count) < 0.95
     merged = seconds(merge_words, [(half, live) for half in halves])
     print(f"\npytrace merges {2 * count / merged:,.0f} passages a second, of two segments with 5 % of the rows dead")

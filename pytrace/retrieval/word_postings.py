@@ -8,10 +8,10 @@ import mmap
 import tempfile
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from pytrace.errors import StoreError
 from pytrace.retrieval.bm25 import words
 
-Arrays = Mapping[str, NDArray[Any]]
+
+class Arrays(Protocol):
+    """Arrays by name: a dict of them, or an `ArrayFile`."""
+
+    def __getitem__(self, name: str, /) -> NDArray[Any]:
+        """Return one."""
+
 
 # So that a row within its block takes two bytes, and a block's scores (256 KiB) stay in the second-level cache.
 BLOCK_ROWS = 1 << 16
@@ -52,7 +58,7 @@ class WordBlocks(Sequence[WordBlock]):
     Parameters
     ----------
     arrays
-        What `build_words` or `merge_words` returned.
+        What `build_words` or `merge_words` returned, or a file of it.
     name
         What holds them, for errors.
     remedy
@@ -75,7 +81,7 @@ class WordBlocks(Sequence[WordBlock]):
             or any(each.ndim != 1 or each.dtype not in kind for each, kind in zip(self._arrays, kinds, strict=True))
         ):
             shapes = ", ".join(f"{each.dtype} {list(each.shape)}" for each in (table, *self._arrays))
-            raise StoreError(f"{name} has arrays of words that are none ({shapes}); {remedy}")
+            raise StoreError(f"{name} has words in arrays of another kind ({shapes}); {remedy}")
         terms, starts, rows, counts, lengths = map(len, self._arrays)
         self._table: list[list[int]] = table.tolist()
         if (

@@ -202,11 +202,11 @@ def test_words_on_disk_are_searched_where_they_lie(tmp_path: Path) -> None:
     arrays = build_words(texts)
     write_arrays(tmp_path / "words", arrays)
     file = ArrayFile.open(tmp_path / "words", what="the test", remedy="write it anew")
-    mapped = {name: file[name] for name in file.names}
     queries = queries_of(11, texts)
-    index = index_of((mapped, None))
+    index = WordIndex([(WordBlocks(file), None)])
     np.testing.assert_array_equal(index.scores(queries), index_of((arrays, None)).scores(queries))
-    block = WordBlocks(mapped)[0]
+    same_arrays(merge_words([(file, None)]), arrays)
+    block = WordBlocks(file)[0]
     for array in (block.terms, block.starts, block.rows, block.counts, block.lengths):
         assert not array.flags.owndata
         assert not array.flags.writeable
@@ -217,7 +217,7 @@ def test_arrays_of_another_kind_are_refused() -> None:
     for name, array in arrays.items():
         for wrong in (array[:-1], array.astype(np.float32), array.reshape(-1, 1, 1)):
             with pytest.raises(
-                StoreError, match=r"it has (arrays of words that are none|.* words, which do not go with)"
+                StoreError, match=r"it has (words in arrays of another kind|.* words, which do not go with)"
             ):
                 WordBlocks(arrays | {name: wrong}, name="it")
     table = arrays["words.blocks"]
