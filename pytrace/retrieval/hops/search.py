@@ -89,13 +89,14 @@ class Seeds(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """A question's pairs: places of both passages among the candidates, features, and the seeds' scores of all candidates."""
+    """A question's pairs: places of both passages among `rows`, features, and of all rows the seeds' scores and the walk's mass."""
 
     rows: Rows
     firsts: NDArray[np.int64]
     seconds: NDArray[np.int64]
     features: Floats
     seed_scores: Floats
+    walk: Floats
 
 
 class HopSearch:
@@ -206,7 +207,7 @@ class HopSearch:
         index, settings = self.index, self.settings
         if not len(index):
             empty = np.empty(0, dtype=np.int64)
-            yield from (Pairs(empty, empty, empty, np.empty((0, 0)), np.empty(0)) for _ in questions)
+            yield from (Pairs(empty, empty, empty, np.empty((0, 0)), np.empty(0), np.empty(0)) for _ in questions)
             return
         mask = index.mask(where)
         vectors = encode(self._encoder, questions, "query")
@@ -364,8 +365,8 @@ class HopSearch:
         seed_scores = candidates.near + 0.3 * candidates.words + 0.35 * (candidates.named > 0)
         if not features:
             none = np.empty(0, dtype=np.int64)
-            return Pairs(rows, none, none, np.empty((0, 0)), seed_scores)
-        return Pairs(rows, np.concatenate(firsts), np.concatenate(seconds), np.concatenate(features), seed_scores)
+            return Pairs(rows, none, none, np.empty((0, 0)), seed_scores, candidates.walk)
+        return Pairs(rows, np.concatenate(firsts), np.concatenate(seconds), np.concatenate(features), seed_scores, candidates.walk)
 
     def _linked(self, row: int, mask: Mask | None) -> Rows:
         """Return the passages that a passage is linked to, the weightiest links."""

@@ -59,7 +59,7 @@ def write_graph(path: Path, segments: Sequence[Segment]) -> FileEntry:
 
 
 def _words(segments: Sequence[Segment]) -> tuple[NDArray[np.uint64], NDArray[np.int32], list[NDArray[np.int32]]]:
-    """Number the words of all segments, count the passages that have each, and say which number a segment's terms have."""
+    """Return the words of all segments, how many passages have each, and which of them each segment's terms are."""
     of_each = [segment["words.terms"] for segment in segments]
     terms = np.unique(np.concatenate([np.empty(0, np.uint64), *of_each]))
     frequencies = np.zeros(len(terms), dtype=np.int64)

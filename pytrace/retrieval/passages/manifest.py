@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import field
+
 from pytrace.errors import StoreError
 from pytrace.storage.array_file import ArrayFileEntry
 from pytrace.storage.mapped_arrays import VectorsManifest, load_manifest, save_manifest
@@ -32,7 +34,7 @@ class IndexManifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
     """
 
     vectors: VectorType
-    reading: dict[str, Any] = {}
+    reading: dict[str, Any] = field(default_factory=dict)
     generation: int = 0
     segments: tuple[FileEntry, ...] = ()
     pending: tuple[FileEntry, ...] = ()
