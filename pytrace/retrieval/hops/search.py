@@ -366,7 +366,14 @@ class HopSearch:
         if not features:
             none = np.empty(0, dtype=np.int64)
             return Pairs(rows, none, none, np.empty((0, 0)), seed_scores, candidates.walk)
-        return Pairs(rows, np.concatenate(firsts), np.concatenate(seconds), np.concatenate(features), seed_scores, candidates.walk)
+        return Pairs(
+            rows,
+            np.concatenate(firsts),
+            np.concatenate(seconds),
+            np.concatenate(features),
+            seed_scores,
+            candidates.walk,
+        )
 
     def _linked(self, row: int, mask: Mask | None) -> Rows:
         """Return the passages that a passage is linked to, the weightiest links."""

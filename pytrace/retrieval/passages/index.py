@@ -18,7 +18,7 @@ from pytrace.errors import StoreError
 from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Document, Origin
 from pytrace.retrieval.passages.graph import Graph
-from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, IndexManifest, read_manifest
+from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, read_manifest
 from pytrace.retrieval.passages.segment import DocumentEntry, Segment
 from pytrace.retrieval.word_index import WordIndex
 from pytrace.storage.array_file import ArrayFile
@@ -79,10 +79,8 @@ class PassageIndex(Closing):
             )
         try:
             if manifest.segments:
-                assert manifest.shared is not None
                 assert manifest.graph is not None
-                dictionary = read_dictionary(self.directory, manifest)
-                self.segments = [Segment(self.directory, entry, dictionary) for entry in manifest.segments]
+                self.segments = [Segment(self.directory, entry) for entry in manifest.segments]
                 self.graph = Graph(self.directory, manifest.graph, self.segments)
         except BaseException:
             self.close()
@@ -107,7 +105,7 @@ class PassageIndex(Closing):
     def files(self) -> list[FileEntry]:
         """The files that it consists of, besides the manifest."""
         manifest = self.manifest
-        return [*manifest.segments, *(entry for entry in (manifest.graph, manifest.shared) if entry is not None)]
+        return [*manifest.segments, *(() if manifest.graph is None else (manifest.graph,))]
 
     def place(self, row: int) -> tuple[Segment, int]:
         """Return the segment that has a passage, and its number there."""
@@ -212,10 +210,6 @@ class PassageIndex(Closing):
         """Compare all files with their checksums; `StoreError` names what has changed."""
         for entry in self.manifest.pending:
             ArrayFile.open(self.directory / entry.name, what="the index", remedy=REMEDY, entry=entry).verify()
-        if self.manifest.shared is not None:
-            ArrayFile.open(
-                self.directory / self.manifest.shared.name, what="the index", remedy=REMEDY, entry=self.manifest.shared
-            ).verify()
         for segment in self.segments:
             segment.verify()
         if self.graph is not None:
@@ -227,15 +221,6 @@ class PassageIndex(Closing):
             segment.close()
         if self.graph is not None:
             self.graph.close()
-
-
-def read_dictionary(directory: Path, manifest: IndexManifest) -> bytes:
-    """Read what the records of an index have in common."""
-    assert manifest.shared is not None
-    with ArrayFile.open(
-        directory / manifest.shared.name, what="the index", remedy=REMEDY, entry=manifest.shared
-    ) as file:
-        return file["dictionary"].tobytes()
 
 
 def _whole(entry: DocumentEntry) -> Document:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import field
+from msgspec import field, json, structs
 
 from pytrace.errors import StoreError
 from pytrace.storage.array_file import ArrayFileEntry
@@ -30,7 +31,7 @@ class IndexManifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
     """What is searched: `segments` and the `graph` over them. `pending` are segments of a build that has not come to its end.
 
     `reading` are the options that documents were read with, so that a later sync reads them alike; `generation` numbers the
-    files, of which none is ever written twice.
+    files, of which none is ever written twice. `checksum` is of all the rest.
     """
 
     vectors: VectorType
@@ -39,13 +40,13 @@ class IndexManifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
     segments: tuple[FileEntry, ...] = ()
     pending: tuple[FileEntry, ...] = ()
     graph: FileEntry | None = None
-    shared: FileEntry | None = None
+    checksum: str = ""
 
     @property
     def files(self) -> set[str]:
         """The names of all files that count."""
-        others = [entry.name for entry in (self.graph, self.shared) if entry is not None]
-        return {entry.name for entry in (*self.segments, *self.pending)}.union(others)
+        graph = () if self.graph is None else (self.graph.name,)
+        return {entry.name for entry in (*self.segments, *self.pending)}.union(graph)
 
 
 def read_manifest(directory: Path) -> IndexManifest:
@@ -61,6 +62,8 @@ def read_manifest(directory: Path) -> IndexManifest:
             f"{directory} has format {manifest.format}, and this version knows {FORMAT}; build it anew, or use the version that "
             "made it"
         )
+    if manifest.checksum != _checksum(manifest):
+        raise StoreError(f"{directory / MANIFEST} is damaged: its checksum is not {manifest.checksum!r}; {REMEDY}")
     # A manifest that came from elsewhere must not have files outside of its directory read.
     if outside := next((name for name in manifest.files if Path(name).name != name), None):
         raise StoreError(f"{directory / MANIFEST} names a file {outside!r} outside of its directory; {REMEDY}")
@@ -69,4 +72,9 @@ def read_manifest(directory: Path) -> IndexManifest:
 
 def write_manifest(directory: Path, manifest: IndexManifest) -> None:
     """Put a manifest in the place of the one before."""
-    save_manifest(directory / MANIFEST, manifest)
+    save_manifest(directory / MANIFEST, structs.replace(manifest, checksum=_checksum(manifest)))
+
+
+def _checksum(manifest: IndexManifest) -> str:
+    content = json.encode(structs.replace(manifest, checksum=""), order="deterministic")
+    return f"{zlib.crc32(content):08x}"

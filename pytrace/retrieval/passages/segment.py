@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,8 +29,16 @@ MOST_PASSAGES = BLOCK_ROWS
 """A segment has no more, so that a passage that goes costs the writing of one segment at most."""
 
 _WHAT = "the index"
-# So much of a segment's text makes others small: zlib looks back no further.
-_DICTIONARY = 1 << 15
+# What records have in common, for zlib; nobody's text, which would outlive its document. Another one is another format.
+_DICTIONARY = (
+    b" who when where there their they had been has have is are were was on at by as it with from that which for he his she her "
+    b"its also first one two after and the of in to a (born American, the United States, known as , and . The . In . He . It "
+    b'"metadata":{},"titled":false,"pages":["],"origin":{"document":"","title":"","headings":[],"page":"start":,"end":,'
+    b'"sentences":[0,{"id":"","title":"","sentences":["","source":"","origin":null}'
+)
+
+
+_Record = TypeVar("_Record")
 
 
 class DocumentEntry(msgspec.Struct, frozen=True):
@@ -89,25 +97,19 @@ def quantised(vectors: Vectors, kind: VectorType) -> dict[str, NDArray[Any]]:
     return {"vectors": np.rint(vectors / scales[:, None]).astype(np.int8), "scales": scales.astype(np.float32)}
 
 
-def make_dictionary(passages: Iterable[Document]) -> bytes:
-    """Return what the records of an index have in common, for zlib: the beginning of its text."""
-    content = b"".join(_record(passage) for passage in passages)
-    return content[-_DICTIONARY:]
-
-
-def write_segment(
-    path: Path, passages: Sequence[Document], vectors: Vectors, *, kind: VectorType, dictionary: bytes
-) -> FileEntry:
+def write_segment(path: Path, passages: Sequence[Document], vectors: Vectors, *, kind: VectorType) -> FileEntry:
     """Write passages, those of a document side by side, with their vectors; at most `MOST_PASSAGES`."""
-    records = [_packed(_record(passage), dictionary) for passage in passages]
     groups = [list(group) for _, group in groupby(passages, document_id)]
     entries = [document_entry(group) for group in groups]
+    records = [
+        _packed(_record(passage, entry)) for group, entry in zip(groups, entries, strict=True) for passage in group
+    ]
     named = [(name, row, told) for row, passage in enumerate(passages) for name, told in _names(passage)]
     blocks = build_words(f"{encoded_text(passage)}" for passage in passages)
     arrays = {
         **quantised(vectors, kind),
         **_blob("records", records),
-        **_blob("documents", [dump_json(entry).encode() for entry in entries]),
+        **_blob("documents", [_packed(dump_json(entry).encode()) for entry in entries]),
         "passages": np.repeat(np.arange(len(groups), dtype=np.int32), [len(group) for group in groups]),
         "ids": hash_texts(passage.id for passage in passages),
         "contents": hash_texts(encoded_text(passage) for passage in passages),
@@ -167,14 +169,11 @@ class Segment:
     ----------
     directory, entry
         The file, as the manifest names it.
-    dictionary
-        What the records of the index have in common.
     """
 
-    def __init__(self, directory: Path, entry: FileEntry, dictionary: bytes) -> None:
+    def __init__(self, directory: Path, entry: FileEntry) -> None:
         self.entry = entry
         self.passages = entry.passages
-        self._dictionary = dictionary
         self._path = directory / entry.name
         self.arrays = ArrayFile.open(self._path, what=_WHAT, remedy=REMEDY, entry=entry)
         self._known: dict[str, NDArray[Any]] = {}
@@ -194,22 +193,28 @@ class Segment:
 
     def document(self, row: int) -> Document:
         """Read a passage."""
-        try:
-            content = zlib.decompressobj(zdict=self._dictionary).decompress(self.blob("records", row))
-            try:
-                return msgspec.json.decode(content, type=Document)
-            except msgspec.DecodeError:
-                # By the standard library: msgspec refuses the escapes of lone surrogates, which `dump_json` writes.
-                return msgspec.convert(json.loads(content), Document)
-        except (ValueError, zlib.error, RecursionError) as error:
-            raise self._damaged(f"passage {row} of {self.passages:,} cannot be read ({error})") from None
+        passage = self._read("records", row, Document)
+        entry = self.entry_of(int(self["passages"][row]))
+        origin = passage.origin
+        if origin is not None and not origin.metadata:
+            origin = msgspec.structs.replace(origin, metadata=entry.metadata)
+        return msgspec.structs.replace(passage, source=passage.source or entry.source, origin=origin)
 
     def entry_of(self, number: int) -> DocumentEntry:
         """Read what is known of a document as a whole."""
+        return self._read("documents", number, DocumentEntry)
+
+    def _read(self, name: str, number: int, kind: type[_Record]) -> _Record:
+        packed = self.blob(name, number)
         try:
-            return msgspec.convert(json.loads(self.blob("documents", number)), DocumentEntry)
-        except (ValueError, RecursionError) as error:
-            raise self._damaged(f"document {number} cannot be read ({error})") from None
+            content = zlib.decompressobj(zdict=_DICTIONARY).decompress(packed)
+            try:
+                return msgspec.json.decode(content, type=kind)
+            except msgspec.DecodeError:
+                # By the standard library: msgspec refuses the escapes of lone surrogates, which `dump_json` writes.
+                return msgspec.convert(json.loads(content), kind)
+        except (ValueError, zlib.error, RecursionError) as error:
+            raise self._damaged(f"number {number} of its {name} cannot be read ({error})") from None
 
     @property
     def documents(self) -> int:
@@ -281,12 +286,17 @@ def _names(passage: Document) -> list[tuple[str, bool]]:
     return [(name, False) for name in given] + [(name, True) for name in told]
 
 
-def _record(passage: Document) -> bytes:
-    return dump_json(passage).encode()
+def _record(passage: Document, entry: DocumentEntry) -> bytes:
+    """Return what is kept of a passage alone: source and metadata are its document's, as a rule."""
+    origin = passage.origin
+    if origin is not None and origin.metadata == entry.metadata:
+        origin = msgspec.structs.replace(origin, metadata={})
+    source = "" if passage.source == entry.source else passage.source
+    return dump_json(msgspec.structs.replace(passage, source=source, origin=origin)).encode()
 
 
-def _packed(record: bytes, dictionary: bytes) -> bytes:
-    packer = zlib.compressobj(6, zdict=dictionary)
+def _packed(record: bytes) -> bytes:
+    packer = zlib.compressobj(6, zdict=_DICTIONARY)
     return packer.compress(record) + packer.flush()
 
 

@@ -17,7 +17,6 @@ from pytrace.errors import InputError, StoreError
 from pytrace.models.encoders.encoder import Encoder, Vectors, encode
 from pytrace.records import Document
 from pytrace.retrieval.passages.graph import write_graph
-from pytrace.retrieval.passages.index import read_dictionary
 from pytrace.retrieval.passages.manifest import (
     FORMAT,
     LOCK,
@@ -35,11 +34,9 @@ from pytrace.retrieval.passages.segment import (
     document_id,
     encoded_text,
     hash_texts,
-    make_dictionary,
     merge_segments,
     write_segment,
 )
-from pytrace.storage.array_file import write_arrays
 from pytrace.storage.closing import Closing
 from pytrace.storage.locks import take_lock
 from pytrace.storage.text import storable
@@ -118,11 +115,8 @@ class IndexWriter(Closing):
             self._take_lock(create)
             self._manifest = self._begin(create, vectors, reading or {})
             self._remove_orphans()
-            self._dictionary = b""
-            if self._manifest.shared is not None:
-                self._dictionary = read_dictionary(self.directory, self._manifest)
-            self._segments = [Segment(self.directory, entry, self._dictionary) for entry in self._manifest.segments]
-            self._kept = [Segment(self.directory, entry, self._dictionary) for entry in self._manifest.pending]
+            self._segments = [Segment(self.directory, entry) for entry in self._manifest.segments]
+            self._kept = [Segment(self.directory, entry) for entry in self._manifest.pending]
             self._live = {
                 entry.id: entry.digest
                 for segment in self._segments
@@ -171,8 +165,6 @@ class IndexWriter(Closing):
             raise InputError(
                 f"document {name!r} has no {'text' if name else 'id'}, and cannot be found again; leave it out"
             )
-        if name in self._seen:
-            self._forget(name)
         self._seen.add(name)
         before = self._live.get(name)
         digest = document_entry(passages).digest
@@ -215,7 +207,7 @@ class IndexWriter(Closing):
         kept = [(segment, self._rows(segment)) for segment in segments]
         with self._writing():
             entries = self._rewritten([(segment, rows) for segment, rows in kept if rows.any()])
-            final = [Segment(self.directory, entry, self._dictionary) for entry in entries]
+            final = [Segment(self.directory, entry) for entry in entries]
             try:
                 graph = None
                 if final:
@@ -320,12 +312,6 @@ class IndexWriter(Closing):
             return
         vectors = self._encoded(self._buffer)
         with self._writing():
-            if self._manifest.shared is None:
-                self._dictionary = make_dictionary(self._buffer)
-                path = self._new_path("shared")
-                entry = write_arrays(path, {"dictionary": np.frombuffer(self._dictionary, dtype=np.uint8)})
-                shared = FileEntry(entry.bytes, entry.checksum, path.name)
-                self._manifest = msgspec.structs.replace(self._manifest, shared=shared)
             for start in range(0, len(self._buffer), MOST_PASSAGES):
                 end = start + MOST_PASSAGES
                 new = write_segment(
@@ -333,9 +319,8 @@ class IndexWriter(Closing):
                     self._buffer[start:end],
                     vectors[start:end],
                     kind=self._manifest.vectors,
-                    dictionary=self._dictionary,
                 )
-                self._pending.append(Segment(self.directory, new, self._dictionary))
+                self._pending.append(Segment(self.directory, new))
                 pending = (*self._manifest.pending, new)
                 self._manifest = msgspec.structs.replace(self._manifest, pending=pending)
             write_manifest(self.directory, self._manifest)
