@@ -27,7 +27,8 @@ def chain_evidence(question: str, chain: PassageChain, passages: Sequence[Docume
         The passages as context. Its one chain has a unit for each passage: of the first the sentence that names what led to the
         second, else the one with most of the question's words; of the second the one with most of those that are left.
     """
-    asked = frozenset(words(question))
+    # What a question wants stands near its beginning, as a rule, and what it is of behind that.
+    asked = {word: 1 + 1 / (1 + place) for place, word in reversed([*enumerate(words(question))])}
     units: list[TextUnit] = []
     for passage in passages:
         named = chain.name if len(passages) > 1 and not units else ""
@@ -39,17 +40,18 @@ def chain_evidence(question: str, chain: PassageChain, passages: Sequence[Docume
     return Evidence("documents", context, tuple(passage.id for passage in passages), derivation=ChainSearch((found,)))
 
 
-def _leading(passage: Document, asked: frozenset[str], name: str) -> tuple[int, frozenset[str]]:
-    """Return the sentence that leads on, and the words that it leaves."""
+def _leading(passage: Document, asked: dict[str, float], name: str) -> tuple[int, dict[str, float]]:
+    """Return the sentence that leads on, and the words with their weights that it leaves."""
     split = [words(sentence) for sentence in passage.sentences]
     frequent = Counter(word for sentence in split for word in set(sentence))
     parts = name.split()
     best, most = 0, -1.0
     for place, sentence in enumerate(split):
         # Words that all sentences of a passage have tell none of them.
-        score = sum(1 / frequent[word] for word in asked & {*sentence})
+        score = sum(asked[word] / frequent[word] for word in sorted(asked.keys() & {*sentence}))
         holds = bool(parts) and any(sentence[at : at + len(parts)] == parts for at in range(len(sentence)))
-        score += len(asked) * holds
+        score += 2 * len(asked) * holds
         if score > most:
             best, most = place, score
-    return best, asked - {*split[best]} if split else asked
+    held = set(split[best]) if split else set()
+    return best, {word: weight for word, weight in asked.items() if word not in held}
