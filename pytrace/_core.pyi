@@ -159,3 +159,18 @@ def fuzzy_cpdist(
     out: np.ndarray[Any, np.dtype[Any]],
     /,
 ) -> None: ...
+def hash_names(
+    text: NDArray[np.uint8], offsets: npt.ArrayLike, threads: int | None, /
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]: ...
+def find_names(
+    hashes: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    firsts: NDArray[np.uint64],
+    lengths: NDArray[np.uint64],
+    texts: NDArray[np.uint8],
+    text_offsets: npt.ArrayLike,
+    index: bool,
+    threads: int | None,
+    /,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...

@@ -33,6 +33,7 @@ import numpy as np
 
 from pytrace import _core
 from pytrace.kernels import alignment, beam, devices, fuzzy, normalize, set_cover, top_k, walk
+from pytrace.kernels.names import NameTable
 from pytrace.kernels.similarity import similarity
 
 
@@ -815,11 +816,33 @@ def make_live_postings(rng: Dice) -> Call:
     )
 
 
+def check_names(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
+    expect(len(result) == 4, result)
+    expect(all(is_array(array, np.int64, 1) for array in result), result)
+    expect(len(result[1]) == len(result[2]) == len(result[3]) == result[0][-1], result)
+    if isinstance(args[0], np.ndarray):
+        expect(bool(((result[1] >= 0) & (result[1] < max(args[0].size, 1))).all()), result)
+
+
+def make_names(rng: Dice) -> Call:
+    # Some of the table's arrays are a real one's, so that what the others say is believed.
+    words = ["ada", "foah", "lake", "of"]
+    names = [" ".join(rng.choice(words) for _ in range(rng.choice([1, 2, 5]))) for _ in range(rng.choice([0, 1, 9]))]
+    table, _ = NameTable.build(names)
+    arrays: list[Any] = [table.hashes, table.text, table.offsets, table.firsts, table.lengths]
+    if rng.random() < 0.7:
+        place = rng.choice([0, 1, 2, 3, 4])
+        size = rng.choice([0, 1, arrays[place].size, 40])
+        arrays[place] = integers(rng, size, 1 << 20, rng.choice([arrays[place].dtype, np.int64]))
+    text = np.frombuffer(" ".join(rng.choice(words) for _ in range(rng.choice([0, 3, 50]))).encode(), np.uint8)
+    stops = ends(rng, rng.choice([1, 4]), len(text))
+    return Call(_core.find_names, [*arrays, text, stops, rng.random() < 0.5, threads(rng)], {}, check_names)
+
+
 MAKERS: list[Callable[[Dice], Call]] = [
     make_top_k, make_similarity, make_normalize, make_ratio, make_partial_ratio_alignment, make_cdist, make_cpdist,
     make_extract, make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
-    make_log_sum_exp, make_walk,
-    make_log_sum_exp, make_word_scores, make_live_postings,
+    make_log_sum_exp, make_walk, make_word_scores, make_live_postings, make_names,
 ]  # fmt: skip
 
 

@@ -50,6 +50,8 @@ def write_graph(path: Path, segments: Sequence[Segment]) -> FileEntry:
             "names.hashes": table.hashes,
             "names.text": table.text,
             "names.offsets": table.offsets,
+            "names.firsts": table.firsts,
+            "names.lengths": table.lengths,
             "carriers.starts": starts.astype(np.int64),
             "carriers": carriers[:, 1].astype(np.int32),
             **_links(mentions, starts, carriers[:, 1], sum(segment.passages for segment in segments)),
@@ -174,7 +176,8 @@ class Graph:
     @cached_property
     def table(self) -> NameTable:
         """The names that passages are known by."""
-        return NameTable(self["names.hashes"], self["names.text"], self["names.offsets"])
+        parts = ("hashes", "text", "offsets", "firsts", "lengths")
+        return NameTable(*(self[f"names.{part}"] for part in parts))
 
     def carriers(self, name: int) -> NDArray[np.int32]:
         """Return the passages that a name is of."""
