@@ -56,7 +56,7 @@ def word(rank: int) -> str:
 def make_texts(count: int, vocabulary: Sequence[str], seed: int) -> Iterator[str]:
     """Make passages."""
     draw = np.random.default_rng(seed)
-    # With these two numbers the n-th word is as frequent as in Wikipedia's paragraphs, within a third, from the first to the 10,000th.
+    # With these two numbers the n-th word is as frequent as in paragraphs of Wikipedia, within a factor of two, to the 10,000th.
     cumulated = np.cumsum(1 / (np.arange(VOCABULARY) + 2.5) ** 1.2)
     cumulated /= cumulated[-1]
     for first in range(0, count, 10_000):
