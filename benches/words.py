@@ -139,7 +139,7 @@ class Pytrace(Side):
 
 
 class Fts5(Side):
-    """A table without content. Counts need detail=full: with less, bm25() takes every word to stand once."""
+    """A table without content. It needs detail=full: with less, bm25() is 0 where there is no content."""
 
     def build(self, texts: Sequence[str]) -> None:
         self.deletes = sqlite3.sqlite_version_info >= (3, 43)
