@@ -57,7 +57,8 @@ PyObject* bind_find_names(PyObject* const* arguments) {
   const py::array lengths = exact<uint64_t>(arguments[4], "lengths");
   const py::array text_bytes = exact<uint8_t>(arguments[5], "texts");
   const py::array text_offsets = int64_vector(arguments[6], "text_offsets");
-  const bool index = PyObject_IsTrue(arguments[7]) == 1;
+  const int index = PyObject_IsTrue(arguments[7]);
+  if (index < 0) throw py::error_already_set();
   const int threads = thread_count(arguments[8]);
   if (offsets.size() < 1) fail("offsets is empty; it needs at least the value 0");
   const NameTable table{span_view<uint64_t>(hashes),
@@ -68,7 +69,7 @@ PyObject* bind_find_names(PyObject* const* arguments) {
   NameHits hits;
   {
     const ReleasedGil released;
-    hits = find_names(table, texts, index, threads);
+    hits = find_names(table, texts, index != 0, threads);
   }
   return Py_BuildValue("(NNNN)", list_of(hits.offsets), list_of(hits.names), list_of(hits.starts),
                        list_of(hits.ends));

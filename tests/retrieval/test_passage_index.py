@@ -22,9 +22,11 @@ from pytrace.errors import InputError, StoreError
 from pytrace.models.scripted import HashEncoder
 from pytrace.records import Document, Origin
 from pytrace.retrieval import Bm25Retriever
+from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops import HopSearch
 from pytrace.retrieval.passages import IndexWriter, PassageIndex, segment, writer
 from pytrace.retrieval.passages.names import passage_names
+from pytrace.retrieval.word_postings import word_hashes
 
 ENCODER = HashEncoder(dimension=32)
 PLACES = ("Pellisk", "Quillhaven", "Thornwick", "Orrin Head", "Skarra Isle", "Marsh End", "Low Ferry", "Ash Point")
@@ -165,6 +167,19 @@ def test_after_any_changes_searches_equal_those_of_a_clean_build(tmp_path: Path,
     changed.verify()
     for question in ("Which mayor came from Pellisk?", "Where does the mayor of the place near Low Ferry come from?"):
         assert found(changed, question) == found(clean, question)
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_each_passage_has_the_terms_of_its_words(
+    tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So that steps between terms are too far for one.
+    monkeypatch.setattr(segment, "_FAR", 3)
+    index = build(tmp_path / "index", documents)
+    assert index.graph is not None
+    for row in range(len(index)):
+        expected = np.unique(word_hashes(words(segment.encoded_text(index.passage(row)))))
+        assert np.array_equal(np.sort(index.graph["words"][index.terms(row)]), expected)
 
 
 def test_sync_removes_what_is_gone(tmp_path: Path, documents: dict[str, list[Document]]) -> None:

@@ -38,6 +38,8 @@ _DICTIONARY = (
 )
 
 
+_FAR = (1 << 16) - 1
+
 _Record = TypeVar("_Record")
 
 
@@ -227,10 +229,11 @@ class Segment:
         for number, (row, is_told) in enumerate(zip(rows, told, strict=True)):
             yield Name(self.blob("names", number).decode("utf-8", "replace"), row, is_told)
 
-    def terms(self, row: int) -> NDArray[np.uint32]:
+    def terms(self, row: int) -> NDArray[np.int64]:
         """Return the numbers of a passage's words among the segment's, rising."""
         starts = self["row_terms.starts"]
-        terms: NDArray[np.uint32] = self["row_terms"][int(starts[row]) : int(starts[row + 1])]
+        steps = self["row_terms"][int(starts[row]) : int(starts[row + 1])]
+        terms: NDArray[np.int64] = np.cumsum(steps, dtype=np.int64)[steps != _FAR]
         return terms
 
     def nearest(self, queries: Vectors, k: int, excluded: NDArray[np.int64] | None) -> tuple[Any, Any]:
@@ -308,15 +311,27 @@ def _blob(name: str, pieces: Sequence[bytes]) -> dict[str, NDArray[Any]]:
 
 
 def _terms_by_row(blocks: WordBlocks, rows: int) -> dict[str, NDArray[Any]]:
-    """Turn the postings around: the terms of each row, rising, as places in the terms of all blocks."""
-    turned, sizes = [np.empty(0, dtype=np.uint32)], [np.empty(0, dtype=np.int64)]
+    """Turn the postings around: the terms of each row, as places in the terms of all blocks.
+
+    They rise, and only what each adds to the one before is kept, in 16 bits; where that is too much, `_FAR` first, as often as
+    it goes into it.
+    """
+    turned, sizes = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     first = 0
     for block in blocks:
         order = np.argsort(block.rows, kind="stable")
-        terms = np.arange(first, first + len(block.terms), dtype=np.uint32)
+        terms = np.arange(first, first + len(block.terms))
         turned.append(np.repeat(terms, np.diff(block.starts))[order])
         sizes.append(np.bincount(block.rows, minlength=len(block.lengths)))
         first += len(block.terms)
-    starts = np.zeros(rows + 1, dtype=np.uint32)
+    terms, starts = np.concatenate(turned), np.zeros(rows + 1, dtype=np.int64)
     np.cumsum(np.concatenate(sizes), out=starts[1:])
-    return {"row_terms": np.concatenate(turned), "row_terms.starts": starts}
+    added = np.diff(terms, prepend=0)
+    begun = starts[:-1][np.diff(starts) > 0]
+    added[begun] = terms[begun]
+    far = added // _FAR
+    places = np.cumsum(1 + far) - 1
+    steps = np.full(len(added) + int(far.sum()), _FAR, dtype=np.uint16)
+    steps[places] = added % _FAR
+    ends = np.concatenate([[0], places + 1])[starts]
+    return {"row_terms": steps, "row_terms.starts": ends.astype(np.uint32)}
