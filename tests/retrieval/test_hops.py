@@ -19,6 +19,7 @@ from pytrace.retrieval.hops.search import PassageChain
 from pytrace.retrieval.passages import IndexWriter, PassageIndex
 
 ENCODER = HashEncoder(dimension=64)
+CHECKOUT = Path(__file__).parents[2]
 FERRY = Document(
     "ferry", "Marigold Tern", ("The Marigold Tern is a ferry.", "Brackwater Lines has owned it since 1931.")
 )
@@ -211,7 +212,7 @@ def test_the_front_door_builds_searches_and_asks(tmp_path: Path) -> None:
     import pytrace
 
     engine = pytrace.load("tiny", threads=1)
-    corpus = pytrace.Corpus.build(tmp_path / "index", "examples/docs", engine)
+    corpus = pytrace.Corpus.build(tmp_path / "index", CHECKOUT / "examples/docs", engine)
     question = "Who founded the company that owns the Marigold Tern?"
     (best, *_) = corpus.search(question, engine)
     assert [unit.title for unit in best.chains[0].units if isinstance(unit, TextUnit)] == [

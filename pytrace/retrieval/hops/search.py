@@ -23,10 +23,13 @@ from pytrace.models.encoders.encoder import Encoder, Vectors, encode
 from pytrace.records import Document
 from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops.features import Candidates, Floats, PairTable, Rarity, Rows
+from pytrace.retrieval.hops.seeds import Seeds, find_seeds, seed_scores
 from pytrace.retrieval.hops.weights import Scored, Weights, load_weights
 from pytrace.retrieval.passages.index import Mask, PassageIndex
-from pytrace.retrieval.passages.names import normal_form
 from pytrace.retrieval.retriever import check_queries
+
+# How much likelier a walk starts at better seeds.
+_WALK_SHARPNESS = 8
 
 
 class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -69,23 +72,6 @@ class PassageRanking(msgspec.Struct, frozen=True):
     scores: tuple[float, ...]
     chains: tuple[PassageChain, ...]
     hops: float
-
-
-class Seeds(NamedTuple):
-    """What a question finds by itself: rows that rise, and their scores."""
-
-    rows: Rows
-    near: Floats
-    words: Floats
-    named: Floats
-    name_rarity: Floats
-    best_words: float
-
-    @property
-    def scores(self) -> Floats:
-        """Their scores; how much words and names count was tried on other questions, and moves little."""
-        scores: Floats = self.near + 0.3 * self.words + 0.35 * (self.named > 0)
-        return scores
 
 
 class Pairs(NamedTuple):
@@ -211,68 +197,14 @@ class HopSearch:
             return
         mask = index.mask(where)
         vectors = encode(self._encoder, questions, "query")
-        all_seeds = self._seeds(questions, vectors, mask)
-        firsts = [seeds.rows[np.argsort(-seeds.scores, kind="stable")[: settings.firsts]] for seeds in all_seeds]
+        all_seeds = find_seeds(index, self._rarity, questions, vectors, count=settings.seeds, mask=mask)
+        firsts = [seeds.best(settings.firsts) for seeds in all_seeds]
         led = self._led(questions, vectors, firsts, mask)
         walks = self._walks(all_seeds)
         for question, vector, seeds, heads, leads, walk in zip(
             questions, vectors, all_seeds, firsts, led, walks, strict=True
         ):
             yield self._pairs_of(question, vector, seeds, heads, leads, walk, mask)
-
-    def _seeds(self, questions: Sequence[str], vectors: Vectors, mask: Mask | None) -> list[Seeds]:
-        index, settings = self.index, self.settings
-        assert index.graph is not None
-        _, near_rows = index.nearest(vectors, settings.seeds, mask=mask)
-        word_scores, word_rows = index.words.top(questions, settings.seeds, mask=mask)
-        found = index.graph.table.find([normal_form(question) for question in questions])
-        seeds = []
-        for number, question in enumerate(questions):
-            names = found.names[found.offsets[number] : found.offsets[number + 1]]
-            named, rarity = self._named(names, mask)
-            rows = np.unique(np.concatenate([near_rows[number], word_rows[number], [*named]]).astype(np.int64))
-            rows = rows[rows >= 0]
-            best = max(float(word_scores[number, 0]), 1e-9)
-            seeds.append(self._scored(question, vectors[number], rows, named, rarity, best))
-        return seeds
-
-    def _named(self, names: NDArray[np.int64], mask: Mask | None) -> tuple[dict[int, float], dict[int, float]]:
-        """Return the passages that a question names: how few share the name, and how rare its words are."""
-        graph = self.index.graph
-        assert graph is not None
-        named: dict[int, float] = {}
-        rarity: dict[int, float] = {}
-        for name in dict.fromkeys(names.tolist()):
-            carriers = graph.carriers(name)
-            if len(carriers) > self.settings.seeds:
-                continue
-            _, weights = self._rarity.look_up(graph.table.name(name).split())
-            for row in carriers.tolist():
-                if mask is None or mask[row]:
-                    named[row] = max(named.get(row, 0.0), 1 / float(np.sqrt(len(carriers))))
-                    rarity[row] = max(rarity.get(row, 0.0), float(np.sqrt((weights**2).sum())))
-        return named, rarity
-
-    def _scored(
-        self,
-        question: str,
-        vector: Vectors,
-        rows: Rows,
-        named: dict[int, float],
-        rarity: dict[int, float],
-        best_words: float,
-    ) -> Seeds:
-        near = (self.index.vectors(rows) @ vector).astype(np.float64)
-        by_words = self.index.words.scores_of([question], rows)[0].astype(np.float64) / best_words
-        listed = rows.tolist()
-        return Seeds(
-            rows,
-            near,
-            by_words,
-            np.array([named.get(row, 0.0) for row in listed]),
-            np.array([rarity.get(row, 0.0) for row in listed]),
-            best_words,
-        )
 
     def _led(
         self, questions: Sequence[str], vectors: Vectors, firsts: Sequence[Rows], mask: Mask | None
@@ -313,10 +245,10 @@ class HopSearch:
         assert graph is not None
         starts, weights = [], []
         for seeds in all_seeds:
-            scores = seeds.scores
-            best = np.argsort(-scores, kind="stable")[: settings.walk_seeds]
+            best = seeds.order(settings.walk_seeds)
+            scores = seed_scores(seeds.near, seeds.words, seeds.named)[best]
             starts.append(seeds.rows[best])
-            weights.append(np.exp(8 * (scores[best] - scores[best].max(initial=0))))
+            weights.append(np.exp(_WALK_SHARPNESS * (scores - scores.max(initial=0))))
         ranking = personalised_pagerank(
             graph["links.starts"],
             graph["links"],
@@ -344,7 +276,7 @@ class HopSearch:
         mask: Mask | None,
     ) -> Pairs:
         settings = self.settings
-        best = seeds.rows[np.argsort(-seeds.scores, kind="stable")[: settings.seconds]]
+        best = seeds.best(settings.seconds)
         targets = [
             np.unique(np.concatenate([lead, best, heads, self._linked(head, mask)]))
             for head, lead in zip(heads.tolist(), leads, strict=True)
@@ -362,16 +294,16 @@ class HopSearch:
                 firsts.append(np.full(len(places), place))
                 seconds.append(places)
                 features.append(table.pairs(place, places))
-        seed_scores = candidates.near + 0.3 * candidates.words + 0.35 * (candidates.named > 0)
+        scores = seed_scores(candidates.near, candidates.words, candidates.named)
         if not features:
             none = np.empty(0, dtype=np.int64)
-            return Pairs(rows, none, none, np.empty((0, 0)), seed_scores, candidates.walk)
+            return Pairs(rows, none, none, np.empty((0, 0)), scores, candidates.walk)
         return Pairs(
             rows,
             np.concatenate(firsts),
             np.concatenate(seconds),
             np.concatenate(features),
-            seed_scores,
+            scores,
             candidates.walk,
         )
 

@@ -38,7 +38,7 @@ from pytrace.retrieval.passages.segment import (
     write_segment,
 )
 from pytrace.storage.closing import Closing
-from pytrace.storage.locks import take_lock
+from pytrace.storage.locks import take_writer_lock
 from pytrace.storage.text import storable
 
 # Passages that are encoded together and kept if the process is killed after them: some ten seconds of a small encoder.
@@ -245,22 +245,11 @@ class IndexWriter(Closing):
                     f"there is no index at {self.directory}; check the path, or build one: 'pytrace index build "
                     f"{self.directory} --docs PATH'"
                 )
-            self._lock = take_lock(
-                self.directory / LOCK,
-                f"{self.directory} is being written by another process{self._holder()}; wait until it has ended",
-            )
-            self._lock.truncate(0)
-            self._lock.write(f"{os.getpid()}\n".encode())
-            self._lock.flush()
+            self._lock = take_writer_lock(self.directory / LOCK, str(self.directory))
         except OSError as error:
             raise StoreError(
                 f"{self.directory} cannot be written ({error.strerror}); correct its permissions, or name another directory"
             ) from None
-
-    def _holder(self) -> str:
-        with suppress(OSError, ValueError):
-            return f" (number {int((self.directory / LOCK).read_bytes())})"
-        return ""
 
     def _begin(self, create: bool, vectors: VectorType, reading: dict[str, Any]) -> IndexManifest:
         encoder = self._encoder
