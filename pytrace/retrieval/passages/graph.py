@@ -37,7 +37,7 @@ def write_graph(path: Path, segments: Sequence[Segment]) -> FileEntry:
     terms, frequencies, word_ids = _words(segments)
     names, rows = _names(segments, terms, frequencies)
     table, numbers = NameTable.build(names)
-    carriers = np.unique(np.stack([numbers, rows], axis=1), axis=0)  # a name that two documents have stands there twice
+    carriers = _distinct(numbers, rows)  # two passages of a document may have one name, and a passage a name twice
     count = len(table)
     starts = np.searchsorted(carriers[:, 0], np.arange(count + 1))
     mentions = _mentions(segments, table)
@@ -111,9 +111,16 @@ def _mentions(segments: Sequence[Segment], table: NameTable) -> NDArray[np.int64
             texts = [normal_form(segment.document(row).text) for row in rows]
             names = table.find(texts)
             owners = np.repeat(np.arange(first + start, first + rows.stop), np.diff(names.offsets))
-            found.append(np.unique(np.stack([owners, names.names], axis=1), axis=0))
+            found.append(_distinct(owners, names.names))
         first += segment.passages
     return np.concatenate(found)
+
+
+def _distinct(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return pairs of numbers, rising and each once, int64 ``[n, 2]``."""
+    width = int(right.max(initial=0)) + 1
+    keys = np.unique(left * width + right)
+    return np.stack([keys // width, keys % width], axis=1)
 
 
 def _links(
@@ -131,24 +138,23 @@ def _links(
     # A passage's own name is no link, whoever else carries it.
     own = np.isin(sources * len(starts) + names, carriers * len(starts) + np.repeat(np.arange(len(carried)), carried))
     sources, names, targets = sources[~own], names[~own], targets[~own]
-    weights = 1 / carried[names] / np.log2(2 + holders[names])
+    weights = (1 / carried[names] / np.log2(2 + holders[names])).astype(np.float32)
     # Of several names that lead from one passage to another the weightiest counts.
-    order = np.lexsort((names, -weights, targets, sources))
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = (np.diff(sources[order]) != 0) | (np.diff(targets[order]) != 0)
-    order = order[first]
+    keys = sources * passages + targets
+    order = np.lexsort((names, -weights, keys))
+    order = order[np.diff(keys[order], prepend=-1) != 0]
     sources, names, targets, weights = sources[order], names[order], targets[order], weights[order]
-    both = np.concatenate([np.stack([sources, targets], 1), np.stack([targets, sources], 1)])
-    pairs, place = np.unique(both, axis=0, return_inverse=True)
+    both = np.concatenate([keys[order], targets * passages + sources])
+    pairs, place = np.unique(both, return_inverse=True)
     forth, back = np.zeros(len(pairs), np.float32), np.zeros(len(pairs), np.float32)
-    forth[place[: len(sources)]] = weights
-    back[place[len(sources) :]] = weights
+    forth[place[: len(order)]] = weights
+    back[place[len(order) :]] = weights
     name_of = np.full(len(pairs), -1, dtype=np.int32)
-    name_of[place[len(sources) :]] = names
-    name_of[place[: len(sources)]] = names
+    name_of[place[len(order) :]] = names
+    name_of[place[: len(order)]] = names
     return {
-        "links.starts": np.searchsorted(pairs[:, 0], np.arange(passages + 1)).astype(np.int64),
-        "links": pairs[:, 1].astype(np.int32),
+        "links.starts": np.searchsorted(pairs, np.arange(passages + 1) * passages).astype(np.int64),
+        "links": (pairs % max(passages, 1)).astype(np.int32),
         "links.forth": forth,
         "links.back": back,
         "links.weights": forth + np.float32(_BACK) * back,
