@@ -19,12 +19,13 @@ import numpy as np
 import pytest
 
 from pytrace.errors import InputError, StoreError
+from pytrace.kernels.names import NameTable
 from pytrace.models.scripted import HashEncoder
 from pytrace.records import Document, Origin
 from pytrace.retrieval import Bm25Retriever
 from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops import HopSearch
-from pytrace.retrieval.passages import IndexWriter, PassageIndex, segment, writer
+from pytrace.retrieval.passages import IndexWriter, PassageIndex, mentions, segment, writer
 from pytrace.retrieval.passages.names import passage_names
 from pytrace.retrieval.word_postings import word_hashes
 
@@ -180,6 +181,59 @@ def test_each_passage_has_the_terms_of_its_words(
     for row in range(len(index)):
         expected = np.unique(word_hashes(words(segment.encoded_text(index.passage(row)))))
         assert np.array_equal(np.sort(index.graph["words"][index.terms(row)]), expected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_links_after_changes_are_those_of_a_clean_build(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(mentions, "_MOST_NEW", 3)
+    looked = []
+    find = NameTable.find
+
+    def counting(self: NameTable, texts: Sequence[str], **options: Any) -> Any:
+        looked.append(len(texts))
+        return find(self, texts, **options)
+
+    # Names within names: a longer one that comes hides a shorter one, and shows it when it goes.
+    words = ("ash", "point", "low", "ferry")
+    names = [" ".join(rng.choices(words, k=rng.randint(1, 3))) for _ in range(12)]
+    held: dict[str, list[Document]] = {}
+    for number in range(8):
+        with IndexWriter(tmp_path / "changed", ENCODER, create=True) as index:
+            for name in rng.sample(names, 12 if number == 0 else 2):
+                text = f"It lies by {rng.choice(names)}, near {rng.choice(names)} and {rng.choice(names)} {rng.choice(names)}."
+                held[name] = [Document(name, name.title(), (text,))]
+                index.add(held[name])
+            for name in rng.sample(sorted(held), 1):
+                index.remove([name])
+                del held[name]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(NameTable, "find", counting)
+                index.commit()
+    clean = build(tmp_path / "clean", dict(sorted(held.items())))
+    assert linked(PassageIndex(tmp_path / "changed")) == linked(clean)
+    # Not all texts are looked through each time.
+    assert sum(looked) < sum(looked[:1]) * len(looked)
+
+
+def linked(index: PassageIndex) -> set[tuple[str, str, float, float, str]]:
+    """Return all links by the ids of their passages, with both weights and the name."""
+    graph = index.graph
+    assert graph is not None
+    ids = [passage.id for passage in index.passages(range(len(index)))]
+    return {
+        (
+            ids[row],
+            ids[graph["links"][at]],
+            round(float(graph["links.forth"][at]), 6),
+            round(float(graph["links.back"][at]), 6),
+            graph.table.name(int(graph["links.names"][at])),
+        )
+        for row in range(len(index))
+        for at in range(*graph.links(row).indices(len(graph["links"])))
+    }
 
 
 def test_sync_removes_what_is_gone(tmp_path: Path, documents: dict[str, list[Document]]) -> None:

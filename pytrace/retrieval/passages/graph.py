@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pytrace.errors import StoreError
 from pytrace.kernels.names import NameTable
 from pytrace.retrieval.passages.manifest import REMEDY, FileEntry
-from pytrace.retrieval.passages.names import normal_form
+from pytrace.retrieval.passages.mentions import Known, Mentions, distinct_pairs, find_mentions
 from pytrace.retrieval.passages.segment import Segment
 from pytrace.storage.array_file import ArrayFile, write_arrays
 
@@ -26,21 +26,20 @@ from pytrace.storage.array_file import ArrayFile, write_arrays
 _MOST_CARRIERS = 100
 # A single word that only the text gives is no name where more passages have it: a share of all, and at least so many.
 _COMMON_SHARE, _COMMON_LEAST = 0.003, 5
-# Texts that are looked through at once.
-_AT_ONCE = 8192
 # What a walk back along a link counts.
 _BACK = 0.5
 
 
-def write_graph(path: Path, segments: Sequence[Segment]) -> FileEntry:
-    """Compute what the passages of segments have in common, and write it."""
+def write_graph(path: Path, segments: Sequence[Segment], known: Known | None = None) -> FileEntry:
+    """Compute what the passages of segments have in common, and write it; `known` is what the graph before knew."""
     terms, frequencies, word_ids = _words(segments)
     names, rows = _names(segments, terms, frequencies)
     table, numbers = NameTable.build(names)
-    carriers = _distinct(numbers, rows)  # two passages of a document may have one name, and a passage a name twice
+    carriers = distinct_pairs(numbers, rows)  # two passages of a document may have one name, and a passage a name twice
     count = len(table)
     starts = np.searchsorted(carriers[:, 0], np.arange(count + 1))
-    mentions = _mentions(segments, table)
+    passages = sum(segment.passages for segment in segments)
+    mentions = find_mentions(segments, table, known)
     entry = write_arrays(
         path,
         {
@@ -54,10 +53,12 @@ def write_graph(path: Path, segments: Sequence[Segment]) -> FileEntry:
             "names.lengths": table.lengths,
             "carriers.starts": starts.astype(np.int64),
             "carriers": carriers[:, 1].astype(np.int32),
-            **_links(mentions, starts, carriers[:, 1], sum(segment.passages for segment in segments)),
+            "mentions.starts": np.searchsorted(mentions.passages, np.arange(passages + 1)).astype(np.int64),
+            "mentions": mentions.names.astype(np.int32),
+            **_links(mentions, starts, carriers[:, 1], passages),
         },
     )
-    return FileEntry(entry.bytes, entry.checksum, path.name, sum(segment.passages for segment in segments))
+    return FileEntry(entry.bytes, entry.checksum, path.name, passages)
 
 
 def _words(segments: Sequence[Segment]) -> tuple[NDArray[np.uint64], NDArray[np.int32], list[NDArray[np.int32]]]:
@@ -101,39 +102,18 @@ def _names(
     return [name for name, keep in zip(names, kept.tolist(), strict=True) if keep], np.array(rows, dtype=np.int64)[kept]
 
 
-def _mentions(segments: Sequence[Segment], table: NameTable) -> NDArray[np.int64]:
-    """Find which passages hold which names: rows of (passage, name), each once."""
-    found = [np.empty((0, 2), dtype=np.int64)]
-    first = 0
-    for segment in segments:
-        for start in range(0, segment.passages, _AT_ONCE):
-            rows = range(start, min(start + _AT_ONCE, segment.passages))
-            texts = [normal_form(segment.document(row).text) for row in rows]
-            names = table.find(texts)
-            owners = np.repeat(np.arange(first + start, first + rows.stop), np.diff(names.offsets))
-            found.append(_distinct(owners, names.names))
-        first += segment.passages
-    return np.concatenate(found)
-
-
-def _distinct(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return pairs of numbers, rising and each once, int64 ``[n, 2]``."""
-    width = int(right.max(initial=0)) + 1
-    keys = np.unique(left * width + right)
-    return np.stack([keys // width, keys % width], axis=1)
-
-
 def _links(
-    mentions: NDArray[np.int64], starts: NDArray[np.int64], carriers: NDArray[np.int64], passages: int
+    mentions: Mentions, starts: NDArray[np.int64], carriers: NDArray[np.int64], passages: int
 ) -> dict[str, NDArray[Any]]:
     """Link passages that mention a name to those that carry it; rows in both directions, with the weight of each."""
-    holders = np.bincount(mentions[:, 1], minlength=len(starts) - 1)
+    holders = np.bincount(mentions.names, minlength=len(starts) - 1)
     carried = np.diff(starts)
-    useful = mentions[carried[mentions[:, 1]] <= _MOST_CARRIERS]
-    sizes = carried[useful[:, 1]]
-    sources = np.repeat(useful[:, 0], sizes)
-    names = np.repeat(useful[:, 1], sizes)
-    places = np.repeat(starts[useful[:, 1]] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+    few = carried[mentions.names] <= _MOST_CARRIERS
+    holding, held = mentions.passages[few], mentions.names[few]
+    sizes = carried[held]
+    sources = np.repeat(holding, sizes)
+    names = np.repeat(held, sizes)
+    places = np.repeat(starts[held] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
     targets = carriers[places]
     # A passage's own name is no link, whoever else carries it.
     own = np.isin(sources * len(starts) + names, carriers * len(starts) + np.repeat(np.arange(len(carried)), carried))
@@ -184,6 +164,12 @@ class Graph:
         """The names that passages are known by."""
         parts = ("hashes", "text", "offsets", "firsts", "lengths")
         return NameTable(*(self[f"names.{part}"] for part in parts))
+
+    def known(self, segments: Sequence[Segment]) -> Known:
+        """Return what a graph that takes the place of this one need not find again; `segments` are this one's."""
+        contents = np.concatenate([np.empty(0, np.uint64), *(segment["contents"] for segment in segments)])
+        passages = np.repeat(np.arange(self.passages), np.diff(self["mentions.starts"]))
+        return Known(contents, self.table, Mentions(passages, self["mentions"].astype(np.int64)))
 
     def carriers(self, name: int) -> NDArray[np.int32]:
         """Return the passages that a name is of."""

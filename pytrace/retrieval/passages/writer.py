@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pytrace.errors import InputError, StoreError
 from pytrace.models.encoders.encoder import Encoder, Vectors, encode
 from pytrace.records import Document
-from pytrace.retrieval.passages.graph import write_graph
+from pytrace.retrieval.passages.graph import Graph, write_graph
 from pytrace.retrieval.passages.manifest import (
     FORMAT,
     LOCK,
@@ -27,6 +27,7 @@ from pytrace.retrieval.passages.manifest import (
     read_manifest,
     write_manifest,
 )
+from pytrace.retrieval.passages.mentions import Known
 from pytrace.retrieval.passages.segment import (
     MOST_PASSAGES,
     Segment,
@@ -211,7 +212,7 @@ class IndexWriter(Closing):
             try:
                 graph = None
                 if final:
-                    graph = write_graph(self._new_path("graph"), final)
+                    graph = write_graph(self._new_path("graph"), final, self._known())
                 manifest = msgspec.structs.replace(self._manifest, segments=tuple(entries), pending=(), graph=graph)
                 write_manifest(self.directory, manifest)
             except BaseException:
@@ -331,6 +332,13 @@ class IndexWriter(Closing):
                 numbers.setdefault(segment.entry_of(number).id, []).append(number)
             self._names[segment.entry.name] = numbers
         return numbers
+
+    def _known(self) -> Known | None:
+        """Return what the graph that is there knows of the passages that are there."""
+        if self._manifest.graph is None:
+            return None
+        with closing(Graph(self.directory, self._manifest.graph, self._segments)) as graph:
+            return graph.known(self._segments)
 
     def _rows(self, segment: Segment) -> NDArray[np.bool_]:
         """Return which passages of a segment stay."""
