@@ -8,4 +8,7 @@ PYBIND11_MODULE(_core, module) {
   pytrace::bindings::register_topk(module);
   pytrace::bindings::register_align(module);
   pytrace::bindings::register_cover(module);
+  pytrace::bindings::register_walk(module);
+  pytrace::bindings::register_words(module);
+  pytrace::bindings::register_names(module);
 }

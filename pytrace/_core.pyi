@@ -45,6 +45,31 @@ def expand(
     /,
 ) -> _Result: ...
 def log_sum_exp(logits: npt.ArrayLike, /) -> float: ...
+def personalised_pagerank(
+    offsets: npt.ArrayLike,
+    targets: npt.ArrayLike,
+    weights: npt.ArrayLike | None,
+    seeds: npt.ArrayLike,
+    seed_offsets: npt.ArrayLike,
+    seed_weights: npt.ArrayLike | None,
+    restart: float,
+    tolerance: float,
+    k: int,
+    threads: int | None,
+    /,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]: ...
+def expand_links(
+    offsets: npt.ArrayLike,
+    targets: npt.ArrayLike,
+    weights: npt.ArrayLike | None,
+    seeds: npt.ArrayLike,
+    seed_offsets: npt.ArrayLike,
+    seed_weights: npt.ArrayLike | None,
+    hops: int,
+    budget: int,
+    threads: int | None,
+    /,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
 def alignment_score(
     a: object,
     b: object,
@@ -93,6 +118,20 @@ def covers(
 def scope_covers(
     questions: list[tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]], recheck: bool, threads: int, /
 ) -> list[tuple[tuple[int, ...], bool, tuple[int, ...], tuple[int, ...]]]: ...
+def word_scores(
+    rows: NDArray[np.uint16],
+    counts: NDArray[np.unsignedinteger[Any]],
+    norms: NDArray[np.float32],
+    starts: npt.ArrayLike,
+    ends: npt.ArrayLike,
+    weights: NDArray[np.float32],
+    offsets: npt.ArrayLike,
+    threads: int | None,
+    /,
+) -> NDArray[np.float32]: ...
+def live_postings(
+    rows: NDArray[np.uint16], live: NDArray[np.bool_], starts: npt.ArrayLike, ends: npt.ArrayLike, /
+) -> NDArray[np.int64]: ...
 def fuzzy_score(scorer: int, s1: object, s2: object, score_cutoff: float | None, /) -> float: ...
 def fuzzy_extract(
     scorer: int, query: object, choices: object, limit: int | None, score_cutoff: float | None, /
@@ -120,3 +159,18 @@ def fuzzy_cpdist(
     out: np.ndarray[Any, np.dtype[Any]],
     /,
 ) -> None: ...
+def hash_names(
+    text: NDArray[np.uint8], offsets: npt.ArrayLike, threads: int | None, /
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]: ...
+def find_names(
+    hashes: NDArray[np.uint64],
+    text: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    firsts: NDArray[np.uint64],
+    lengths: NDArray[np.uint64],
+    texts: NDArray[np.uint8],
+    text_offsets: npt.ArrayLike,
+    index: bool,
+    threads: int | None,
+    /,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...

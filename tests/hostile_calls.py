@@ -32,7 +32,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pytrace import _core
-from pytrace.kernels import alignment, beam, devices, fuzzy, normalize, set_cover, top_k
+from pytrace.kernels import alignment, beam, devices, fuzzy, normalize, set_cover, top_k, walk
+from pytrace.kernels.names import NameTable
 from pytrace.kernels.similarity import similarity
 
 
@@ -745,10 +746,106 @@ def make_log_sum_exp(rng: Dice) -> Call:
     return Call(beam.log_sum_exp, [reals(rng, size).astype(rng.choice(["f4", "f8"]))], {}, check_log_sum_exp)
 
 
+def check_walk(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
+    expect(type(result) in (walk.Ranking, walk.Reached), result)
+    expect(is_array(result.nodes, np.int64, 1) and is_array(result.offsets, np.int64, 1), result)
+    expect(len(result[0]) == len(result[1]) == result.offsets[-1], result)
+    if isinstance(args[0], np.ndarray):
+        expect(bool(((result.nodes >= 0) & (result.nodes < max(len(args[0]) - 1, 1))).all()), result)
+    if type(result) is walk.Ranking:
+        expect(is_array(result.scores, np.float64, 1) and is_array(result.left, np.float64, 1), result)
+        expect(not np.isnan(result.scores).any(), result)
+
+
+def make_walk(rng: Dice) -> Call:
+    nodes = 3_000 if rng.large else rng.choice(SIZES)
+    links = rng.choice([0, 1, 3, 8]) * nodes
+    offsets = ends(rng, nodes, links)
+    targets = integers(rng, links, nodes, rng.choice([np.int32, np.int32, np.int64, np.uint32]))
+    questions = rng.choice([1, 2, 5])
+    seeds = integers(rng, 3 * questions if nodes else 0, nodes)
+    options: dict[str, Any] = {"threads": threads(rng)}
+    if rng.random() < 0.5:
+        options["source_offsets"] = ends(rng, questions, len(seeds))
+    if rng.random() < 0.4:
+        options |= {"hops": rng.choice([0, 1, 2, 5]), "budget": rng.choice([0, 1, 10, 10_000])}
+        return Call(walk.expand_links, [offsets, targets, seeds], options, check_walk)
+    if "source_offsets" in options:
+        options["seed_offsets"] = options.pop("source_offsets")
+    if rng.random() < 0.5:
+        options["weights"] = np.abs(reals(rng, links)).astype(rng.choice(["f4", "f8"]))
+    if rng.random() < 0.3:
+        options["seed_weights"] = np.abs(reals(rng, len(seeds)))
+    options |= {
+        "restart": rng.choice([0.1, 0.5, 1.0, 0.0]),
+        "tolerance": rng.choice([1e-2, 1e-4, 0.0]),
+        "k": rng.choice([0, 1, 10, 10_000]),
+    }
+    return Call(walk.personalised_pagerank, [offsets, targets, seeds], options, check_walk)
+
+
+def check_word_scores(result: Any, _args: list[Any], _options: dict[str, Any]) -> None:
+    expect(is_array(result, np.float32, 2), result)
+
+
+def make_word_scores(rng: Dice) -> Call:
+    rows, words = rng.choice(SIZES), rng.choice([0, 1, 2, 7])
+    size = 200_000 if rng.large else rng.choice([0, 1, 9, 100])
+    counts = integers(rng, size, 9, rng.choice([np.uint8, np.uint16, np.uint32]))
+    stops = ends(rng, words, size)
+    arguments = [integers(rng, size, rows, np.uint16), counts, np.abs(reals(rng, rows)).astype(np.float32)]
+    arguments += [stops[:words], stops[1:], reals(rng, words).astype(np.float32), ends(rng, rng.choice([1, 3]), words)]
+    return Call(_core.word_scores, [*arguments, threads(rng)], {}, check_word_scores)
+
+
+def check_live_postings(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
+    expect(is_array(result, np.int64, 1), result)
+    if isinstance(args[0], np.ndarray):
+        expect(bool((result >= 0).all() and (result <= args[0].size).all()), result)
+
+
+def make_live_postings(rng: Dice) -> Call:
+    size, words = 200_000 if rng.large else rng.choice([0, 1, 9, 100]), rng.choice([0, 1, 2, 7])
+    stops = ends(rng, words, size)
+    live = reals(rng, rng.choice(SIZES)) > 0
+    return Call(
+        _core.live_postings,
+        [integers(rng, size, 40, np.uint16), live, stops[:words], stops[1:]],
+        {},
+        check_live_postings,
+    )
+
+
+def check_names(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
+    expect(len(result) == 4, result)
+    for array in result:
+        expect(is_array(array, np.int64, 1), result)
+    expect(len(result[1]) == len(result[2]) == len(result[3]) == result[0][-1], result)
+    if isinstance(args[0], np.ndarray):
+        expect(bool(((result[1] >= 0) & (result[1] < max(args[0].size, 1))).all()), result)
+
+
+def make_names(rng: Dice) -> Call:
+    # Some of the table's arrays are a real one's, so that what the others say is believed.
+    words = ["ada", "foah", "lake", "of"]
+    names = [" ".join(rng.choice(words) for _ in range(rng.choice([1, 2, 5]))) for _ in range(rng.choice([0, 1, 9]))]
+    table, _ = NameTable.build(names)
+    arrays: list[Any] = [table.hashes, table.text, table.offsets, table.firsts, table.lengths]
+    if rng.random() < 0.7:
+        place = rng.choice([0, 1, 2, 3, 4])
+        size = rng.choice([0, 1, arrays[place].size, 40])
+        arrays[place] = integers(
+            rng, size, 1 << 8 if place == 1 else 1 << 20, arrays[place].dtype if rng.random() < 0.7 else np.int64
+        )
+    text = np.frombuffer(" ".join(rng.choice(words) for _ in range(rng.choice([0, 3, 50]))).encode(), np.uint8)
+    stops = ends(rng, rng.choice([1, 4]), len(text))
+    return Call(_core.find_names, [*arrays, text, stops, rng.random() < 0.5, threads(rng)], {}, check_names)
+
+
 MAKERS: list[Callable[[Dice], Call]] = [
     make_top_k, make_similarity, make_normalize, make_ratio, make_partial_ratio_alignment, make_cdist, make_cpdist,
     make_extract, make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
-    make_log_sum_exp,
+    make_log_sum_exp, make_walk, make_word_scores, make_live_postings, make_names,
 ]  # fmt: skip
 
 

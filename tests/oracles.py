@@ -35,6 +35,16 @@ def top_k(
     return results
 
 
+def word_scores(words: Sequence[tuple[float, Sequence[tuple[int, int]]]], norms: Sequence[float]) -> list[float]:
+    """Sum the shares of words, each a weight and its (row, count) pairs, for every row."""
+    return [
+        math.fsum(
+            weight * count / (count + norm) for weight, postings in words for held, count in postings if held == row
+        )
+        for row, norm in enumerate(norms)
+    ]
+
+
 def beam_candidates(
     chain_score: float, logits: Sequence[float], finished: bool, beams: int, min_prob: float, terminate: int | None
 ) -> list[tuple[int, float, bool, bool]]:

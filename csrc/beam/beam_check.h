@@ -52,9 +52,10 @@ void require_step(const BeamInput& input, const Options<T>& options, const BeamO
            to_text(chains) + " chain_scores; length_penalty needs one a chain");
     }
     for (int64_t chain = 0; chain < chains; ++chain) {
-      if (input.lengths[chain] < 0) {
+      // The step that comes is counted too.
+      if (input.lengths[chain] < 0 || input.lengths[chain] == std::numeric_limits<int64_t>::max()) {
         fail("lengths[" + to_text(chain) + "] is " + to_text(input.lengths[chain]) +
-             "; it must be at least 0");
+             "; it must be at least 0 and below 9223372036854775807");
       }
     }
   }

@@ -27,6 +27,8 @@ class _Entry(NamedTuple):
 # A command's module is imported when the command is run (or its own help asked for), so that `pytrace --help` is quick
 # and a broken optional package cannot take unrelated commands with it.
 COMMANDS = (
+    _Entry("index", "index", "index", "Index documents once: build, bring up to date, add, remove, show, verify."),
+    _Entry("search", "search", "Search", "Find the passages that answer a question, without a language model."),
     _Entry("ask", "ask", "Ask", "Answer a question from documents, with the chains and sentences it rests on."),
     _Entry("eval", "evaluate", "Eval", "Ask methods the questions of a data set, and report scores and costs."),
     _Entry(

@@ -32,6 +32,8 @@ from pytrace.records import (
 )
 
 if TYPE_CHECKING:
+    from pytrace.documents import ReadReport
+    from pytrace.engine.corpus import Corpus
     from pytrace.methods.catalog import MethodName
 
 # Of skipped documents; more would bury the answer.
@@ -44,7 +46,7 @@ _TITLES = 8  # of a corpus of 20 documents, the most that a method is given, the
 class Ask(Command):
     """Answer QUESTION from documents, with the reasoning chains and the sentences they came from.
 
-    Give --docs, --kg, or both: with --kg the units are the graph's triples, and no document is read by the model again. The
+    Give --docs or --index, --kg, or both: with --kg the units are the graph's triples, and no document is read by the model again. The
     variants of ks-llm and the chains of thought answer without documents, too. The method cok asks the knowledge base of --kb
     where its thoughts disagree. With --claim the answer is SUPPORTS, REFUTES or NOT ENOUGH INFO.
     """
@@ -62,6 +64,10 @@ class Ask(Command):
     )
     retrieve: int = option("From a larger corpus, use this many documents nearest to the question.", ge=1, default=20)
     index: Path | None = option(
+        "An index that 'pytrace index build' made, in place of --docs: the passages are found across all of it.",
+        metavar="DIR",
+    )
+    sentence_index: Path | None = option(
         "For ks-llm, ks-s and ks-q: select sentences from all of --docs, kept with their vectors in DIR for later questions.",
         metavar="DIR",
     )
@@ -81,6 +87,8 @@ class Ask(Command):
     def check(self) -> None:
         if not self.question.strip():
             raise InputError("the question is empty; ask something")
+        if self.index is not None and self.docs is not None:
+            raise InputError("--index has its documents already; leave out --docs, or index them: 'pytrace index add'")
         if self.facts is not None and not self.certify:
             raise InputError("--facts is the graph that --certify checks against; give both")
         if self.claim and self.certify:
@@ -90,7 +98,7 @@ class Ask(Command):
 
     def run(self) -> Result:
         from pytrace.documents import ReadReport
-        from pytrace.engine.asking import answer_one, read_corpus
+        from pytrace.engine.asking import answer_one
         from pytrace.methods.baselines import GOLD
         from pytrace.methods.catalog import parse_method
 
@@ -103,17 +111,16 @@ class Ask(Command):
             )
         self.knowledge.check([method])
         report = ReadReport()
-        # An index that is there already needs no documents.
-        indexed = self.docs is None and self.index is not None
-        documents = [] if indexed else read_corpus(self.docs, self.kg, needed=method, report=report, **self.reading)
+        corpus = self._corpus(method, report)
         common.print_skipped(report, _NAMED)
         chosen, answer, certificates = answer_one(
             self.question,
-            documents,
+            corpus,
             kg=self.kg,
             method=method,
             retrieve=self.retrieve,
-            index=self.index,
+            sentence_index=self.sentence_index,
+            where=self.reading.get("where", ()),
             settings=self.settings,
             models=self.models,
             claim=self.claim,
@@ -130,6 +137,18 @@ class Ask(Command):
 
         document = answer_document(answer, chosen, explain=self.explain)
         return Result({**document, "certificates": certificates} if self.certify else document, show_text)
+
+    def _corpus(self, method: MethodName, report: ReadReport) -> Corpus:
+        """Return what is asked: an index, or the documents that are read now."""
+        from pytrace.engine.asking import read_corpus
+        from pytrace.engine.corpus import Corpus
+
+        if self.index is not None:
+            return Corpus.open(self.index)
+        # An index of sentences that is there already needs no documents.
+        if self.docs is None and self.sentence_index is not None:
+            return Corpus(())
+        return Corpus(read_corpus(self.docs, self.kg, needed=method, report=report, **self.reading))
 
 
 def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool) -> None:

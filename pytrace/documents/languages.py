@@ -85,7 +85,8 @@ def letters_apart(text: str) -> str:
 
 def script_of(text: str) -> str | None:
     """Return the code of the language that most letters of a text point to by their script; None: they are Latin."""
-    if text.isascii() or len(_OTHER_LETTER.findall(text)) <= len(_LATIN_LETTER.findall(text)):
+    others = 0 if text.isascii() else len(_OTHER_LETTER.findall(text))
+    if not others or others <= len(_LATIN_LETTER.findall(text)):  # not counted where there is nothing to compare with
         return None
     counts = {code: len(letters.findall(text)) for code, letters in _SCRIPTS.items()}
     code = max(counts, key=lambda code: counts[code])

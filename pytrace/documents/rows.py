@@ -52,8 +52,7 @@ def paragraphs_of(row: Row, place: Place) -> list[Paragraph]:
 
 def document_paragraph(row: Row, place: Place) -> Paragraph:
     """Read a document object: `title`, and `text` or `sentences`, and perhaps `id` and `supporting`."""
-    # BEIR's rows have their id in `_id`, and an empty `title` where a data set has none; then the text's beginning is
-    # the title, as triples need one.
+    # BEIR's rows have their id in `_id`. Where a `title` is empty, the text's beginning stands in, as triples need one.
     supporting = expect(row.get("supporting", False), bool, "supporting", "true or false", place)
     metadata = row.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
@@ -65,7 +64,7 @@ def document_paragraph(row: Row, place: Place) -> Paragraph:
     field = "sentences" if "sentences" in row else "text"
     id = id_of(row, place, "id", "_id")
     if isinstance(body, str) and field == "text":
-        title = beginning_of(body) or id if "_id" in row and _has_no_title(row) else title_of(row, place)
+        title = beginning_of(body) or id or "untitled" if _has_no_title(row) else title_of(row, place)
         return Paragraph(title, None, body, id, place, supporting, metadata)
     sentences = strings(body, field, place)
     return Paragraph(title_of(row, place), sentences, "", id, place, supporting, metadata)

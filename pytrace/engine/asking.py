@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 import msgspec
 
 from pytrace.documents.reader import ReadOptions
-from pytrace.engine.corpus import Corpus
+from pytrace.engine.corpus import Corpus, IndexedCorpus
 from pytrace.errors import InputError
 from pytrace.records import Triple
 
@@ -54,12 +54,12 @@ def read_corpus(
 
 def answer_one(
     question: str,
-    documents: list[Document],
+    corpus: Corpus,
     *,
     kg: Path | None,
     method: MethodName,
     retrieve: int,
-    index: Path | None,
+    sentence_index: Path | None,
     settings: tuple[str, ...],
     models: Engine,
     claim: bool,
@@ -67,6 +67,7 @@ def answer_one(
     certify: bool,
     facts: Path | None,
     progress: Progress,
+    where: Sequence[str] = (),
 ) -> tuple[list[Document], Answer, list[Certificate]]:
     """Retrieve, answer and, where it is asked for, certify; return the documents that the method was given, too."""
     from pytrace.methods.base import ClaimMethod
@@ -75,11 +76,11 @@ def answer_one(
 
     overrides = check_overrides([method], models.settings_name, settings)[method.name]
     # An index of sentences searches all documents itself.
-    chosen = documents if index is not None else Corpus(documents).nearest(question, models, retrieve)
+    chosen = list(corpus) if sentence_index is not None else _nearest(question, corpus, models, retrieve, where)
     with (
         progress("extracting triples", len(chosen)) as advance,
         TripleStore.open(kg, mode="read") if kg is not None else nullcontext() as graph,
-        _open_index(index, documents, models) if index is not None else nullcontext() as sentences,
+        _open_index(sentence_index, chosen, models) if sentence_index is not None else nullcontext() as sentences,
     ):
         answerer = models.method(
             method,
@@ -97,11 +98,18 @@ def answer_one(
             raise InputError(f"{method.label} cannot judge claims; use standard or cok")
         # Here, for the graph that the chains were made of is closed with the method.
         certificates = _certify(answerer, answer, chosen, facts, models, progress) if certify else []
-    if len(chosen) < len(documents):
-        what = "passages" if any(document.is_passage for document in documents) else "documents"
-        note = f"used the {len(chosen)} {what} nearest to the question, of {len(documents)}"
+    if len(chosen) < len(corpus):
+        cut = isinstance(corpus, IndexedCorpus) or any(document.is_passage for document in corpus)
+        what = "passages" if cut else "documents"
+        note = f"used the {len(chosen)} {what} nearest to the question, of {len(corpus)}"
         answer = msgspec.structs.replace(answer, notes=(*answer.notes, note))
     return chosen, answer, certificates
+
+
+def _nearest(question: str, corpus: Corpus, models: Engine, count: int, where: Sequence[str]) -> list[Document]:
+    if isinstance(corpus, IndexedCorpus):
+        return corpus.nearest(question, models, count, where=where)
+    return corpus.nearest(question, models, count)
 
 
 def _certify(

@@ -1,10 +1,10 @@
-"""A corpus of documents, kept in memory."""
+"""A corpus of documents: in memory, or in an index on disk that is made once and searched by every question."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pytrace.documents import ReadReport, read_documents
 from pytrace.documents.reader import ReadOptions
@@ -12,6 +12,8 @@ from pytrace.records import Document, Evidence
 
 if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
+    from pytrace.retrieval.hops import HopSearch, PassageRanking
+    from pytrace.retrieval.passages import PassageIndex, VectorType
 
 MOST_DOCUMENTS = 20
 """From a larger corpus, a method is given the documents nearest to the question; more bring a small reader nothing."""
@@ -61,10 +63,68 @@ class Corpus:
         return cls(read_documents(path, report=report, **options))
 
     @classmethod
+    def open(cls, directory: str | Path) -> IndexedCorpus:
+        """Open an index that `build`, or ``pytrace index``, has made; what a writer does later is not seen.
+
+        Raises
+        ------
+        StoreError
+            There is none, it has not been built to its end, or its files are damaged.
+        """
+        from pytrace.retrieval.passages import PassageIndex
+
+        return IndexedCorpus(PassageIndex(directory))
+
+    @classmethod
+    def build(
+        cls,
+        directory: str | Path,
+        documents: str | Path | Iterable[Document],
+        engine: Engine,
+        *,
+        vectors: VectorType = "float32",
+        report: ReadReport | None = None,
+        **options: Unpack[ReadOptions],
+    ) -> IndexedCorpus:
+        """Index documents in a directory, or bring the index there up to date with them, and open it.
+
+        Parameters
+        ----------
+        directory
+            Of the index. What was encoded for it before is not encoded again.
+        documents
+            A file or folder of documents, or documents.
+        engine
+            Whose encoder encodes the passages.
+        vectors
+            How vectors of a new index are kept: "float32", "float16" (half the disk) or "int8" (a quarter).
+        report, **options
+            As for `read`, where documents are read.
+
+        Raises
+        ------
+        DataError, StoreError
+            Documents cannot be read, or the index cannot be written; it then stays as it was.
+        """
+        from pytrace.retrieval.passages import IndexWriter
+
+        reading: dict[str, Any] = dict(options)
+        if isinstance(documents, str | Path):
+            reading["docs"] = [str(documents)]
+            documents = read_documents(documents, report=report, **options)
+        with IndexWriter(directory, engine.encoder, create=True, vectors=vectors, reading=reading) as writer:
+            writer.add(documents)
+            writer.remove_unseen()
+            writer.commit()
+        return cls.open(directory)
+
+    @classmethod
     def of(cls, corpus: Corpus | str | Path | Sequence[Document]) -> Corpus:
-        """Return a corpus as it is, or make one of documents or of a path to some."""
+        """Return a corpus as it is, or make one of documents, or of a path to some or to an index."""
         if isinstance(corpus, Corpus):
             return corpus
+        if isinstance(corpus, str | Path) and (Path(corpus) / "passages.json").is_file():
+            return cls.open(corpus)
         return cls.read(corpus) if isinstance(corpus, str | Path) else cls(corpus)
 
     def __len__(self) -> int:
@@ -121,3 +181,81 @@ class Corpus:
         )
         (evidence,) = method.select([question], [self.nearest(question, engine)])
         return [triple_evidence([chain]) for chain in evidence.chains]
+
+
+class IndexedCorpus(Corpus):
+    """A corpus in an index on disk, opened by `Corpus.open`: searched as a whole, and read a passage at a time.
+
+    Parameters
+    ----------
+    index
+        The index, which is closed with the corpus.
+    """
+
+    def __init__(self, index: PassageIndex) -> None:
+        self.index = index
+        self._searcher: tuple[Engine, HopSearch] | None = None
+
+    def __len__(self) -> int:
+        """Count the passages."""
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[Document]:
+        """Iterate over the passages."""
+        return map(self.index.passage, range(len(self.index)))
+
+    def rank(
+        self, questions: Sequence[str], engine: Engine, count: int = MOST_DOCUMENTS, *, where: Sequence[str] = ()
+    ) -> list[PassageRanking]:
+        """Find the passages that answer each question, one alone or several together; see `pytrace.retrieval.hops`.
+
+        Parameters
+        ----------
+        questions
+            The questions, all of which are encoded and searched together.
+        engine
+            Whose encoder encodes them: the one that the index was made with.
+        count
+            Passages, at most.
+        where
+            Filters that their documents must match, such as ``date>=2020``.
+        """
+        return self._search(engine).search(questions, count, where=where)
+
+    def nearest(
+        self, question: str, engine: Engine, count: int = MOST_DOCUMENTS, *, where: Sequence[str] = ()
+    ) -> list[Document]:
+        """Return the passages that answer a question, best first."""
+        (ranking,) = self.rank([question], engine, count, where=where)
+        return self.index.passages(ranking.rows)
+
+    def search(self, question: str, engine: Engine, *, chains: int = 5, where: Sequence[str] = ()) -> list[Evidence]:
+        """Find evidence across the whole index without a language model: chains of one passage or of two.
+
+        Parameters
+        ----------
+        question, engine, chains
+            As for a corpus in memory.
+        where
+            As for `rank`.
+
+        Returns
+        -------
+        list of Evidence
+            One chain each, the likeliest first: its passages as context, and for each the sentence that led on or answers.
+        """
+        from pytrace.retrieval.hops import chain_evidence
+
+        (ranking,) = self.rank([question], engine, max(chains, 1), where=where)
+        return [chain_evidence(question, chain, self.index.passages(chain.rows)) for chain in ranking.chains[:chains]]
+
+    def close(self) -> None:
+        """Close the index."""
+        self.index.close()
+
+    def _search(self, engine: Engine) -> HopSearch:
+        from pytrace.retrieval.hops import HopSearch
+
+        if self._searcher is None or self._searcher[0] is not engine:
+            self._searcher = engine, HopSearch(self.index, engine.encoder)
+        return self._searcher[1]

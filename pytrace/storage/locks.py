@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,18 @@ def take_lock(path: Path, taken: str) -> BinaryIO:
         if isinstance(error, BlockingIOError):
             raise StoreError(taken) from None
         raise
+    return stream
+
+
+def take_writer_lock(path: Path, what: str) -> BinaryIO:
+    """Lock a file as `take_lock` does and leave this process's number in it, which others are told while it holds the lock."""
+    holder = ""
+    with suppress(OSError, ValueError):
+        holder = f" (number {int(path.read_bytes())})"
+    stream = take_lock(path, f"{what} is being written by another process{holder}; wait until it has ended")
+    stream.truncate(0)
+    stream.write(f"{os.getpid()}\n".encode())
+    stream.flush()
     return stream
 
 

@@ -234,7 +234,7 @@ def test_a_question_without_documents_is_answered_only_by_methods_that_need_none
 
 def test_ks_llm_selects_from_an_index_that_is_kept_and_extended(docs: Path, run: Run, tmp_path: Path) -> None:
     index = tmp_path / "index"
-    arguments = ("ask", QUESTION, "--method", "ks-q", "--index", index, "--json", "--explain")
+    arguments = ("ask", QUESTION, "--method", "ks-q", "--sentence-index", index, "--json", "--explain")
     first = run(*arguments, "--docs", docs)
     assert first[0] == 0, first[2]
     told = json.loads(first[1])
@@ -246,13 +246,13 @@ def test_ks_llm_selects_from_an_index_that_is_kept_and_extended(docs: Path, run:
     told = json.loads(run(*arguments, "--docs", more)[1])
     assert f"[News] {QUESTION}" in told["context"]
     assert f"[News] {QUESTION}" in json.loads(run(*arguments)[1])["context"]
-    status, _, errors = run("ask", QUESTION, "--method", "ks-q", "--index", tmp_path / "none")
+    status, _, errors = run("ask", QUESTION, "--method", "ks-q", "--sentence-index", tmp_path / "none")
     assert status == 2
     assert "there is no sentence index at" in errors
-    status, _, errors = run("ask", QUESTION, "--method", "dense", "--index", index, "--docs", docs)
+    status, _, errors = run("ask", QUESTION, "--method", "dense", "--sentence-index", index, "--docs", docs)
     assert status == 2
     assert "dense has no use for an index of sentences" in errors
-    status, _, errors = run("ask", QUESTION, "--method", "ks-t", "--index", index, "--docs", docs)
+    status, _, errors = run("ask", QUESTION, "--method", "ks-t", "--sentence-index", index, "--docs", docs)
     assert status == 2
     assert "ks-t selects no sentences and has no use for an index" in errors
 

@@ -157,7 +157,7 @@ class TestJson:
             ('{"title": "T"}', 'needs "title" and "text"'),
             ('{"title": "T", "text": null}', "no `text`"),
             ('{"text": "x"}', "no `title`"),
-            ('{"title": "", "text": "x"}', "`title` is empty"),
+            ('{"title": "", "sentences": ["x"]}', "`title` is empty"),
             ('{"title": 5, "text": "x"}', "`title` must be a string, not 5"),
             ('{"title": "T", "text": 5}', "`text` must be a string, not 5"),
             ('{"title": "T", "sentences": "x"}', "`sentences` must be a list of strings"),

@@ -108,6 +108,14 @@ def test_length_normalisation_ranks_but_does_not_change_scores():
     assert result.scores.tolist() == [-1.2, -1.0]
 
 
+def test_a_length_that_another_step_would_not_fit_behind_is_refused():
+    longest = 2**63 - 1
+    arguments = ([-1.0], [[0.0]], [False])
+    assert expand(*arguments, beams=1, chains=1, lengths=[longest - 1], length_penalty=1.0).parents.tolist() == [0]
+    with pytest.raises(ValueError, match=rf"lengths\[0\] is {longest}; it must be at least 0 and below"):
+        expand(*arguments, beams=1, chains=1, lengths=[longest], length_penalty=1.0)
+
+
 def test_probability_is_kept_over_steps_until_every_chain_has_ended():
     rng = np.random.default_rng(2)
     scores, finished, offsets = np.zeros(3), np.zeros(3, dtype=bool), np.arange(4)

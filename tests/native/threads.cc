@@ -16,6 +16,7 @@
 #include "cover/cover.h"
 #include "fuzzy/fuzzy.h"
 #include "topk/topk.h"
+#include "words/words.h"
 
 namespace {
 
@@ -240,6 +241,22 @@ Bytes expand(const Inputs& in, int threads) {
   return bytes;
 }
 
+Bytes word_scores(int threads) {
+  static const auto rows = integers<uint16_t>(400'000, 50'000);
+  static const auto counts = integers<uint8_t>(400'000, 9);
+  static const std::vector<float> norms(50'000, 0.9F), weights(40, 1.5F);
+  const auto ends = offsets(40, 10'000);
+  const auto questions = offsets(8, 5);
+  const pytrace::Postings<uint8_t> postings{view(rows), counts.data()};
+  const pytrace::WordQueries queries{
+      view(questions), {ends.data(), 40}, {ends.data() + 1, 40}, view(weights)};
+  std::vector<float> scores(8 * norms.size());
+  pytrace::word_scores(postings, view(norms), queries, threads, scores.data());
+  Bytes bytes;
+  append(&bytes, scores);
+  return bytes;
+}
+
 // Covers are dealt out by the binding, with parallel_for; so they are here.
 Bytes covers(int threads, bool exact) {
   constexpr int64_t kProblems = 60;
@@ -321,6 +338,7 @@ int main(int count, char** arguments) {
     run("align_batch", [&](int threads) { return align(in, threads, -1.0); });
     run("align_batch, affine", [&](int threads) { return align(in, threads, -2.5); });
     run("expand", [&](int threads) { return expand(in, threads); });
+    run("word_scores", [&](int threads) { return word_scores(threads); });
     run("greedy_cover", [&](int threads) { return covers(threads, false); });
     run("minimum_cover", [&](int threads) { return covers(threads, true); });
     std::printf("%s: done\n", pytrace::isa_name(isa));

@@ -1,0 +1,295 @@
+"""Recall of search across hops over open corpora, by weights that never saw the questions, beside its parts and its peers.
+
+    python -m benches.hops FOLDER… [--single FOLDER|FILE…] [--titles kept|three|note] [--work DIR] [--ablations] [--write FILE]
+
+A folder has corpus.jsonl (id, title, text) and questions.jsonl (question, gold: ids). Each is ranked by weights that were learned
+from the others, with their titles kept and replaced; questions of --single folders take one passage, and are scored by nDCG, too.
+With --write weights are learned from all folders, and written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+import pytrace
+from pytrace.documents import read_documents
+from pytrace.documents.passages import WORDS
+from pytrace.records import Document
+from pytrace.retrieval.hops.features import FEATURES
+from pytrace.retrieval.hops.learning import SingleQuestion, learn
+from pytrace.retrieval.hops.search import HopSearch, Pairs
+from pytrace.retrieval.hops.weights import Weights
+from pytrace.retrieval.passages import IndexWriter, PassageIndex
+from pytrace.retrieval.passages.segment import document_id
+
+_TITLES = ("kept", "three", "note")
+_DEPTH = 50
+_WITHOUT = {
+    "links": ("link", "link_back"),
+    "walk": ("second_walk", "first_walk"),
+    "links and walk": ("link", "link_back", "second_walk", "first_walk"),
+    "rare words": ("rarest_shared", "rarest_in_name", "shared"),
+    "names": (
+        *("both_named", "names_it", "name_weight", "named_by_it", "rarest_in_name"),
+        *(f"{place}_{name}" for place in ("first", "second") for name in ("named", "name_rarity", "title")),
+    ),
+    "what the second adds": ("adds", "adds_of_rest", "first_covered"),
+}
+
+Ranking = list[str]
+
+
+class Asked(NamedTuple):
+    """A folder's questions: pairs, gold documents, each row's document, the rankings of the peers, and milliseconds a question."""
+
+    pairs: list[Pairs]
+    gold: list[frozenset[str]]
+    owners: list[str]
+    peers: dict[str, list[Ranking]]
+    milliseconds: float
+
+
+def main() -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument(
+        "--single",
+        nargs="*",
+        type=Path,
+        default=[],
+        help="folders, or claims in the form of WiCE, that take one passage",
+    )
+    parser.add_argument(
+        "--titles", choices=_TITLES, nargs="*", default=["kept"], help="what stands for titles where recall is measured"
+    )
+    parser.add_argument("--work", type=Path, default=Path("runs/hops"), help="where indexes are kept for the next run")
+    parser.add_argument("--ablations", action="store_true", help="print recall without each part, too")
+    parser.add_argument("--write", type=Path, help="write weights that are learned from all folders")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    engine = pytrace.load("tiny", threads=options.threads)
+    asked = {
+        (folder, titles): _ask(folder, titles, options.work, engine)
+        for folder in options.folders
+        for titles in dict.fromkeys(("kept", "note", *options.titles))
+    }
+    asked |= {(folder, "kept"): _ask(folder, "kept", options.work, engine) for folder in options.single}
+    print(f"python -m benches.hops {' '.join(sys.argv[1:])}", flush=True)
+    for folder in (*options.folders, *options.single):
+        weights = _learned(asked, options.folders, options.single, leave_out=folder)
+        for titles in options.titles if folder in options.folders else ["kept"]:
+            one = asked[folder, titles]
+            print(
+                f"\n{folder.name}, titles {titles}: {len(set(one.owners)):,} documents, {len(one.owners):,} passages, "
+                f"{len(one.gold)} questions, {one.milliseconds:.1f} ms a question without the encoder"
+            )
+            for name, rankings in one.peers.items():
+                _print(name, rankings, one.gold)
+            _print("search across hops", _ranked(one, weights), one.gold)
+            for name, left_out in _WITHOUT.items() if options.ablations else ():
+                fewer = _learned(asked, options.folders, options.single, leave_out=folder, without=left_out)
+                _print(f"  without {name}", _ranked(one, fewer), one.gold)
+            if options.ablations:
+                _print("  two hops always", _ranked(one, msgspec.structs.replace(weights, surest=1e-6)), one.gold)
+    if options.write:
+        every = _learned(asked, options.folders, options.single)
+        rounded = {name: round(value, 3) for name, value in every.features.items()}
+        made_by = f"python -m benches.hops {' '.join(Path(each).name for each in sys.argv[1:])}"
+        every = Weights(
+            features=rounded,
+            surest=round(every.surest, 3),
+            sharpness=round(every.sharpness, 3),
+            seed_sharpness=round(every.seed_sharpness, 3),
+            made_by=made_by,
+        )
+        options.write.write_bytes(msgspec.json.format(msgspec.json.encode(every), indent=2) + b"\n")
+    return 0
+
+
+def _ask(folder: Path, titles: str, work: Path, engine: pytrace.Engine) -> Asked:
+    passages, questions = _read(folder)
+    index = _index(passages, work / f"{folder.stem}-{titles}", titles, engine)
+    search = HopSearch(index, engine.encoder)
+    texts = [question["question"] for question in questions]
+    engine.encoder.encode(texts, kind="query")  # so that sessions and files are warm
+    started = time.perf_counter()
+    vectors = engine.encoder.encode(texts, kind="query")
+    encoding = time.perf_counter() - started
+    started = time.perf_counter()
+    pairs = list(search.pairs(texts))
+    milliseconds = 1000 * (time.perf_counter() - started - encoding) / len(texts)
+    owners = [document_id(index.passage(row)) for row in range(len(index))]
+    words, near = index.words.top(texts, _DEPTH)[1], index.nearest(vectors, _DEPTH)[1]
+    peers = {
+        "BM25": [_documents(rows, owners) for rows in words],
+        "vectors": [_documents(rows, owners) for rows in near],
+        "RRF of both": [_fused(one, other, owners) for one, other in zip(words, near, strict=True)],
+        "seeds alone": [_by(each.seed_scores, each, owners) for each in pairs],
+        "walk alone": [_by(each.walk, each, owners) for each in pairs],
+    }
+    gold = [frozenset(question["gold"]) for question in questions]
+    return Asked(pairs, gold, owners, peers, milliseconds)
+
+
+def _read(path: Path) -> tuple[Iterator[Document], list[dict[str, Any]]]:
+    """Read passages and questions: of a folder, or of claims with the sentences of their evidence (WiCE), cut into passages."""
+    if path.is_dir():
+        questions = [json.loads(line) for line in (path / "questions.jsonl").open(encoding="utf-8")]
+        return read_documents(path / "corpus.jsonl"), questions
+    passages: list[Document] = []
+    questions = []
+    known: dict[tuple[str, ...], dict[int, str]] = {}
+    for claim in (json.loads(line) for line in path.open(encoding="utf-8")):
+        key = tuple(claim["evidence"])
+        if key not in known:
+            known[key] = _cut(key, f"claim {claim['id']}", passages)
+        supporting = min(claim["supporting_sentences"] or [[]], key=len)
+        gold = sorted({known[key][number] for number in supporting if number in known[key]})
+        if gold and claim["label"] != "not_supported":
+            questions.append({"question": claim["claim"], "gold": gold})
+    return iter(passages), questions
+
+
+def _cut(sentences: Sequence[str], name: str, passages: list[Document]) -> dict[int, str]:
+    """Add the passages of a web page, and return which one each sentence went to."""
+    places: dict[int, str] = {}
+    part: list[str] = []
+    size = 0
+    title = name
+    for number, sentence in enumerate(sentences):
+        if not sentence.strip():
+            continue
+        length = len(sentence.split())
+        if number == 0 and "TITLE:" in sentence:
+            title = sentence.partition("TITLE:")[2].strip()[:120] or name
+            continue
+        if part and size + length > WORDS:
+            passages.append(Document(f"{name} {len(passages)}", title, tuple(part)))
+            part, size = [], 0
+        part.append(sentence)
+        size += length
+        places[number] = f"{name} {len(passages)}"
+    if part:
+        passages.append(Document(f"{name} {len(passages)}", title, tuple(part)))
+    return places
+
+
+def _index(passages: Iterator[Document], directory: Path, titles: str, engine: pytrace.Engine) -> PassageIndex:
+    with IndexWriter(directory, engine.encoder, create=True) as writer:
+        writer.add(_retitled(passages, titles))
+        writer.remove_unseen()
+        changes = writer.commit()
+    if changes.encoded:
+        print(f"{directory}: {changes.encoded:,} passages encoded", file=sys.stderr, flush=True)
+    return PassageIndex.open(directory, engine.encoder)
+
+
+def _retitled(passages: Iterable[Document], titles: str) -> Iterator[Document]:
+    number = 0
+    last = ""
+    for passage in passages:
+        if titles == "kept":
+            yield passage
+            continue
+        number += document_id(passage) != last
+        last = document_id(passage)
+        title = f"note {number}" if titles == "note" else " ".join(passage.text.split()[:3])
+        origin = passage.origin and msgspec.structs.replace(passage.origin, title=title)
+        yield msgspec.structs.replace(passage, title=title, origin=origin)
+
+
+def _documents(rows: NDArray[np.int64], owners: Sequence[str]) -> Ranking:
+    return list(dict.fromkeys(owners[row] for row in rows.tolist() if row >= 0))
+
+
+def _by(scores: NDArray[np.float64], pairs: Pairs, owners: Sequence[str]) -> Ranking:
+    return _documents(pairs.rows[np.argsort(-scores, kind="stable")], owners)
+
+
+def _fused(one: NDArray[np.int64], other: NDArray[np.int64], owners: Sequence[str]) -> Ranking:
+    scores: dict[str, float] = {}
+    for ranking in (_documents(one, owners), _documents(other, owners)):
+        for rank, name in enumerate(ranking, 1):
+            scores[name] = scores.get(name, 0.0) + 1 / (60 + rank)
+    return sorted(scores, key=lambda name: -scores[name])
+
+
+def _ranked(asked: Asked, weights: Weights) -> list[Ranking]:
+    if set(weights.features) != set(FEATURES):
+        weights = msgspec.structs.replace(
+            weights, features={name: weights.features.get(name, 0.0) for name in FEATURES}
+        )
+    rankings = []
+    for each in asked.pairs:
+        scored = weights.score(each.features, each.firsts, each.seconds, each.seed_scores)
+        rankings.append(_by(scored.passages, each, asked.owners))
+    return rankings
+
+
+def _learned(
+    asked: dict[tuple[Path, str], Asked],
+    several: Sequence[Path],
+    single: Sequence[Path],
+    *,
+    leave_out: Path | None = None,
+    without: Sequence[str] = (),
+) -> Weights:
+    """Learn from all folders but one."""
+    kept = np.array([float(name not in without) for name in FEATURES])
+    pairs = []
+    for folder in several:
+        for titles in ("kept", "note") if folder != leave_out else ():
+            one = asked[folder, titles]
+            for each, gold in zip(one.pairs, one.gold, strict=True):
+                names = np.array([one.owners[row] for row in each.rows.tolist()], dtype=object)
+                held = np.array([name in gold for name in names.tolist()], dtype=bool)
+                right = (
+                    held[each.firsts] & held[each.seconds] & (names[each.firsts] != names[each.seconds]).astype(bool)
+                )
+                pairs.append((each.features * kept, right))
+    alone = []
+    for folder in single:
+        one = asked[folder, "kept"]
+        for each, gold in zip(one.pairs, one.gold, strict=True) if folder != leave_out else ():
+            right = np.array([one.owners[row] in gold for row in each.rows.tolist()], dtype=bool)
+            alone.append(SingleQuestion(each.features * kept, each.seed_scores, right))
+    return learn(pairs, alone)
+
+
+def _print(name: str, rankings: Sequence[Ranking], gold: Sequence[frozenset[str]]) -> None:
+    recall = {
+        k: 100
+        * np.mean([len(right & set(ranking[:k])) / len(right) for ranking, right in zip(rankings, gold, strict=True)])
+        for k in (2, 5, 10, 20)
+    }
+    whole = {
+        k: 100 * np.mean([right <= set(ranking[:k]) for ranking, right in zip(rankings, gold, strict=True)])
+        for k in (5, 10)
+    }
+    gain = 100 * np.mean([_ndcg(ranking, right) for ranking, right in zip(rankings, gold, strict=True)])
+    print(
+        f"  {name:30s} recall at 2, 5, 10, 20: {recall[2]:5.1f} {recall[5]:5.1f} {recall[10]:5.1f} {recall[20]:5.1f}   all "
+        f"among 5, 10: {whole[5]:5.1f} {whole[10]:5.1f}   nDCG at 10: {gain:5.1f}",
+        flush=True,
+    )
+
+
+def _ndcg(ranking: Ranking, gold: frozenset[str]) -> float:
+    gain = sum(1 / math.log2(rank + 1) for rank, name in enumerate(ranking[:10], 1) if name in gold)
+    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(10, len(gold)) + 1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+#include "names/names.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "arrays.h"
+#include "calls.h"
+#include "module.h"
+
+namespace pytrace::bindings {
+namespace {
+
+// A vector of exactly T, read where it lies: it may be a mapped file.
+template <typename T>
+py::array exact(py::handle object, const char* name) {
+  const py::array array = real_array(object, name);
+  require_rank(array, 1, name);
+  if (array.dtype().num() != py::dtype::num_of<T>()) {
+    throw py::type_error(std::string(name) + " holds " + std::string(py::str(array.dtype())) +
+                         "; it must hold " + std::string(py::str(py::dtype::of<T>())));
+  }
+  return rows_of<T>(array);
+}
+
+PyObject* list_of(const std::vector<int64_t>& values) {
+  py::array array = new_array<int64_t>({static_cast<py::ssize_t>(values.size())});
+  std::copy(values.begin(), values.end(), values_of<int64_t>(array));
+  return array.release().ptr();
+}
+
+PyObject* bind_hash_names(PyObject* const* arguments) {
+  const py::array bytes = exact<uint8_t>(arguments[0], "text");
+  const py::array offsets = int64_vector(arguments[1], "offsets");
+  const int threads = thread_count(arguments[2]);
+  const Strings names{span_view<uint8_t>(bytes), span_view<int64_t>(offsets)};
+  if (names.offsets.size < 1) fail("offsets is empty; it needs at least the value 0");
+  const py::ssize_t count = names.size();
+  py::array hashes = new_array<uint64_t>({count}), firsts = new_array<uint64_t>({count}),
+            words = new_array<int64_t>({count});
+  {
+    auto* const out = values_of<uint64_t>(hashes);
+    auto* const out_firsts = values_of<uint64_t>(firsts);
+    auto* const out_words = values_of<int64_t>(words);
+    const ReleasedGil released;
+    hash_names(names, threads, out, out_firsts, out_words);
+  }
+  return Py_BuildValue("(NNN)", hashes.release().ptr(), firsts.release().ptr(),
+                       words.release().ptr());
+}
+
+PyObject* bind_find_names(PyObject* const* arguments) {
+  const py::array hashes = exact<uint64_t>(arguments[0], "hashes");
+  const py::array bytes = exact<uint8_t>(arguments[1], "text");
+  const py::array offsets = exact<int64_t>(arguments[2], "offsets");
+  const py::array firsts = exact<uint64_t>(arguments[3], "firsts");
+  const py::array lengths = exact<uint64_t>(arguments[4], "lengths");
+  const py::array text_bytes = exact<uint8_t>(arguments[5], "texts");
+  const py::array text_offsets = int64_vector(arguments[6], "text_offsets");
+  const int index = PyObject_IsTrue(arguments[7]);
+  if (index < 0) throw py::error_already_set();
+  const int threads = thread_count(arguments[8]);
+  if (offsets.size() < 1) fail("offsets is empty; it needs at least the value 0");
+  const NameTable table{span_view<uint64_t>(hashes),
+                        {span_view<uint8_t>(bytes), span_view<int64_t>(offsets)},
+                        span_view<uint64_t>(firsts),
+                        span_view<uint64_t>(lengths)};
+  const Strings texts{span_view<uint8_t>(text_bytes), span_view<int64_t>(text_offsets)};
+  NameHits hits;
+  {
+    const ReleasedGil released;
+    hits = find_names(table, texts, index != 0, threads);
+  }
+  return Py_BuildValue("(NNNN)", list_of(hits.offsets), list_of(hits.names), list_of(hits.starts),
+                       list_of(hits.ends));
+}
+
+}  // namespace
+
+void register_names(py::module_& module) {
+  define_fast<&bind_hash_names, 3>(module, "hash_names",
+                                   "hash_names(text, offsets, threads, /)\n--\n\n");
+  define_fast<&bind_find_names, 9>(
+      module, "find_names",
+      "find_names(hashes, text, offsets, firsts, lengths, texts, text_offsets, index, threads, "
+      "/)\n--\n\n");
+}
+
+}  // namespace pytrace::bindings

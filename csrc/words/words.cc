@@ -1,0 +1,67 @@
+#include "words/words.h"
+
+#include <algorithm>
+
+#include "common/parallel.h"
+
+namespace pytrace {
+
+void require_ranges(Span<const int64_t> starts, Span<const int64_t> ends, int64_t postings) {
+  if (starts.size != ends.size) {
+    fail("there are " + to_text(starts.size) + " starts, but " + to_text(ends.size) + " ends");
+  }
+  for (int64_t w = 0; w < starts.size; ++w) {
+    if (starts[w] < 0 || starts[w] > ends[w] || ends[w] > postings) {
+      fail("word " + to_text(w) + " has postings " + to_text(starts[w]) + " to " +
+           to_text(ends[w]) + " of " + to_text(postings));
+    }
+  }
+}
+
+template <typename Count>
+void word_scores(const Postings<Count>& postings, Span<const float> norms,
+                 const WordQueries& queries, int threads, float* scores) {
+  const int64_t count = queries.offsets.size - 1;
+  int64_t total = 0;
+  for (int64_t w = 0; w < queries.starts.size; ++w) total += queries.ends[w] - queries.starts[w];
+  // Less than this takes no longer than another thread needs to wake up (some 50 us).
+  constexpr int64_t kLeastPostings = 32768;
+  const int64_t grain = std::max<int64_t>(1, count * kLeastPostings / (total + 1));
+  parallel_for(count, grain, threads, [&](int64_t begin, int64_t end, int) {
+    for (int64_t q = begin; q < end; ++q) {
+      float* const out = scores + q * norms.size;
+      std::fill(out, out + norms.size, 0.0F);
+      for (int64_t w = queries.offsets[q]; w < queries.offsets[q + 1]; ++w) {
+        const float weight = queries.weights[w];
+        const int64_t last = queries.ends[w];
+        for (int64_t p = queries.starts[w]; p < last; ++p) {
+          const int64_t row = postings.rows[p];
+          if (row >= norms.size) continue;
+          const auto times = static_cast<float>(postings.counts[p]);
+          out[row] += weight * (times / (times + norms[row]));
+        }
+      }
+    }
+  });
+}
+
+template void word_scores(const Postings<uint8_t>&, Span<const float>, const WordQueries&, int,
+                          float*);
+template void word_scores(const Postings<uint16_t>&, Span<const float>, const WordQueries&, int,
+                          float*);
+template void word_scores(const Postings<uint32_t>&, Span<const float>, const WordQueries&, int,
+                          float*);
+
+void live_postings(Span<const uint16_t> rows, Span<const uint8_t> live, Span<const int64_t> starts,
+                   Span<const int64_t> ends, int64_t* counts) {
+  for (int64_t w = 0; w < starts.size; ++w) {
+    int64_t count = 0;
+    for (int64_t p = starts[w]; p < ends[w]; ++p) {
+      const int64_t row = rows[p];
+      count += static_cast<int64_t>(row < live.size && live[row] != 0);
+    }
+    counts[w] = count;
+  }
+}
+
+}  // namespace pytrace

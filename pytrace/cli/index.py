@@ -1,0 +1,214 @@
+"""``pytrace index``: documents are indexed once, and searched by every question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pytrace.cli import common
+from pytrace.cli.commands import Command, Result, argument, click_group, option
+from pytrace.cli.shared_options import ENCODER, READING
+from pytrace.documents.reader import ReadOptions
+from pytrace.engine.loading import Engine
+from pytrace.errors import InputError
+from pytrace.retrieval.passages.manifest import VectorType
+
+if TYPE_CHECKING:
+    from pytrace.documents import ReadReport
+    from pytrace.records import Document
+    from pytrace.retrieval.passages import Changes, IndexWriter, PassageIndex
+
+_DOCS = "A file or a folder of documents. May be repeated."
+
+
+class Build(Command):
+    """Index documents in DIR: passages, vectors, words, names and links.
+
+    A build that was killed goes on where it was, if it is called again. How documents were read is kept for 'index sync'.
+    """
+
+    directory: Path = argument("DIR")
+    docs: tuple[Path, ...] = option(_DOCS, required=True)
+    vectors: VectorType = option(
+        "How vectors are kept: float16 takes half the disk, int8 a quarter, with nearly the same answers.",
+        default="float32",
+    )
+    reading: ReadOptions = READING
+    models: Engine = ENCODER
+
+    def run(self) -> Result:
+        from pytrace.retrieval.passages import IndexWriter
+
+        docs = _absolute(self.docs)
+        kept = {**self.reading, "docs": [str(path) for path in docs]}
+        encoder = self.models.encoder
+        with IndexWriter(self.directory, encoder, create=True, vectors=self.vectors, reading=kept) as writer:
+            if writer.documents:
+                raise InputError(
+                    f"{self.directory} holds {writer.documents:,} documents already; bring them up to date with 'pytrace index "
+                    f"sync {self.directory}', or add others with 'pytrace index add'"
+                )
+            return _write(self.directory, writer, docs, self.reading)
+
+
+class Sync(Command):
+    """Bring the index in DIR up to date: new and changed documents are encoded, deleted ones leave.
+
+    Documents are read as they were when the index was built, from where they were then, unless --docs names another place.
+    """
+
+    directory: Path = argument("DIR")
+    docs: tuple[Path, ...] = option(_DOCS)
+    models: Engine = ENCODER
+
+    def run(self) -> Result:
+        from pytrace.retrieval.passages import IndexWriter
+
+        with IndexWriter(self.directory, self.models.encoder) as writer:
+            reading, known = _kept_reading(writer)
+            docs = _absolute(self.docs) or known
+            if not docs:
+                raise InputError(f"{self.directory} does not know where its documents are; give --docs FILE|FOLDER")
+            return _write(self.directory, writer, docs, reading, all_of_them=True)
+
+
+class Add(Command):
+    """Add documents to the index in DIR, in the place of those with the same ids."""
+
+    directory: Path = argument("DIR")
+    docs: tuple[Path, ...] = option(_DOCS, required=True)
+    models: Engine = ENCODER
+
+    def run(self) -> Result:
+        from pytrace.retrieval.passages import IndexWriter
+
+        with IndexWriter(self.directory, self.models.encoder) as writer:
+            return _write(self.directory, writer, _absolute(self.docs), _kept_reading(writer)[0])
+
+
+class Remove(Command):
+    """Remove documents from the index in DIR, by the ids that 'index show' lists; nothing of their text stays on the disk."""
+
+    directory: Path = argument("DIR")
+    ids: tuple[str, ...] = argument("ID…", required=True)
+    models: Engine = ENCODER
+
+    def run(self) -> Result:
+        from pytrace.retrieval.passages import IndexWriter
+
+        with IndexWriter(self.directory, self.models.encoder) as writer:
+            writer.remove(self.ids)
+            return _result(self.directory, writer.commit())
+
+
+class Show(Command):
+    """Show what the index in DIR holds."""
+
+    directory: Path = argument("DIR")
+    ids: bool = option("List the documents, too: ids, passages and where each was read.")
+
+    def run(self) -> Result:
+        from pytrace.retrieval.passages import PassageIndex
+
+        with PassageIndex(self.directory) as index:
+            summary = _summary(index)
+            entries = list(index.entries()) if self.ids else []
+        document = {**summary, "entries": entries} if self.ids else summary
+
+        def show() -> None:
+            for name, value in summary.items():
+                common.print_text(common.printable(f"{name}: {value}"))
+            if entries:
+                common.print_records(
+                    entries,
+                    (
+                        ("ID", lambda entry: common.printable(entry.id)),
+                        ("PASSAGES", lambda entry: entry.passages),
+                        ("READ FROM", lambda entry: common.printable(entry.source)),
+                    ),
+                )
+
+        return Result(document, show)
+
+
+class Verify(Command):
+    """Compare all files of the index in DIR with their checksums."""
+
+    directory: Path = argument("DIR")
+
+    def run(self) -> Result:
+        from pytrace.retrieval.passages import PassageIndex
+
+        with PassageIndex(self.directory) as index:
+            index.verify()
+            summary = _summary(index)
+        return Result({**summary, "intact": True}, f"{self.directory}: {summary['passages']:,} passages, all intact")
+
+
+def _absolute(docs: Sequence[Path]) -> tuple[Path, ...]:
+    """Return where documents are, whatever directory a later sync is called in."""
+    return tuple(path.resolve() for path in docs)
+
+
+def _kept_reading(writer: IndexWriter) -> tuple[ReadOptions, tuple[Path, ...]]:
+    """Return how the documents of an index are read, and where they were."""
+    kept = dict(writer.reading)
+    docs = tuple(map(Path, kept.pop("docs", ())))
+    return msgspec.convert(kept, ReadOptions), docs
+
+
+def _write(
+    directory: Path, writer: IndexWriter, docs: Sequence[Path], reading: ReadOptions, *, all_of_them: bool = False
+) -> Result:
+    """Read documents into an index; nothing of it is changed if one of them cannot be read."""
+    from pytrace.documents import ReadReport, read_documents
+
+    report = ReadReport()
+    with common.progress("indexing passages", None) as advance:
+
+        def counted() -> Iterator[Document]:
+            for passage in read_documents(docs, report=report, **reading):
+                yield passage
+                advance()
+
+        writer.add(counted())
+    if all_of_them:
+        writer.remove_unseen()
+    common.print_skipped(report)
+    return _result(directory, writer.commit(), report)
+
+
+def _result(directory: Path, changes: Changes, report: ReadReport | None = None) -> Result:
+    from pytrace.retrieval.passages import PassageIndex
+
+    with PassageIndex(directory) as index:
+        summary = _summary(index)
+    document = {**summary, "changes": changes}
+    if report is not None:
+        document |= {"skipped": report.skipped, "warnings": report.warnings}
+    return Result(
+        document,
+        f"{directory}: {summary['passages']:,} passages of {summary['documents']:,} documents; {changes.added:,} added, "
+        f"{changes.replaced:,} replaced, {changes.removed:,} removed, {changes.unchanged:,} as before; {changes.encoded:,} passages "
+        "encoded",
+    )
+
+
+def _summary(index: PassageIndex) -> dict[str, Any]:
+    manifest = index.manifest
+    return {
+        "index": index.directory,
+        "documents": index.documents,
+        "passages": len(index),
+        "names": 0 if index.graph is None else len(index.graph.table),
+        "links": 0 if index.graph is None else len(index.graph["links"]) // 2,
+        "encoder": manifest.encoder,
+        "vectors": manifest.vectors,
+        "bytes": sum(entry.bytes for entry in index.files),
+    }
+
+
+index = click_group("Index documents once, and search them across hops.", Build, Sync, Add, Remove, Show, Verify)

@@ -1,0 +1,57 @@
+"""Chains of passages as evidence: the passages, and the sentence of each that leads on or answers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from pytrace.records import Chain, ChainSearch, Document, Evidence, TextUnit
+from pytrace.retrieval.bm25 import words
+from pytrace.retrieval.hops.search import PassageChain
+
+
+def chain_evidence(question: str, chain: PassageChain, passages: Sequence[Document]) -> Evidence:
+    """Return a chain as evidence.
+
+    Parameters
+    ----------
+    question
+        What the chain was found for.
+    chain, passages
+        The chain, and its passages in its order.
+
+    Returns
+    -------
+    Evidence
+        The passages as context. Its one chain has a unit for each passage: of the first the sentence that names what led to the
+        second, else the one with most of the question's words; of the second the one with most of those that are left.
+    """
+    # What a question wants stands near its beginning, as a rule, and what it is of behind that.
+    asked = {word: 1 + 1 / (1 + place) for place, word in reversed([*enumerate(words(question))])}
+    units: list[TextUnit] = []
+    for passage in passages:
+        named = chain.name if len(passages) > 1 and not units else ""
+        place, asked = _leading(passage, asked, named)
+        units.append(TextUnit(passage.title, passage.sentences[place], passage.id, place))
+    score = math.log(max(chain.probability, 1e-12))
+    found = Chain(tuple(units), (score, *(0.0 for _ in units[1:])), score, finished=True)
+    context = tuple(f"[{passage.title}] {passage.text}" for passage in passages)
+    return Evidence("documents", context, tuple(passage.id for passage in passages), derivation=ChainSearch((found,)))
+
+
+def _leading(passage: Document, asked: dict[str, float], name: str) -> tuple[int, dict[str, float]]:
+    """Return the sentence that leads on, and the words with their weights that it leaves."""
+    split = [words(sentence) for sentence in passage.sentences]
+    frequent = Counter(word for sentence in split for word in set(sentence))
+    parts = name.split()
+    best, most = 0, -1.0
+    for place, sentence in enumerate(split):
+        # Words that all sentences of a passage have tell none of them.
+        score = sum(asked[word] / frequent[word] for word in sorted(asked.keys() & {*sentence}))
+        holds = bool(parts) and any(sentence[at : at + len(parts)] == parts for at in range(len(sentence)))
+        score += 2 * len(asked) * holds
+        if score > most:
+            best, most = place, score
+    held = set(split[best]) if split else set()
+    return best, {word: weight for word, weight in asked.items() if word not in held}

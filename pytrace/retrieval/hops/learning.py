@@ -1,0 +1,135 @@
+"""Learn what the features of a pair count, and how sure the best pair must be, from questions whose passages are known."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import InputError, MissingDependencyError
+from pytrace.retrieval.hops.features import FEATURES, Floats
+from pytrace.retrieval.hops.weights import Weights, softmax
+
+LearnedPairs = tuple[Floats, NDArray[np.bool_]]
+"""The pairs of a question that takes several passages: their features, and which of them are right."""
+
+
+class SingleQuestion(NamedTuple):
+    """A question that one passage answers: its pairs' features, and of its passages the seeds' scores and which are right."""
+
+    features: Floats
+    seed_scores: Floats
+    right: NDArray[np.bool_]
+
+
+def learn(
+    questions: Sequence[LearnedPairs],
+    single: Sequence[SingleQuestion] = (),
+    *,
+    penalty: float = 0.01,
+    made_by: str = "",
+) -> Weights:
+    """Learn weights.
+
+    Parameters
+    ----------
+    questions
+        For each question of two hops or more its pairs' features, float64 ``[n_pairs, len(FEATURES)]``, and whether each pair is
+        right, bool ``[n_pairs]``. Those without a right or a wrong pair teach nothing.
+    single
+        Questions that one passage answers. From them and the others is learned how sure the best pair must be, and how much the
+        seeds' scores say; without any, the shipped numbers hold.
+    penalty
+        What large weights cost, of features scaled to a variance of 1.
+    made_by
+        What is noted of how they were made.
+
+    Returns
+    -------
+    Weights
+        Those under which right pairs are the likeliest: logistic, each right pair against the wrong ones of its question.
+
+    Raises
+    ------
+    InputError
+        No question has a right and a wrong pair.
+    MissingDependencyError
+        scipy is not installed.
+    """
+    useful = [(features, right) for features, right in questions if right.any() and not right.all()]
+    if not useful:
+        raise InputError(f"none of {len(questions)} questions has a right and a wrong pair to learn from")
+    scale = np.concatenate([features for features, _ in useful]).std(axis=0)
+    scale[scale == 0] = 1
+    scaled = [(features / scale, right) for features, right in useful]
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        total, slope = penalty * float(weights @ weights), 2 * penalty * weights
+        for features, right in scaled:
+            scores = features @ weights
+            highest = scores.max()
+            spread = np.exp(scores[~right] - highest)
+            share = np.exp(scores[right] - highest)
+            sums = spread.sum() + share
+            total += float(np.mean(np.log(sums) + highest - scores[right])) / len(scaled)
+            expected = (spread @ features[~right] + share[:, None] * features[right]) / sums[:, None]
+            slope = slope + (expected - features[right]).mean(axis=0) / len(scaled)
+        return total, slope
+
+    learned = _least(loss, np.zeros(len(scale))) / scale
+    weights = Weights(features=dict(zip(FEATURES, learned.tolist(), strict=True)), made_by=made_by)
+    if not single:
+        return weights
+    surest, sharpness = _length(
+        weights.vector(), [features for features, _ in useful], [each.features for each in single]
+    )
+    return msgspec.structs.replace(weights, surest=surest, sharpness=sharpness, seed_sharpness=_seed_sharpness(single))
+
+
+def _length(vector: Floats, several: Sequence[Floats], single: Sequence[Floats]) -> tuple[float, float]:
+    """Learn how sure the best pair is where questions take several passages, and where they take one (logistic)."""
+    kinds = [(features, 1.0) for features in several] + [(features, 0.0) for features in single]
+    surest = np.log([softmax(features @ vector).max() for features, _ in kinds if len(features)])
+    hops = np.array([kind for features, kind in kinds if len(features)])
+    # Both kinds count alike, however many there are of each.
+    counts = np.where(hops > 0, 0.5 / max(hops.sum(), 1), 0.5 / max((1 - hops).sum(), 1))
+
+    def loss(numbers: Floats) -> tuple[float, Floats]:
+        scores = numbers[0] + numbers[1] * surest
+        wrong = 1 / (1 + np.exp(-scores)) - hops
+        total = float(counts @ (np.logaddexp(0, scores) - hops * scores))
+        return total, np.array([counts @ wrong, counts @ (wrong * surest)])
+
+    start, sharpness = _least(loss, np.array([1.0, 1.0])).tolist()
+    return float(np.exp(-start / sharpness)), sharpness
+
+
+def _seed_sharpness(single: Sequence[SingleQuestion]) -> float:
+    """Learn how far the seeds' scores are to be spread so that right passages are the likeliest."""
+    useful = [(each.seed_scores, each.right) for each in single if each.right.any() and not each.right.all()]
+
+    def loss(sharpness: Floats) -> tuple[float, Floats]:
+        total = slope = 0.0
+        for scores, right in useful:
+            shares, of_right = softmax(sharpness[0] * scores), softmax(sharpness[0] * scores[right])
+            total -= float(np.log(shares[right].sum())) / len(useful)
+            slope += float(shares @ scores - of_right @ scores[right]) / len(useful)
+        return total, np.array([slope])
+
+    return float(_least(loss, np.array([10.0]))[0]) if useful else Weights(features={}).seed_sharpness
+
+
+def _least(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
+    """Return where a convex function is least."""
+    try:
+        optimize: Any = importlib.import_module("scipy.optimize")
+    except ImportError as error:
+        raise MissingDependencyError(
+            "scipy is needed to learn weights; install it with \"pip install 'pytrace-rag[eval]'\""
+        ) from error
+    found: Floats = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    return found

@@ -1,0 +1,94 @@
+"""What the features of a pair count: a linear score, learned from questions whose passages are known.
+
+The shipped numbers stand in ``weights.json`` with the command that made them; `pytrace.retrieval.hops.learning` makes others.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import DataError, InputError
+from pytrace.retrieval.hops.features import FEATURES, Floats
+
+
+class Scored(NamedTuple):
+    """The probability of each pair, that of each passage alone, the score of each, and how likely the question takes two."""
+
+    pairs: Floats
+    alone: Floats
+    passages: Floats
+    hops: float
+
+
+class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A weight for each feature, and how sure the best pair must be.
+
+    `surest` is the probability of the best pair at which a question is taken for one of two hops as likely as for one of one;
+    `sharpness` how fast that changes, `seed_sharpness` how much the seeds' scores differ in probability. `made_by` says how they
+    were learned.
+    """
+
+    features: dict[str, float]
+    surest: float = 0.2
+    sharpness: float = 4.0
+    seed_sharpness: float = 10.0
+    made_by: str = ""
+
+    def vector(self) -> Floats:
+        """Return the weights in the order of `FEATURES`."""
+        if unknown := {*self.features} ^ {*FEATURES}:
+            raise InputError(
+                f"the weights lack, or have besides, the features {', '.join(sorted(unknown))}; fit them anew"
+            )
+        return np.array([self.features[name] for name in FEATURES])
+
+    def score(
+        self, features: Floats, firsts: NDArray[np.int64], seconds: NDArray[np.int64], seed_scores: Floats
+    ) -> Scored:
+        """Score the pairs and passages of a question.
+
+        Parameters
+        ----------
+        features
+            Of the pairs, float64 ``[n_pairs, len(FEATURES)]``.
+        firsts, seconds
+            The passages of each pair.
+        seed_scores
+            The seeds' scores of all passages, float64 ``[n_passages]``.
+
+        Returns
+        -------
+        Scored
+            Probabilities of pairs add up to 1, and so do those of passages: half of what the pairs give that they are in, mixed
+            with the seeds' where no pair stands out.
+        """
+        by_seed = softmax(self.seed_sharpness * seed_scores)
+        if not len(features):
+            return Scored(np.empty(0), by_seed, by_seed, 0.0)
+        pairs = softmax(features @ self.vector())
+        in_pairs = np.bincount(firsts, pairs, len(seed_scores)) + np.bincount(seconds, pairs, len(seed_scores))
+        hops = 1 / (1 + (self.surest / float(pairs.max())) ** self.sharpness)
+        return Scored(pairs, by_seed, hops * in_pairs / 2 + (1 - hops) * by_seed, hops)
+
+
+def load_weights() -> Weights:
+    """Read the shipped weights."""
+    path = resources.files(__package__) / "weights.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Weights)
+    except msgspec.DecodeError as error:
+        raise DataError(f"holds no weights ({error}); install pytrace again", path=str(path)) from None
+
+
+def softmax(scores: Floats) -> Floats:
+    """Return shares of 1 by the exponentials of scores; none of none."""
+    if not len(scores):
+        return np.empty(0)
+    spread = np.exp(scores - scores.max())
+    shares: Floats = spread / spread.sum()
+    return shares

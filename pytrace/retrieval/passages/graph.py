@@ -1,0 +1,203 @@
+"""What passages have in common: their words' frequencies, the names that they are known by, and the links among them.
+
+A passage links to another if it holds a name of it. A link weighs less the more passages have the name, and the more mention it.
+Names are those that authors gave (titles, headings), and those that a passage's beginning gives; a single word of the second
+kind is a name only where few passages have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import StoreError
+from pytrace.kernels.names import NameTable
+from pytrace.retrieval.passages.manifest import REMEDY, FileEntry
+from pytrace.retrieval.passages.mentions import Known, Mentions, distinct_pairs, find_mentions
+from pytrace.retrieval.passages.segment import Segment
+from pytrace.storage.array_file import ArrayFile, write_arrays
+
+# A name of more passages leads nowhere.
+_MOST_CARRIERS = 100
+# A single word that only the text gives is no name where more passages have it: a share of all, and at least so many.
+_COMMON_SHARE, _COMMON_LEAST = 0.003, 5
+# What a walk back along a link counts.
+_BACK = 0.5
+
+
+def write_graph(path: Path, segments: Sequence[Segment], known: Known | None = None) -> FileEntry:
+    """Compute what the passages of segments have in common, and write it; `known` is what the graph before knew."""
+    terms, frequencies, word_ids = _words(segments)
+    names, rows = _names(segments, terms, frequencies)
+    table, numbers = NameTable.build(names)
+    carriers = distinct_pairs(numbers, rows)  # two passages of a document may have one name, and a passage a name twice
+    count = len(table)
+    starts = np.searchsorted(carriers[:, 0], np.arange(count + 1))
+    passages = sum(segment.passages for segment in segments)
+    mentions = find_mentions(segments, table, known)
+    entry = write_arrays(
+        path,
+        {
+            "words": terms,
+            "frequencies": frequencies,
+            **{f"word_ids.{number}": ids for number, ids in enumerate(word_ids)},
+            "names.hashes": table.hashes,
+            "names.text": table.text,
+            "names.offsets": table.offsets,
+            "names.firsts": table.firsts,
+            "names.lengths": table.lengths,
+            "carriers.starts": starts.astype(np.int64),
+            "carriers": carriers[:, 1].astype(np.int32),
+            "mentions.starts": np.searchsorted(mentions.passages, np.arange(passages + 1)).astype(np.int64),
+            "mentions": mentions.names.astype(np.int32),
+            **_links(mentions, starts, carriers[:, 1], passages),
+        },
+    )
+    return FileEntry(entry.bytes, entry.checksum, path.name, passages)
+
+
+def _words(segments: Sequence[Segment]) -> tuple[NDArray[np.uint64], NDArray[np.int32], list[NDArray[np.int32]]]:
+    """Return the words of all segments, how many passages have each, and which of them each segment's terms are."""
+    of_each = [segment["words.terms"] for segment in segments]
+    terms = np.unique(np.concatenate([np.empty(0, np.uint64), *of_each]))
+    frequencies = np.zeros(len(terms), dtype=np.int64)
+    ids = []
+    for segment, own in zip(segments, of_each, strict=True):
+        numbers = np.searchsorted(terms, own)
+        counts = np.concatenate([np.empty(0, np.int64), *(np.diff(block.starts) for block in segment.blocks)])
+        np.add.at(frequencies, numbers, counts)
+        ids.append(numbers.astype(np.int32))
+    return terms, frequencies.astype(np.int32), ids
+
+
+def _names(
+    segments: Sequence[Segment], terms: NDArray[np.uint64], frequencies: NDArray[np.int32]
+) -> tuple[list[str], NDArray[np.int64]]:
+    """Return names, and the passage that each is of."""
+    from pytrace.retrieval.word_postings import word_hashes
+
+    names: list[str] = []
+    rows: list[int] = []
+    told: list[bool] = []
+    first = 0
+    for segment in segments:
+        for name in segment.names():
+            names.append(name.text)
+            rows.append(first + name.row)
+            told.append(name.told)
+        first += segment.passages
+    most = max(_COMMON_LEAST, _COMMON_SHARE * first)
+    kept = np.ones(len(names), dtype=bool)
+    single = [
+        number for number, (name, is_told) in enumerate(zip(names, told, strict=True)) if is_told and " " not in name
+    ]
+    if single:
+        at = np.searchsorted(terms, word_hashes([names[number] for number in single]))
+        kept[single] = frequencies[np.minimum(at, len(terms) - 1)] <= most
+    return [name for name, keep in zip(names, kept.tolist(), strict=True) if keep], np.array(rows, dtype=np.int64)[kept]
+
+
+def _links(
+    mentions: Mentions, starts: NDArray[np.int64], carriers: NDArray[np.int64], passages: int
+) -> dict[str, NDArray[Any]]:
+    """Link passages that mention a name to those that carry it; rows in both directions, with the weight of each."""
+    holders = np.bincount(mentions.names, minlength=len(starts) - 1)
+    carried = np.diff(starts)
+    few = carried[mentions.names] <= _MOST_CARRIERS
+    holding, held = mentions.passages[few], mentions.names[few]
+    sizes = carried[held]
+    sources = np.repeat(holding, sizes)
+    names = np.repeat(held, sizes)
+    places = np.repeat(starts[held] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+    targets = carriers[places]
+    # A passage's own name is no link, whoever else carries it.
+    own = np.isin(sources * len(starts) + names, carriers * len(starts) + np.repeat(np.arange(len(carried)), carried))
+    sources, names, targets = sources[~own], names[~own], targets[~own]
+    weights = (1 / carried[names] / np.log2(2 + holders[names])).astype(np.float32)
+    # Of several names that lead from one passage to another the weightiest counts.
+    keys = sources * passages + targets
+    order = np.lexsort((names, -weights, keys))
+    order = order[np.diff(keys[order], prepend=-1) != 0]
+    sources, names, targets, weights = sources[order], names[order], targets[order], weights[order]
+    both = np.concatenate([keys[order], targets * passages + sources])
+    pairs, place = np.unique(both, return_inverse=True)
+    forth, back = np.zeros(len(pairs), np.float32), np.zeros(len(pairs), np.float32)
+    forth[place[: len(order)]] = weights
+    back[place[len(order) :]] = weights
+    name_of = np.full(len(pairs), -1, dtype=np.int32)
+    name_of[place[len(order) :]] = names
+    name_of[place[: len(order)]] = names
+    return {
+        "links.starts": np.searchsorted(pairs, np.arange(passages + 1) * passages).astype(np.int64),
+        "links": (pairs % max(passages, 1)).astype(np.int32),
+        "links.forth": forth,
+        "links.back": back,
+        "links.weights": forth + np.float32(_BACK) * back,
+        "links.names": name_of,
+    }
+
+
+class Graph:
+    """The file that `write_graph` wrote, over segments in the same order."""
+
+    def __init__(self, directory: Path, entry: FileEntry, segments: Sequence[Segment]) -> None:
+        self._path = directory / entry.name
+        self.arrays = ArrayFile.open(self._path, what="the index", remedy=REMEDY, entry=entry)
+        self.passages = entry.passages
+        self._known: dict[str, NDArray[Any]] = {}
+        if len(self["links.starts"]) != self.passages + 1 or self.passages != sum(each.passages for each in segments):
+            raise StoreError(f"{self._path} is not of {self.passages:,} passages; {REMEDY}")
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return one of the file's arrays."""
+        if name not in self._known:
+            self._known[name] = self.arrays[name]
+        return self._known[name]
+
+    @cached_property
+    def table(self) -> NameTable:
+        """The names that passages are known by."""
+        parts = ("hashes", "text", "offsets", "firsts", "lengths")
+        return NameTable(*(self[f"names.{part}"] for part in parts))
+
+    def known(self, segments: Sequence[Segment]) -> Known:
+        """Return what a graph that takes the place of this one need not find again; `segments` are this one's."""
+        contents = np.concatenate([np.empty(0, np.uint64), *(segment["contents"] for segment in segments)])
+        passages = np.repeat(np.arange(self.passages), np.diff(self["mentions.starts"]))
+        return Known(contents, self.table, Mentions(passages, self["mentions"].astype(np.int64)))
+
+    def carriers(self, name: int) -> NDArray[np.int32]:
+        """Return the passages that a name is of."""
+        starts = self["carriers.starts"]
+        rows: NDArray[np.int32] = self["carriers"][int(starts[name]) : int(starts[name + 1])]
+        return rows
+
+    def links(self, row: int) -> slice:
+        """Return where the links of a passage stand in the arrays of links."""
+        starts = self["links.starts"]
+        return slice(int(starts[row]), int(starts[row + 1]))
+
+    def word_frequencies(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return how many passages have each word."""
+        words = self["words"]
+        if not len(words):
+            return np.zeros(len(hashes), dtype=np.int64)
+        at = np.minimum(np.searchsorted(words, hashes), len(words) - 1)
+        return np.where(words[at] == hashes, self["frequencies"][at], 0).astype(np.int64)
+
+    def check(self) -> None:
+        """Raise `StoreError` if the file has become shorter."""
+        self.arrays.check()
+
+    def verify(self) -> None:
+        """Compare the file with its checksums."""
+        self.arrays.verify()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.arrays.close()

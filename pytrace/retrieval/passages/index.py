@@ -1,0 +1,228 @@
+"""An index of passages, open for reading: what was there when it was opened, whatever a writer does meanwhile."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.documents.filters import matches, parse_filters
+from pytrace.errors import StoreError
+from pytrace.models.encoders.encoder import Encoder, Vectors
+from pytrace.records import Document, Origin
+from pytrace.retrieval.passages.graph import Graph
+from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, read_manifest
+from pytrace.retrieval.passages.segment import DocumentEntry, Segment
+from pytrace.retrieval.word_index import WordIndex
+from pytrace.storage.array_file import ArrayFile
+from pytrace.storage.closing import Closing
+
+# How often a reader follows a writer that replaces the manifest between its reading and the files'.
+_OPENINGS = 5
+# Filters that were asked for lately keep their passages.
+_MOST_MASKS = 32
+
+Mask = NDArray[np.bool_]
+
+
+class PassageIndex(Closing):
+    """The passages of an index, numbered from 0, with vectors, words, names and links.
+
+    All of it stays on the disk and is mapped; opening reads nothing but the manifest. A writer may go on meanwhile: what was
+    opened stays as it was, on the disk too, until it is closed.
+
+    Parameters
+    ----------
+    directory
+        Where `IndexWriter` made it.
+
+    Raises
+    ------
+    StoreError
+        There is no index, it has not been built to its end, or files are missing or damaged.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+        for attempt in range(_OPENINGS):
+            self.manifest = read_manifest(self.directory)
+            try:
+                self._open()
+                return
+            except StoreError:
+                # A writer may have replaced the manifest and removed files since it was read.
+                if attempt == _OPENINGS - 1 or read_manifest(self.directory) == self.manifest:
+                    raise
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str], encoder: Encoder | None = None) -> Self:
+        """Open an index; an encoder that is not the one of its vectors is refused."""
+        index = cls(directory)
+        if encoder is not None:
+            index.check_encoder(encoder)
+        return index
+
+    def _open(self) -> None:
+        self.segments: list[Segment] = []
+        self.graph: Graph | None = None
+        manifest = self.manifest
+        if manifest.pending and not manifest.segments:
+            raise StoreError(
+                f"{self.directory} has not been built to its end; call 'pytrace index build' again, which goes on where it was"
+            )
+        try:
+            if manifest.segments:
+                assert manifest.graph is not None
+                self.segments = [Segment(self.directory, entry) for entry in manifest.segments]
+                self.graph = Graph(self.directory, manifest.graph, self.segments)
+        except BaseException:
+            self.close()
+            raise
+        self._firsts = [0, *accumulate(segment.passages for segment in self.segments)]
+        self._masks: dict[tuple[str, ...], Mask] = {}
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Refuse an encoder other than the one that the vectors are of."""
+        self.manifest.check_encoder(self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="index")
+
+    def __len__(self) -> int:
+        """Count the passages."""
+        return self._firsts[-1]
+
+    @property
+    def documents(self) -> int:
+        """How many documents there are; one whose passages fill several segments counts in each."""
+        return sum(segment.documents for segment in self.segments)
+
+    @property
+    def files(self) -> list[FileEntry]:
+        """The files that it consists of, besides the manifest."""
+        manifest = self.manifest
+        return [*manifest.segments, *(() if manifest.graph is None else (manifest.graph,))]
+
+    def place(self, row: int) -> tuple[Segment, int]:
+        """Return the segment that has a passage, and its number there."""
+        number = bisect_right(self._firsts, row) - 1
+        return self.segments[number], row - self._firsts[number]
+
+    def passage(self, row: int) -> Document:
+        """Read a passage."""
+        segment, local = self.place(row)
+        segment.check()
+        return segment.document(local)
+
+    def passages(self, rows: Sequence[int]) -> list[Document]:
+        """Read passages."""
+        return [self.passage(row) for row in rows]
+
+    def entries(self) -> Iterator[DocumentEntry]:
+        """Iterate over what is known of each document."""
+        for segment in self.segments:
+            segment.check()
+            for number in range(segment.documents):
+                yield segment.entry_of(number)
+
+    @cached_property
+    def words(self) -> WordIndex:
+        """The words of all passages (BM25)."""
+        return WordIndex([(segment.blocks, None) for segment in self.segments])
+
+    def vectors(self, rows: NDArray[np.int64]) -> Vectors:
+        """Return the vectors of passages, float32."""
+        vectors = np.empty((len(rows), self.manifest.dimension), dtype=np.float32)
+        owners = np.searchsorted(self._firsts, rows, side="right") - 1
+        for number in np.unique(owners).tolist():
+            mine = owners == number
+            vectors[mine] = self.segments[number].vectors_of(rows[mine] - self._firsts[number])
+        return vectors
+
+    def nearest(self, queries: Vectors, k: int, *, mask: Mask | None = None) -> tuple[Vectors, NDArray[np.int64]]:
+        """Find the passages nearest to each query by inner product, exactly.
+
+        Parameters
+        ----------
+        queries
+            Float32 ``[n_queries, dimension]``.
+        k
+            Passages wanted a query.
+        mask
+            Which passages may be given, bool ``[n_passages]``; None: all.
+
+        Returns
+        -------
+        scores, rows
+            Float32 and int64 ``[n_queries, k]``, best first, ties by lower row; -inf and -1 where there are fewer.
+        """
+        scores = [np.full((len(queries), k), -np.inf, dtype=np.float32)]
+        rows = [np.full((len(queries), k), -1, dtype=np.int64)]
+        for segment, first in zip(self.segments, self._firsts, strict=False):
+            segment.check()
+            excluded = None if mask is None else np.flatnonzero(~mask[first : first + segment.passages])
+            if excluded is not None and len(excluded) == segment.passages:
+                continue
+            near, local = segment.nearest(queries, k, excluded)
+            scores.append(near)
+            rows.append(np.where(local >= 0, local + first, -1))
+        all_scores, all_rows = np.concatenate(scores, axis=1), np.concatenate(rows, axis=1)
+        # Missing ones go last whatever their row.
+        order = np.lexsort((np.where(all_rows < 0, len(self), all_rows), -all_scores), axis=1)[:, :k]
+        return np.take_along_axis(all_scores, order, axis=1), np.take_along_axis(all_rows, order, axis=1)
+
+    def terms(self, row: int) -> NDArray[np.int32]:
+        """Return the numbers of a passage's words in the graph's count, rising."""
+        assert self.graph is not None
+        number = bisect_right(self._firsts, row) - 1
+        local = self.segments[number].terms(row - self._firsts[number])
+        ids: NDArray[np.int32] = self.graph[f"word_ids.{number}"][local]
+        return ids
+
+    def names_of(self, row: int) -> list[str]:
+        """Return the names that a passage is known by, in normal form."""
+        segment, local = self.place(row)
+        first, end = np.searchsorted(segment["names.rows"], (local, local + 1)).tolist()
+        return [segment.blob("names", number).decode("utf-8", "replace") for number in range(first, end)]
+
+    def mask(self, where: Sequence[str]) -> Mask | None:
+        """Return which passages match filters on metadata, all of them; None without filters."""
+        key = tuple(where)
+        if not key:
+            return None
+        if key not in self._masks:
+            filters = parse_filters(key)
+            parts = [np.empty(0, dtype=bool)]
+            for segment in self.segments:
+                segment.check()
+                held = [matches(_whole(segment.entry_of(number)), filters) for number in range(segment.documents)]
+                parts.append(np.array(held, dtype=bool)[segment["passages"]])
+            while len(self._masks) >= _MOST_MASKS:
+                del self._masks[next(iter(self._masks))]
+            self._masks[key] = np.concatenate(parts)
+        return self._masks[key]
+
+    def verify(self) -> None:
+        """Compare all files with their checksums; `StoreError` names what has changed."""
+        for entry in self.manifest.pending:
+            ArrayFile.open(self.directory / entry.name, what="the index", remedy=REMEDY, entry=entry).verify()
+        for segment in self.segments:
+            segment.verify()
+        if self.graph is not None:
+            self.graph.verify()
+
+    def close(self) -> None:
+        """Close the files."""
+        for segment in self.segments:
+            segment.close()
+        if self.graph is not None:
+            self.graph.close()
+
+
+def _whole(entry: DocumentEntry) -> Document:
+    """Return a document as filters look at it."""
+    return Document(entry.id, entry.title, (), entry.source, Origin(entry.id, entry.title, metadata=entry.metadata))

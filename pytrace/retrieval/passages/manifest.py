@@ -1,0 +1,80 @@
+"""What an index of passages counts: its segments and its graph, replaced in one step."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import field, json, structs
+
+from pytrace.errors import StoreError
+from pytrace.storage.array_file import ArrayFileEntry
+from pytrace.storage.mapped_arrays import VectorsManifest, load_manifest, save_manifest
+
+FORMAT = 1
+MANIFEST = "passages.json"
+LOCK = "passages.lock"
+REMEDY = "build the index anew"
+
+VectorType = Literal["float32", "float16", "int8"]
+
+
+class FileEntry(ArrayFileEntry, frozen=True, forbid_unknown_fields=True):
+    """A file of arrays in the index's directory, and how many passages it holds."""
+
+    name: str
+    passages: int = 0
+
+
+class IndexManifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
+    """What is searched: `segments` and the `graph` over them. `pending` are segments of a build that has not come to its end.
+
+    `reading` are the options that documents were read with, so that a later sync reads them alike; `generation` numbers the
+    files, of which none is ever written twice. `checksum` is of all the rest.
+    """
+
+    vectors: VectorType
+    reading: dict[str, Any] = field(default_factory=dict)
+    generation: int = 0
+    segments: tuple[FileEntry, ...] = ()
+    pending: tuple[FileEntry, ...] = ()
+    graph: FileEntry | None = None
+    checksum: str = ""
+
+    @property
+    def files(self) -> set[str]:
+        """The names of all files that count."""
+        graph = () if self.graph is None else (self.graph.name,)
+        return {entry.name for entry in (*self.segments, *self.pending)}.union(graph)
+
+
+def read_manifest(directory: Path) -> IndexManifest:
+    """Read the manifest of an index; `StoreError` where there is none, or one that this version does not know."""
+    manifest = load_manifest(
+        directory / MANIFEST,
+        IndexManifest,
+        missing=f"there is no index at {directory}; check the path, or build one: 'pytrace index build {directory} --docs PATH'",
+        remedy=REMEDY,
+    )
+    if manifest.format != FORMAT:
+        raise StoreError(
+            f"{directory} has format {manifest.format}, and this version knows {FORMAT}; build it anew, or use the version that "
+            "made it"
+        )
+    if manifest.checksum != _checksum(manifest):
+        raise StoreError(f"{directory / MANIFEST} is damaged: its checksum is not {manifest.checksum!r}; {REMEDY}")
+    # A manifest that came from elsewhere must not have files outside of its directory read.
+    if outside := next((name for name in manifest.files if Path(name).name != name), None):
+        raise StoreError(f"{directory / MANIFEST} names a file {outside!r} outside of its directory; {REMEDY}")
+    return manifest
+
+
+def write_manifest(directory: Path, manifest: IndexManifest) -> None:
+    """Put a manifest in the place of the one before."""
+    save_manifest(directory / MANIFEST, structs.replace(manifest, checksum=_checksum(manifest)))
+
+
+def _checksum(manifest: IndexManifest) -> str:
+    content = json.encode(structs.replace(manifest, checksum=""), order="deterministic")
+    return f"{zlib.crc32(content):08x}"

@@ -1,0 +1,337 @@
+"""A segment of an index: passages in one file that is written once, with all that is known of each alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import StoreError
+from pytrace.kernels.similarity import top_k
+from pytrace.models.encoders.encoder import Vectors
+from pytrace.records import Document
+from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, VectorType
+from pytrace.retrieval.passages.names import passage_names
+from pytrace.retrieval.word_postings import BLOCK_ROWS, WordBlocks, build_words, merge_words
+from pytrace.storage.array_file import ArrayFile, ArrayPieces, write_arrays
+from pytrace.storage.text import dump_json
+
+MOST_PASSAGES = BLOCK_ROWS
+"""A segment has no more, so that a passage that goes costs the writing of one segment at most."""
+
+_WHAT = "the index"
+# What records have in common, for zlib; nobody's text, which would outlive its document. Another one is another format.
+_DICTIONARY = (
+    b" who when where there their they had been has have is are were was on at by as it with from that which for he his she her "
+    b"its also first one two after and the of in to a (born American, the United States, known as , and . The . In . He . It "
+    b'"metadata":{},"titled":false,"pages":["],"origin":{"document":"","title":"","headings":[],"page":"start":,"end":,'
+    b'"sentences":[0,{"id":"","title":"","sentences":["","source":"","origin":null}'
+)
+
+
+_FAR = (1 << 16) - 1
+
+_Record = TypeVar("_Record")
+
+
+class DocumentEntry(msgspec.Struct, frozen=True):
+    """A document as an index knows it: what filters look at, and a digest of all that is kept of it."""
+
+    id: str
+    title: str
+    source: str
+    metadata: dict[str, Any]
+    digest: str
+    passages: int
+
+
+class Name(NamedTuple):
+    """A name in normal form, the row of the passage that it is of, and whether the text gives it (not the author)."""
+
+    text: str
+    row: int
+    told: bool
+
+
+def document_id(passage: Document) -> str:
+    """Return the id of the document that a passage is of."""
+    return passage.id if passage.origin is None else passage.origin.document
+
+
+def encoded_text(passage: Document) -> str:
+    """Return what is encoded of a passage; a title that is only the file's name says nothing of the text."""
+    titled = passage.title and (passage.origin is None or passage.origin.titled)
+    return f"[{passage.title}] {passage.text}" if titled else passage.text
+
+
+def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
+    """Hash texts to 64 bits, the same on every machine."""
+    digests = (hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def document_entry(passages: Sequence[Document]) -> DocumentEntry:
+    """Describe a document by its passages."""
+    first = passages[0]
+    digest = hashlib.blake2b(digest_size=16)
+    for passage in passages:
+        digest.update(dump_json(passage).encode())
+    metadata = {} if first.origin is None else first.origin.metadata
+    title = first.title if first.origin is None else first.origin.title
+    return DocumentEntry(document_id(first), title, first.source, metadata, digest.hexdigest(), len(passages))
+
+
+def quantised(vectors: Vectors, kind: VectorType) -> dict[str, NDArray[Any]]:
+    """Return vectors as they are kept; those of int8 have a scale each, by which a row's largest value becomes 127."""
+    if kind != "int8":
+        return {"vectors": vectors.astype(kind)}
+    scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(127)
+    scales[scales == 0] = 1
+    return {"vectors": np.rint(vectors / scales[:, None]).astype(np.int8), "scales": scales.astype(np.float32)}
+
+
+def write_segment(path: Path, passages: Sequence[Document], vectors: Vectors, *, kind: VectorType) -> FileEntry:
+    """Write passages, those of a document side by side, with their vectors; at most `MOST_PASSAGES`."""
+    groups = [list(group) for _, group in groupby(passages, document_id)]
+    entries = [document_entry(group) for group in groups]
+    records = [
+        _packed(_record(passage, entry)) for group, entry in zip(groups, entries, strict=True) for passage in group
+    ]
+    named = [(name, row, told) for row, passage in enumerate(passages) for name, told in _names(passage)]
+    blocks = build_words(f"{encoded_text(passage)}" for passage in passages)
+    arrays = {
+        **quantised(vectors, kind),
+        **_blob("records", records),
+        **_blob("documents", [_packed(dump_json(entry).encode()) for entry in entries]),
+        "passages": np.repeat(np.arange(len(groups), dtype=np.int32), [len(group) for group in groups]),
+        "ids": hash_texts(passage.id for passage in passages),
+        "contents": hash_texts(encoded_text(passage) for passage in passages),
+        **_blob("names", [name.encode() for name, _, _ in named]),
+        "names.rows": np.array([row for _, row, _ in named], dtype=np.int32),
+        "names.told": np.array([told for _, _, told in named], dtype=bool),
+        **blocks,
+        **_terms_by_row(WordBlocks(blocks), len(passages)),
+    }
+    entry = write_arrays(path, arrays)
+    return FileEntry(entry.bytes, entry.checksum, path.name, len(passages))
+
+
+def merge_segments(path: Path, parts: Sequence[tuple[Segment, NDArray[np.bool_]]]) -> FileEntry:
+    """Write those passages of segments that stay, in their order, into one."""
+    kept = [(segment, np.flatnonzero(rows)) for segment, rows in parts]
+    count = sum(len(rows) for _, rows in kept)
+    before = np.cumsum([0, *(len(rows) for _, rows in kept)])
+    documents: list[bytes] = []
+    owners: list[NDArray[np.int32]] = []
+    named: list[tuple[bytes, int, bool]] = []
+    for (segment, rows), first in zip(kept, before.tolist(), strict=False):
+        numbers, owner = np.unique(segment["passages"][rows], return_inverse=True)
+        owners.append((owner + len(documents)).astype(np.int32))
+        documents += [segment.blob("documents", number) for number in numbers.tolist()]
+        renumbered = np.full(segment.passages, -1)
+        renumbered[rows] = first + np.arange(len(rows))
+        for number, row in enumerate(renumbered[segment["names.rows"]].tolist()):
+            if row >= 0:
+                named.append((segment.blob("names", number), row, bool(segment["names.told"][number])))
+    blocks = merge_words([(_Arrays(segment), rows) for segment, rows in parts])
+    vectors = kept[0][0]["vectors"]
+    arrays: dict[str, NDArray[Any] | ArrayPieces] = {
+        "vectors": ArrayPieces(
+            vectors.dtype, (count, vectors.shape[1]), (each["vectors"][rows] for each, rows in kept)
+        ),
+        **_blob("records", [segment.blob("records", row) for segment, rows in kept for row in rows.tolist()]),
+        **_blob("documents", documents),
+        "passages": np.concatenate(owners),
+        **{name: np.concatenate([each[name][rows] for each, rows in kept]) for name in ("ids", "contents")},
+        **_blob("names", [name for name, _, _ in named]),
+        "names.rows": np.array([row for _, row, _ in named], dtype=np.int32),
+        "names.told": np.array([told for _, _, told in named], dtype=bool),
+        **blocks,
+        **_terms_by_row(WordBlocks(blocks), count),
+    }
+    if vectors.dtype == np.int8:
+        arrays["scales"] = np.concatenate([segment["scales"][rows] for segment, rows in kept])
+    entry = write_arrays(path, arrays)
+    return FileEntry(entry.bytes, entry.checksum, path.name, count)
+
+
+class Segment:
+    """The passages of one file, numbered from 0.
+
+    Parameters
+    ----------
+    directory, entry
+        The file, as the manifest names it.
+    """
+
+    def __init__(self, directory: Path, entry: FileEntry) -> None:
+        self.entry = entry
+        self.passages = entry.passages
+        self._path = directory / entry.name
+        self.arrays = ArrayFile.open(self._path, what=_WHAT, remedy=REMEDY, entry=entry)
+        self._known: dict[str, NDArray[Any]] = {}
+        if any(len(self[name]) != self.passages for name in ("vectors", "passages", "ids", "contents")):
+            raise self._damaged(f"it does not have the {self.passages:,} passages that {entry.name} is to have")
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return one of the file's arrays."""
+        if name not in self._known:
+            self._known[name] = self.arrays[name]
+        return self._known[name]
+
+    @cached_property
+    def blocks(self) -> WordBlocks:
+        """The postings of its words."""
+        return WordBlocks(_Arrays(self), name=str(self._path), remedy=REMEDY)
+
+    def document(self, row: int) -> Document:
+        """Read a passage."""
+        passage = self._read("records", row, Document)
+        entry = self.entry_of(int(self["passages"][row]))
+        origin = passage.origin
+        if origin is not None and not origin.metadata:
+            origin = msgspec.structs.replace(origin, metadata=entry.metadata)
+        return msgspec.structs.replace(passage, source=passage.source or entry.source, origin=origin)
+
+    def entry_of(self, number: int) -> DocumentEntry:
+        """Read what is known of a document as a whole."""
+        return self._read("documents", number, DocumentEntry)
+
+    def _read(self, name: str, number: int, kind: type[_Record]) -> _Record:
+        packed = self.blob(name, number)
+        try:
+            content = zlib.decompressobj(zdict=_DICTIONARY).decompress(packed)
+            try:
+                return msgspec.json.decode(content, type=kind)
+            except msgspec.DecodeError:
+                # By the standard library: msgspec refuses the escapes of lone surrogates, which `dump_json` writes.
+                return msgspec.convert(json.loads(content), kind)
+        except (ValueError, zlib.error, RecursionError) as error:
+            raise self._damaged(f"number {number} of its {name} cannot be read ({error})") from None
+
+    @property
+    def documents(self) -> int:
+        """How many documents there are."""
+        return len(self["documents.ends"])
+
+    def names(self) -> Iterator[Name]:
+        """Iterate over the names of its passages."""
+        rows, told = self["names.rows"].tolist(), self["names.told"].tolist()
+        for number, (row, is_told) in enumerate(zip(rows, told, strict=True)):
+            yield Name(self.blob("names", number).decode("utf-8", "replace"), row, is_told)
+
+    def terms(self, row: int) -> NDArray[np.int64]:
+        """Return the numbers of a passage's words among the segment's, rising."""
+        starts = self["row_terms.starts"]
+        steps = self["row_terms"][int(starts[row]) : int(starts[row + 1])]
+        terms: NDArray[np.int64] = np.cumsum(steps, dtype=np.int64)[steps != _FAR]
+        return terms
+
+    def nearest(self, queries: Vectors, k: int, excluded: NDArray[np.int64] | None) -> tuple[Any, Any]:
+        """Find the passages nearest to each query."""
+        scale = self["scales"] if self["vectors"].dtype == np.int8 else None
+        exclude = None if excluded is None else [excluded] * len(queries)
+        return top_k(queries, self["vectors"], min(k, self.passages), scale=scale, exclude=exclude)
+
+    def vectors_of(self, rows: NDArray[np.int64]) -> Vectors:
+        """Return the vectors of some passages as float32."""
+        vectors = self["vectors"][rows].astype(np.float32)
+        return vectors * self["scales"][rows, None] if "scales" in self.arrays.names else vectors
+
+    def blob(self, name: str, number: int) -> bytes:
+        """Return one of the byte strings that stand one behind the other."""
+        ends = self[f"{name}.ends"]
+        if not 0 <= number < len(ends):
+            raise self._damaged(f"there is no number {number} among its {len(ends):,} {name}")
+        start, end = int(ends[number - 1]) if number else 0, int(ends[number])
+        content = self[name]
+        if not 0 <= start <= end <= len(content):
+            raise self._damaged(f"number {number} of its {name} stands at bytes {start} to {end} of {len(content):,}")
+        return content[start:end].tobytes()
+
+    def check(self) -> None:
+        """Raise `StoreError` if the file has become shorter, which would kill the process that reads it."""
+        self.arrays.check()
+
+    def verify(self) -> None:
+        """Compare the file with its checksums."""
+        self.arrays.verify()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.arrays.close()
+
+    def _damaged(self, reason: str) -> StoreError:
+        return StoreError(f"{self._path} is damaged: {reason}; {REMEDY}")
+
+
+class _Arrays(dict[str, Any]):
+    """A segment's arrays as a mapping."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+
+    def __missing__(self, name: str) -> NDArray[Any]:
+        return self._segment[name]
+
+
+def _names(passage: Document) -> list[tuple[str, bool]]:
+    given, told = passage_names(passage)
+    return [(name, False) for name in given] + [(name, True) for name in told]
+
+
+def _record(passage: Document, entry: DocumentEntry) -> bytes:
+    """Return what is kept of a passage alone: source and metadata are its document's, as a rule."""
+    origin = passage.origin
+    if origin is not None and origin.metadata == entry.metadata:
+        origin = msgspec.structs.replace(origin, metadata={})
+    source = "" if passage.source == entry.source else passage.source
+    return dump_json(msgspec.structs.replace(passage, source=source, origin=origin)).encode()
+
+
+def _packed(record: bytes) -> bytes:
+    packer = zlib.compressobj(6, zdict=_DICTIONARY)
+    return packer.compress(record) + packer.flush()
+
+
+def _blob(name: str, pieces: Sequence[bytes]) -> dict[str, NDArray[Any]]:
+    return {
+        name: np.frombuffer(b"".join(pieces), dtype=np.uint8),
+        f"{name}.ends": np.cumsum([len(piece) for piece in pieces], dtype=np.int64),
+    }
+
+
+def _terms_by_row(blocks: WordBlocks, rows: int) -> dict[str, NDArray[Any]]:
+    """Turn the postings around: the terms of each row, as places in the terms of all blocks.
+
+    They rise, and only what each adds to the one before is kept, in 16 bits; where that is too much, `_FAR` first, as often as
+    it goes into it.
+    """
+    turned, sizes = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    first = 0
+    for block in blocks:
+        order = np.argsort(block.rows, kind="stable")
+        terms = np.arange(first, first + len(block.terms))
+        turned.append(np.repeat(terms, np.diff(block.starts))[order])
+        sizes.append(np.bincount(block.rows, minlength=len(block.lengths)))
+        first += len(block.terms)
+    terms, starts = np.concatenate(turned), np.zeros(rows + 1, dtype=np.int64)
+    np.cumsum(np.concatenate(sizes), out=starts[1:])
+    added = np.diff(terms, prepend=0)
+    begun = starts[:-1][np.diff(starts) > 0]
+    added[begun] = terms[begun]
+    far = added // _FAR
+    places = np.cumsum(1 + far) - 1
+    steps = np.full(len(added) + int(far.sum()), _FAR, dtype=np.uint16)
+    steps[places] = added % _FAR
+    ends = np.concatenate([[0], places + 1])[starts]
+    return {"row_terms": steps, "row_terms.starts": ends.astype(np.uint32)}

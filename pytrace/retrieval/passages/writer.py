@@ -1,0 +1,400 @@
+"""Documents go into an index, are replaced and removed: one writer at a time, all of it or nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import InputError, StoreError
+from pytrace.models.encoders.encoder import Encoder, Vectors, encode
+from pytrace.records import Document
+from pytrace.retrieval.passages.graph import Graph, write_graph
+from pytrace.retrieval.passages.manifest import (
+    FORMAT,
+    LOCK,
+    MANIFEST,
+    FileEntry,
+    IndexManifest,
+    VectorType,
+    read_manifest,
+    write_manifest,
+)
+from pytrace.retrieval.passages.mentions import Known
+from pytrace.retrieval.passages.segment import (
+    MOST_PASSAGES,
+    Segment,
+    document_entry,
+    document_id,
+    encoded_text,
+    hash_texts,
+    merge_segments,
+    write_segment,
+)
+from pytrace.storage.closing import Closing
+from pytrace.storage.locks import take_writer_lock
+from pytrace.storage.text import storable
+
+# Passages that are encoded together and kept if the process is killed after them: some ten seconds of a small encoder.
+_BATCH = 1024
+# Smaller segments are put together when there are more of them than this.
+_MOST_SMALL = 8
+# A passage that has more words than this fills a batch by itself.
+_BATCH_CHARACTERS = 1 << 24
+
+Progress = Callable[[int], object]
+
+
+class Changes(msgspec.Struct):
+    """What a writer did: documents that are new, that took the place of older ones, that were the same, and that went.
+
+    `encoded` counts the passages that the encoder had to read.
+    """
+
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    encoded: int = 0
+
+
+class IndexWriter(Closing):
+    """Adds documents to an index, replaces and removes them.
+
+    Nothing of it is seen by readers until `commit`, which replaces the manifest in one step. What was encoded is kept on
+    the disk as it comes, so that a process that is killed, or that ends without `commit`, need not encode it again: the next
+    writer that is given the same text finds its vector.
+
+    Parameters
+    ----------
+    directory
+        The index.
+    encoder
+        Encodes the passages.
+    create
+        Make the index if it is not there.
+    vectors
+        How vectors of a new index are kept: "float32", "float16" or "int8".
+    reading
+        The options that documents of a new index are read with, for later syncs.
+
+    Raises
+    ------
+    StoreError
+        Another process writes the index, it is not there, was made with another encoder, or its files are damaged.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        encoder: Encoder,
+        *,
+        create: bool = False,
+        vectors: VectorType = "float32",
+        reading: dict[str, Any] | None = None,
+    ) -> None:
+        self.directory = Path(directory)
+        self.changes = Changes()
+        self._encoder = encoder
+        self._lock: BinaryIO | None = None
+        self._segments: list[Segment] = []
+        self._pending: list[Segment] = []
+        self._buffer: list[Document] = []
+        self._characters = 0
+        # Which passages of each segment stay, and the numbers of its documents, where that was asked for.
+        self._names: dict[str, dict[str, list[int]]] = {}
+        self._gone: dict[str, NDArray[np.bool_]] = {}
+        self._seen: set[str] = set()
+        try:
+            self._take_lock(create)
+            self._manifest = self._begin(create, vectors, reading or {})
+            self._remove_orphans()
+            self._segments = [Segment(self.directory, entry) for entry in self._manifest.segments]
+            self._kept = [Segment(self.directory, entry) for entry in self._manifest.pending]
+            self._live = {
+                entry.id: entry.digest
+                for segment in self._segments
+                for entry in map(segment.entry_of, range(segment.documents))
+            }
+            self._index_contents()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The options that the index's documents are read with."""
+        return self._manifest.reading
+
+    @property
+    def documents(self) -> int:
+        """How many documents there are, those included that were added and not committed yet."""
+        return len(self._live)
+
+    def add(self, documents: Iterable[Document], *, done: Progress | None = None) -> None:
+        """Add documents, or put them in the place of those with the same id.
+
+        Parameters
+        ----------
+        documents
+            Documents, or their passages, those of a document side by side.
+        done
+            Called with the number of passages after each document.
+
+        Raises
+        ------
+        InputError
+            A document has no id or no text.
+        StoreError
+            The disk is full, or cannot be written; what was committed before is not touched.
+        """
+        for name, group in groupby(documents, document_id):
+            passages = list(group)
+            self._add(name, passages)
+            if done is not None:
+                done(len(passages))
+
+    def _add(self, name: str, passages: list[Document]) -> None:
+        if not name or any(not passage.text.strip() for passage in passages):
+            raise InputError(
+                f"document {name!r} has no {'text' if name else 'id'}, and cannot be found again; leave it out"
+            )
+        self._seen.add(name)
+        before = self._live.get(name)
+        digest = document_entry(passages).digest
+        if before == digest:
+            self.changes.unchanged += 1
+            return
+        if before is None:
+            self.changes.added += 1
+        else:
+            self.changes.replaced += 1
+            self._forget(name)
+        self._live[name] = digest
+        self._buffer += passages
+        self._characters += sum(len(passage.text) for passage in passages)
+        if len(self._buffer) >= _BATCH or self._characters >= _BATCH_CHARACTERS:
+            self._flush()
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove documents by id; `InputError` if there is none of an id, and then nothing is removed."""
+        wanted = list(dict.fromkeys(names))
+        if unknown := [name for name in wanted if name not in self._live]:
+            more = f" and {len(unknown) - 1} others" if len(unknown) > 1 else ""
+            raise InputError(
+                f"there is no document {unknown[0]!r}{more} in {self.directory}; 'pytrace index show' lists what is there"
+            )
+        for name in wanted:
+            self._forget(name)
+            del self._live[name]
+            self._seen.discard(name)
+            self.changes.removed += 1
+
+    def remove_unseen(self) -> None:
+        """Remove the documents that this writer was not given: the index then holds just what was added by it."""
+        self.remove([name for name in self._live if name not in self._seen])
+
+    def commit(self) -> Changes:
+        """Let readers see what was added and removed, and return what that was."""
+        self._flush()
+        segments = [*self._segments, *self._pending]
+        kept = [(segment, self._rows(segment)) for segment in segments]
+        with self._writing():
+            entries = self._rewritten([(segment, rows) for segment, rows in kept if rows.any()])
+            final = [Segment(self.directory, entry) for entry in entries]
+            try:
+                graph = None
+                if final:
+                    graph = write_graph(self._new_path("graph"), final, self._known())
+                manifest = msgspec.structs.replace(self._manifest, segments=tuple(entries), pending=(), graph=graph)
+                write_manifest(self.directory, manifest)
+            except BaseException:
+                for segment in final:
+                    segment.close()
+                raise
+        self._manifest = manifest
+        for segment in (*segments, *self._kept):
+            segment.close()
+        self._segments, self._pending, self._kept, self._gone = final, [], [], {}
+        self._remove_orphans()
+        self._index_contents()
+        self._seen.clear()
+        changes, self.changes = self.changes, Changes()
+        return changes
+
+    def close(self) -> None:
+        """Forget what was not committed, except for what was encoded, and let others write."""
+        for segment in (*self._segments, *self._pending, *getattr(self, "_kept", ())):
+            segment.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _take_lock(self, create: bool) -> None:
+        try:
+            if create:
+                self.directory.mkdir(parents=True, exist_ok=True)
+            elif not self.directory.is_dir():
+                raise StoreError(
+                    f"there is no index at {self.directory}; check the path, or build one: 'pytrace index build "
+                    f"{self.directory} --docs PATH'"
+                )
+            self._lock = take_writer_lock(self.directory / LOCK, str(self.directory))
+        except OSError as error:
+            raise StoreError(
+                f"{self.directory} cannot be written ({error.strerror}); correct its permissions, or name another directory"
+            ) from None
+
+    def _begin(self, create: bool, vectors: VectorType, reading: dict[str, Any]) -> IndexManifest:
+        encoder = self._encoder
+        if create and not (self.directory / MANIFEST).exists():
+            others = [path.name for path in self.directory.iterdir() if path.name != LOCK]
+            if others:
+                raise StoreError(
+                    f"{self.directory} holds other files ({others[0]}), and no {MANIFEST}; name an empty directory"
+                )
+            manifest = IndexManifest(
+                FORMAT, storable(encoder.name), storable(encoder.fingerprint), encoder.dimension, vectors, reading
+            )
+            with self._writing():
+                write_manifest(self.directory, manifest)
+            return manifest
+        manifest = read_manifest(self.directory)
+        manifest.check_encoder(self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="index")
+        return manifest
+
+    def _index_contents(self) -> None:
+        """Note where the vector of each text that was encoded before is."""
+        self._sources = [*self._segments, *self._kept, *self._pending]
+        contents = [np.empty(0, np.uint64), *(segment["contents"] for segment in self._sources)]
+        joined = np.concatenate(contents)
+        self._order = np.argsort(joined, kind="stable")
+        self._contents = joined[self._order]
+        self._starts = np.cumsum([len(each) for each in contents])
+
+    def _encoded(self, passages: Sequence[Document]) -> Vectors:
+        """Return the vectors of passages; only texts that are new are encoded."""
+        texts = [encoded_text(passage) for passage in passages]
+        hashes = hash_texts(texts)
+        vectors = np.empty((len(texts), self._encoder.dimension), dtype=np.float32)
+        at = np.minimum(np.searchsorted(self._contents, hashes), max(len(self._contents) - 1, 0))
+        found = self._contents[at] == hashes if len(self._contents) else np.zeros(len(texts), dtype=bool)
+        for number in np.flatnonzero(found).tolist():
+            row = int(self._order[at[number]])
+            source = int(np.searchsorted(self._starts, row, side="right")) - 1
+            vectors[number] = self._sources[source].vectors_of(np.array([row - self._starts[source]]))[0]
+        new = np.flatnonzero(~found)
+        if len(new):
+            vectors[new] = encode(self._encoder, [texts[number] for number in new.tolist()], "passage")
+        self.changes.encoded += len(new)
+        return vectors
+
+    def _flush(self) -> None:
+        """Write the buffer to a segment that is pending."""
+        if not self._buffer:
+            return
+        vectors = self._encoded(self._buffer)
+        with self._writing():
+            for start in range(0, len(self._buffer), MOST_PASSAGES):
+                end = start + MOST_PASSAGES
+                new = write_segment(
+                    self._new_path("passages"),
+                    self._buffer[start:end],
+                    vectors[start:end],
+                    kind=self._manifest.vectors,
+                )
+                self._pending.append(Segment(self.directory, new))
+                pending = (*self._manifest.pending, new)
+                self._manifest = msgspec.structs.replace(self._manifest, pending=pending)
+            write_manifest(self.directory, self._manifest)
+        self._buffer = []
+        self._characters = 0
+
+    def _forget(self, name: str) -> None:
+        """Note that the passages of a document that are there go."""
+        self._buffer = [passage for passage in self._buffer if document_id(passage) != name]
+        for segment in (*self._segments, *self._pending):
+            for number in self._numbers(segment).get(name, ()):
+                self._rows(segment)[segment["passages"] == number] = False
+
+    def _numbers(self, segment: Segment) -> dict[str, list[int]]:
+        numbers = self._names.get(segment.entry.name)
+        if numbers is None:
+            numbers = {}
+            for number in range(segment.documents):
+                numbers.setdefault(segment.entry_of(number).id, []).append(number)
+            self._names[segment.entry.name] = numbers
+        return numbers
+
+    def _known(self) -> Known | None:
+        """Return what the graph that is there knows of the passages that are there."""
+        if self._manifest.graph is None:
+            return None
+        with closing(Graph(self.directory, self._manifest.graph, self._segments)) as graph:
+            return graph.known(self._segments)
+
+    def _rows(self, segment: Segment) -> NDArray[np.bool_]:
+        """Return which passages of a segment stay."""
+        return self._gone.setdefault(segment.entry.name, np.ones(segment.passages, dtype=bool))
+
+    def _rewritten(self, parts: list[tuple[Segment, NDArray[np.bool_]]]) -> list[FileEntry]:
+        """Return segments without the passages that go, small ones put together."""
+        sizes = [int(rows.sum()) for _, rows in parts]
+        small = [number for number, size in enumerate(sizes) if size < MOST_PASSAGES // 2]
+        joined = set(small) if len(small) > _MOST_SMALL else set()
+        entries: list[FileEntry] = []
+        group: list[tuple[Segment, NDArray[np.bool_]]] = []
+        size = 0
+
+        def close_group() -> None:
+            nonlocal group, size
+            if group:
+                entries.append(self._merged(group))
+            group, size = [], 0
+
+        for number, part in enumerate(parts):
+            if number not in joined:
+                close_group()
+                entries.append(self._merged([part]))
+                continue
+            if size + sizes[number] > MOST_PASSAGES:
+                close_group()
+            group.append(part)
+            size += sizes[number]
+        close_group()
+        return entries
+
+    def _merged(self, parts: list[tuple[Segment, NDArray[np.bool_]]]) -> FileEntry:
+        if len(parts) == 1 and parts[0][1].all():
+            return parts[0][0].entry
+        return merge_segments(self._new_path("passages"), parts)
+
+    def _new_path(self, kind: str) -> Path:
+        self._manifest = msgspec.structs.replace(self._manifest, generation=self._manifest.generation + 1)
+        return self.directory / f"{kind}-{self._manifest.generation:06}.arrays"
+
+    def _remove_orphans(self) -> None:
+        """Remove files that no manifest names: what a killed writer left, and what was replaced."""
+        names = self._manifest.files
+        with suppress(OSError):  # what is left lying there harms nobody
+            for path in (*self.directory.glob("*-*.arrays"), *self.directory.glob(".*.partial")):
+                if path.name not in names:
+                    path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn the system's errors into one sentence."""
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"{self.directory} cannot be written ({error.strerror or error}); what was committed before is still there: "
+                "free some space or correct its permissions, then try again"
+            ) from None

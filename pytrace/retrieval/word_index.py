@@ -1,0 +1,278 @@
+"""BM25 over the words of an index: segments that lie on disk, and rows that come and go."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import NDArray
+
+from pytrace import _core
+from pytrace.retrieval.bm25 import words
+from pytrace.retrieval.word_postings import WordBlock, WordBlocks, word_hashes
+
+Live: TypeAlias = NDArray[np.bool_]
+# So many queries' scores of a block (4 MiB) are held at once.
+_BATCH = 16
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A block among the rows of all segments; `live` is None where all of its rows are."""
+
+    block: WordBlock
+    first: int
+    live: Live | None
+
+
+class _Terms(NamedTuple):
+    """The words of some queries: weights one behind the other, and where each part has the postings."""
+
+    offsets: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+class WordIndex:
+    """Scores the rows of segments by the words that they share with queries.
+
+    Rows are numbered through all segments, dead ones included. A dead row scores 0, and nothing else depends on it: scores are
+    those of an index that was built of the live rows alone. Opening reads nothing, a query only the postings of its words.
+
+    Parameters
+    ----------
+    segments
+        The words of each segment, and which of its rows are live, bool ``[n_rows]`` (None: all).
+    k1
+        How slowly a word's repetitions cease to count; 0 or more.
+    b
+        How much long texts are held back, from 0 (not at all) to 1.
+
+    Raises
+    ------
+    ValueError
+        `k1` or `b` is out of range, or there are not as many live rows as a segment has rows.
+
+    References
+    ----------
+    Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), section 3.4, with the
+    inverse document frequency of Lucene (Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020, section 2), as `Bm25Retriever`.
+
+    Examples
+    --------
+    >>> from pytrace.retrieval.word_postings import WordBlocks, build_words
+    >>> index = WordIndex([(WordBlocks(build_words(["Bread is baked.", "A ferry carries mail."])), None)])
+    >>> scores, rows = index.top(["Which ferry?"], 2)
+    >>> rows.tolist()
+    [[1, -1]]
+    """
+
+    def __init__(self, segments: Sequence[tuple[WordBlocks, Live | None]], *, k1: float = 0.9, b: float = 0.4) -> None:
+        if not (math.isfinite(k1) and k1 >= 0) or not 0 <= b <= 1:
+            raise ValueError(f"k1 must be 0 or more and b from 0 to 1, not {k1} and {b}")
+        self._segments: list[tuple[WordBlocks, Live | None]] = []
+        for blocks, given in segments:
+            live = None if given is None else np.asarray(given, dtype=bool)
+            if live is not None and live.shape != (blocks.rows,):
+                raise ValueError(f"live rows of shape {list(live.shape)} for a segment of {blocks.rows:,} rows")
+            self._segments.append((blocks, live))
+        self._k1 = k1
+        self._b = b
+        self.rows = sum(blocks.rows for blocks, _ in self._segments)
+
+    def scores(self, queries: Sequence[str], *, threads: int | None = None) -> NDArray[np.float32]:
+        """Score every row.
+
+        Parameters
+        ----------
+        queries
+            Any texts. A word that stands twice counts twice.
+        threads
+            Threads for many queries; one is scored by one.
+
+        Returns
+        -------
+        ndarray
+            Float32 ``[n_queries, n_rows]``; above 0 where a live row shares a word, else 0.
+        """
+        scores = np.zeros((len(queries), self.rows), dtype=np.float32)
+        terms = self._terms(queries)
+        for number, part in enumerate(self._parts):
+            of_part = self._scores(number, terms, threads)
+            if of_part is not None:
+                if part.live is not None:
+                    of_part[:, ~part.live] = 0
+                scores[:, part.first : part.first + len(part.block.lengths)] = of_part
+        return scores
+
+    def top(
+        self, queries: Sequence[str], k: int, *, mask: Live | None = None, threads: int | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Find the best rows that share a word with a query.
+
+        Parameters
+        ----------
+        queries
+            Any texts.
+        k
+            Rows wanted a query.
+        mask
+            Which rows may be given, bool ``[n_rows]``; None: all that are live. Weights of words do not depend on it.
+        threads
+            Threads for many queries; one is scored by one.
+
+        Returns
+        -------
+        tuple of ndarray
+            Scores, float32, and rows, int64, both ``[n_queries, k]``, best first, ties by lower row. Where there are fewer, the rest
+            is -inf and -1.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, not {k}")
+        if mask is not None and (mask.shape != (self.rows,) or mask.dtype != bool):
+            raise ValueError(
+                f"a mask of {mask.dtype} {list(mask.shape)} for {self.rows:,} rows; it must be bool, one a row"
+            )
+        best_scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
+        best_rows = np.full((len(queries), k), -1, dtype=np.int64)
+        for start in range(0, len(queries), _BATCH):
+            stop = min(start + _BATCH, len(queries))
+            found = [_Best(k) for _ in range(start, stop)]
+            terms = self._terms(queries[start:stop])
+            for number, part in enumerate(self._parts):
+                rows = slice(part.first, part.first + len(part.block.lengths))
+                allowed = part.live
+                if mask is not None:
+                    allowed = mask[rows] if allowed is None else mask[rows] & allowed
+                scores = self._scores(number, terms, threads)
+                if scores is not None:
+                    for best, row_scores in zip(found, scores, strict=True):
+                        best.offer(row_scores, part.first, allowed)
+            for query, best in enumerate(found, start):
+                best_scores[query, : len(best.scores)], best_rows[query, : len(best.rows)] = best.scores, best.rows
+        return best_scores, best_rows
+
+    def scores_of(self, queries: Sequence[str], rows: npt.ArrayLike) -> NDArray[np.float32]:
+        """Score some rows only, as `scores` does; float32 ``[n_queries, n_given]``."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        if wanted.ndim != 1 or (len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.rows)):
+            raise ValueError(f"rows must be one dimension of numbers from 0 to {self.rows - 1:,}")
+        scores = np.zeros((len(queries), len(wanted)), dtype=np.float32)
+        terms = self._terms(queries)
+        owners = np.searchsorted([part.first for part in self._parts], wanted, side="right") - 1
+        for number in np.unique(owners):
+            part, columns = self._parts[number], np.flatnonzero(owners == number)
+            local = wanted[columns] - part.first
+            if part.live is not None:
+                columns, local = columns[part.live[local]], local[part.live[local]]
+            norms = self._norms(part.block.lengths[local])
+            for query in range(len(queries)):
+                for term in range(terms.offsets[query], terms.offsets[query + 1]):
+                    postings = slice(terms.starts[number, term], terms.ends[number, term])
+                    held = part.block.rows[postings]
+                    if not len(held):
+                        continue
+                    at = np.minimum(np.searchsorted(held, local.astype(np.uint16)), len(held) - 1)
+                    hit = np.flatnonzero(held[at] == local)
+                    counts = part.block.counts[postings][at[hit]].astype(np.float32)
+                    scores[query, columns[hit]] += terms.weights[term] * (counts / (counts + norms[hit]))
+        return scores
+
+    @cached_property
+    def _parts(self) -> list[_Part]:
+        parts, first = [], 0
+        for blocks, live in self._segments:
+            for number in range(len(blocks)):
+                block, row = blocks[number], blocks.first_row(number)
+                of_block = None if live is None else live[row : row + len(block.lengths)]
+                if of_block is not None and of_block.all():
+                    of_block = None
+                parts.append(_Part(block, first + row, of_block))
+            first += blocks.rows
+        return parts
+
+    @cached_property
+    def _totals(self) -> tuple[int, float]:
+        """How many rows are live, and how many words each has on average."""
+        rows = words = 0
+        for blocks, live in self._segments:
+            rows += blocks.rows if live is None else int(np.count_nonzero(live))
+            words += blocks.words if live is None else int(blocks.lengths[live].sum(dtype=np.int64))
+        return rows, words / max(1, rows)
+
+    def _norms(self, lengths: NDArray[Any]) -> NDArray[np.float32]:
+        """Return what is added to a word's count, by the lengths of rows."""
+        factor = self._k1 * self._b / max(self._totals[1], 1e-9)
+        return lengths.astype(np.float32) * np.float32(factor) + np.float32(self._k1 * (1 - self._b))
+
+    def _terms(self, queries: Sequence[str]) -> _Terms:
+        counted = [Counter(words(query)) for query in queries]
+        numbers = {word: number for number, word in enumerate({word: None for each in counted for word in each})}
+        hashes = word_hashes(numbers)
+        ranges = np.zeros((2, len(self._parts), len(numbers)), dtype=np.int64)
+        frequencies = np.zeros(len(numbers), dtype=np.int64)
+        for number, part in enumerate(self._parts):
+            ranges[:, number] = _find(part.block, hashes)
+            if part.live is None:
+                frequencies += ranges[1, number] - ranges[0, number]
+            else:
+                frequencies += _core.live_postings(part.block.rows, part.live, *ranges[:, number])
+        idf = np.log1p((self._totals[0] - frequencies + 0.5) / (frequencies + 0.5))
+        idf[frequencies == 0] = 0
+        order = np.array([numbers[word] for each in counted for word in each], dtype=np.int64)
+        times = np.array([count for each in counted for count in each.values()], dtype=np.int64)
+        offsets = np.cumsum([0, *map(len, counted)], dtype=np.int64)
+        return _Terms(offsets, (idf[order] * times).astype(np.float32), ranges[0][:, order], ranges[1][:, order])
+
+    def _scores(self, number: int, terms: _Terms, threads: int | None) -> NDArray[np.float32] | None:
+        """Score the rows of a part; None if no query has a word there."""
+        starts, ends = terms.starts[number], terms.ends[number]
+        if not (ends > starts).any():
+            return None
+        block = self._parts[number].block
+        norms = self._norms(block.lengths)
+        return _core.word_scores(block.rows, block.counts, norms, starts, ends, terms.weights, terms.offsets, threads)
+
+
+class _Best:
+    """The best rows so far."""
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+        self.scores: NDArray[np.float32] = np.empty(0, dtype=np.float32)
+        self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+    def offer(self, scores: NDArray[np.float32], first: int, allowed: Live | None) -> None:
+        """Take the best of rows that follow all that were offered before."""
+        # Of equal scores the lower row counts, which came before.
+        least = self.scores[-1] if len(self.scores) == self._k else 0
+        rows = np.flatnonzero(scores > least)
+        if allowed is not None:
+            rows = rows[allowed[rows]]
+        if not len(rows):
+            return
+        all_scores, all_rows = np.append(self.scores, scores[rows]), np.append(self.rows, rows + first)
+        if len(all_rows) > self._k:
+            # Not all need sorting: only those that reach the score of the last one wanted.
+            reach = np.flatnonzero(all_scores >= np.partition(all_scores, -self._k)[-self._k])
+            all_scores, all_rows = all_scores[reach], all_rows[reach]
+        order = np.lexsort((all_rows, -all_scores))[: self._k]
+        self.scores, self.rows = all_scores[order], all_rows[order]
+
+
+def _find(block: WordBlock, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where the postings of each word begin and end; nowhere, if no row has it."""
+    if not len(block.terms):
+        return np.zeros(len(hashes), dtype=np.int64), np.zeros(len(hashes), dtype=np.int64)
+    at = np.minimum(np.searchsorted(block.terms, hashes), len(block.terms) - 1)
+    # Damaged starts may be anything, and must not be read behind the end.
+    ends = np.minimum(block.starts[at + 1].astype(np.int64), len(block.rows))
+    ends[block.terms[at] != hashes] = 0
+    return np.minimum(block.starts[at].astype(np.int64), ends), ends

@@ -1,0 +1,133 @@
+"""`pytrace index`, `pytrace search` and `pytrace ask --index`: documents are indexed once, followed, and found across hops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytrace.cli import common, program
+from pytrace.models.scripted import HashEncoder
+
+Run = Callable[..., tuple[int, str, str]]
+QUESTION = "Who founded the firm that owns the Marigold Tern?"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Call the command line with an encoder that counts words in place of the tiny one."""
+    monkeypatch.setattr("pytrace.engine.loading.Engine.encoder", HashEncoder(dimension=64))
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        status = common.run(program, [str(argument) for argument in arguments])
+        shown = capsys.readouterr()
+        return status, shown.out, shown.err
+
+    return call
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name, text in {
+        "tern": "# Marigold Tern\n\nThe Marigold Tern is a ferry. Brackwater Lines has owned it since 1931.",
+        "lines": "# Brackwater Lines\n\nBrackwater Lines is a firm. It was founded by Tobias Rook.",
+        "rook": "---\nauthor: Venn\n---\n# Tobias Rook\n\nTobias Rook was a pilot.",
+        "low": "# Low Ferry\n\nLow Ferry is a town. It was founded by the crown.",
+    }.items():
+        (folder / f"{name}.md").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def index(tmp_path: Path, docs: Path, run: Run) -> Path:
+    status, _, errors = run("index", "build", tmp_path / "index", "--docs", docs)
+    assert status == 0, errors
+    return tmp_path / "index"
+
+
+def test_an_index_is_built_shown_searched_and_verified(index: Path, docs: Path, run: Run) -> None:
+    told = json.loads(run("index", "show", index, "--ids", "--json")[1])
+    assert (told["documents"], told["passages"]) == (4, 4)
+    assert [entry["source"] for entry in told["entries"]] == [
+        str(docs / f"{name}.md") for name in ("lines", "low", "rook", "tern")
+    ]
+    assert "4 passages, all intact" in run("index", "verify", index)[1]
+    status, shown, _ = run("search", QUESTION, "--index", index, "--chains", 1)
+    assert status == 0
+    lines = shown.splitlines()
+    assert lines[0].startswith("Chain 1 (probability 0.")
+    assert lines[1] == '  1. Marigold Tern: "Brackwater Lines has owned it since 1931."'
+    assert lines[3] == "  2. Brackwater Lines (by the name 'brackwater lines'): \"It was founded by Tobias Rook.\""
+    assert lines[4] == f"     from {docs}/lines.md, characters 28-58"
+    found = json.loads(run("search", QUESTION, "--index", index, "--json", "--passages", 2)[1])
+    assert {passage["title"] for passage in found["passages"]} == {"Marigold Tern", "Brackwater Lines"}
+    assert found["chains"][0]["units"][1]["sentence"] == "It was founded by Tobias Rook."
+
+
+def test_sync_follows_the_folder_that_the_index_was_built_from(
+    index: Path, docs: Path, run: Run, tmp_path: Path
+) -> None:
+    (docs / "low.md").unlink()
+    (docs / "new.md").write_text("# Ash Point\n\nAsh Point is a light.")
+    (docs / "rook.md").write_text("# Tobias Rook\n\nTobias Rook was a smith.")
+    status, shown, _ = run("index", "sync", index, "--json")
+    assert status == 0
+    # What has no id of its own is another document where its text is another.
+    assert json.loads(shown)["changes"] == {"added": 2, "replaced": 0, "unchanged": 2, "removed": 2, "encoded": 2}
+    assert json.loads(run("index", "sync", index, "--json")[1])["changes"]["unchanged"] == 4
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "one.md").write_text("# One\n\nOne stays.")
+    assert json.loads(run("index", "sync", index, "--docs", other, "--json")[1])["documents"] == 1
+
+
+def test_single_documents_are_added_and_removed(index: Path, run: Run, tmp_path: Path) -> None:
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"id": "ash", "title": "Ash Point", "text": "Ash Point is a light."}\n')
+    assert "5 passages of 5 documents; 1 added" in run("index", "add", index, "--docs", more)[1]
+    more.write_text('{"id": "ash", "title": "Ash Point", "text": "Ash Point is a ruin."}\n')
+    assert "0 added, 1 replaced" in run("index", "add", index, "--docs", more)[1]
+    assert "4 passages of 4 documents; 0 added, 0 replaced, 1 removed" in run("index", "remove", index, "ash")[1]
+    status, _, errors = run("index", "remove", index, "ash")
+    assert status == 2
+    assert "there is no document 'ash' in" in errors
+
+
+def test_documents_that_cannot_be_read_leave_the_index_as_it_was(index: Path, run: Run, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"id": "a", "title": "A", "text": "One."}\n{"id": "b"\n')
+    status, _, errors = run("index", "add", index, "--docs", broken)
+    assert status == 2
+    assert "broken.jsonl:2" in errors
+    assert json.loads(run("index", "show", index, "--json")[1])["documents"] == 4
+
+
+def test_filters_hold_in_searches(index: Path, run: Run) -> None:
+    found = json.loads(run("search", QUESTION, "--index", index, "--where", "author=Venn", "--json")[1])
+    assert [passage["title"] for passage in found["passages"]] == ["Tobias Rook"]
+    none = json.loads(run("search", QUESTION, "--index", index, "--where", "author=Nobody", "--json")[1])
+    assert none["passages"] == []
+
+
+def test_misuse_is_one_sentence(index: Path, docs: Path, run: Run, tmp_path: Path) -> None:
+    for arguments, expected in (
+        (
+            ("index", "build", index, "--docs", docs),
+            "holds 4 documents already; bring them up to date with 'pytrace index sync",
+        ),
+        (("index", "build", docs, "--docs", docs), "holds other files ("),
+        (("index", "sync", tmp_path / "none"), "there is no index at"),
+        (("search", QUESTION, "--index", tmp_path / "none"), "there is no index at"),
+        (("search", " ", "--index", index), "the question is empty"),
+        (("search", QUESTION, "--index", index, "--where", "?"), "'?' is no filter"),
+        (("ask", QUESTION, "--index", index, "--docs", docs), "--index has its documents already"),
+    ):
+        status, shown, errors = run(*arguments)
+        assert status == 2, arguments
+        assert shown == ""
+        assert expected in errors
+        assert len(errors.strip().splitlines()) == 1

@@ -1,0 +1,224 @@
+"""Search across hops: what the question does not find is found through what it finds, and one hop loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from pytrace.errors import InputError, StoreError
+from pytrace.models.scripted import HashEncoder
+from pytrace.records import Document, TextUnit
+from pytrace.retrieval.hops import HopSearch, SearchSettings, chain_evidence, load_weights
+from pytrace.retrieval.hops.features import FEATURES
+from pytrace.retrieval.hops.learning import SingleQuestion, learn
+from pytrace.retrieval.hops.search import PassageChain
+from pytrace.retrieval.passages import IndexWriter, PassageIndex
+
+ENCODER = HashEncoder(dimension=64)
+CHECKOUT = Path(__file__).parents[2]
+FERRY = Document(
+    "ferry", "Marigold Tern", ("The Marigold Tern is a ferry.", "Brackwater Lines has owned it since 1931.")
+)
+LINES = Document(
+    "lines", "Brackwater Lines", ("Brackwater Lines is a firm.", "It was founded by Tobias Rook in Pellisk.")
+)
+ROOK = Document("rook", "Tobias Rook", ("Tobias Rook was a retired pilot.", "He was born on Skarra Isle."))
+OTHERS = [
+    Document(f"other {number}", title, (f"{title} is a {kind}.", f"It was founded in {1800 + number} by the crown."))
+    for number, (title, kind) in enumerate(
+        (title, kind)
+        for title in ("Ash Point", "Low Ferry", "Orrin Head", "Marsh End", "Thornwick")
+        for kind in ("town", "mill", "light")
+    )
+]
+QUESTION = "Who founded the firm that owns the Marigold Tern?"
+
+
+def build(directory: Path, documents: Sequence[Document]) -> PassageIndex:
+    with IndexWriter(directory, ENCODER, create=True) as writer:
+        writer.add(documents)
+        writer.commit()
+    return PassageIndex.open(directory, ENCODER)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> PassageIndex:
+    return build(tmp_path_factory.mktemp("index"), [*OTHERS[:7], LINES, *OTHERS[7:], ROOK, FERRY])
+
+
+@pytest.fixture
+def search(index: PassageIndex) -> HopSearch:
+    return HopSearch(index, ENCODER)
+
+
+def ids(search: HopSearch, rows: Sequence[int]) -> list[str]:
+    return [passage.id for passage in search.index.passages(rows)]
+
+
+def test_the_second_passage_is_found_through_the_first(search: HopSearch) -> None:
+    (ranking,) = search.search([QUESTION], 5)
+    assert set(ids(search, ranking.rows[:2])) == {"ferry", "lines"}
+    assert ids(search, ranking.chains[0].rows) == ["ferry", "lines"]
+    assert ranking.chains[0].name == "brackwater lines"
+    assert ranking.hops > 0.5
+    # By itself the question is nearer to others.
+    (pairs,) = search.pairs([QUESTION])
+    alone = pairs.rows[np.argsort(-pairs.seed_scores, kind="stable")]
+    assert set(ids(search, alone[:2].tolist())) != {"ferry", "lines"}
+
+
+def test_links_lead_from_names_to_what_carries_them(index: PassageIndex) -> None:
+    assert index.graph is not None
+    rows = {passage.id: row for row, passage in enumerate(index.passages(range(len(index))))}
+    links = index.graph.links(rows["ferry"])
+    targets = index.graph["links"][links].tolist()
+    assert targets == [rows["lines"]]
+    assert index.graph["links.forth"][links][0] > 0
+    assert index.graph["links.back"][links][0] == 0
+    back = index.graph.links(rows["lines"])
+    at = index.graph["links"][back].tolist().index(rows["ferry"])
+    assert index.graph["links.forth"][back][at] == 0
+    assert index.graph["links.back"][back][at] == index.graph["links.forth"][links][0]
+
+
+def test_a_question_that_one_passage_answers_keeps_the_order_of_the_seeds(index: PassageIndex) -> None:
+    # Where no pair is ever sure enough.
+    search = HopSearch(index, ENCODER, weights=msgspec.structs.replace(load_weights(), surest=1e6))
+    (ranking,) = search.search(["Where was Tobias Rook, the pilot, born?"], 10)
+    (pairs,) = search.pairs(["Where was Tobias Rook, the pilot, born?"])
+    expected = pairs.rows[np.argsort(-pairs.seed_scores, kind="stable")][:10]
+    assert ranking.rows == tuple(expected.tolist())
+    assert ids(search, ranking.rows)[0] == "rook"
+    assert [len(chain.rows) for chain in ranking.chains[:3]] == [1, 1, 1]
+
+
+def test_results_do_not_depend_on_what_else_is_asked(search: HopSearch) -> None:
+    questions = [QUESTION, "Where was the founder of Brackwater Lines born?", "mill", "???"]
+    together = search.search(questions, 6)
+    for question, expected in zip(questions, together, strict=True):
+        (alone,) = search.search([question], 6)
+        assert alone.rows == expected.rows
+        assert np.allclose(alone.scores, expected.scores, atol=1e-6)
+
+
+def test_scores_are_shares_of_one(search: HopSearch) -> None:
+    (ranking,) = search.search([QUESTION], 1000)
+    assert sum(ranking.scores) == pytest.approx(1)
+    assert list(ranking.scores) == sorted(ranking.scores, reverse=True)
+    assert len(set(ranking.rows)) == len(ranking.rows)
+    chains = [frozenset(chain.rows) for chain in ranking.chains]
+    assert len(set(chains)) == len(chains)
+    assert sum(chain.probability for chain in ranking.chains) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("question", ["?", "the", "zzyzx qwrtp", "Marigold Tern " * 500, "\ud800", "飛行機はどこ？"])
+def test_any_question_is_answered_in_some_order(search: HopSearch, question: str) -> None:
+    (ranking,) = search.search([question], 3)
+    assert len(ranking.rows) == 3
+    assert np.isfinite(ranking.scores).all()
+
+
+def test_features_are_finite_and_as_many_as_their_names(search: HopSearch) -> None:
+    (pairs,) = search.pairs([QUESTION])
+    assert pairs.features.shape == (len(pairs.firsts), len(FEATURES))
+    assert np.isfinite(pairs.features).all()
+    assert (pairs.firsts != pairs.seconds).all()
+    assert len(np.unique(np.stack([pairs.firsts, pairs.seconds]), axis=1).T) == len(pairs.firsts)
+
+
+def test_features_say_what_their_names_say(search: HopSearch) -> None:
+    (pairs,) = search.pairs([QUESTION])
+    rows = {passage: place for place, passage in enumerate(ids(search, pairs.rows.tolist()))}
+    at = np.flatnonzero((pairs.firsts == rows["ferry"]) & (pairs.seconds == rows["lines"]))
+    assert len(at) == 1
+    of = dict(zip(FEATURES, pairs.features[at[0]].tolist(), strict=True))
+    assert of["link"] > 0
+    assert of["link_back"] == 0
+    assert of["names_it"] == pytest.approx(1)
+    assert of["first_named"] == 1
+    assert of["second_named"] == 0
+    # "founded" and "firm" are what the first passage lacks and the second has.
+    vectors = ENCODER.encode([QUESTION], kind="query")
+    near = search.index.vectors(pairs.rows) @ vectors[0]
+    assert of["second_near"] == pytest.approx(near[rows["lines"]], abs=1e-6)
+    assert 0 < of["adds"] < 1
+    assert of["first_covered"] + of["adds"] <= 1 + 1e-9
+
+
+def test_a_search_needs_the_encoder_of_the_index(index: PassageIndex) -> None:
+    with pytest.raises(StoreError, match="was made with encoder 'hash'"):
+        HopSearch(index, HashEncoder(dimension=32))
+    with pytest.raises(TypeError, match="must be a sequence of strings"):
+        HopSearch(index, ENCODER).search(QUESTION)
+    with pytest.raises(ValueError, match="count must be at least 1"):
+        HopSearch(index, ENCODER).search([QUESTION], 0)
+
+
+def test_narrow_settings_search_less(index: PassageIndex) -> None:
+    narrow = HopSearch(index, ENCODER, settings=SearchSettings(seeds=3, firsts=1, seconds=1, led=1, links=1))
+    wide = HopSearch(index, ENCODER)
+    (few,), (many,) = narrow.pairs([QUESTION]), wide.pairs([QUESTION])
+    assert len(few.firsts) < len(many.firsts)
+    assert set(ids(wide, narrow.search([QUESTION], 2)[0].rows)) == {"ferry", "lines"}
+
+
+def test_evidence_shows_the_sentences_that_lead_on() -> None:
+    evidence = chain_evidence(QUESTION, PassageChain((0, 1), 0.5, "brackwater lines"), [FERRY, LINES])
+    (chain,) = evidence.chains
+    assert [unit.body for unit in chain.units if isinstance(unit, TextUnit)] == [FERRY.sentences[1], LINES.sentences[1]]
+    assert evidence.document_ids == ("ferry", "lines")
+    assert evidence.context[0].startswith("[Marigold Tern] The Marigold Tern is a ferry.")
+    assert np.exp(chain.score) == pytest.approx(0.5)
+
+
+def test_shipped_weights_have_every_feature() -> None:
+    weights = load_weights()
+    assert weights.vector().shape == (len(FEATURES),)
+    assert "benches.hops" in weights.made_by
+    with pytest.raises(InputError, match="have besides, the features nothing"):
+        msgspec.structs.replace(weights, features={**weights.features, "nothing": 1.0}).vector()
+
+
+def test_weights_are_learned_from_right_pairs_and_the_length_from_both_kinds() -> None:
+    rng = np.random.default_rng(3)
+    truth = rng.normal(size=len(FEATURES))
+    pairs, single = [], []
+    for _ in range(200):
+        features = rng.normal(size=(30, len(FEATURES)))
+        right = np.zeros(30, dtype=bool)
+        right[np.argmax(features @ truth)] = True
+        pairs.append((features, right))
+        scores = rng.random(20)
+        single.append(SingleQuestion(0.05 * rng.normal(size=(30, len(FEATURES))), scores, scores == scores.max()))
+    learned = learn(pairs, single, made_by="a test")
+    vector = learned.vector()
+    assert vector @ truth / np.linalg.norm(vector) / np.linalg.norm(truth) > 0.95
+    assert learned.made_by == "a test"
+    surest = [np.exp(features @ vector).max() / np.exp(features @ vector).sum() for features, _ in pairs]
+    assert np.median(surest) > learned.surest > 1 / 30
+    assert learned.sharpness > 0
+    # The best seed is always right, so that the sharper the better.
+    assert learned.seed_sharpness > 10
+    with pytest.raises(InputError, match="none of 1 questions has a right and a wrong pair"):
+        learn([(np.zeros((2, len(FEATURES))), np.zeros(2, dtype=bool))])
+
+
+@pytest.mark.models
+def test_the_front_door_builds_searches_and_asks(tmp_path: Path) -> None:
+    import pytrace
+
+    engine = pytrace.load("tiny", threads=1)
+    corpus = pytrace.Corpus.build(tmp_path / "index", CHECKOUT / "examples/docs", engine)
+    question = "Who founded the company that owns the Marigold Tern?"
+    (best, *_) = corpus.search(question, engine)
+    assert [unit.title for unit in best.chains[0].units if isinstance(unit, TextUnit)] == [
+        "Marigold Tern",
+        "Brackwater Ferries",
+    ]
+    assert "Tobias Rook" in engine.ask(question, corpus, method="trace").text
+    assert "Tobias Rook" in engine.ask(question, tmp_path / "index", method="trace").text
+    corpus.close()

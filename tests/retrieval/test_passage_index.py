@@ -1,0 +1,529 @@
+"""An index of passages: what is added is found, what is removed is gone, and nothing that ends a writer loses what was there."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from pytrace.errors import InputError, StoreError
+from pytrace.kernels.names import NameTable
+from pytrace.models.scripted import HashEncoder
+from pytrace.records import Document, Origin
+from pytrace.retrieval import Bm25Retriever
+from pytrace.retrieval.bm25 import words
+from pytrace.retrieval.hops import HopSearch
+from pytrace.retrieval.passages import IndexWriter, PassageIndex, mentions, segment, writer
+from pytrace.retrieval.passages.names import passage_names
+from pytrace.retrieval.word_postings import word_hashes
+
+ENCODER = HashEncoder(dimension=32)
+PLACES = ("Pellisk", "Quillhaven", "Thornwick", "Orrin Head", "Skarra Isle", "Marsh End", "Low Ferry", "Ash Point")
+
+
+class CountingEncoder(HashEncoder):
+    """Counts the passages that it encodes."""
+
+    def __init__(self) -> None:
+        super().__init__(dimension=32)
+        self.count = 0
+
+    def encode(self, texts: Sequence[str], *, kind: Any = "passage") -> Any:
+        self.count += len(texts) * (kind == "passage")
+        return super().encode(texts, kind=kind)
+
+
+def document(name: str, version: int = 0, passages: int = 1) -> list[Document]:
+    """Make a document of several passages that names places."""
+    rng = random.Random(f"{name} {version}")
+    made = []
+    for number in range(passages):
+        text = (
+            f"{name} {version} lies near {rng.choice(PLACES)}.",
+            f"Its mayor, number {rng.random()}, came from {rng.choice(PLACES)}.",
+        )
+        origin = Origin(name, name.title(), start=10 * number, metadata={"version": version})
+        made.append(Document(f"{name}#{number}", name.title(), text, f"{name}.txt", origin))
+    return made
+
+
+def build(directory: Path, documents: dict[str, list[Document]], **options: Any) -> PassageIndex:
+    with IndexWriter(directory, ENCODER, create=True, **options) as index:
+        index.add(passage for passages in documents.values() for passage in passages)
+        index.commit()
+    return PassageIndex.open(directory, ENCODER)
+
+
+def found(index: PassageIndex, question: str) -> list[tuple[str, float]]:
+    """Return what all parts of a search find, by the passages' ids."""
+    (ranking,) = HopSearch(index, ENCODER).search([question], 10)
+    ids = [passage.id for passage in index.passages(ranking.rows)]
+    return sorted(zip(ids, np.round(ranking.scores, 6).tolist(), strict=True), key=lambda pair: (-pair[1], pair[0]))
+
+
+def contents(index: PassageIndex) -> dict[str, Document]:
+    return {passage.id: passage for passage in index.passages(range(len(index)))}
+
+
+@pytest.fixture
+def documents() -> dict[str, list[Document]]:
+    return {name: document(name.lower(), passages=1 + number % 3) for number, name in enumerate(PLACES)}
+
+
+@pytest.fixture
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a few passages fill a batch and a segment."""
+    monkeypatch.setattr(segment, "MOST_PASSAGES", 8)
+    monkeypatch.setattr(writer, "MOST_PASSAGES", 8)
+    monkeypatch.setattr(writer, "_BATCH", 3)
+
+
+def test_what_is_added_is_read_back_and_found(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
+    index = build(tmp_path / "index", documents)
+    given = {passage.id: passage for passages in documents.values() for passage in passages}
+    assert contents(index) == given
+    assert index.documents == len(documents)
+    assert [entry.id for entry in index.entries()] == [name.lower() for name in PLACES]
+    texts = list(given.values())
+    vectors = ENCODER.encode([segment.encoded_text(passage) for passage in texts])
+    questions = ["Which mayor came from Thornwick?", "pellisk"]
+    scores, rows = index.nearest(ENCODER.encode(questions), 5)
+    exact = ENCODER.encode(questions) @ vectors.T
+    for question in range(2):
+        assert np.allclose(scores[question], np.sort(exact[question])[::-1][:5], atol=1e-6)
+        assert [texts.index(index.passage(row)) for row in rows[question]] == rows[question].tolist()
+    index.verify()
+
+
+@pytest.mark.parametrize(("kind", "error"), [("float16", 2e-3), ("int8", 2e-2)])
+def test_narrow_vectors_are_near_the_wide_ones(
+    tmp_path: Path, documents: dict[str, list[Document]], kind: Any, error: float
+) -> None:
+    wide, narrow = build(tmp_path / "wide", documents), build(tmp_path / "narrow", documents, vectors=kind)
+    rows = np.arange(len(wide))
+    assert np.abs(wide.vectors(rows) - narrow.vectors(rows)).max() < error
+    query = ENCODER.encode(["Who came from Ash Point?"])
+    assert np.abs(wide.nearest(query, 5)[0] - narrow.nearest(query, 5)[0]).max() < 2 * error
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_words_rank_as_bm25_does(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
+    index = build(tmp_path / "index", documents)
+    assert len(index.segments) > 1
+    passages = index.passages(range(len(index)))
+    expected = Bm25Retriever(
+        [msgspec.structs.replace(each, title="", sentences=(segment.encoded_text(each),)) for each in passages],
+        k1=0.9,
+        b=0.4,
+    ).retrieve(["mayor from Skarra Isle"], 6)[0]
+    scores, _ = index.words.top(["mayor from Skarra Isle"], 6)
+    assert np.allclose(scores[0], [hit.score for hit in expected], rtol=1e-4)
+
+
+def test_a_changed_document_encodes_its_new_passages_alone(tmp_path: Path) -> None:
+    encoder = CountingEncoder()
+    first = {name: document(name, passages=3) for name in ("one", "two", "three")}
+    with IndexWriter(tmp_path / "index", encoder, create=True) as index:
+        index.add(passage for passages in first.values() for passage in passages)
+        assert index.commit() == writer.Changes(added=3, encoded=9)
+    changed = [*document("two", passages=3)[:2], *document("two", version=1, passages=3)[2:]]
+    encoder.count = 0
+    with IndexWriter(tmp_path / "index", encoder) as index:
+        index.add([*first["one"], *changed, *first["three"]])
+        assert index.commit() == writer.Changes(replaced=1, unchanged=2, encoded=1)
+    assert encoder.count == 1
+    assert contents(PassageIndex(tmp_path / "index"))["two#2"] == changed[2]
+
+
+@pytest.mark.usefixtures("small_segments")
+@pytest.mark.parametrize("seed", range(4))
+def test_after_any_changes_searches_equal_those_of_a_clean_build(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    held: dict[str, list[Document]] = {}
+    for _ in range(6):
+        with IndexWriter(tmp_path / "changed", ENCODER, create=True) as index:
+            for _ in range(rng.randrange(5)):
+                name = rng.choice(PLACES).lower()
+                held[name] = document(name, rng.randrange(3), rng.randrange(1, 4))
+                index.add(held[name])
+            gone = rng.sample(sorted(held), min(len(held), rng.randrange(3)))
+            index.remove(gone)
+            for name in gone:
+                del held[name]
+            index.commit()
+    changed, clean = PassageIndex(tmp_path / "changed"), build(tmp_path / "clean", held)
+    assert contents(changed) == contents(clean)
+    changed.verify()
+    for question in ("Which mayor came from Pellisk?", "Where does the mayor of the place near Low Ferry come from?"):
+        assert found(changed, question) == found(clean, question)
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_each_passage_has_the_terms_of_its_words(
+    tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So that steps between terms are too far for one.
+    monkeypatch.setattr(segment, "_FAR", 3)
+    index = build(tmp_path / "index", documents)
+    assert index.graph is not None
+    for row in range(len(index)):
+        expected = np.unique(word_hashes(words(segment.encoded_text(index.passage(row)))))
+        assert np.array_equal(np.sort(index.graph["words"][index.terms(row)]), expected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_links_after_changes_are_those_of_a_clean_build(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(mentions, "_MOST_NEW", 3)
+    looked = []
+    find = NameTable.find
+
+    def counting(self: NameTable, texts: Sequence[str], **options: Any) -> Any:
+        looked.append(len(texts))
+        return find(self, texts, **options)
+
+    # Names within names: a longer one that comes hides a shorter one, and shows it when it goes.
+    words = ("ash", "point", "low", "ferry")
+    names = [" ".join(rng.choices(words, k=rng.randint(1, 3))) for _ in range(12)]
+    held: dict[str, list[Document]] = {}
+    for number in range(8):
+        with IndexWriter(tmp_path / "changed", ENCODER, create=True) as index:
+            for name in rng.sample(names, 12 if number == 0 else 2):
+                text = f"It lies by {rng.choice(names)}, near {rng.choice(names)} and {rng.choice(names)} {rng.choice(names)}."
+                held[name] = [Document(name, name.title(), (text,))]
+                index.add(held[name])
+            for name in rng.sample(sorted(held), 1):
+                index.remove([name])
+                del held[name]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(NameTable, "find", counting)
+                index.commit()
+    clean = build(tmp_path / "clean", dict(sorted(held.items())))
+    assert linked(PassageIndex(tmp_path / "changed")) == linked(clean)
+    # Not all texts are looked through each time.
+    assert sum(looked) < sum(looked[:1]) * len(looked)
+
+
+def linked(index: PassageIndex) -> set[tuple[str, str, float, float, str]]:
+    """Return all links by the ids of their passages, with both weights and the name."""
+    graph = index.graph
+    assert graph is not None
+    ids = [passage.id for passage in index.passages(range(len(index)))]
+    return {
+        (
+            ids[row],
+            ids[graph["links"][at]],
+            round(float(graph["links.forth"][at]), 6),
+            round(float(graph["links.back"][at]), 6),
+            graph.table.name(int(graph["links.names"][at])),
+        )
+        for row in range(len(index))
+        for at in range(*graph.links(row).indices(len(graph["links"])))
+    }
+
+
+def test_sync_removes_what_is_gone(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
+    build(tmp_path / "index", documents)
+    kept = [passage for name in PLACES[:3] for passage in documents[name]]
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.add(kept)
+        index.remove_unseen()
+        assert index.commit() == writer.Changes(unchanged=3, removed=5)
+    assert set(contents(PassageIndex(tmp_path / "index"))) == {passage.id for passage in kept}
+
+
+def test_what_is_removed_stands_nowhere_on_the_disk(tmp_path: Path) -> None:
+    secret = Document("secret", "Zyzzyva", ("The zyzzyva hides below the quay.",))
+    build(tmp_path / "index", {"a": document("a"), "secret": [secret]})
+    (name,), _ = passage_names(secret)
+
+    def stored() -> bytes:
+        return b"".join(path.read_bytes() for path in (tmp_path / "index").iterdir())
+
+    assert name.encode() in stored()
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.remove(["secret"])
+        index.commit()
+    assert name.encode() not in stored()
+    index = PassageIndex(tmp_path / "index")
+    assert [passage.id for passage in index.passages(range(len(index)))] == ["a#0"]
+
+
+def test_an_unknown_id_removes_nothing(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
+    build(tmp_path / "index", documents)
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        with pytest.raises(InputError, match="there is no document 'nobody' and 1 others"):
+            index.remove(["pellisk", "nobody", "nothing"])
+        assert index.commit() == writer.Changes()
+    assert len(contents(PassageIndex(tmp_path / "index"))) == sum(map(len, documents.values()))
+
+
+def test_a_reader_keeps_what_it_opened(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
+    before = build(tmp_path / "index", documents)
+    known = contents(before), found(before, "Which mayor came from Pellisk?")
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.remove([name.lower() for name in PLACES[1:]])
+        index.commit()
+    assert (contents(before), found(before, "Which mayor came from Pellisk?")) == known
+    assert len(PassageIndex(tmp_path / "index")) == len(documents["Pellisk"])
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_nothing_is_seen_before_commit(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
+    build(tmp_path / "index", {"a": document("a")})
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.add(passage for passages in documents.values() for passage in passages)
+        assert set(contents(PassageIndex(tmp_path / "index"))) == {"a#0"}
+    assert set(contents(PassageIndex(tmp_path / "index"))) == {"a#0"}
+
+
+def test_a_second_writer_is_told_who_holds_the_index(tmp_path: Path) -> None:
+    build(tmp_path / "index", {"a": document("a")})
+    with (
+        IndexWriter(tmp_path / "index", ENCODER),
+        pytest.raises(StoreError, match=rf"being written by another process \(number {os.getpid()}\)"),
+    ):
+        IndexWriter(tmp_path / "index", ENCODER)
+    IndexWriter(tmp_path / "index", ENCODER).close()
+
+
+def test_another_encoder_is_refused(tmp_path: Path) -> None:
+    build(tmp_path / "index", {"a": document("a")})
+    with pytest.raises(StoreError, match="was made with encoder 'hash'"):
+        PassageIndex.open(tmp_path / "index", HashEncoder(dimension=16))
+    with pytest.raises(StoreError, match="was made with encoder 'hash'"):
+        IndexWriter(tmp_path / "index", HashEncoder(dimension=16))
+
+
+def test_places_without_an_index_are_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"there is no index at .*none; check the path"):
+        PassageIndex(tmp_path / "none")
+    with pytest.raises(StoreError, match=r"there is no index at .*none; check the path"):
+        IndexWriter(tmp_path / "none", ENCODER)
+    (tmp_path / "letter.txt").write_text("Dear Ada")
+    with pytest.raises(StoreError, match=r"holds other files \(letter\.txt\)"):
+        IndexWriter(tmp_path, ENCODER, create=True)
+    assert (tmp_path / "letter.txt").read_text() == "Dear Ada"
+
+
+def test_an_index_of_nothing_finds_nothing(tmp_path: Path) -> None:
+    index = build(tmp_path / "index", {})
+    assert len(index) == 0
+    assert found(index, "Anything?") == []
+    index.verify()
+
+
+@pytest.mark.parametrize("name", ["line\nbreak", "tab\there", "ünïcode", "\ud800 alone", "a" * 5000, "../up", "#1"])
+def test_ids_of_any_form_are_kept(tmp_path: Path, name: str) -> None:
+    index = build(tmp_path / "index", {"x": [Document(name, "T", ("A text.",))], "y": document("y")})
+    assert name in contents(index)
+    with IndexWriter(tmp_path / "index", ENCODER) as changed:
+        changed.remove([name])
+        changed.commit()
+    assert set(contents(PassageIndex(tmp_path / "index"))) == {"y#0"}
+
+
+def test_documents_without_id_or_text_are_refused(tmp_path: Path) -> None:
+    with IndexWriter(tmp_path / "index", ENCODER, create=True) as index:
+        with pytest.raises(InputError, match="document '' has no id"):
+            index.add([Document("", "T", ("Text.",))])
+        with pytest.raises(InputError, match="document 'a' has no text"):
+            index.add([Document("a", "T", ())])
+
+
+def test_the_last_of_several_documents_with_one_id_stays(tmp_path: Path) -> None:
+    with IndexWriter(tmp_path / "index", ENCODER, create=True) as index:
+        index.add([*document("a", passages=2), *document("b"), *document("a", version=1)])
+        index.commit()
+    held = contents(PassageIndex(tmp_path / "index"))
+    assert set(held) == {"a#0", "b#0"}
+    assert held["a#0"] == document("a", version=1)[0]
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_filters_say_which_passages_may_be_found(tmp_path: Path) -> None:
+    index = build(tmp_path / "index", {name: document(name, version) for version, name in enumerate("abcdefghij")})
+    mask = index.mask(["version>=7"])
+    assert mask is not None
+    assert np.flatnonzero(mask).tolist() == [7, 8, 9]
+    _, rows = index.nearest(ENCODER.encode(["mayor"]), 5, mask=mask)
+    assert sorted(rows[0].tolist()) == [-1, -1, 7, 8, 9]
+    (ranking,) = HopSearch(index, ENCODER).search(["Which mayor came from Pellisk?"], 10, where=["version>=7"])
+    assert set(ranking.rows) <= {7, 8, 9}
+    assert ranking.rows
+    (none,) = HopSearch(index, ENCODER).search(["Which mayor?"], 10, where=["version>=99"])
+    assert none.rows == ()
+
+
+def test_any_flipped_byte_is_found_and_none_ends_the_process(
+    tmp_path: Path, documents: dict[str, list[Document]]
+) -> None:
+    build(tmp_path / "index", documents)
+    rng = random.Random(7)
+    files = sorted(path for path in (tmp_path / "index").iterdir() if path.name != "passages.lock")
+    for path in files:
+        content = path.read_bytes()
+        for place in rng.sample(range(len(content)), 40):
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :])
+            try:
+                with PassageIndex(tmp_path / "index") as index:
+                    # What is damaged finds something else, or is told, and never crashes.
+                    with suppress(StoreError, ValueError, IndexError, RuntimeWarning):
+                        found(index, "Which mayor came from Pellisk?")
+                    with pytest.raises(StoreError):
+                        index.verify()
+            except StoreError:
+                pass
+            path.write_bytes(content)
+    PassageIndex(tmp_path / "index").verify()
+
+
+def test_a_file_that_was_cut_off_is_told(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
+    index = build(tmp_path / "index", documents)
+    path = tmp_path / "index" / index.manifest.segments[0].name
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(StoreError, match="was cut off"):
+        index.passage(0)
+    with pytest.raises(StoreError, match="was cut off"):
+        PassageIndex(tmp_path / "index")
+
+
+WRITE = textwrap.dedent(
+    """
+    import resource, sys
+    from pathlib import Path
+    from pytrace.errors import StoreError
+    from pytrace.retrieval.passages import IndexWriter, writer
+    from tests.retrieval.test_passage_index import ENCODER, document
+    writer._BATCH = 2
+    directory, limit, first = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    if limit:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        with IndexWriter(directory, ENCODER, create=True) as index:
+            for round in range(first, first + 200):
+                index.add(document(f"doc {round}", passages=2))
+                if round % 3 == 1 and round > first + 2:
+                    index.remove([f"doc {round - 2}"])
+                    print("removed", round - 2, flush=False)
+                index.commit()
+                print("committed", round, flush=True)
+    except StoreError as error:
+        print(error)
+        sys.exit(3)
+    """
+)
+
+
+def write(directory: Path, limit: int = 0, first: int = 0) -> subprocess.Popen[str]:
+    root = Path(__file__).parents[2]
+    arguments = [sys.executable, "-c", WRITE, str(directory), str(limit), str(first)]
+    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=root, env=environment)
+
+
+def acknowledged(lines: Iterator[str]) -> tuple[set[str], set[str]]:
+    """Return the documents that a writer said it had committed, and those that it may have removed since."""
+    held: set[str] = set()
+    waiting: set[str] = set()
+    for line in lines:
+        verb, _, number = line.strip().partition(" ")
+        if verb == "removed":
+            waiting.add(f"doc {number}")
+        elif verb == "committed":
+            held = (held - waiting) | {f"doc {number}"}
+            waiting = set()
+    return held, waiting
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path, seed: int) -> None:
+    with write(tmp_path / "index", first=1000 * seed) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline()]  # it has begun
+        time.sleep(random.Random(seed).random())
+        process.send_signal(signal.SIGKILL)
+        lines += process.stdout.readlines()
+    held, waiting = acknowledged(iter(lines))
+    assert held
+    index = PassageIndex(tmp_path / "index")
+    index.verify()
+    ids = [passage.id for passage in index.passages(range(len(index)))]
+    assert len(ids) == len(set(ids))
+    there = {entry.id for entry in index.entries()}
+    # The document of the commit that it was in may be there or not, and so may what this commit removed.
+    assert held - waiting <= there
+    assert len(there - held) <= 1
+    clean = {name: document(name, passages=2) for name in sorted(there, key=lambda name: int(name[4:]))}
+    question = "Which mayor came from Pellisk?"
+    assert found(index, question) == found(build(tmp_path / "clean", clean), question)
+    # The next writer goes on, and leaves nothing of the killed one.
+    with IndexWriter(tmp_path / "index", ENCODER) as next_writer:
+        next_writer.commit()
+    manifest = PassageIndex(tmp_path / "index").manifest
+    others = {"passages.json", "passages.lock"}
+    assert {path.name for path in (tmp_path / "index").iterdir()} == manifest.files | others
+
+
+@pytest.mark.parametrize("limit", [1 << 12, 1 << 14, 1 << 15, 1 << 16])
+def test_a_full_disk_leaves_the_index_as_it_was(tmp_path: Path, limit: int) -> None:
+    build(tmp_path / "index", {"a": document("a")})
+    before = contents(PassageIndex(tmp_path / "index"))
+    process = write(tmp_path / "index", limit)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 3
+    last = output.splitlines()[-1]
+    assert "write" in last
+    assert "Traceback" not in output
+    held, waiting = acknowledged(iter(output.splitlines()))
+    index = PassageIndex(tmp_path / "index")
+    index.verify()
+    there = {entry.id for entry in index.entries()}
+    assert held - waiting <= there
+    assert before.items() <= contents(index).items()
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_build_that_was_killed_goes_on_without_encoding_again(tmp_path: Path) -> None:
+    encoder = CountingEncoder()
+    given = [passage for name in PLACES for passage in document(name, passages=3)]
+    with IndexWriter(tmp_path / "index", encoder, create=True) as index:
+        index.add(given[:12])
+    assert encoder.count == 12
+    with pytest.raises(StoreError, match="has not been built to its end"):
+        PassageIndex(tmp_path / "index")
+    with IndexWriter(tmp_path / "index", encoder, create=True) as index:
+        index.add(given)
+        assert index.commit().encoded == 12
+    assert set(contents(PassageIndex(tmp_path / "index"))) == {passage.id for passage in given}
+
+
+def test_names_are_titles_headings_and_what_the_first_sentence_tells_of() -> None:
+    origin = Origin("d", "The Marigold Tern (ship)")
+    passage = Document("d#1", "The Marigold Tern (ship) > Crew", ("Its captain is Ada Venn.",), origin=origin)
+    assert passage_names(passage) == (["marigold tern", "crew"], [])
+    untitled = Document(
+        "e",
+        "scan0001",
+        ("Onika Tanya Maraj, known as Nicki Minaj, is a rapper.",),
+        origin=Origin("e", "scan0001", titled=False),
+    )
+    assert passage_names(untitled) == ([], ["onika tanya maraj", "onika maraj", "nicki minaj"])
+    german = Document(
+        "f", "Fähre", ("Ada Venn ist eine Fähre.",), origin=Origin("f", "Fähre", metadata={"language": "de"})
+    )
+    assert passage_names(german) == (["fähre"], [])
