@@ -5,6 +5,7 @@ The shipped numbers stand in ``weights.json`` with the command that made them; `
 
 from __future__ import annotations
 
+import math
 from importlib import resources
 from typing import NamedTuple
 
@@ -72,7 +73,8 @@ class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             return Scored(np.empty(0), by_seed, by_seed, 0.0)
         pairs = softmax(features @ self.vector())
         in_pairs = np.bincount(firsts, pairs, len(seed_scores)) + np.bincount(seconds, pairs, len(seed_scores))
-        hops = 1 / (1 + (self.surest / float(pairs.max())) ** self.sharpness)
+        # The logistic function, which overflows nowhere in this form.
+        hops = 0.5 + 0.5 * math.tanh(self.sharpness * math.log(float(pairs.max()) / self.surest) / 2)
         return Scored(pairs, by_seed, hops * in_pairs / 2 + (1 - hops) * by_seed, hops)
 
 
