@@ -1,17 +1,17 @@
-"""One question from retrieval to a certified answer: what ``pytrace ask`` does, as functions."""
+"""Questions from retrieval to certified answers: what ``pytrace ask`` does, as functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import msgspec
 
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.corpus import Corpus, IndexedCorpus
-from pytrace.errors import InputError
+from pytrace.errors import DataError, InputError
 from pytrace.records import Triple
 
 if TYPE_CHECKING:
@@ -52,8 +52,16 @@ def read_corpus(
     raise InputError(f"there is nothing that {needed.name} could answer from; give --docs FILE|FOLDER or --kg DIR")
 
 
-def answer_one(
-    question: str,
+class Asked(NamedTuple):
+    """A question's answer, the documents that the method was given, and the certificates that were asked for."""
+
+    documents: list[Document]
+    answer: Answer
+    certificates: list[Certificate]
+
+
+def answer_all(
+    questions: Sequence[str],
     corpus: Corpus,
     *,
     kg: Path | None,
@@ -68,19 +76,24 @@ def answer_one(
     facts: Path | None,
     progress: Progress,
     where: Sequence[str] = (),
-) -> tuple[list[Document], Answer, list[Certificate]]:
-    """Retrieve, answer and, where it is asked for, certify; return the documents that the method was given, too."""
+) -> list[Asked]:
+    """Retrieve for all questions, answer them in one batch and, where it is asked for, certify."""
     from pytrace.methods.base import ClaimMethod
     from pytrace.methods.catalog import check_overrides
     from pytrace.triples.graph import TripleStore
 
     overrides = check_overrides([method], models.settings_name, settings)[method.name]
     # An index of sentences searches all documents itself.
-    chosen = list(corpus) if sentence_index is not None else _nearest(question, corpus, models, retrieve, where)
+    everything = list(corpus) if sentence_index is not None else None
+    chosen = (
+        _nearest(questions, corpus, models, retrieve, where) if everything is None else [everything] * len(questions)
+    )
     with (
-        progress("extracting triples", len(chosen)) as advance,
+        progress("extracting triples", sum(map(len, chosen))) as advance,
         TripleStore.open(kg, mode="read") if kg is not None else nullcontext() as graph,
-        _open_index(sentence_index, chosen, models) if sentence_index is not None else nullcontext() as sentences,
+        _open_index(sentence_index, everything or [], models)
+        if sentence_index is not None
+        else nullcontext() as sentences,
     ):
         answerer = models.method(
             method,
@@ -91,25 +104,71 @@ def answer_one(
             knowledge=knowledge.opener(models),
         )
         if not claim:
-            answer = answerer.answer([question], [chosen])[0]
+            answers = answerer.answer(questions, chosen)
         elif isinstance(answerer, ClaimMethod):
-            answer = answerer.judge([question], [chosen])[0]
+            answers = answerer.judge(questions, chosen)
         else:
             raise InputError(f"{method.label} cannot judge claims; use standard or cok")
         # Here, for the graph that the chains were made of is closed with the method.
-        certificates = _certify(answerer, answer, chosen, facts, models, progress) if certify else []
-    if len(chosen) < len(corpus):
-        cut = isinstance(corpus, IndexedCorpus) or any(document.is_passage for document in corpus)
-        what = "passages" if cut else "documents"
-        note = f"used the {len(chosen)} {what} nearest to the question, of {len(corpus)}"
-        answer = msgspec.structs.replace(answer, notes=(*answer.notes, note))
-    return chosen, answer, certificates
+        certificates = [
+            _certify(answerer, answer, documents, facts, models, progress) if certify else []
+            for answer, documents in zip(answers, chosen, strict=True)
+        ]
+    return [
+        Asked(documents, _with_note(answer, len(documents), corpus), checked)
+        for documents, answer, checked in zip(chosen, answers, certificates, strict=True)
+    ]
 
 
-def _nearest(question: str, corpus: Corpus, models: Engine, count: int, where: Sequence[str]) -> list[Document]:
+def _with_note(answer: Answer, count: int, corpus: Corpus) -> Answer:
+    if count >= len(corpus):
+        return answer
+    cut = isinstance(corpus, IndexedCorpus) or any(document.is_passage for document in corpus)
+    note = f"used the {count} {'passages' if cut else 'documents'} nearest to the question, of {len(corpus)}"
+    return msgspec.structs.replace(answer, notes=(*answer.notes, note))
+
+
+def _nearest(
+    questions: Sequence[str], corpus: Corpus, models: Engine, count: int, where: Sequence[str]
+) -> list[list[Document]]:
     if isinstance(corpus, IndexedCorpus):
-        return corpus.nearest(question, models, count, where=where)
-    return corpus.nearest(question, models, count)
+        rankings = corpus.rank(questions, models, count, where=where)
+        return [corpus.index.passages(ranking.rows) for ranking in rankings]
+    return [corpus.nearest(question, models, count) for question in questions]
+
+
+def read_questions(path: Path) -> list[str]:
+    """Read questions: one a line, or of JSON Lines (`.jsonl`) what stands in the field `question` of each.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, a row has no question, or there is none at all.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror}); check the path", path=path) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"is not UTF-8 ({error}); save it as UTF-8", path=path) from None
+    questions = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            text = msgspec.json.decode(line, type=_QuestionRow).question if path.suffix == ".jsonl" else line
+        except msgspec.DecodeError as error:
+            raise DataError(f'no row with a "question" ({error}); give each line one', path=path, line=number) from None
+        if not text.strip():
+            raise DataError("the question is empty; ask something", path=path, line=number)
+        questions.append(text.strip())
+    if not questions:
+        raise DataError("holds no question; write one a line", path=path)
+    return questions
+
+
+class _QuestionRow(msgspec.Struct):
+    question: str
 
 
 def _certify(

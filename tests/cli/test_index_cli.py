@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.cli import common, program
-from pytrace.models.scripted import HashEncoder
+from pytrace.models.scripted import HashEncoder, ScriptedModel
 
 Run = Callable[..., tuple[int, str, str]]
 QUESTION = "Who founded the firm that owns the Marigold Tern?"
@@ -131,3 +131,51 @@ def test_misuse_is_one_sentence(index: Path, docs: Path, run: Run, tmp_path: Pat
         assert shown == ""
         assert expected in errors
         assert len(errors.strip().splitlines()) == 1
+
+
+def test_many_questions_are_asked_in_one_batch(
+    index: Path, docs: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel(["Tobias Rook", "Low Ferry"])
+    monkeypatch.setattr("pytrace.engine.loading.Engine.model", model)
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text(
+        f'{{"id": 1, "question": "{QUESTION}"}}\n\n{{"question": "Which town was founded by the crown?"}}\n'
+    )
+    for source in (("--index", index), ("--docs", docs)):
+        model = ScriptedModel(["Tobias Rook", "Low Ferry"])
+        monkeypatch.setattr("pytrace.engine.loading.Engine.model", model)
+        status, shown, errors = run(
+            "ask", "--questions", questions, *source, "--method", "rag", "--json", "--retrieve", 2
+        )
+        assert status == 0, errors
+        told = json.loads(shown)["answers"]
+        assert [one["answer"] for one in told] == ["Tobias Rook", "Low Ferry"]
+        assert [one["question"] for one in told] == [QUESTION, "Which town was founded by the crown?"]
+    (tmp_path / "plain.txt").write_text(f"{QUESTION}\n")
+    monkeypatch.setattr("pytrace.engine.loading.Engine.model", ScriptedModel(["Tobias Rook"]))
+    shown = run("ask", "--questions", tmp_path / "plain.txt", "--index", index, "--method", "rag")[1]
+    assert shown.startswith(f"Question: {QUESTION}\nAnswer: Tobias Rook\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.jsonl", '{"question": "Who?"}\n{"ask": 1}\n', 'a.jsonl:2: no row with a "question"'),
+        ("a.jsonl", '{"question": " "}\n', "a.jsonl:1: the question is empty"),
+        ("a.txt", "\n\n", "a.txt: holds no question"),
+        ("a.txt", b"\xff\n", "a.txt: is not UTF-8"),
+        ("a.txt", None, "a.txt: cannot be read"),
+    ],
+)
+def test_questions_that_cannot_be_read_are_told(
+    index: Path, run: Run, tmp_path: Path, name: str, content: str | bytes | None, expected: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    status, _, errors = run("ask", "--questions", tmp_path / name, "--index", index)
+    assert status == 2
+    assert expected in errors
+    assert run("ask", QUESTION, "--questions", tmp_path / name, "--index", index)[2].startswith(
+        "error: there must be one QUESTION"
+    )

@@ -13,7 +13,7 @@ import pytest
 
 from pytrace import cli
 from pytrace.cli import common
-from pytrace.cli.ask import answer_document, print_answer
+from pytrace.cli.answer_text import answer_document, print_answer
 from pytrace.engine import loading
 from pytrace.engine.evaluation_jobs import asker
 from pytrace.engine.knowledge import KnowledgeOptions
