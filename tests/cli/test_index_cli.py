@@ -177,5 +177,5 @@ def test_questions_that_cannot_be_read_are_told(
     assert status == 2
     assert expected in errors
     assert run("ask", QUESTION, "--questions", tmp_path / name, "--index", index)[2].startswith(
-        "error: there must be one QUESTION"
+        "pytrace: there must be one QUESTION"
     )
