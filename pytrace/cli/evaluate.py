@@ -6,7 +6,7 @@ import itertools
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -65,8 +65,15 @@ class Eval(Command):
     passage_words: int | None = option(
         "Cut documents of more words into passages of at most so many; short ones stay as they are.", ge=1
     )
+    index: Path | None = option(
+        "Give each question the passages that are found across this index, made by 'pytrace index build'.",
+        metavar="DIR",
+    )
     pool: int | None = option(
-        "Of a BEIR corpus, give each question the N documents that BM25 ranks first.  [default: 100]", ge=1, metavar="N"
+        "Of a BEIR corpus, give each question the N documents that BM25 ranks first.  [default: 100]  With --index: the N "
+        "passages that are found first.  [default: 20]",
+        ge=1,
+        metavar="N",
     )
     sweeps: tuple[str, ...] = option(
         "Ask every METHOD that has this setting once with each value. May be repeated: every combination is asked.",
@@ -112,11 +119,14 @@ class Eval(Command):
             raise InputError(
                 f"--pad-seed {self.pad_seed} is of what --pad draws, and nothing is padded; give --pad N too"
             )
+        if self.index is not None and (self.pad is not None or self.passage_words is not None):
+            raise InputError("--index gives its own passages; leave out --pad and --passage-words")
         self.knowledge.check(self.methods)
 
     def run(self) -> Result:
-        from pytrace.cli.report import print_report, print_seeds
+        from pytrace.cli.report import print_report, print_retrieval, print_seeds
         from pytrace.evaluation.data.datasets import data_settings
+        from pytrace.evaluation.data.indexed_questions import retrieval_scores
         from pytrace.evaluation.run.run_store import RunStore
         from pytrace.evaluation.run.runner import batch_sizes
         from pytrace.evaluation.run.runner import evaluate as run
@@ -143,7 +153,8 @@ class Eval(Command):
             check_gold(methods, questions)
             store.open_run(
                 {
-                    "data": data_settings(self.data, pool=self.pool),
+                    "data": data_settings(self.data, pool=None if self.index is not None else self.pool),
+                    **self._index_settings(),
                     **opened.settings(threads),
                     **({} if self.passage_words is None else {"passage words": self.passage_words}),
                     "padding": {"documents": self.pad, "seed": self.pad_seed or 0} if self.pad else None,
@@ -178,6 +189,7 @@ class Eval(Command):
                     baseline=baseline,
                 )
         seeds = seed_summaries(report.methods)
+        retrieval = None if self.index is None else retrieval_scores(questions)
         if self.plots is not None:
             for study in report.studies:
                 draw_curves(study, self.plots)
@@ -187,12 +199,18 @@ class Eval(Command):
         def show_text() -> None:
             print_report(report)
             print_seeds(seeds)
+            if retrieval is not None:
+                print_retrieval(retrieval)
 
-        return Result({**msgspec.structs.asdict(report), "seeds": seeds}, show_text)
+        searched = {} if retrieval is None else {"retrieval": retrieval}
+        return Result({**msgspec.structs.asdict(report), "seeds": seeds, **searched}, show_text)
 
     def _questions(self) -> Sequence[Question]:
         """Read the questions, and say on stderr what is wrong with some."""
+        from pytrace.engine.corpus import Corpus
+        from pytrace.evaluation.data.beir import is_beir
         from pytrace.evaluation.data.datasets import read_questions
+        from pytrace.evaluation.data.indexed_questions import PASSAGES, give_passages
         from pytrace.evaluation.data.long_documents import cut_question
         from pytrace.evaluation.data.padding import pad_questions
         from pytrace.evaluation.data.question_report import QuestionReport
@@ -201,9 +219,14 @@ class Eval(Command):
         pad = self.pad
         # What is drawn for a question must not depend on how many are asked, so padding draws from all.
         most = None if pad else self.limit
+        # Where an index is searched, the pool is its passages, and one document of BEIR's own will do.
+        own_pool = self.pool if self.index is None else 1 if is_beir(self.data) else None
         everything = list(
-            read_questions(self.data, format=self.data_format, limit=most, report=report, pool=self.pool)  # type: ignore[arg-type]
+            read_questions(self.data, format=self.data_format, limit=most, report=report, pool=own_pool)  # type: ignore[arg-type]
         )
+        if self.index is not None:
+            with closing(Corpus.open(self.index)) as corpus:
+                everything = list(give_passages(everything, corpus, self.models, count=self.pool or PASSAGES))
         if self.passage_words is not None:
             everything = [cut_question(question, self.passage_words) for question in everything]
         questions = everything[: self.limit]
@@ -216,6 +239,15 @@ class Eval(Command):
                 )
         common.remark_first(report.notes, _NOTES)
         return questions
+
+    def _index_settings(self) -> dict[str, object]:
+        from pytrace.engine.corpus import Corpus
+        from pytrace.evaluation.data.indexed_questions import PASSAGES, index_settings
+
+        if self.index is None:
+            return {}
+        with closing(Corpus.open(self.index)) as corpus:
+            return {"index": index_settings(corpus, self.pool or PASSAGES)}
 
     def _processes(self, job: EvaluationJob, sizes: Mapping[str, int], threads: int) -> Executor:
         """Return the engine that has other processes answer, each with so many threads."""

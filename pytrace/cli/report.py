@@ -13,6 +13,7 @@ from pytrace.cli.common import figure, percent, print_table, print_text
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
+    from pytrace.evaluation.data.indexed_questions import Retrieval
     from pytrace.evaluation.scores.comparisons import Comparison, SeedSummary
     from pytrace.evaluation.scores.labels_and_queries import ClaimScores, KnowledgeScores
     from pytrace.evaluation.scores.metrics import Mean
@@ -150,6 +151,15 @@ def _print_pool(pool: PoolRecall) -> None:
         f"methods are given {pool.held:,} of the {pool.relevant:,} supporting documents ({percent(pool.held / pool.relevant)} %), "
         f"{_decimal(pool.documents)} documents a question on average; the support recall can be {percent(pool.recall.mean)} "
         "at most"
+    )
+
+
+def print_retrieval(retrieval: Retrieval) -> None:
+    """Print how much of what supports answers was found in an index."""
+    print_table(
+        ("PASSAGES", "RECALL", "ALL FOUND"),
+        [(depth, percent(share), percent(retrieval.whole[depth])) for depth, share in retrieval.recall.items()],
+        title=f"supporting documents among the first passages that the index gave, of {retrieval.questions} questions",
     )
 
 

@@ -179,3 +179,59 @@ def test_questions_that_cannot_be_read_are_told(
     assert run("ask", QUESTION, "--questions", tmp_path / name, "--index", index)[2].startswith(
         "pytrace: there must be one QUESTION"
     )
+
+
+@pytest.fixture
+def corpus_questions(tmp_path: Path) -> Path:
+    path = tmp_path / "open.jsonl"
+    rows = [
+        {"id": "1", "question": QUESTION, "answers": ["Tobias Rook"], "gold": ["tern", "lines"]},
+        {"id": "2", "question": "Which town was founded by the crown?", "answers": [], "gold": ["low", "missing"]},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_methods_are_evaluated_over_an_index(
+    corpus_questions: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # "lines" is cut into two passages, of which the better one counts.
+    long = (
+        "Brackwater Lines is a firm. "
+        + "It carries mail to the isle and back again. " * 40
+        + "It was founded by Tobias Rook."
+    )
+    rows = [
+        {
+            "id": "tern",
+            "title": "Marigold Tern",
+            "text": "The Marigold Tern is a ferry. Brackwater Lines has owned it since 1931.",
+        },
+        {"id": "lines", "title": "Brackwater Lines", "text": long},
+        {"id": "low", "title": "Low Ferry", "text": "Low Ferry is a town. It was founded by the crown."},
+        {"id": "ash", "title": "Ash Point", "text": "Ash Point is a light."},
+    ]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("index", "build", tmp_path / "index", "--docs", tmp_path / "corpus.jsonl")[0] == 0
+    assert json.loads(run("index", "show", tmp_path / "index", "--json")[1])["passages"] > 4
+    monkeypatch.setattr("pytrace.engine.loading.Engine.model", ScriptedModel(["Tobias Rook"] * 8))
+    arguments = ("eval", "rag", "--data", corpus_questions, "--index", tmp_path / "index", "--pool", 3)
+    status, shown, errors = run(*arguments, "--out", tmp_path / "run", "--json")
+    assert status == 0, errors
+    told = json.loads(shown)
+    assert told["retrieval"]["questions"] == 2
+    assert told["retrieval"]["recall"]["10"] == pytest.approx(0.75)
+    assert told["retrieval"]["whole"]["10"] == 0.5
+    assert told["settings"]["index"]["given"] == 3
+    (method,) = told["methods"]
+    assert method["supporting_recall"]["mean"] == pytest.approx(0.75)
+    assert method["exact_match"] == 1
+    # Another pool is another run.
+    status, _, errors = run(*arguments[:-1], 2, "--out", tmp_path / "run", "--resume")
+    assert status == 2
+    assert "index" in errors
+    text = run(*arguments)[1]
+    assert "supporting documents among the first passages that the index gave, of 2 questions" in text
+    status, _, errors = run(*arguments, "--pad", 10)
+    assert status == 2
+    assert "--index gives its own passages" in errors

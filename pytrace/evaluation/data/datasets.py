@@ -57,8 +57,8 @@ def read_questions(
     `pytrace.evaluation.data.dataset_adapters.SHAPES` lists the formats, each as published and as copies in tables (such as
     Hugging Face's) have it; our own rows are objects with `question`, `answers` (or `answer`), and where wanted `id`,
     `documents` (each with `title`, `text` or `sentences`, `id`, `supporting`), `supporting_facts` as [title or id, sentence
-    index], `triples`, `type`, and the `perturbation` that `pytrace perturb` writes. All but PathQuestion's and BEIR's may be
-    JSON Lines, read one at a time, or one JSON list.
+    index], `triples`, `type`, `gold` (ids of the supporting documents in an index, in place of `documents`), and
+    the `perturbation` that `pytrace perturb` writes. All but PathQuestion's and BEIR's may be JSON Lines, read one at a time, or one JSON list.
 
     A document's id is made of its title and content, so it is the same in every question and file; a paragraph that
     stands twice in a question is given once. Supporting facts name a title. Where several paragraphs of a question
@@ -166,6 +166,7 @@ class _QuestionReader:
 
     def read(self) -> Question:
         text = self._text("question")
+        self._gold_ids()
         answers = self._answers()
         self._documents()
         self._supporting_facts()
@@ -196,6 +197,11 @@ class _QuestionReader:
             kind=CLAIM,
         )
 
+    def _gold_ids(self) -> None:
+        """Read which documents of a corpus support the answer, where a row names them by id and has none of its own."""
+        if "gold" in self.row and not {"paragraphs", "context", "documents"} & self.row.keys():
+            self.supporting.update(dict.fromkeys(strings(self.row["gold"] or [], "gold", self.place)))
+
     def _text(self, name: str) -> str:
         return text_of(self.row, name, self.place, remedy="give it words, or remove the row")
 
@@ -207,7 +213,8 @@ class _QuestionReader:
                 raise self.place.error(wrong_type(name, value, "a string or a list of strings"))
             given += [value] if isinstance(value, str) else strings(value or [], name, self.place)
         answers = tuple(dict.fromkeys(filter(None, map(clean_text, given))))
-        if not answers:
+        # A question of a corpus may measure which of its documents are found, and no more.
+        if not answers and not self.supporting:
             raise self.place.error(
                 "no gold answer, so nothing can be scored; add `answer` or `answers`, or use the labelled split"
             )
@@ -245,6 +252,8 @@ class _QuestionReader:
         return items
 
     def _supporting_facts(self) -> None:
+        if self.supporting and not self.built:
+            return  # sentences of an index's documents, which are cut into passages there
         facts = self._lists("supporting_facts", ("title", "sent_id"), "[title, sentence index]")
         for number, fact in enumerate(facts):
             match fact:

@@ -1,0 +1,102 @@
+"""Questions over an index: each is given the passages that the search across hops ranks first."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pytrace.evaluation.scores.metrics import recall_at
+from pytrace.records import Document, Question
+
+if TYPE_CHECKING:
+    from pytrace.engine.corpus import IndexedCorpus
+    from pytrace.engine.loading import Engine
+
+PASSAGES = 20
+"""How many passages a question gets, if not told."""
+
+# Questions that are searched for together.
+_AT_ONCE = 64
+_DEPTHS = (2, 5, 10, 20)
+
+
+def give_passages(
+    questions: Sequence[Question], corpus: IndexedCorpus, engine: Engine, *, count: int = PASSAGES
+) -> Iterator[Question]:
+    """Give each question the passages of an index that are found for it, best first, in place of documents of its own.
+
+    Parameters
+    ----------
+    questions
+        The questions.
+    corpus, engine
+        The index, and whose encoder searches it.
+    count
+        Passages a question, at most.
+
+    Yields
+    ------
+    Question
+        Its supporting documents are, of each that is cut into passages, the best-ranked passage; those of which none was found
+        stay as they are, so that they count as missed. Of graded ones likewise. Supporting facts, whose sentences are those of whole
+        documents, are left out.
+    """
+    for start in range(0, len(questions), _AT_ONCE):
+        some = questions[start : start + _AT_ONCE]
+        rankings = corpus.rank([question.question for question in some], engine, count)
+        for question, ranking in zip(some, rankings, strict=True):
+            passages = corpus.index.passages(ranking.rows)
+            found = _best_passages(passages)
+            yield msgspec.structs.replace(
+                question,
+                documents=tuple(passages),
+                supporting_documents=tuple(found.get(name, name) for name in question.supporting_documents),
+                grades=tuple((found.get(name, name), grade) for name, grade in question.grades),
+                supporting_facts=(),
+            )
+
+
+class Retrieval(msgspec.Struct, frozen=True):
+    """How much of what supports answers an index gave, over the questions whose supporting documents are known.
+
+    `recall` is the share of them among the first so many passages, and `whole` the share of questions of which all are there; by
+    how many passages count: "2", "5", "10", "20".
+    """
+
+    questions: int
+    recall: dict[str, float]
+    whole: dict[str, float]
+
+
+def retrieval_scores(questions: Sequence[Question]) -> Retrieval | None:
+    """Score the passages that questions were given, best first; None if no supporting document is known."""
+    known = [question for question in questions if question.supporting_documents]
+    if not known:
+        return None
+    recall, whole = {}, {}
+    for depth in _DEPTHS:
+        shares = [
+            recall_at([passage.id for passage in each.documents], each.supporting_documents, depth) for each in known
+        ]
+        recall[str(depth)] = sum(filter(None, shares)) / len(known)
+        whole[str(depth)] = sum(share == 1 for share in shares) / len(known)
+    return Retrieval(len(known), recall, whole)
+
+
+def index_settings(corpus: IndexedCorpus, count: int) -> dict[str, Any]:
+    """Describe an index for the settings of a run, by what its files hold."""
+    digest = hashlib.sha256()
+    for entry in corpus.index.files:
+        digest.update(f"{entry.bytes} {entry.checksum}\n".encode())
+    return {"passages": len(corpus), "given": count, "sha256": digest.hexdigest()}
+
+
+def _best_passages(passages: Sequence[Document]) -> dict[str, str]:
+    """Return the id of the first passage of each document, by the document's id."""
+    found: dict[str, str] = {}
+    for passage in passages:
+        found.setdefault(passage.id if passage.origin is None else passage.origin.document, passage.id)
+    return found
