@@ -32,9 +32,8 @@ class Build(Command):
 
     directory: Path = argument("DIR")
     docs: tuple[Path, ...] = option(_DOCS, required=True)
-    vectors: VectorType = option(
-        "How vectors are kept: float16 takes half the disk, int8 a quarter, with nearly the same answers.",
-        default="float32",
+    vectors: VectorType | None = option(
+        "How vectors are kept: float16 takes half the disk, int8 a quarter, with nearly the same answers.  [default: float32]"
     )
     reading: ReadOptions = READING
     models: Engine = ENCODER

@@ -82,7 +82,7 @@ class Corpus:
         documents: str | Path | Iterable[Document],
         engine: Engine,
         *,
-        vectors: VectorType = "float32",
+        vectors: VectorType | None = None,
         report: ReadReport | None = None,
         **options: Unpack[ReadOptions],
     ) -> IndexedCorpus:
@@ -97,7 +97,7 @@ class Corpus:
         engine
             Whose encoder encodes the passages.
         vectors
-            How vectors of a new index are kept: "float32", "float16" (half the disk) or "int8" (a quarter).
+            How vectors of a new index are kept: "float32" (the default), "float16" (half the disk) or "int8" (a quarter).
         report, **options
             As for `read`, where documents are read.
 

@@ -84,7 +84,8 @@ def documents() -> dict[str, list[Document]]:
 
 @pytest.fixture
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a few passages fill a batch and a segment."""
+    """Let a few passages fill a batch and a segment, and a few segments be many."""
+    monkeypatch.setattr(writer, "_MOST_PENDING", 3)
     monkeypatch.setattr(segment, "MOST_PASSAGES", 8)
     monkeypatch.setattr(writer, "MOST_PASSAGES", 8)
     monkeypatch.setattr(writer, "_BATCH", 3)
@@ -299,6 +300,42 @@ def test_a_second_writer_is_told_who_holds_the_index(tmp_path: Path) -> None:
     ):
         IndexWriter(tmp_path / "index", ENCODER)
     IndexWriter(tmp_path / "index", ENCODER).close()
+
+
+def test_a_long_build_keeps_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_BATCH", 4)
+    monkeypatch.setattr(writer, "_MOST_PENDING", 5)
+    given = {f"doc {number}": document(f"doc {number}") for number in range(100)}
+    most = 0
+    with IndexWriter(tmp_path / "index", ENCODER, create=True) as index:
+        for name, passages in given.items():
+            index.add(passages)
+            most = max(most, len(list((tmp_path / "index").glob("*.arrays"))))
+            if name == "doc 50":
+                index.remove(["doc 3", "doc 50"])
+                index.add(given["doc 3"])
+        index.commit()
+    assert most <= 6
+    held = contents(PassageIndex(tmp_path / "index"))
+    assert set(held) == {f"{name}#0" for name in given} - {"doc 50#0"}
+
+
+def test_vectors_of_another_kind_are_refused(tmp_path: Path) -> None:
+    build(tmp_path / "index", {"a": document("a")}, vectors="int8")
+    with pytest.raises(StoreError, match="keeps vectors as int8, not as float16"):
+        IndexWriter(tmp_path / "index", ENCODER, create=True, vectors="float16")
+    with IndexWriter(tmp_path / "index", ENCODER, create=True) as index:
+        index.add(document("b"))
+        index.commit()
+    assert PassageIndex(tmp_path / "index").manifest.vectors == "int8"
+
+
+def test_a_commit_without_changes_writes_nothing(tmp_path: Path) -> None:
+    before = build(tmp_path / "index", {"a": document("a")}).manifest
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.add(document("a"))
+        assert index.commit() == writer.Changes(unchanged=1)
+    assert PassageIndex(tmp_path / "index").manifest == before
 
 
 def test_another_encoder_is_refused(tmp_path: Path) -> None:

@@ -150,7 +150,6 @@ class HopSearch:
 
     def _ranked(self, pairs: Pairs, k: int) -> PassageRanking:
         scored = self.weights.score(pairs.features, pairs.firsts, pairs.seconds, pairs.seed_scores)
-        # Ties fall by the passage's id in the end: rows change with every merge.
         order = np.argsort(-scored.passages, kind="stable")[:k]
         return PassageRanking(
             tuple(pairs.rows[order].tolist()),
@@ -195,6 +194,7 @@ class HopSearch:
             empty = np.empty(0, dtype=np.int64)
             yield from (Pairs(empty, empty, empty, np.empty((0, 0)), np.empty(0), np.empty(0)) for _ in questions)
             return
+        index.check()
         mask = index.mask(where)
         vectors = encode(self._encoder, questions, "query")
         all_seeds = find_seeds(index, self._rarity, questions, vectors, count=settings.seeds, mask=mask)

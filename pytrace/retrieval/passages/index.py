@@ -206,6 +206,13 @@ class PassageIndex(Closing):
             self._masks[key] = np.concatenate(parts)
         return self._masks[key]
 
+    def check(self) -> None:
+        """Raise `StoreError` if a file has become shorter: reading what was mapped would kill the process."""
+        for segment in self.segments:
+            segment.check()
+        if self.graph is not None:
+            self.graph.check()
+
     def verify(self) -> None:
         """Compare all files with their checksums; `StoreError` names what has changed."""
         for entry in self.manifest.pending:

@@ -49,12 +49,19 @@ class IndexManifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
         return {entry.name for entry in (*self.segments, *self.pending)}.union(graph)
 
 
+def missing(directory: Path) -> str:
+    """Say that there is no index."""
+    return (
+        f"there is no index at {directory}; check the path, or build one: 'pytrace index build {directory} --docs PATH'"
+    )
+
+
 def read_manifest(directory: Path) -> IndexManifest:
     """Read the manifest of an index; `StoreError` where there is none, or one that this version does not know."""
     manifest = load_manifest(
         directory / MANIFEST,
         IndexManifest,
-        missing=f"there is no index at {directory}; check the path, or build one: 'pytrace index build {directory} --docs PATH'",
+        missing=missing(directory),
         remedy=REMEDY,
     )
     if manifest.format != FORMAT:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
@@ -14,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import InputError, StoreError
-from pytrace.models.encoders.encoder import Encoder, Vectors, encode
+from pytrace.models.encoders.encoder import Encoder
 from pytrace.records import Document
 from pytrace.retrieval.passages.graph import Graph, write_graph
+from pytrace.retrieval.passages.known_vectors import KnownVectors
 from pytrace.retrieval.passages.manifest import (
     FORMAT,
     LOCK,
@@ -24,6 +26,7 @@ from pytrace.retrieval.passages.manifest import (
     FileEntry,
     IndexManifest,
     VectorType,
+    missing,
     read_manifest,
     write_manifest,
 )
@@ -33,8 +36,6 @@ from pytrace.retrieval.passages.segment import (
     Segment,
     document_entry,
     document_id,
-    encoded_text,
-    hash_texts,
     merge_segments,
     write_segment,
 )
@@ -44,12 +45,10 @@ from pytrace.storage.text import storable
 
 # Passages that are encoded together and kept if the process is killed after them: some ten seconds of a small encoder.
 _BATCH = 1024
-# Smaller segments are put together when there are more of them than this.
-_MOST_SMALL = 8
+# Smaller segments are put together when there are more of them than this, and those of a build that goes on than that.
+_MOST_SMALL, _MOST_PENDING = 8, 64
 # A passage that has more words than this fills a batch by itself.
 _BATCH_CHARACTERS = 1 << 24
-
-Progress = Callable[[int], object]
 
 
 class Changes(msgspec.Struct):
@@ -81,14 +80,14 @@ class IndexWriter(Closing):
     create
         Make the index if it is not there.
     vectors
-        How vectors of a new index are kept: "float32", "float16" or "int8".
+        How vectors of a new index are kept: "float32" (the default), "float16" or "int8".
     reading
-        The options that documents of a new index are read with, for later syncs.
+        The options that documents of a new index are read with, for later syncs; those of one that has none yet are replaced.
 
     Raises
     ------
     StoreError
-        Another process writes the index, it is not there, was made with another encoder, or its files are damaged.
+        Another process writes the index, it is not there, was made with another encoder or other vectors, or its files are damaged.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class IndexWriter(Closing):
         encoder: Encoder,
         *,
         create: bool = False,
-        vectors: VectorType = "float32",
+        vectors: VectorType | None = None,
         reading: dict[str, Any] | None = None,
     ) -> None:
         self.directory = Path(directory)
@@ -107,6 +106,7 @@ class IndexWriter(Closing):
         self._segments: list[Segment] = []
         self._pending: list[Segment] = []
         self._buffer: list[Document] = []
+        self._buffered: set[str] = set()
         self._characters = 0
         # Which passages of each segment stay, and the numbers of its documents, where that was asked for.
         self._names: dict[str, dict[str, list[int]]] = {}
@@ -123,7 +123,7 @@ class IndexWriter(Closing):
                 for segment in self._segments
                 for entry in map(segment.entry_of, range(segment.documents))
             }
-            self._index_contents()
+            self._vectors = KnownVectors([*self._segments, *self._kept])
         except BaseException:
             self.close()
             raise
@@ -138,15 +138,13 @@ class IndexWriter(Closing):
         """How many documents there are, those included that were added and not committed yet."""
         return len(self._live)
 
-    def add(self, documents: Iterable[Document], *, done: Progress | None = None) -> None:
+    def add(self, documents: Iterable[Document]) -> None:
         """Add documents, or put them in the place of those with the same id.
 
         Parameters
         ----------
         documents
             Documents, or their passages, those of a document side by side.
-        done
-            Called with the number of passages after each document.
 
         Raises
         ------
@@ -156,10 +154,7 @@ class IndexWriter(Closing):
             The disk is full, or cannot be written; what was committed before is not touched.
         """
         for name, group in groupby(documents, document_id):
-            passages = list(group)
-            self._add(name, passages)
-            if done is not None:
-                done(len(passages))
+            self._add(name, list(group))
 
     def _add(self, name: str, passages: list[Document]) -> None:
         if not name or any(not passage.text.strip() for passage in passages):
@@ -178,6 +173,7 @@ class IndexWriter(Closing):
             self.changes.replaced += 1
             self._forget(name)
         self._live[name] = digest
+        self._buffered.add(name)
         self._buffer += passages
         self._characters += sum(len(passage.text) for passage in passages)
         if len(self._buffer) >= _BATCH or self._characters >= _BATCH_CHARACTERS:
@@ -204,10 +200,14 @@ class IndexWriter(Closing):
     def commit(self) -> Changes:
         """Let readers see what was added and removed, and return what that was."""
         self._flush()
+        if not (self._pending or self._kept or any(not rows.all() for rows in self._gone.values())):
+            self._seen.clear()
+            changes, self.changes = self.changes, Changes()
+            return changes
         segments = [*self._segments, *self._pending]
         kept = [(segment, self._rows(segment)) for segment in segments]
         with self._writing():
-            entries = self._rewritten([(segment, rows) for segment, rows in kept if rows.any()])
+            entries = self._rewritten([(segment, rows) for segment, rows in kept if rows.any()], most=_MOST_SMALL)
             final = [Segment(self.directory, entry) for entry in entries]
             try:
                 graph = None
@@ -224,7 +224,7 @@ class IndexWriter(Closing):
             segment.close()
         self._segments, self._pending, self._kept, self._gone = final, [], [], {}
         self._remove_orphans()
-        self._index_contents()
+        self._vectors = KnownVectors([*self._segments, *self._kept])
         self._seen.clear()
         changes, self.changes = self.changes, Changes()
         return changes
@@ -242,17 +242,14 @@ class IndexWriter(Closing):
             if create:
                 self.directory.mkdir(parents=True, exist_ok=True)
             elif not self.directory.is_dir():
-                raise StoreError(
-                    f"there is no index at {self.directory}; check the path, or build one: 'pytrace index build "
-                    f"{self.directory} --docs PATH'"
-                )
+                raise StoreError(missing(self.directory))
             self._lock = take_writer_lock(self.directory / LOCK, str(self.directory))
         except OSError as error:
             raise StoreError(
                 f"{self.directory} cannot be written ({error.strerror}); correct its permissions, or name another directory"
             ) from None
 
-    def _begin(self, create: bool, vectors: VectorType, reading: dict[str, Any]) -> IndexManifest:
+    def _begin(self, create: bool, vectors: VectorType | None, reading: dict[str, Any]) -> IndexManifest:
         encoder = self._encoder
         if create and not (self.directory / MANIFEST).exists():
             others = [path.name for path in self.directory.iterdir() if path.name != LOCK]
@@ -261,46 +258,30 @@ class IndexWriter(Closing):
                     f"{self.directory} holds other files ({others[0]}), and no {MANIFEST}; name an empty directory"
                 )
             manifest = IndexManifest(
-                FORMAT, storable(encoder.name), storable(encoder.fingerprint), encoder.dimension, vectors, reading
+                FORMAT,
+                storable(encoder.name),
+                storable(encoder.fingerprint),
+                encoder.dimension,
+                vectors or "float32",
+                reading,
             )
             with self._writing():
                 write_manifest(self.directory, manifest)
             return manifest
         manifest = read_manifest(self.directory)
         manifest.check_encoder(self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="index")
-        return manifest
-
-    def _index_contents(self) -> None:
-        """Note where the vector of each text that was encoded before is."""
-        self._sources = [*self._segments, *self._kept, *self._pending]
-        contents = [np.empty(0, np.uint64), *(segment["contents"] for segment in self._sources)]
-        joined = np.concatenate(contents)
-        self._order = np.argsort(joined, kind="stable")
-        self._contents = joined[self._order]
-        self._starts = np.cumsum([len(each) for each in contents])
-
-    def _encoded(self, passages: Sequence[Document]) -> Vectors:
-        """Return the vectors of passages; only texts that are new are encoded."""
-        texts = [encoded_text(passage) for passage in passages]
-        hashes = hash_texts(texts)
-        vectors = np.empty((len(texts), self._encoder.dimension), dtype=np.float32)
-        at = np.minimum(np.searchsorted(self._contents, hashes), max(len(self._contents) - 1, 0))
-        found = self._contents[at] == hashes if len(self._contents) else np.zeros(len(texts), dtype=bool)
-        for number in np.flatnonzero(found).tolist():
-            row = int(self._order[at[number]])
-            source = int(np.searchsorted(self._starts, row, side="right")) - 1
-            vectors[number] = self._sources[source].vectors_of(np.array([row - self._starts[source]]))[0]
-        new = np.flatnonzero(~found)
-        if len(new):
-            vectors[new] = encode(self._encoder, [texts[number] for number in new.tolist()], "passage")
-        self.changes.encoded += len(new)
-        return vectors
+        if vectors not in (None, manifest.vectors):
+            raise StoreError(
+                f"{self.directory} keeps vectors as {manifest.vectors}, not as {vectors}; leave that out, or build another index"
+            )
+        return msgspec.structs.replace(manifest, reading=reading) if reading and not manifest.segments else manifest
 
     def _flush(self) -> None:
         """Write the buffer to a segment that is pending."""
         if not self._buffer:
             return
-        vectors = self._encoded(self._buffer)
+        vectors, encoded = self._vectors.encode(self._buffer, self._encoder)
+        self.changes.encoded += encoded
         with self._writing():
             for start in range(0, len(self._buffer), MOST_PASSAGES):
                 end = start + MOST_PASSAGES
@@ -314,15 +295,36 @@ class IndexWriter(Closing):
                 pending = (*self._manifest.pending, new)
                 self._manifest = msgspec.structs.replace(self._manifest, pending=pending)
             write_manifest(self.directory, self._manifest)
-        self._buffer = []
-        self._characters = 0
+            self._buffer, self._buffered, self._characters = [], set(), 0
+            self._join_pending()
+
+    def _join_pending(self) -> None:
+        """Put small pending segments together once there are many: each is an open file."""
+        small = [segment for segment in self._pending if segment.passages < MOST_PASSAGES // 2]
+        if len(small) < _MOST_PENDING:
+            return
+        parts = [(segment, self._rows(segment)) for segment in self._pending]
+        entries = self._rewritten([(segment, rows) for segment, rows in parts if rows.any()], most=0)
+        killed = tuple(segment.entry for segment in self._kept)
+        self._manifest = msgspec.structs.replace(self._manifest, pending=(*killed, *entries))
+        write_manifest(self.directory, self._manifest)
+        there = {segment.entry.name: segment for segment in self._pending}
+        self._pending = [
+            there.pop(entry.name) if entry.name in there else Segment(self.directory, entry) for entry in entries
+        ]
+        for segment in there.values():
+            segment.close()
+        self._remove_orphans()
 
     def _forget(self, name: str) -> None:
         """Note that the passages of a document that are there go."""
-        self._buffer = [passage for passage in self._buffer if document_id(passage) != name]
+        if name in self._buffered:
+            self._buffer = [passage for passage in self._buffer if document_id(passage) != name]
         for segment in (*self._segments, *self._pending):
             for number in self._numbers(segment).get(name, ()):
-                self._rows(segment)[segment["passages"] == number] = False
+                # A document's passages stand side by side.
+                first, end = np.searchsorted(segment["passages"], (number, number + 1)).tolist()
+                self._rows(segment)[first:end] = False
 
     def _numbers(self, segment: Segment) -> dict[str, list[int]]:
         numbers = self._names.get(segment.entry.name)
@@ -344,11 +346,11 @@ class IndexWriter(Closing):
         """Return which passages of a segment stay."""
         return self._gone.setdefault(segment.entry.name, np.ones(segment.passages, dtype=bool))
 
-    def _rewritten(self, parts: list[tuple[Segment, NDArray[np.bool_]]]) -> list[FileEntry]:
-        """Return segments without the passages that go, small ones put together."""
+    def _rewritten(self, parts: list[tuple[Segment, NDArray[np.bool_]]], *, most: int) -> list[FileEntry]:
+        """Return segments without the passages that go; small ones are put together where there are more than `most`."""
         sizes = [int(rows.sum()) for _, rows in parts]
         small = [number for number, size in enumerate(sizes) if size < MOST_PASSAGES // 2]
-        joined = set(small) if len(small) > _MOST_SMALL else set()
+        joined = set(small) if len(small) > most else set()
         entries: list[FileEntry] = []
         group: list[tuple[Segment, NDArray[np.bool_]]] = []
         size = 0
@@ -384,7 +386,8 @@ class IndexWriter(Closing):
         """Remove files that no manifest names: what a killed writer left, and what was replaced."""
         names = self._manifest.files
         with suppress(OSError):  # what is left lying there harms nobody
-            for path in (*self.directory.glob("*-*.arrays"), *self.directory.glob(".*.partial")):
+            left = (self.directory.glob(pattern) for pattern in ("*-*.arrays", ".*.partial", f"{MANIFEST}.new"))
+            for path in itertools.chain.from_iterable(left):
                 if path.name not in names:
                     path.unlink(missing_ok=True)
 
