@@ -218,6 +218,10 @@ class Segment:
         except (ValueError, zlib.error, RecursionError) as error:
             raise self._damaged(f"number {number} of its {name} cannot be read ({error})") from None
 
+    def entries(self) -> Iterator[DocumentEntry]:
+        """Iterate over what is known of each document."""
+        return map(self.entry_of, range(self.documents))
+
     @property
     def documents(self) -> int:
         """How many documents there are."""

@@ -118,11 +118,7 @@ class IndexWriter(Closing):
             self._remove_orphans()
             self._segments = [Segment(self.directory, entry) for entry in self._manifest.segments]
             self._kept = [Segment(self.directory, entry) for entry in self._manifest.pending]
-            self._live = {
-                entry.id: entry.digest
-                for segment in self._segments
-                for entry in map(segment.entry_of, range(segment.documents))
-            }
+            self._live = {entry.id: entry.digest for segment in self._segments for entry in segment.entries()}
             self._vectors = KnownVectors([*self._segments, *self._kept])
         except BaseException:
             self.close()
@@ -158,9 +154,8 @@ class IndexWriter(Closing):
 
     def _add(self, name: str, passages: list[Document]) -> None:
         if not name or any(not passage.text.strip() for passage in passages):
-            raise InputError(
-                f"document {name!r} has no {'text' if name else 'id'}, and cannot be found again; leave it out"
-            )
+            what = "text" if name else "id"
+            raise InputError(f"document {name!r} has no {what}, and cannot be found again; leave it out")
         self._seen.add(name)
         before = self._live.get(name)
         digest = document_entry(passages).digest
@@ -245,9 +240,8 @@ class IndexWriter(Closing):
                 raise StoreError(missing(self.directory))
             self._lock = take_writer_lock(self.directory / LOCK, str(self.directory))
         except OSError as error:
-            raise StoreError(
-                f"{self.directory} cannot be written ({error.strerror}); correct its permissions, or name another directory"
-            ) from None
+            reason = f"({error.strerror}); correct its permissions, or name another directory"
+            raise StoreError(f"{self.directory} cannot be written {reason}") from None
 
     def _begin(self, create: bool, vectors: VectorType | None, reading: dict[str, Any]) -> IndexManifest:
         encoder = self._encoder
@@ -330,8 +324,8 @@ class IndexWriter(Closing):
         numbers = self._names.get(segment.entry.name)
         if numbers is None:
             numbers = {}
-            for number in range(segment.documents):
-                numbers.setdefault(segment.entry_of(number).id, []).append(number)
+            for number, entry in enumerate(segment.entries()):
+                numbers.setdefault(entry.id, []).append(number)
             self._names[segment.entry.name] = numbers
         return numbers
 
