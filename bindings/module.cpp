@@ -8,4 +8,5 @@ PYBIND11_MODULE(_core, module) {
   pytrace::bindings::register_topk(module);
   pytrace::bindings::register_align(module);
   pytrace::bindings::register_cover(module);
+  pytrace::bindings::register_walk(module);
 }

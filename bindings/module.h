@@ -11,5 +11,6 @@ void register_runtime(pybind11::module_& module);
 void register_topk(pybind11::module_& module);
 void register_align(pybind11::module_& module);
 void register_cover(pybind11::module_& module);
+void register_walk(pybind11::module_& module);
 
 }  // namespace pytrace::bindings

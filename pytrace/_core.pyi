@@ -45,6 +45,31 @@ def expand(
     /,
 ) -> _Result: ...
 def log_sum_exp(logits: npt.ArrayLike, /) -> float: ...
+def personalised_pagerank(
+    offsets: npt.ArrayLike,
+    targets: npt.ArrayLike,
+    weights: npt.ArrayLike | None,
+    seeds: npt.ArrayLike,
+    seed_offsets: npt.ArrayLike,
+    seed_weights: npt.ArrayLike | None,
+    restart: float,
+    tolerance: float,
+    k: int,
+    threads: int | None,
+    /,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]: ...
+def expand_links(
+    offsets: npt.ArrayLike,
+    targets: npt.ArrayLike,
+    weights: npt.ArrayLike | None,
+    seeds: npt.ArrayLike,
+    seed_offsets: npt.ArrayLike,
+    seed_weights: npt.ArrayLike | None,
+    hops: int,
+    budget: int,
+    threads: int | None,
+    /,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
 def alignment_score(
     a: object,
     b: object,

@@ -1,0 +1,88 @@
+// Walks over the links of a corpus, for many questions at once.
+//
+// Personalised PageRank by forward push (Andersen, Chung and Lang, "Local graph partitioning using
+// PageRank vectors", 2006): each question's mass starts at its seeds; a node keeps the share
+// `restart` of what reaches it and pushes the rest along its links by weight, while what waits at
+// it is above `tolerance` times its links (at least one). So a question costs what it touches,
+// O(1 / (restart * tolerance)) link visits at most, whatever the size of the graph. And breadth
+// first expansion, bounded in hops and in nodes.
+//
+// Links lie in compressed sparse rows and are read as they are, from a mapped file too: what a
+// corrupt file may hold (a target that is no node, rows that go back) is found where it is read.
+//
+// Each question is walked by one thread in an order of its own: results do not depend on the
+// threads, or on the other questions of the batch.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/views.h"
+
+namespace pytrace {
+
+// The links from node u are [offsets[u], offsets[u + 1]).
+template <typename Target>
+struct Links {
+  Span<const int64_t> offsets;
+  Span<const Target> targets;
+  Span<const float> weights;  // finite and at least 0; empty: all 1
+
+  int64_t nodes() const { return offsets.size - 1; }
+};
+
+// Seeds of question q: [offsets[q], offsets[q + 1]).
+struct Seeds {
+  Span<const int64_t> offsets;
+  Span<const int64_t> nodes;
+  Span<const double> weights;  // finite and at least 0; empty: all 1
+};
+
+struct WalkOptions {
+  double restart = 0.5;     // above 0, at most 1
+  double tolerance = 1e-6;  // above 0
+  int64_t k = 10;           // the heaviest nodes kept
+};
+
+// Nodes of question q, heaviest first (equal scores: the lower node): [offsets[q], offsets[q + 1]).
+struct WalkResult {
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> nodes;
+  std::vector<double> scores;
+  std::vector<double> left;  // mass that was not walked any further, a question
+};
+
+struct ExpandOptions {
+  int64_t hops = 2;      // at least 0
+  int64_t budget = 100;  // nodes a question, sources included
+};
+
+// Nodes of question q in the order in which they are reached: sources, then by hop; `parents` are
+// the nodes that they were reached from, -1 for sources.
+struct ExpandResult {
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> nodes;
+  std::vector<int64_t> hops;
+  std::vector<int64_t> parents;
+};
+
+// Throw std::invalid_argument for what is out of range, NaN, negative or infinite.
+template <typename Target>
+WalkResult personalised_pagerank(const Links<Target>& links, const Seeds& seeds,
+                                 const WalkOptions& how, int threads);
+
+template <typename Target>
+ExpandResult expand_links(const Links<Target>& links, const Seeds& sources,
+                          const ExpandOptions& how, int threads);
+
+extern template WalkResult personalised_pagerank(const Links<int32_t>&, const Seeds&,
+                                                 const WalkOptions&, int);
+extern template WalkResult personalised_pagerank(const Links<int64_t>&, const Seeds&,
+                                                 const WalkOptions&, int);
+extern template ExpandResult expand_links(const Links<int32_t>&, const Seeds&, const ExpandOptions&,
+                                          int);
+extern template ExpandResult expand_links(const Links<int64_t>&, const Seeds&, const ExpandOptions&,
+                                          int);
+
+}  // namespace pytrace

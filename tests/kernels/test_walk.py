@@ -1,0 +1,176 @@
+"""The walk kernel against dense power iteration and a plain breadth-first search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytrace.kernels.walk import expand_links, personalised_pagerank
+
+
+def graph(rng, nodes, links, *, weighted=True, narrow=True):
+    """Make random links in compressed sparse rows; some nodes have none, some link to themselves or twice to another."""
+    heads = np.sort(rng.integers(0, nodes, links))
+    offsets = np.searchsorted(heads, np.arange(nodes + 1)).astype(np.int64)
+    targets = rng.integers(0, nodes, links).astype(np.int32 if narrow else np.int64)
+    weights = rng.choice([0.0, 0.25, 1.0, 3.0], links).astype(np.float32) if weighted else None
+    return offsets, targets, weights
+
+
+def pagerank_by_powers(offsets, targets, weights, seeds, seed_weights, restart):
+    """Return the scores of all nodes by power iteration on a dense matrix: walks without a way on start anew at the seeds."""
+    nodes = len(offsets) - 1
+    start = np.zeros(nodes)
+    np.add.at(start, seeds, seed_weights)
+    start /= start.sum()
+    moves = np.zeros((nodes, nodes))
+    for node in range(nodes):
+        row = slice(offsets[node], offsets[node + 1])
+        values = np.ones(len(targets[row])) if weights is None else weights[row].astype(np.float64)
+        if values.sum() > 0:
+            np.add.at(moves[node], targets[row], values / values.sum())
+        else:
+            moves[node] = start
+    scores = start.copy()
+    for _ in range(2_000):
+        following = restart * start + (1 - restart) * scores @ moves
+        if np.abs(following - scores).sum() < 1e-15:
+            break
+        scores = following
+    return scores
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(0, 150), st.sampled_from([0.15, 0.5, 0.9, 1.0]),
+    st.sampled_from([1e-3, 1e-6, 1e-12]), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_scores_are_those_of_power_iteration_to_what_is_left(seed, nodes, links, restart, tolerance, weighted, narrow):
+    rng = np.random.default_rng(seed)
+    offsets, targets, weights = graph(rng, nodes, links, weighted=weighted, narrow=narrow)
+    seeds = rng.integers(0, nodes, rng.integers(1, 5))
+    seed_weights = rng.random(len(seeds)) + 0.1
+    ranking = personalised_pagerank(
+        offsets,
+        targets,
+        seeds,
+        weights=weights,
+        seed_weights=seed_weights,
+        restart=restart,
+        tolerance=tolerance,
+        k=nodes,
+    )
+    expected = pagerank_by_powers(offsets, targets, weights, seeds, seed_weights, restart)
+    scores = np.zeros(nodes)
+    scores[ranking.nodes] = ranking.scores
+    (left,) = ranking.left
+    assert scores.sum() + left == pytest.approx(1.0, abs=1e-12)
+    assert np.all(scores <= expected + 1e-12)
+    assert np.all(expected <= scores + left + 1e-12)
+    assert left <= tolerance * (links + nodes) / min(restart, 1.0) + 1e-12
+    order = sorted(ranking.nodes.tolist(), key=lambda node: (-scores[node], node))
+    assert ranking.nodes.tolist() == order
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_a_batch_equals_one_question_at_a_time(threads):
+    rng = np.random.default_rng(7)
+    offsets, targets, weights = graph(rng, 3_000, 20_000)
+    lists = [rng.integers(0, 3_000, size) for size in rng.integers(0, 30, 64)]
+    seed_offsets = np.concatenate([[0], np.cumsum([len(each) for each in lists])])
+    seeds = np.concatenate(lists)
+    batch = personalised_pagerank(
+        offsets, targets, seeds, weights=weights, seed_offsets=seed_offsets, k=20, threads=threads
+    )
+    reached = expand_links(offsets, targets, seeds, source_offsets=seed_offsets, budget=50, threads=threads)
+    for question, own in enumerate(lists):
+        alone = personalised_pagerank(offsets, targets, own, weights=weights, k=20, threads=1)
+        part = slice(batch.offsets[question], batch.offsets[question + 1])
+        np.testing.assert_array_equal(batch.nodes[part], alone.nodes)
+        np.testing.assert_array_equal(batch.scores[part], alone.scores)
+        assert batch.left[question] == alone.left[0]
+        alone_reached = expand_links(offsets, targets, own, budget=50, threads=1)
+        part = slice(reached.offsets[question], reached.offsets[question + 1])
+        for whole, single in zip(reached[:3], alone_reached[:3], strict=True):
+            np.testing.assert_array_equal(whole[part], single)
+
+
+def breadth_first(offsets, targets, sources, hops, budget):
+    order, found = [], {}
+    for source in sources:
+        if source not in found and len(order) < budget:
+            found[source] = (0, -1)
+            order.append(source)
+    for node in order:
+        hop = found[node][0] + 1
+        for target in targets[offsets[node] : offsets[node + 1]].tolist() if hop <= hops else []:
+            if target not in found and len(order) < budget:
+                found[target] = (hop, node)
+                order.append(target)
+    return order, [found[node][0] for node in order], [found[node][1] for node in order]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(0, 150), st.integers(0, 4), st.integers(0, 50))
+def test_expansion_is_a_breadth_first_search(seed, nodes, links, hops, budget):
+    rng = np.random.default_rng(seed)
+    offsets, targets, _ = graph(rng, nodes, links, narrow=bool(seed % 2))
+    sources = rng.integers(0, nodes, rng.integers(0, 5))
+    reached = expand_links(offsets, targets, sources, hops=hops, budget=budget)
+    expected = breadth_first(offsets, targets, sources.tolist(), hops, budget)
+    assert [each.tolist() for each in reached[:3]] == [list(each) for each in expected]
+
+
+def test_links_are_read_from_a_mapped_file(tmp_path):
+    rng = np.random.default_rng(3)
+    offsets, targets, weights = graph(rng, 500, 4_000)
+    mapped = []
+    for name, array in (("offsets", offsets), ("targets", targets), ("weights", weights)):
+        np.save(tmp_path / f"{name}.npy", array)
+        mapped.append(np.load(tmp_path / f"{name}.npy", mmap_mode="r"))
+    here = personalised_pagerank(offsets, targets, [1, 2], weights=weights)
+    there = personalised_pagerank(mapped[0], mapped[1], [1, 2], weights=mapped[2])
+    for left, right in zip(here, there, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+LINKS = ([0, 2, 3, 3], [1, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("links", "options", "error", "says"),
+    [
+        (([0, 2, 3, 3], [1, 3, 2]), {}, ValueError, r"targets\[1\] is 3, but there are 3 nodes"),
+        (([0, 2, 3, 3], [1, -1, 2]), {}, ValueError, r"targets\[1\] is -1"),
+        (([0, 4, 3, 3], [1, 2, 2]), {}, ValueError, "the links of node 0 lie from 0 to 4, but there are 3 links"),
+        (([2, 0, 3, 3], [1, 2, 2]), {}, ValueError, "the links of node 0 lie from 2 to 0"),
+        (([], []), {}, ValueError, "offsets is empty"),
+        (LINKS, {"seeds": [3]}, ValueError, r"seeds\[0\] is 3, but there are 3 nodes"),
+        (LINKS, {"seeds": [0.5]}, TypeError, "seeds holds float64; it must hold whole numbers"),
+        (LINKS, {"weights": [1.0, np.nan, 1.0]}, ValueError, r"weights\[1\] is nan"),
+        (LINKS, {"weights": [1.0, -1.0, 1.0]}, ValueError, r"weights\[1\] is -1; it must be finite and at least 0"),
+        (LINKS, {"weights": [1.0]}, ValueError, "weights has 1 values, but there are 3 targets"),
+        (LINKS, {"weights": []}, ValueError, "weights has 0 values"),
+        (LINKS, {"seed_weights": [np.inf]}, ValueError, r"seed_weights\[0\] is inf"),
+        (LINKS, {"seed_weights": [1.0, 1.0]}, ValueError, "seed_weights has 2 values, but there are 1 seeds"),
+        (LINKS, {"seed_offsets": [0, 2]}, ValueError, "seed_offsets ends at 2, but there are 1 values"),
+        (LINKS, {"restart": 0.0}, ValueError, "restart is 0; it must be above 0 and at most 1"),
+        (LINKS, {"restart": np.nan}, ValueError, "restart is nan"),
+        (LINKS, {"tolerance": 0.0}, ValueError, "tolerance is 0; it must be above 0"),
+        (LINKS, {"k": -1}, ValueError, "k is -1"),
+        (LINKS, {"threads": 0}, ValueError, "threads is 0"),
+    ],
+)
+def test_what_is_wrong_is_told(links, options, error, says):
+    with pytest.raises(error, match=says):
+        personalised_pagerank(*links, **{"seeds": [0], **options})
+
+
+def test_questions_without_seeds_and_empty_graphs_find_nothing():
+    ranking = personalised_pagerank(*LINKS, [0], seed_weights=[0.0])
+    assert (ranking.nodes.size, ranking.left.tolist()) == (0, [0.0])
+    ranking = personalised_pagerank([0], [], [], seed_offsets=[0, 0, 0])
+    assert ranking.offsets.tolist() == [0, 0, 0]
+    assert expand_links(*LINKS, [0, 1], budget=0).nodes.size == 0
+    with pytest.raises(ValueError, match="hops is -1"):
+        expand_links(*LINKS, [0], hops=-1)
