@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pytrace import _core
-from pytrace.kernels import alignment, beam, devices, fuzzy, normalize, set_cover, top_k
+from pytrace.kernels import alignment, beam, devices, fuzzy, normalize, set_cover, top_k, walk
 from pytrace.kernels.similarity import similarity
 
 
@@ -745,10 +745,48 @@ def make_log_sum_exp(rng: Dice) -> Call:
     return Call(beam.log_sum_exp, [reals(rng, size).astype(rng.choice(["f4", "f8"]))], {}, check_log_sum_exp)
 
 
+def check_walk(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
+    expect(type(result) in (walk.Ranking, walk.Reached), result)
+    expect(is_array(result.nodes, np.int64, 1) and is_array(result.offsets, np.int64, 1), result)
+    expect(len(result[0]) == len(result[1]) == result.offsets[-1], result)
+    if isinstance(args[0], np.ndarray):
+        expect(bool(((result.nodes >= 0) & (result.nodes < max(len(args[0]) - 1, 1))).all()), result)
+    if type(result) is walk.Ranking:
+        expect(is_array(result.scores, np.float64, 1) and is_array(result.left, np.float64, 1), result)
+        expect(not np.isnan(result.scores).any(), result)
+
+
+def make_walk(rng: Dice) -> Call:
+    nodes = 3_000 if rng.large else rng.choice(SIZES)
+    links = rng.choice([0, 1, 3, 8]) * nodes
+    offsets = ends(rng, nodes, links)
+    targets = integers(rng, links, nodes, rng.choice([np.int32, np.int32, np.int64, np.uint32]))
+    questions = rng.choice([1, 2, 5])
+    seeds = integers(rng, 3 * questions if nodes else 0, nodes)
+    options: dict[str, Any] = {"threads": threads(rng)}
+    if rng.random() < 0.5:
+        options["source_offsets"] = ends(rng, questions, len(seeds))
+    if rng.random() < 0.4:
+        options |= {"hops": rng.choice([0, 1, 2, 5]), "budget": rng.choice([0, 1, 10, 10_000])}
+        return Call(walk.expand_links, [offsets, targets, seeds], options, check_walk)
+    if "source_offsets" in options:
+        options["seed_offsets"] = options.pop("source_offsets")
+    if rng.random() < 0.5:
+        options["weights"] = np.abs(reals(rng, links)).astype(rng.choice(["f4", "f8"]))
+    if rng.random() < 0.3:
+        options["seed_weights"] = np.abs(reals(rng, len(seeds)))
+    options |= {
+        "restart": rng.choice([0.1, 0.5, 1.0, 0.0]),
+        "tolerance": rng.choice([1e-2, 1e-4, 0.0]),
+        "k": rng.choice([0, 1, 10, 10_000]),
+    }
+    return Call(walk.personalised_pagerank, [offsets, targets, seeds], options, check_walk)
+
+
 MAKERS: list[Callable[[Dice], Call]] = [
     make_top_k, make_similarity, make_normalize, make_ratio, make_partial_ratio_alignment, make_cdist, make_cpdist,
     make_extract, make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
-    make_log_sum_exp,
+    make_log_sum_exp, make_walk,
 ]  # fmt: skip
 
 

@@ -268,11 +268,14 @@ template <typename Target>
 WalkResult personalised_pagerank(const Links<Target>& links, const Seeds& seeds,
                                  const WalkOptions& how, int threads) {
   require_batch(links, seeds);
-  if (!(how.restart > 0.0 && how.restart <= 1.0)) {
-    fail("restart is " + number_text(how.restart) + "; it must be above 0 and at most 1");
+  // Below these a walk would hardly end.
+  if (!(how.restart >= kLeastRestart && how.restart <= 1.0)) {
+    fail("restart is " + number_text(how.restart) + "; it must be from " +
+         number_text(kLeastRestart) + " to 1");
   }
-  if (!(how.tolerance > 0.0 && std::isfinite(how.tolerance))) {
-    fail("tolerance is " + number_text(how.tolerance) + "; it must be above 0 and finite");
+  if (!(how.tolerance >= kLeastTolerance && std::isfinite(how.tolerance))) {
+    fail("tolerance is " + number_text(how.tolerance) + "; it must be at least " +
+         number_text(kLeastTolerance) + " and finite");
   }
   if (how.k < 0) fail("k is " + to_text(how.k) + "; it must be at least 0");
   const int64_t questions = seeds.offsets.size - 1;

@@ -39,9 +39,12 @@ struct Seeds {
   Span<const double> weights;  // finite and at least 0; empty: all 1
 };
 
+inline constexpr double kLeastRestart = 0.01;
+inline constexpr double kLeastTolerance = 1e-12;
+
 struct WalkOptions {
-  double restart = 0.5;     // above 0, at most 1
-  double tolerance = 1e-6;  // above 0
+  double restart = 0.5;     // from kLeastRestart to 1
+  double tolerance = 1e-6;  // at least kLeastTolerance
   int64_t k = 10;           // the heaviest nodes kept
 };
 

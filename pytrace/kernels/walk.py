@@ -89,9 +89,9 @@ def personalised_pagerank(
         Int64 ``[n_questions + 1]``: question q owns seeds ``seed_offsets[q]`` to ``seed_offsets[q + 1]``. By default all are of one
         question.
     restart
-        Above 0, at most 1.
+        From 0.01 to 1.
     tolerance
-        What waits at a node is walked on only above `tolerance` times its links (at least one). A question visits at most
+        At least 1e-12. What waits at a node is walked on only above `tolerance` times its links (at least one). A question visits at most
         ``1 / (restart * tolerance)`` links.
     k
         Nodes kept a question.
