@@ -1,4 +1,4 @@
-"""The five kernels: typed fronts of the compiled core. No function hides the module of its name."""
+"""The kernels: typed fronts of the compiled core. No function hides the module of its name."""
 
 # The matrix `similarity.similarity` stays in its module, which it would hide here.
 from pytrace.kernels.alignment import align_batch, alignment_score, edit_distance, needleman_wunsch
@@ -17,11 +17,14 @@ from pytrace.kernels.fuzzy import (
 )
 from pytrace.kernels.set_cover import greedy_cover, minimum_cover, minimum_covers, scope_cover, scope_covers
 from pytrace.kernels.similarity import Metric, normalize, top_k
+from pytrace.kernels.walk import Ranking, Reached, expand_links, personalised_pagerank
 
 __all__ = [
     "DeviceVectors",
     "Expansion",
     "Metric",
+    "Ranking",
+    "Reached",
     "ScoreAlignment",
     "align_batch",
     "alignment_score",
@@ -29,6 +32,7 @@ __all__ = [
     "cpdist",
     "edit_distance",
     "expand",
+    "expand_links",
     "extract",
     "extract_one",
     "greedy_cover",
@@ -39,6 +43,7 @@ __all__ = [
     "normalize",
     "partial_ratio",
     "partial_ratio_alignment",
+    "personalised_pagerank",
     "ratio",
     "scope_cover",
     "scope_covers",
