@@ -239,6 +239,39 @@ def token_set_ratio(a, b):
     return max(scores)
 
 
+def personalised_pagerank(
+    rows: Sequence[Sequence[tuple[int, float]]], start: Sequence[float], restart: float
+) -> list[float]:
+    """Score all nodes by power iteration; `start` adds up to 1, and a walk without a way on starts anew."""
+    scores = list(start)
+    for _ in range(2_000):
+        following = [restart * share for share in start]
+        for node, row in enumerate(rows):
+            total = math.fsum(weight for _, weight in row)
+            ways = [(target, weight / total) for target, weight in row] if total > 0 else enumerate(start)
+            for target, share in ways:
+                following[target] += (1 - restart) * scores[node] * share
+        change = math.fsum(abs(a - b) for a, b in zip(following, scores, strict=True))
+        scores = following
+        if change < 1e-15:
+            break
+    return scores
+
+
+def nodes_within(
+    rows: Sequence[Sequence[int]], sources: Sequence[int], hops: int, budget: int
+) -> list[tuple[int, int, int]]:
+    """Search breadth first: (node, hop, parent) in the order in which nodes are reached."""
+    found: dict[int, tuple[int, int, int]] = {}
+    waiting = [(source, 0, -1) for source in sources]
+    while waiting and len(found) < budget:
+        node, hop, parent = waiting.pop(0)
+        if node not in found:
+            found[node] = (node, hop, parent)
+            waiting += [(target, hop + 1, node) for target in rows[node] if hop < hops]
+    return list(found.values())
+
+
 def reasoning_chains(
     candidates: Callable[[tuple[int, ...]], Sequence[int]],
     logits: Callable[[tuple[int, ...], Sequence[int]], Sequence[float]],

@@ -1,265 +1,275 @@
 #include "walk/walk.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <memory>
-#include <string>
+#include <new>
 
 #include "common/parallel.h"
+#include "walk/links.h"
+#include "walk/node_set.h"
 
 namespace pytrace {
 namespace {
 
-// The links of one node.
-struct Row {
-  int64_t begin;
-  int64_t end;
+using walk_detail::fail_weight;
+using walk_detail::offsets_of;
+using walk_detail::Row;
+using walk_detail::row_of;
+using walk_detail::target_of;
 
-  int64_t size() const { return end - begin; }
+// Questions that are walked side by side: a node's mass in eight of them is one line of the cache,
+// which a visit of a link has to fetch for one of them, too.
+constexpr int kLanes = 8;
+
+// How many links ahead a target's line is asked for: some ten lines are on their way at a time.
+constexpr int64_t kAhead = 16;
+
+// What a node must hold for each of its links to be pushed in the first pass over the nodes, and
+// how much less in each further one until it is the tolerance: mass gathers before it is moved on,
+// and a quarter fewer links are visited than with the tolerance from the start.
+constexpr double kFirstLeast = 1e-3;
+constexpr double kLeastFalls = 0.1;
+
+template <int lanes>
+struct alignas(sizeof(double) * lanes) Masses {
+  double of[lanes];
 };
 
-template <typename Target>
-Row row_of(const Links<Target>& links, int64_t node) {
-  const Row row{links.offsets[node], links.offsets[node + 1]};
-  if (row.begin < 0 || row.end < row.begin || row.end > links.targets.size) {
-    fail("the links of node " + to_text(node) + " lie from " + to_text(row.begin) + " to " +
-         to_text(row.end) + ", but there are " + to_text(links.targets.size) + " links");
+// Zeros for all nodes, which the system hands out page by page as they are touched.
+template <typename T>
+class Zeros {
+ public:
+  explicit Zeros(int64_t count) {
+    if (count >= std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)))
+      throw std::bad_alloc();
+    memory_.reset(std::calloc(static_cast<size_t>(count) + 1, sizeof(T)));
+    if (memory_ == nullptr) throw std::bad_alloc();
+    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
+    const size_t past = address % alignof(T);
+    values_ = reinterpret_cast<T*>(static_cast<char*>(memory_.get()) +
+                                   (past == 0 ? 0 : alignof(T) - past));
   }
-  return row;
-}
 
-template <typename Target>
-int64_t target_of(const Links<Target>& links, int64_t link) {
-  const auto target = static_cast<int64_t>(links.targets[link]);
-  if (target < 0 || target >= links.nodes()) {
-    fail("targets[" + to_text(link) + "] is " + to_text(target) + ", but there are " +
-         to_text(links.nodes()) + " nodes");
-  }
-  return target;
-}
+  T& operator[](int64_t i) { return values_[i]; }
+  T* values() { return values_; }
 
-template <typename Target>
-double weight_of(const Links<Target>& links, int64_t link) {
-  if (links.weights.size == 0) return 1.0;
-  const float weight = links.weights[link];
-  if (!(weight >= 0.0F && std::isfinite(weight))) {
-    fail("weights[" + to_text(link) + "] is " + number_text(weight) +
-         "; it must be finite and at least 0");
-  }
-  return weight;
-}
-
-template <typename Target>
-void require_batch(const Links<Target>& links, const Seeds& seeds) {
-  if (links.offsets.size < 1) fail("offsets is empty; it needs at least the value 0");
-  if (links.weights.size > 0 && links.weights.size != links.targets.size) {
-    fail("weights has " + to_text(links.weights.size) + " values, but there are " +
-         to_text(links.targets.size) + " targets");
-  }
-  require_offsets(seeds.offsets, seeds.nodes.size, "seed_offsets");
-  if (seeds.weights.size > 0 && seeds.weights.size != seeds.nodes.size) {
-    fail("seed_weights has " + to_text(seeds.weights.size) + " values, but there are " +
-         to_text(seeds.nodes.size) + " seeds");
-  }
-  for (int64_t i = 0; i < seeds.nodes.size; ++i) {
-    if (seeds.nodes[i] < 0 || seeds.nodes[i] >= links.nodes()) {
-      fail("seeds[" + to_text(i) + "] is " + to_text(seeds.nodes[i]) + ", but there are " +
-           to_text(links.nodes()) + " nodes");
-    }
-  }
-  for (int64_t i = 0; i < seeds.weights.size; ++i) {
-    if (!(seeds.weights[i] >= 0.0 && std::isfinite(seeds.weights[i]))) {
-      fail("seed_weights[" + to_text(i) + "] is " + number_text(seeds.weights[i]) +
-           "; it must be finite and at least 0");
-    }
-  }
-}
-
-// What a node holds during a walk: what it keeps, what waits to be pushed, and whether it queues.
-struct Mass {
-  double kept = 0.0;
-  double waiting = 0.0;
-  bool known = false;
-  bool queued = false;
+ private:
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<void, Free> memory_;
+  T* values_;
 };
 
 // One thread's memory: as large as the graph, and clean between questions.
+template <int lanes>
 struct WalkMemory {
-  explicit WalkMemory(int64_t nodes) : masses(static_cast<size_t>(nodes)) {}
+  explicit WalkMemory(int64_t nodes)
+      : kept(nodes), waiting(nodes), reached(nodes), touched(nodes) {}
 
-  std::vector<Mass> masses;
-  std::vector<int64_t> touched;
-  std::vector<int64_t> queue;  // of those that are pushed now
-  std::vector<int64_t> next;   // and of those after them
+  Zeros<Masses<lanes>> kept;
+  Zeros<Masses<lanes>> waiting;  // to be pushed
+  NodeSet reached;               // by mass, since they were last visited
+  NodeSet touched;
 };
 
-struct Found {
+struct Scored {
   int64_t node;
   double score;
 };
 
-template <typename Target>
+// Keeps the k heaviest of all that are added.
+class Heaviest {
+ public:
+  explicit Heaviest(size_t k) : k_(k) {}
+
+  void add(const Scored& each) {
+    if (each.score < least_) return;
+    list_.push_back(each);
+    if (list_.size() < 2 * k_ + 64) return;
+    const auto end = list_.begin() + static_cast<std::ptrdiff_t>(k_);
+    std::nth_element(list_.begin(), end, list_.end(), heavier);
+    least_ = list_[k_].score;
+    list_.resize(k_);
+  }
+
+  std::vector<Scored> sorted() {
+    const size_t k = std::min(k_, list_.size());
+    std::partial_sort(list_.begin(), list_.begin() + static_cast<std::ptrdiff_t>(k), list_.end(),
+                      heavier);
+    return {list_.begin(), list_.begin() + static_cast<std::ptrdiff_t>(k)};
+  }
+
+ private:
+  static bool heavier(const Scored& a, const Scored& b) {
+    return a.score != b.score ? a.score > b.score : a.node < b.node;
+  }
+
+  size_t k_;
+  double least_ = 0.0;
+  std::vector<Scored> list_;
+};
+
+double seed_weight(const Seeds& seeds, int64_t i) {
+  return seeds.weights.size == 0 ? 1.0 : seeds.weights[i];
+}
+
+// Some questions side by side. In none of them does anything depend on the others: a node that is
+// visited for the sake of one is pushed only where enough waits.
+template <typename Target, int lanes>
 class Walk {
  public:
-  Walk(const Links<Target>& links, const WalkOptions& how, WalkMemory& memory)
-      : links_(links), how_(how), memory_(memory) {}
+  Walk(const Links<Target>& links, const WalkOptions& how, WalkMemory<lanes>& memory)
+      : links_(links), how_(how), memory_(memory), waiting_(memory.waiting.values()) {}
 
-  // Walks one question; returns the mass that was left waiting.
-  double run(const Seeds& seeds, int64_t question, std::vector<Found>& found) {
+  // Questions [begin, end), at most as many as there are lanes.
+  void run(const Seeds& seeds, int64_t begin, int64_t end, std::vector<std::vector<Scored>>& found,
+           std::vector<double>& left) {
     const Cleaner cleaner{memory_};
-    const int64_t begin = seeds.offsets[question], end = seeds.offsets[question + 1];
-    double total = 0.0;
-    for (int64_t i = begin; i < end; ++i) total += weight(seeds, i);
-    if (!(total > 0.0)) return 0.0;
-    if (!std::isfinite(total))
-      fail("the seed_weights of question " + to_text(question) + " add up to infinity");
-    for (int64_t i = begin; i < end; ++i) receive(seeds.nodes[i], weight(seeds, i) / total);
-    // First in, first out: the order in which mass spreads, and few nodes come twice.
-    while (!memory_.next.empty()) {
-      memory_.queue.swap(memory_.next);
-      for (const int64_t node : memory_.queue) push(node);
-      memory_.queue.clear();
-    }
-    return collect(found);
+    for (int64_t question = begin; question < end; ++question)
+      start(seeds, question, question - begin);
+    least_ = std::max(how_.tolerance, kFirstLeast);
+    while (memory_.reached.pass([&](int64_t node) { visit(node); }))
+      least_ = std::max(how_.tolerance, least_ * kLeastFalls);
+    collect(begin, end, found, left);
   }
 
  private:
   // Leaves the memory clean, whatever ends the walk.
   struct Cleaner {
-    WalkMemory& memory;
+    WalkMemory<lanes>& memory;
     ~Cleaner() {
-      for (const int64_t node : memory.touched) memory.masses[static_cast<size_t>(node)] = Mass{};
-      memory.touched.clear();
-      memory.queue.clear();
-      memory.next.clear();
+      const auto clean = [&](int64_t node) { memory.kept[node] = memory.waiting[node] = {}; };
+      memory.touched.pass(clean);
+      memory.reached.pass(clean);
     }
   };
 
-  static double weight(const Seeds& seeds, int64_t i) {
-    return seeds.weights.size == 0 ? 1.0 : seeds.weights[i];
-  }
-
-  void receive(int64_t node, double amount) {
-    Mass& mass = memory_.masses[static_cast<size_t>(node)];
-    if (!mass.known) {
-      mass.known = true;
-      memory_.touched.push_back(node);
-    }
-    mass.waiting += amount;
-    if (mass.queued) return;
-    const int64_t links = links_.offsets[node + 1] - links_.offsets[node];
-    if (mass.waiting > how_.tolerance * static_cast<double>(std::max<int64_t>(links, 1))) {
-      mass.queued = true;
-      memory_.next.push_back(node);
-    }
-  }
-
-  void push(int64_t node) {
-    Mass& mass = memory_.masses[static_cast<size_t>(node)];
-    const double waiting = mass.waiting;
-    mass.waiting = 0.0;
-    mass.queued = false;
-    const Row row = row_of(links_, node);
+  void start(const Seeds& seeds, int64_t question, int64_t lane) {
+    const int64_t begin = seeds.offsets[question], end = seeds.offsets[question + 1];
     double total = 0.0;
-    for (int64_t link = row.begin; link < row.end; ++link) total += weight_of(links_, link);
-    mass.kept += how_.restart * waiting;
+    for (int64_t i = begin; i < end; ++i) total += seed_weight(seeds, i);
+    if (!(total > 0.0)) return;
+    if (!std::isfinite(total))
+      fail("the seed_weights of question " + to_text(question) + " add up to infinity");
+    for (int64_t i = begin; i < end; ++i) {
+      memory_.waiting[seeds.nodes[i]].of[lane] += seed_weight(seeds, i) / total;
+      memory_.reached.add(seeds.nodes[i]);
+    }
+  }
+
+  void visit(int64_t node) {
+    memory_.touched.add(node);
+    const Row row = row_of(links_, node);
+    const auto links = static_cast<double>(std::max<int64_t>(row.size(), 1));
+    const double least = least_ * links;
+    Masses<lanes>& waiting = memory_.waiting[node];
+    Masses<lanes> moved;
+    double most_moved = 0.0, most_left = 0.0;
+    for (int lane = 0; lane < lanes; ++lane) {
+      moved.of[lane] = waiting.of[lane] > least ? waiting.of[lane] : 0.0;
+      most_moved = std::max(most_moved, moved.of[lane]);
+      most_left = std::max(most_left, waiting.of[lane] - moved.of[lane]);
+    }
+    if (most_left > how_.tolerance * links) memory_.reached.add(node);
+    if (most_moved == 0.0) return;
+    Masses<lanes>& kept = memory_.kept[node];
+    for (int lane = 0; lane < lanes; ++lane) {
+      waiting.of[lane] -= moved.of[lane];
+      kept.of[lane] += how_.restart * moved.of[lane];
+      moved.of[lane] *= 1.0 - how_.restart;
+    }
+    const double total = checked_weight(row);
     if (!(total > 0.0)) {  // the walk ends here, and starts anew at the seeds
-      ended_ += (1.0 - how_.restart) * waiting;
+      for (int lane = 0; lane < lanes; ++lane) ended_[lane] += moved.of[lane];
       return;
     }
-    const double share = (1.0 - how_.restart) * waiting / total;
+    for (int lane = 0; lane < lanes; ++lane) moved.of[lane] /= total;
+    if (links_.weights.size == 0) {
+      spread(row, moved, [](int64_t) { return 1.0; });
+    } else {
+      const float* weights = links_.weights.data;
+      spread(row, moved, [weights](int64_t link) { return static_cast<double>(weights[link]); });
+    }
+  }
+
+  double checked_weight(const Row& row) const {
+    if (links_.weights.size == 0) return static_cast<double>(row.size());
+    double total = 0.0;
     for (int64_t link = row.begin; link < row.end; ++link) {
-      const double amount = share * weight_of(links_, link);
-      if (amount > 0.0) receive(target_of(links_, link), amount);
+      const float weight = links_.weights[link];
+      if (!(weight >= 0.0F && weight <= std::numeric_limits<float>::max()))
+        fail_weight("weights", link, static_cast<double>(weight));
+      total += static_cast<double>(weight);
+    }
+    return total;
+  }
+
+  template <typename Weight>
+  void spread(const Row& row, const Masses<lanes>& moved, const Weight& weight) {
+    const int64_t last = links_.targets.size - 1;
+    for (int64_t link = row.begin; link < row.end; ++link) {
+      // Not checked yet: an address that is only asked for may be any.
+      const auto ahead = static_cast<uintptr_t>(links_.targets[std::min(link + kAhead, last)]);
+      __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(waiting_) +
+                                                       ahead * sizeof(Masses<lanes>)),
+                         1);
+      const int64_t target = target_of(links_, link);
+      const double share = weight(link);
+      Masses<lanes>& mass = waiting_[target];
+      for (int lane = 0; lane < lanes; ++lane) mass.of[lane] += moved.of[lane] * share;
+      memory_.reached.add(target);
     }
   }
 
   // Walks that start anew at the seeds spread as the first did, so that only the scale changes.
-  double collect(std::vector<Found>& found) {
-    const double scale = 1.0 / (1.0 - ended_);
-    double left = 0.0;
-    for (const int64_t node : memory_.touched) {
-      const Mass& mass = memory_.masses[static_cast<size_t>(node)];
-      left += mass.waiting;
-      if (mass.kept > 0.0) found.push_back({node, mass.kept * scale});
+  void collect(int64_t begin, int64_t end, std::vector<std::vector<Scored>>& found,
+               std::vector<double>& left) {
+    const auto k = static_cast<size_t>(std::min(how_.k, links_.nodes()));
+    std::vector<Heaviest> heaviest(static_cast<size_t>(end - begin), Heaviest(k));
+    double waiting[lanes] = {};
+    memory_.touched.pass([&](int64_t node) {
+      Masses<lanes>& kept = memory_.kept[node];
+      for (int64_t lane = 0; lane < end - begin; ++lane) {
+        waiting[lane] += memory_.waiting[node].of[lane];
+        if (kept.of[lane] > 0.0) heaviest[static_cast<size_t>(lane)].add({node, kept.of[lane]});
+      }
+      kept = memory_.waiting[node] = {};
+    });
+    for (int64_t question = begin; question < end; ++question) {
+      const auto lane = static_cast<size_t>(question - begin);
+      const double scale = 1.0 / (1.0 - ended_[lane]);
+      std::vector<Scored> list = heaviest[lane].sorted();
+      for (Scored& each : list) each.score *= scale;
+      found[static_cast<size_t>(question)] = std::move(list);
+      left[static_cast<size_t>(question)] = waiting[lane] * scale;
     }
-    const auto heavier = [](const Found& a, const Found& b) {
-      return a.score != b.score ? a.score > b.score : a.node < b.node;
-    };
-    const size_t k = std::min(found.size(), static_cast<size_t>(how_.k));
-    std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(k), found.end(),
-                      heavier);
-    found.resize(k);
-    ended_ = 0.0;
-    return left * scale;
   }
 
   const Links<Target>& links_;
   const WalkOptions& how_;
-  WalkMemory& memory_;
-  double ended_ = 0.0;
+  WalkMemory<lanes>& memory_;
+  Masses<lanes>* waiting_;
+  double least_ = 0.0;  // of this pass
+  double ended_[lanes] = {};
 };
 
-// Runs body(question, memory) for all questions, with one memory a thread, made when it is needed.
-template <typename Memory, typename Body>
-void for_questions(int64_t questions, int64_t nodes, int threads, const Body& body) {
-  const int team = resolve_threads(threads, questions);
-  std::vector<std::unique_ptr<Memory>> memories(static_cast<size_t>(team));
-  parallel_for(questions, 1, threads, [&](int64_t begin, int64_t end, int thread) {
+template <int lanes, typename Target>
+void walk_all(const Links<Target>& links, const Seeds& seeds, const WalkOptions& how, int threads,
+              std::vector<std::vector<Scored>>& found, std::vector<double>& left) {
+  const int64_t questions = seeds.offsets.size - 1;
+  const int team = resolve_threads(threads, (questions + lanes - 1) / lanes);
+  std::vector<std::unique_ptr<WalkMemory<lanes>>> memories(static_cast<size_t>(team));
+  parallel_for(questions, lanes, threads, [&](int64_t begin, int64_t end, int thread) {
     auto& memory = memories[static_cast<size_t>(thread)];
-    if (memory == nullptr) memory = std::make_unique<Memory>(nodes);
-    for (int64_t question = begin; question < end; ++question) body(question, *memory);
+    if (memory == nullptr) memory = std::make_unique<WalkMemory<lanes>>(links.nodes());
+    for (int64_t first = begin; first < end; first += lanes) {
+      Walk<Target, lanes> walk(links, how, *memory);
+      walk.run(seeds, first, std::min<int64_t>(first + lanes, end), found, left);
+    }
   });
-}
-
-template <typename Item>
-std::vector<int64_t> offsets_of(const std::vector<std::vector<Item>>& lists) {
-  std::vector<int64_t> offsets{0};
-  for (const auto& list : lists) {
-    offsets.push_back(offsets.back() + static_cast<int64_t>(list.size()));
-  }
-  return offsets;
-}
-
-struct ExpandMemory {
-  explicit ExpandMemory(int64_t nodes) : reached(static_cast<size_t>(nodes)) {}
-
-  std::vector<uint8_t> reached;
-};
-
-struct Reached {
-  int64_t node;
-  int64_t hop;
-  int64_t parent;
-};
-
-template <typename Target>
-void expand_question(const Links<Target>& links, const Seeds& sources, const ExpandOptions& how,
-                     int64_t question, ExpandMemory& memory, std::vector<Reached>& order) {
-  struct Cleaner {
-    ExpandMemory& memory;
-    const std::vector<Reached>& order;
-    ~Cleaner() {
-      for (const Reached& each : order) memory.reached[static_cast<size_t>(each.node)] = 0;
-    }
-  } const cleaner{memory, order};
-  const auto reach = [&](int64_t node, int64_t hop, int64_t parent) {
-    uint8_t& reached = memory.reached[static_cast<size_t>(node)];
-    if (reached != 0 || static_cast<int64_t>(order.size()) >= how.budget) return;
-    order.push_back({node, hop, parent});
-    reached = 1;
-  };
-  for (int64_t i = sources.offsets[question]; i < sources.offsets[question + 1]; ++i) {
-    reach(sources.nodes[i], 0, -1);
-  }
-  for (size_t next = 0; next < order.size(); ++next) {
-    const Reached from = order[next];
-    if (from.hop == how.hops || static_cast<int64_t>(order.size()) >= how.budget) break;
-    const Row row = row_of(links, from.node);
-    for (int64_t link = row.begin; link < row.end; ++link) {
-      reach(target_of(links, link), from.hop + 1, from.node);
-    }
-  }
 }
 
 }  // namespace
@@ -267,7 +277,7 @@ void expand_question(const Links<Target>& links, const Seeds& sources, const Exp
 template <typename Target>
 WalkResult personalised_pagerank(const Links<Target>& links, const Seeds& seeds,
                                  const WalkOptions& how, int threads) {
-  require_batch(links, seeds);
+  walk_detail::require_batch(links, seeds);
   // Below these a walk would hardly end.
   if (!(how.restart >= kLeastRestart && how.restart <= 1.0)) {
     fail("restart is " + number_text(how.restart) + "; it must be from " +
@@ -279,45 +289,22 @@ WalkResult personalised_pagerank(const Links<Target>& links, const Seeds& seeds,
   }
   if (how.k < 0) fail("k is " + to_text(how.k) + "; it must be at least 0");
   const int64_t questions = seeds.offsets.size - 1;
-  std::vector<std::vector<Found>> found(static_cast<size_t>(questions));
+  std::vector<std::vector<Scored>> found(static_cast<size_t>(questions));
   WalkResult result;
   result.left.resize(static_cast<size_t>(questions));
-  for_questions<WalkMemory>(questions, links.nodes(), threads,
-                            [&](int64_t question, WalkMemory& memory) {
-                              const auto at = static_cast<size_t>(question);
-                              Walk<Target> walk(links, how, memory);
-                              result.left[at] = walk.run(seeds, question, found[at]);
-                            });
+  // Side by side where questions may meet, and where no thread is left without questions by it.
+  const double visits = 1.0 / (how.restart * how.tolerance);
+  if (visits >= static_cast<double>(links.targets.size) &&
+      questions >= kLanes * int64_t{resolve_threads(threads, questions)}) {
+    walk_all<kLanes>(links, seeds, how, threads, found, result.left);
+  } else {
+    walk_all<1>(links, seeds, how, threads, found, result.left);
+  }
   result.offsets = offsets_of(found);
   for (const auto& list : found) {
-    for (const Found& each : list) {
+    for (const Scored& each : list) {
       result.nodes.push_back(each.node);
       result.scores.push_back(each.score);
-    }
-  }
-  return result;
-}
-
-template <typename Target>
-ExpandResult expand_links(const Links<Target>& links, const Seeds& sources,
-                          const ExpandOptions& how, int threads) {
-  require_batch(links, sources);
-  if (how.hops < 0) fail("hops is " + to_text(how.hops) + "; it must be at least 0");
-  if (how.budget < 0) fail("budget is " + to_text(how.budget) + "; it must be at least 0");
-  const int64_t questions = sources.offsets.size - 1;
-  std::vector<std::vector<Reached>> order(static_cast<size_t>(questions));
-  for_questions<ExpandMemory>(questions, links.nodes(), threads,
-                              [&](int64_t question, ExpandMemory& memory) {
-                                expand_question(links, sources, how, question, memory,
-                                                order[static_cast<size_t>(question)]);
-                              });
-  ExpandResult result;
-  result.offsets = offsets_of(order);
-  for (const auto& list : order) {
-    for (const Reached& each : list) {
-      result.nodes.push_back(each.node);
-      result.hops.push_back(each.hop);
-      result.parents.push_back(each.parent);
     }
   }
   return result;
@@ -327,7 +314,5 @@ template WalkResult personalised_pagerank(const Links<int32_t>&, const Seeds&, c
                                           int);
 template WalkResult personalised_pagerank(const Links<int64_t>&, const Seeds&, const WalkOptions&,
                                           int);
-template ExpandResult expand_links(const Links<int32_t>&, const Seeds&, const ExpandOptions&, int);
-template ExpandResult expand_links(const Links<int64_t>&, const Seeds&, const ExpandOptions&, int);
 
 }  // namespace pytrace

@@ -4,14 +4,21 @@
 // PageRank vectors", 2006): each question's mass starts at its seeds; a node keeps the share
 // `restart` of what reaches it and pushes the rest along its links by weight, while what waits at
 // it is above `tolerance` times its links (at least one). So a question costs what it touches,
-// O(1 / (restart * tolerance)) link visits at most, whatever the size of the graph. And breadth
-// first expansion, bounded in hops and in nodes.
+// O(1 / (restart * tolerance)) link visits at most, whatever the size of the graph. Nodes are
+// visited in passes from the lowest to the highest, so that a walk that comes to touch all of them
+// becomes a Gauss-Seidel iteration over rows side by side in memory, as in PowerPush (Wu, Gan, Wei
+// and Zhang, "Unifying the Global and Local Approaches: An Efficient Power Iteration with Forward
+// Push", 2021). And breadth first expansion, bounded in hops and in nodes.
+//
+// Time goes into links' targets, which lie anywhere in memory: there is no vector form by hand, for
+// AVX2 gained nothing that could be measured. Questions of a batch that may touch the same nodes
+// are walked eight at a time, so that a target fetched serves all of them.
 //
 // Links lie in compressed sparse rows and are read as they are, from a mapped file too: what a
 // corrupt file may hold (a target that is no node, rows that go back) is found where it is read.
 //
-// Each question is walked by one thread in an order of its own: results do not depend on the
-// threads, or on the other questions of the batch.
+// Each question is walked by one thread, in an order in which the others have no part: results do
+// not depend on the threads, or on the other questions of the batch.
 
 #pragma once
 

@@ -32,6 +32,8 @@ PEERS = {
     "parasail": Peer("parasail", "parasail", ("alignment",)),
     "minineedle": Peer("minineedle", "minineedle.needle", ("alignment",)),
     "cp-sat": Peer("ortools", "ortools.sat.python.cp_model", ("set_cover",)),
+    "scipy": Peer("scipy", "scipy.sparse", ("walk",)),
+    "rustworkx": Peer("rustworkx", "rustworkx", ("walk",)),
 }
 
 

@@ -27,6 +27,7 @@ from pytrace.bench import (
     set_cover,
     similarity,
     stopwatch,
+    walk,
 )
 from pytrace.bench import (
     bench_report as report,
@@ -227,12 +228,18 @@ def parents_mixed_up(*arguments: Any, **options: Any) -> kernels.Expansion:
     return right._replace(parents=right.parents[::-1].copy())
 
 
+def lighter_nodes_first(*arguments: Any, **options: Any) -> kernels.Ranking:
+    right = kernels.personalised_pagerank(*arguments, **options)
+    return right._replace(nodes=right.nodes[::-1].copy())
+
+
 WRONG = [
     (similarity, "top_k", second_best_twice),
     (fuzzy.fuzzy, "cdist", lambda rows, columns, **_: np.full((len(rows), len(columns)), 50.0)),
     (alignment, "alignment_score", lambda *_, **__: 1e6),
     (set_cover, "minimum_cover", a_set_too_few),
     (beam, "expand", parents_mixed_up),
+    (walk, "personalised_pagerank", lighter_nodes_first),
 ]
 
 

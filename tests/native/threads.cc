@@ -16,6 +16,7 @@
 #include "cover/cover.h"
 #include "fuzzy/fuzzy.h"
 #include "topk/topk.h"
+#include "walk/walk.h"
 #include "words/words.h"
 
 namespace {
@@ -277,6 +278,30 @@ Bytes covers(int threads, bool exact) {
   return bytes;
 }
 
+// Links from every node to ten others, 40 questions of three seeds.
+Bytes walk(int threads, double tolerance) {
+  constexpr int64_t kNodes = 3000, kQuestions = 40;
+  std::mt19937_64 own(8);
+  std::vector<int32_t> targets(10 * kNodes);
+  for (int32_t& target : targets) target = static_cast<int32_t>(own() % kNodes);
+  std::vector<int64_t> nodes(3 * kQuestions);
+  for (int64_t& node : nodes) node = static_cast<int64_t>(own() % kNodes);
+  const std::vector<int64_t> rows = offsets(kNodes, 10), questions = offsets(kQuestions, 3);
+  const pytrace::Links<int32_t> links{view(rows), view(targets), {}};
+  const pytrace::Seeds seeds{view(questions), view(nodes), {}};
+  pytrace::WalkOptions how;
+  how.tolerance = tolerance;
+  const auto found = pytrace::personalised_pagerank(links, seeds, how, threads);
+  const auto reached = pytrace::expand_links(links, seeds, pytrace::ExpandOptions{}, threads);
+  Bytes bytes;
+  append(&bytes, found.nodes);
+  append(&bytes, found.scores);
+  append(&bytes, found.left);
+  append(&bytes, reached.nodes);
+  append(&bytes, reached.parents);
+  return bytes;
+}
+
 template <typename Call>
 bool agrees(const char* name, const Call& call) {
   const Bytes expected = call(1);
@@ -341,6 +366,8 @@ int main(int count, char** arguments) {
     run("word_scores", [&](int threads) { return word_scores(threads); });
     run("greedy_cover", [&](int threads) { return covers(threads, false); });
     run("minimum_cover", [&](int threads) { return covers(threads, true); });
+    run("walk, one by one", [&](int threads) { return walk(threads, 1e-3); });
+    run("walk, side by side", [&](int threads) { return walk(threads, 1e-6); });
     std::printf("%s: done\n", pytrace::isa_name(isa));
   }
   return good ? 0 : 1;
