@@ -34,6 +34,8 @@ PEERS = {
     "cp-sat": Peer("ortools", "ortools.sat.python.cp_model", ("set_cover",)),
     "scipy": Peer("scipy", "scipy.sparse", ("walk",)),
     "rustworkx": Peer("rustworkx", "rustworkx", ("walk",)),
+    "pyahocorasick": Peer("pyahocorasick", "ahocorasick", ("names",)),
+    "ahocorasick-rs": Peer("ahocorasick-rs", "ahocorasick_rs", ("names",)),
 }
 
 

@@ -23,6 +23,7 @@ from pytrace.bench import (
     beam,
     fuzzy,
     machine,
+    names,
     plots,
     set_cover,
     similarity,
@@ -233,6 +234,11 @@ def lighter_nodes_first(*arguments: Any, **options: Any) -> kernels.Ranking:
     return right._replace(nodes=right.nodes[::-1].copy())
 
 
+def one_name_too_few(task: Any) -> kernels.FoundNames:
+    right = task.table.find(task.texts)
+    return right._replace(offsets=np.maximum(right.offsets - 1, 0), names=right.names[1:], starts=right.starts[1:])
+
+
 WRONG = [
     (similarity, "top_k", second_best_twice),
     (fuzzy.fuzzy, "cdist", lambda rows, columns, **_: np.full((len(rows), len(columns)), 50.0)),
@@ -240,6 +246,7 @@ WRONG = [
     (set_cover, "minimum_cover", a_set_too_few),
     (beam, "expand", parents_mixed_up),
     (walk, "personalised_pagerank", lighter_nodes_first),
+    (names, "ours", one_name_too_few),
 ]
 
 
