@@ -5,9 +5,11 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "common/views.h"
 
@@ -126,6 +128,27 @@ inline py::array int64_vector(py::handle object, const char* name) {
 template <typename T>
 Span<const T> span_view(const py::array& array) {
   return {static_cast<const T*>(array.data()), array.size()};
+}
+
+// A vector of exactly T, read where it lies: it may be mapped from a file, and is never converted
+// as a whole.
+template <typename T>
+py::array exact_vector(py::handle object, const char* name) {
+  const py::array array = real_array(object, name);
+  require_rank(array, 1, name);
+  if (array.dtype().num() != py::dtype::num_of<T>()) {
+    throw py::type_error(std::string(name) + " holds " + std::string(py::str(array.dtype())) +
+                         "; it must hold " + std::string(py::str(py::dtype::of<T>())));
+  }
+  return rows_of<T>(array);
+}
+
+// A new reference to a copy of the values.
+template <typename T>
+PyObject* array_of(const std::vector<T>& values) {
+  py::array array = new_array<T>({static_cast<py::ssize_t>(values.size())});
+  std::copy(values.begin(), values.end(), values_of<T>(array));
+  return array.release().ptr();
 }
 
 // A whole number of at least `least`; True and 3.0 are refused as Python itself would.

@@ -1,9 +1,5 @@
 #include "names/names.h"
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "arrays.h"
 #include "calls.h"
 #include "module.h"
@@ -11,26 +7,8 @@
 namespace pytrace::bindings {
 namespace {
 
-// A vector of exactly T, read where it lies: it may be a mapped file.
-template <typename T>
-py::array exact(py::handle object, const char* name) {
-  const py::array array = real_array(object, name);
-  require_rank(array, 1, name);
-  if (array.dtype().num() != py::dtype::num_of<T>()) {
-    throw py::type_error(std::string(name) + " holds " + std::string(py::str(array.dtype())) +
-                         "; it must hold " + std::string(py::str(py::dtype::of<T>())));
-  }
-  return rows_of<T>(array);
-}
-
-PyObject* list_of(const std::vector<int64_t>& values) {
-  py::array array = new_array<int64_t>({static_cast<py::ssize_t>(values.size())});
-  std::copy(values.begin(), values.end(), values_of<int64_t>(array));
-  return array.release().ptr();
-}
-
 PyObject* bind_hash_names(PyObject* const* arguments) {
-  const py::array bytes = exact<uint8_t>(arguments[0], "text");
+  const py::array bytes = exact_vector<uint8_t>(arguments[0], "text");
   const py::array offsets = int64_vector(arguments[1], "offsets");
   const int threads = thread_count(arguments[2]);
   const Strings names{span_view<uint8_t>(bytes), span_view<int64_t>(offsets)};
@@ -50,12 +28,12 @@ PyObject* bind_hash_names(PyObject* const* arguments) {
 }
 
 PyObject* bind_find_names(PyObject* const* arguments) {
-  const py::array hashes = exact<uint64_t>(arguments[0], "hashes");
-  const py::array bytes = exact<uint8_t>(arguments[1], "text");
-  const py::array offsets = exact<int64_t>(arguments[2], "offsets");
-  const py::array firsts = exact<uint64_t>(arguments[3], "firsts");
-  const py::array lengths = exact<uint64_t>(arguments[4], "lengths");
-  const py::array text_bytes = exact<uint8_t>(arguments[5], "texts");
+  const py::array hashes = exact_vector<uint64_t>(arguments[0], "hashes");
+  const py::array bytes = exact_vector<uint8_t>(arguments[1], "text");
+  const py::array offsets = exact_vector<int64_t>(arguments[2], "offsets");
+  const py::array firsts = exact_vector<uint64_t>(arguments[3], "firsts");
+  const py::array lengths = exact_vector<uint64_t>(arguments[4], "lengths");
+  const py::array text_bytes = exact_vector<uint8_t>(arguments[5], "texts");
   const py::array text_offsets = int64_vector(arguments[6], "text_offsets");
   const int index = PyObject_IsTrue(arguments[7]);
   if (index < 0) throw py::error_already_set();
@@ -71,8 +49,8 @@ PyObject* bind_find_names(PyObject* const* arguments) {
     const ReleasedGil released;
     hits = find_names(table, texts, index != 0, threads);
   }
-  return Py_BuildValue("(NNNN)", list_of(hits.offsets), list_of(hits.names), list_of(hits.starts),
-                       list_of(hits.ends));
+  return Py_BuildValue("(NNNN)", array_of(hits.offsets), array_of(hits.names),
+                       array_of(hits.starts), array_of(hits.ends));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "walk/walk.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -30,13 +29,6 @@ py::array real_numbers(py::handle object, const char* name) {
   const py::array array = real_array(object, name);
   require_rank(array, 1, name);
   return rows_of<T>(array);
-}
-
-template <typename T>
-PyObject* list_of(const std::vector<T>& values) {
-  py::array array = new_array<T>({static_cast<py::ssize_t>(values.size())});
-  std::copy(values.begin(), values.end(), values_of<T>(array));
-  return array.release().ptr();
 }
 
 // The arrays that links and seeds are views of.
@@ -98,8 +90,8 @@ PyObject* bind_personalised_pagerank(PyObject* const* arguments) {
   };
   const WalkResult result =
       given.narrow ? run(given.links<int32_t>()) : run(given.links<int64_t>());
-  return Py_BuildValue("(NNNN)", list_of(result.nodes), list_of(result.scores),
-                       list_of(result.offsets), list_of(result.left));
+  return Py_BuildValue("(NNNN)", array_of(result.nodes), array_of(result.scores),
+                       array_of(result.offsets), array_of(result.left));
 }
 
 PyObject* bind_expand_links(PyObject* const* arguments) {
@@ -114,8 +106,8 @@ PyObject* bind_expand_links(PyObject* const* arguments) {
   };
   const ExpandResult result =
       given.narrow ? run(given.links<int32_t>()) : run(given.links<int64_t>());
-  return Py_BuildValue("(NNNN)", list_of(result.nodes), list_of(result.hops),
-                       list_of(result.parents), list_of(result.offsets));
+  return Py_BuildValue("(NNNN)", array_of(result.nodes), array_of(result.hops),
+                       array_of(result.parents), array_of(result.offsets));
 }
 
 }  // namespace

@@ -7,22 +7,10 @@
 namespace pytrace::bindings {
 namespace {
 
-// A vector of exactly T: postings are read where they lie, and never converted as a whole.
-template <typename T>
-py::array vector_of(py::handle object, const char* name) {
-  const py::array array = real_array(object, name);
-  require_rank(array, 1, name);
-  if (array.dtype().num() != py::dtype::num_of<T>()) {
-    throw py::type_error(std::string(name) + " holds " + std::string(py::str(array.dtype())) +
-                         "; it must hold " + std::string(py::str(py::dtype::of<T>())));
-  }
-  return rows_of<T>(array);
-}
-
 template <typename Count>
 void score(const py::array& rows, py::handle counts, Span<const float> norms,
            const WordQueries& queries, int threads, float* scores) {
-  const py::array counted = vector_of<Count>(counts, "counts");
+  const py::array counted = exact_vector<Count>(counts, "counts");
   if (counted.size() != rows.size()) {
     fail("rows has " + to_text(rows.size()) + " postings, but counts " + to_text(counted.size()));
   }
@@ -34,11 +22,11 @@ void score(const py::array& rows, py::handle counts, Span<const float> norms,
 
 PyObject* bind_word_scores(PyObject* const* arguments) {
   const py::handle counts = arguments[1];
-  const py::array rows = vector_of<uint16_t>(arguments[0], "rows");
-  const py::array norms = vector_of<float>(arguments[2], "norms");
+  const py::array rows = exact_vector<uint16_t>(arguments[0], "rows");
+  const py::array norms = exact_vector<float>(arguments[2], "norms");
   const py::array starts = int64_vector(arguments[3], "starts");
   const py::array ends = int64_vector(arguments[4], "ends");
-  const py::array weights = vector_of<float>(arguments[5], "weights");
+  const py::array weights = exact_vector<float>(arguments[5], "weights");
   const py::array offsets = int64_vector(arguments[6], "offsets");
   const int team = thread_count(arguments[7]);
   const WordQueries queries{span_view<int64_t>(offsets), span_view<int64_t>(starts),
@@ -64,8 +52,8 @@ PyObject* bind_word_scores(PyObject* const* arguments) {
 }
 
 PyObject* bind_live_postings(PyObject* const* arguments) {
-  const py::array rows = vector_of<uint16_t>(arguments[0], "rows");
-  const py::array live = vector_of<bool>(arguments[1], "live");
+  const py::array rows = exact_vector<uint16_t>(arguments[0], "rows");
+  const py::array live = exact_vector<bool>(arguments[1], "live");
   const py::array starts = int64_vector(arguments[2], "starts");
   const py::array ends = int64_vector(arguments[3], "ends");
   require_ranges(span_view<int64_t>(starts), span_view<int64_t>(ends), rows.size());

@@ -106,7 +106,7 @@ def read_documents(
 
     JSON Lines and JSON lists hold documents (`title`, and `text` or `sentences`; `id` if wanted) or questions with
     their documents (HotpotQA, 2WikiMultiHopQA, MuSiQue, our own), which are told apart by their fields; BEIR's documents
-    have their id in `_id`, and the beginning of their text for a title where it is empty. A row of CSV is a document where a
+    have their id in `_id`. A `title` that is empty is the beginning of the text. A row of CSV is a document where a
     column is named `text`; another table is one document, a line a row. Text and Markdown files are one
     document each; their title is the front matter's, the first heading, or, where nothing else is there, the file's name.
     PDF, Word files, slides, HTML pages, EPUB books and e-mail likewise (extra `docs`), read in a process of their own. A folder is read with all

@@ -141,6 +141,7 @@ class ArrayFile(Closing):
         self._header = header
         self._remedy = remedy
         self._arrays: dict[str, tuple[_Array, int]] = {}
+        self._views: dict[str, NDArray[Any]] = {}
         offset = len(header)
         for array in arrays:
             self._arrays[array.name] = (array, offset)
@@ -189,6 +190,8 @@ class ArrayFile(Closing):
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return an array, mapped and read-only; `StoreError` if there is none of that name."""
+        if name in self._views:
+            return self._views[name]
         try:
             array, offset = self._arrays[name]
         except KeyError:
@@ -197,6 +200,7 @@ class ArrayFile(Closing):
             ) from None
         view = self._mapped.array(_stored(array.dtype), array.shape, offset=offset)
         view.flags.writeable = False  # that of an empty one is not mapped
+        self._views[name] = view
         return view
 
     def check(self) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from pytrace.evaluation.scores.metrics import recall_at
 from pytrace.records import Document, Question
+from pytrace.retrieval.passages.segment import document_id
 
 if TYPE_CHECKING:
     from pytrace.engine.corpus import IndexedCorpus
@@ -98,5 +99,5 @@ def _best_passages(passages: Sequence[Document]) -> dict[str, str]:
     """Return the id of the first passage of each document, by the document's id."""
     found: dict[str, str] = {}
     for passage in passages:
-        found.setdefault(passage.id if passage.origin is None else passage.origin.document, passage.id)
+        found.setdefault(document_id(passage), passage.id)
     return found

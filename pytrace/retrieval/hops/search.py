@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from pytrace.kernels.walk import personalised_pagerank
 from pytrace.models.encoders.encoder import Encoder, Vectors, encode
-from pytrace.records import Document
 from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops.features import Candidates, Floats, PairTable, Rarity, Rows
 from pytrace.retrieval.hops.seeds import Seeds, find_seeds, seed_scores
@@ -143,10 +142,6 @@ class HopSearch:
         """
         check_queries(questions, k)
         return [self._ranked(pairs, k) for pairs in self.pairs(questions, where=where)]
-
-    def passages(self, ranking: PassageRanking) -> list[Document]:
-        """Read the passages that were found."""
-        return self.index.passages(ranking.rows)
 
     def _ranked(self, pairs: Pairs, k: int) -> PassageRanking:
         scored = self.weights.score(pairs.features, pairs.firsts, pairs.seconds, pairs.seed_scores)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.errors import StoreError
 from pytrace.kernels.names import NameTable
-from pytrace.retrieval.passages.manifest import REMEDY, FileEntry
+from pytrace.retrieval.passages.manifest import FileEntry, IndexFile
 from pytrace.retrieval.passages.mentions import Known, Mentions, distinct_pairs, find_mentions
 from pytrace.retrieval.passages.segment import Segment
-from pytrace.storage.array_file import ArrayFile, write_arrays
+from pytrace.retrieval.word_postings import word_hashes
+from pytrace.storage.array_file import write_arrays
 
 # A name of more passages leads nowhere.
 _MOST_CARRIERS = 100
@@ -79,8 +79,6 @@ def _names(
     segments: Sequence[Segment], terms: NDArray[np.uint64], frequencies: NDArray[np.int32]
 ) -> tuple[list[str], NDArray[np.int64]]:
     """Return names, and the passage that each is of."""
-    from pytrace.retrieval.word_postings import word_hashes
-
     names: list[str] = []
     rows: list[int] = []
     told: list[bool] = []
@@ -142,22 +140,13 @@ def _links(
     }
 
 
-class Graph:
+class Graph(IndexFile):
     """The file that `write_graph` wrote, over segments in the same order."""
 
     def __init__(self, directory: Path, entry: FileEntry, segments: Sequence[Segment]) -> None:
-        self._path = directory / entry.name
-        self.arrays = ArrayFile.open(self._path, what="the index", remedy=REMEDY, entry=entry)
-        self.passages = entry.passages
-        self._known: dict[str, NDArray[Any]] = {}
+        super().__init__(directory, entry)
         if len(self["links.starts"]) != self.passages + 1 or self.passages != sum(each.passages for each in segments):
-            raise StoreError(f"{self._path} is not of {self.passages:,} passages; {REMEDY}")
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return one of the file's arrays."""
-        if name not in self._known:
-            self._known[name] = self.arrays[name]
-        return self._known[name]
+            raise self.damaged(f"it is not of {self.passages:,} passages")
 
     @cached_property
     def table(self) -> NameTable:
@@ -189,15 +178,3 @@ class Graph:
             return np.zeros(len(hashes), dtype=np.int64)
         at = np.minimum(np.searchsorted(words, hashes), len(words) - 1)
         return np.where(words[at] == hashes, self["frequencies"][at], 0).astype(np.int64)
-
-    def check(self) -> None:
-        """Raise `StoreError` if the file has become shorter."""
-        self.arrays.check()
-
-    def verify(self) -> None:
-        """Compare the file with its checksums."""
-        self.arrays.verify()
-
-    def close(self) -> None:
-        """Close the file."""
-        self.arrays.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -18,10 +19,9 @@ from pytrace.errors import StoreError
 from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Document, Origin
 from pytrace.retrieval.passages.graph import Graph
-from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, read_manifest
+from pytrace.retrieval.passages.manifest import FileEntry, IndexFile, read_manifest
 from pytrace.retrieval.passages.segment import DocumentEntry, Segment
 from pytrace.retrieval.word_index import WordIndex
-from pytrace.storage.array_file import ArrayFile
 from pytrace.storage.closing import Closing
 
 # How often a reader follows a writer that replaces the manifest between its reading and the files'.
@@ -126,8 +126,7 @@ class PassageIndex(Closing):
         """Iterate over what is known of each document."""
         for segment in self.segments:
             segment.check()
-            for number in range(segment.documents):
-                yield segment.entry_of(number)
+            yield from segment.entries()
 
     @cached_property
     def words(self) -> WordIndex:
@@ -199,7 +198,7 @@ class PassageIndex(Closing):
             parts = [np.empty(0, dtype=bool)]
             for segment in self.segments:
                 segment.check()
-                held = [matches(_whole(segment.entry_of(number)), filters) for number in range(segment.documents)]
+                held = [matches(_whole(entry), filters) for entry in segment.entries()]
                 parts.append(np.array(held, dtype=bool)[segment["passages"]])
             while len(self._masks) >= _MOST_MASKS:
                 del self._masks[next(iter(self._masks))]
@@ -216,7 +215,8 @@ class PassageIndex(Closing):
     def verify(self) -> None:
         """Compare all files with their checksums; `StoreError` names what has changed."""
         for entry in self.manifest.pending:
-            ArrayFile.open(self.directory / entry.name, what="the index", remedy=REMEDY, entry=entry).verify()
+            with closing(IndexFile(self.directory, entry)) as pending:
+                pending.verify()
         for segment in self.segments:
             segment.verify()
         if self.graph is not None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import field, json, structs
+from numpy.typing import NDArray
 
 from pytrace.errors import StoreError
-from pytrace.storage.array_file import ArrayFileEntry
+from pytrace.storage.array_file import ArrayFile, ArrayFileEntry
 from pytrace.storage.mapped_arrays import VectorsManifest, load_manifest, save_manifest
 
 FORMAT = 1
@@ -25,6 +26,35 @@ class FileEntry(ArrayFileEntry, frozen=True, forbid_unknown_fields=True):
 
     name: str
     passages: int = 0
+
+
+class IndexFile:
+    """A file of arrays of an index, mapped for reading, with the passages that it is of."""
+
+    def __init__(self, directory: Path, entry: FileEntry) -> None:
+        self.entry = entry
+        self.passages = entry.passages
+        self.arrays = ArrayFile.open(directory / entry.name, what="the index", remedy=REMEDY, entry=entry)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return one of the arrays."""
+        return self.arrays[name]
+
+    def check(self) -> None:
+        """Raise `StoreError` if the file has become shorter, which would kill the process that reads it."""
+        self.arrays.check()
+
+    def verify(self) -> None:
+        """Compare the file with its checksums."""
+        self.arrays.verify()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.arrays.close()
+
+    def damaged(self, reason: str) -> StoreError:
+        """Return the error for what does not hold together."""
+        return StoreError(f"{self.arrays.path} is damaged: {reason}; {REMEDY}")
 
 
 class IndexManifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):

@@ -15,20 +15,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.errors import StoreError
 from pytrace.kernels.similarity import top_k
 from pytrace.models.encoders.encoder import Vectors
 from pytrace.records import Document
-from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, VectorType
+from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, IndexFile, VectorType
 from pytrace.retrieval.passages.names import passage_names
 from pytrace.retrieval.word_postings import BLOCK_ROWS, WordBlocks, build_words, merge_words
-from pytrace.storage.array_file import ArrayFile, ArrayPieces, write_arrays
+from pytrace.storage.array_file import ArrayPieces, write_arrays
 from pytrace.storage.text import dump_json
 
 MOST_PASSAGES = BLOCK_ROWS
 """A segment has no more, so that a passage that goes costs the writing of one segment at most."""
 
-_WHAT = "the index"
 # What records have in common, for zlib; nobody's text, which would outlive its document. Another one is another format.
 _DICTIONARY = (
     b" who when where there their they had been has have is are were was on at by as it with from that which for he his she her "
@@ -36,8 +34,7 @@ _DICTIONARY = (
     b'"metadata":{},"titled":false,"pages":["],"origin":{"document":"","title":"","headings":[],"page":"start":,"end":,'
     b'"sentences":[0,{"id":"","title":"","sentences":["","source":"","origin":null}'
 )
-
-
+# In place of a step between two terms that 16 bits do not hold.
 _FAR = (1 << 16) - 1
 
 _Record = TypeVar("_Record")
@@ -107,13 +104,12 @@ def write_segment(path: Path, passages: Sequence[Document], vectors: Vectors, *,
         _packed(_record(passage, entry)) for group, entry in zip(groups, entries, strict=True) for passage in group
     ]
     named = [(name, row, told) for row, passage in enumerate(passages) for name, told in _names(passage)]
-    blocks = build_words(f"{encoded_text(passage)}" for passage in passages)
+    blocks = build_words(encoded_text(passage) for passage in passages)
     arrays = {
         **quantised(vectors, kind),
         **_blob("records", records),
         **_blob("documents", [_packed(dump_json(entry).encode()) for entry in entries]),
         "passages": np.repeat(np.arange(len(groups), dtype=np.int32), [len(group) for group in groups]),
-        "ids": hash_texts(passage.id for passage in passages),
         "contents": hash_texts(encoded_text(passage) for passage in passages),
         **_blob("names", [name.encode() for name, _, _ in named]),
         "names.rows": np.array([row for _, row, _ in named], dtype=np.int32),
@@ -142,7 +138,7 @@ def merge_segments(path: Path, parts: Sequence[tuple[Segment, NDArray[np.bool_]]
         for number, row in enumerate(renumbered[segment["names.rows"]].tolist()):
             if row >= 0:
                 named.append((segment.blob("names", number), row, bool(segment["names.told"][number])))
-    blocks = merge_words([(_Arrays(segment), rows) for segment, rows in parts])
+    blocks = merge_words([(segment.arrays, rows) for segment, rows in parts])
     vectors = kept[0][0]["vectors"]
     arrays: dict[str, NDArray[Any] | ArrayPieces] = {
         "vectors": ArrayPieces(
@@ -151,7 +147,7 @@ def merge_segments(path: Path, parts: Sequence[tuple[Segment, NDArray[np.bool_]]
         **_blob("records", [segment.blob("records", row) for segment, rows in kept for row in rows.tolist()]),
         **_blob("documents", documents),
         "passages": np.concatenate(owners),
-        **{name: np.concatenate([each[name][rows] for each, rows in kept]) for name in ("ids", "contents")},
+        "contents": np.concatenate([each["contents"][rows] for each, rows in kept]),
         **_blob("names", [name for name, _, _ in named]),
         "names.rows": np.array([row for _, row, _ in named], dtype=np.int32),
         "names.told": np.array([told for _, _, told in named], dtype=bool),
@@ -164,7 +160,7 @@ def merge_segments(path: Path, parts: Sequence[tuple[Segment, NDArray[np.bool_]]
     return FileEntry(entry.bytes, entry.checksum, path.name, count)
 
 
-class Segment:
+class Segment(IndexFile):
     """The passages of one file, numbered from 0.
 
     Parameters
@@ -174,24 +170,14 @@ class Segment:
     """
 
     def __init__(self, directory: Path, entry: FileEntry) -> None:
-        self.entry = entry
-        self.passages = entry.passages
-        self._path = directory / entry.name
-        self.arrays = ArrayFile.open(self._path, what=_WHAT, remedy=REMEDY, entry=entry)
-        self._known: dict[str, NDArray[Any]] = {}
-        if any(len(self[name]) != self.passages for name in ("vectors", "passages", "ids", "contents")):
-            raise self._damaged(f"it does not have the {self.passages:,} passages that {entry.name} is to have")
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return one of the file's arrays."""
-        if name not in self._known:
-            self._known[name] = self.arrays[name]
-        return self._known[name]
+        super().__init__(directory, entry)
+        if any(len(self[name]) != self.passages for name in ("vectors", "passages", "contents")):
+            raise self.damaged(f"it does not have the {self.passages:,} passages that {entry.name} is to have")
 
     @cached_property
     def blocks(self) -> WordBlocks:
         """The postings of its words."""
-        return WordBlocks(_Arrays(self), name=str(self._path), remedy=REMEDY)
+        return WordBlocks(self.arrays, name=str(self.arrays.path), remedy=REMEDY)
 
     def document(self, row: int) -> Document:
         """Read a passage."""
@@ -216,7 +202,7 @@ class Segment:
                 # By the standard library: msgspec refuses the escapes of lone surrogates, which `dump_json` writes.
                 return msgspec.convert(json.loads(content), kind)
         except (ValueError, zlib.error, RecursionError) as error:
-            raise self._damaged(f"number {number} of its {name} cannot be read ({error})") from None
+            raise self.damaged(f"number {number} of its {name} cannot be read ({error})") from None
 
     def entries(self) -> Iterator[DocumentEntry]:
         """Iterate over what is known of each document."""
@@ -255,37 +241,12 @@ class Segment:
         """Return one of the byte strings that stand one behind the other."""
         ends = self[f"{name}.ends"]
         if not 0 <= number < len(ends):
-            raise self._damaged(f"there is no number {number} among its {len(ends):,} {name}")
+            raise self.damaged(f"there is no number {number} among its {len(ends):,} {name}")
         start, end = int(ends[number - 1]) if number else 0, int(ends[number])
         content = self[name]
         if not 0 <= start <= end <= len(content):
-            raise self._damaged(f"number {number} of its {name} stands at bytes {start} to {end} of {len(content):,}")
+            raise self.damaged(f"number {number} of its {name} stands at bytes {start} to {end} of {len(content):,}")
         return content[start:end].tobytes()
-
-    def check(self) -> None:
-        """Raise `StoreError` if the file has become shorter, which would kill the process that reads it."""
-        self.arrays.check()
-
-    def verify(self) -> None:
-        """Compare the file with its checksums."""
-        self.arrays.verify()
-
-    def close(self) -> None:
-        """Close the file."""
-        self.arrays.close()
-
-    def _damaged(self, reason: str) -> StoreError:
-        return StoreError(f"{self._path} is damaged: {reason}; {REMEDY}")
-
-
-class _Arrays(dict[str, Any]):
-    """A segment's arrays as a mapping."""
-
-    def __init__(self, segment: Segment) -> None:
-        self._segment = segment
-
-    def __missing__(self, name: str) -> NDArray[Any]:
-        return self._segment[name]
 
 
 def _names(passage: Document) -> list[tuple[str, bool]]:
