@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 import pytrace
 from pytrace.documents import read_documents
 from pytrace.documents.passages import WORDS
+from pytrace.kernels import personalised_pagerank
 from pytrace.records import Document
-from pytrace.retrieval.hops.features import FEATURES
-from pytrace.retrieval.hops.learning import SingleQuestion, learn
-from pytrace.retrieval.hops.search import HopSearch, Pairs
+from pytrace.retrieval.hops.features import FEATURES, Pairs
+from pytrace.retrieval.hops.learning import KnownQuestion, learn
+from pytrace.retrieval.hops.search import HopSearch
 from pytrace.retrieval.hops.weights import Weights
 from pytrace.retrieval.passages import IndexWriter, PassageIndex
 from pytrace.retrieval.passages.segment import document_id
@@ -37,8 +38,6 @@ _TITLES = ("kept", "three", "note")
 _DEPTH = 50
 _WITHOUT = {
     "links": ("link", "link_back"),
-    "walk": ("second_walk", "first_walk"),
-    "links and walk": ("link", "link_back", "second_walk", "first_walk"),
     "rare words": ("rarest_shared", "rarest_in_name", "shared"),
     "names": (
         *("both_named", "names_it", "name_weight", "named_by_it", "rarest_in_name"),
@@ -102,7 +101,8 @@ def main() -> int:
                 fewer = _learned(asked, options.folders, options.single, leave_out=folder, without=left_out)
                 _print(f"  without {name}", _ranked(one, fewer), one.gold)
             if options.ablations:
-                _print("  two hops always", _ranked(one, msgspec.structs.replace(weights, surest=1e-6)), one.gold)
+                _print("  several hops always", _ranked(one, msgspec.structs.replace(weights, surest=1e-6)), one.gold)
+                _print("  pairs alone, no step on", _ranked(one, msgspec.structs.replace(weights, onward=0)), one.gold)
     if options.write:
         every = _learned(asked, options.folders, options.single)
         rounded = {name: round(value, 3) for name, value in every.features.items()}
@@ -112,6 +112,7 @@ def main() -> int:
             surest=round(every.surest, 3),
             sharpness=round(every.sharpness, 3),
             seed_sharpness=round(every.seed_sharpness, 3),
+            onward=round(every.onward, 3),
             made_by=made_by,
         )
         options.write.write_bytes(msgspec.json.format(msgspec.json.encode(every), indent=2) + b"\n")
@@ -137,7 +138,7 @@ def _ask(folder: Path, titles: str, work: Path, engine: pytrace.Engine) -> Asked
         "vectors": [_documents(rows, owners) for rows in near],
         "RRF of both": [_fused(one, other, owners) for one, other in zip(words, near, strict=True)],
         "seeds alone": [_by(each.seed_scores, each, owners) for each in pairs],
-        "walk alone": [_by(each.walk, each, owners) for each in pairs],
+        "walk alone": [_walked(index, each, owners) for each in pairs],
     }
     gold = [frozenset(question["gold"]) for question in questions]
     return Asked(pairs, gold, owners, peers, milliseconds)
@@ -218,6 +219,24 @@ def _by(scores: NDArray[np.float64], pairs: Pairs, owners: Sequence[str]) -> Ran
     return _documents(pairs.rows[np.argsort(-scores, kind="stable")], owners)
 
 
+def _walked(index: PassageIndex, pairs: Pairs, owners: Sequence[str]) -> Ranking:
+    """Rank by personalised PageRank over the links from the 30 best seeds; restart and weights are the best of a few."""
+    graph = index.graph
+    assert graph is not None
+    best = np.argsort(-pairs.seed_scores, kind="stable")[:30]
+    ranking = personalised_pagerank(
+        graph["links.starts"],
+        graph["links"],
+        pairs.rows[best],
+        weights=graph["links.forth"] + np.float32(0.5) * graph["links.back"],
+        seed_weights=np.exp(8 * (pairs.seed_scores[best] - pairs.seed_scores.max(initial=0))),
+        restart=0.6,
+        tolerance=1e-5,
+        k=240,
+    )
+    return _documents(ranking.nodes, owners)
+
+
 def _fused(one: NDArray[np.int64], other: NDArray[np.int64], owners: Sequence[str]) -> Ranking:
     scores: dict[str, float] = {}
     for ranking in (_documents(one, owners), _documents(other, owners)):
@@ -248,24 +267,29 @@ def _learned(
 ) -> Weights:
     """Learn from all folders but one."""
     kept = np.array([float(name not in without) for name in FEATURES])
-    pairs = []
-    for folder in several:
-        for titles in ("kept", "note") if folder != leave_out else ():
-            one = asked[folder, titles]
-            for each, gold in zip(one.pairs, one.gold, strict=True):
-                names = np.array([one.owners[row] for row in each.rows.tolist()], dtype=object)
-                held = np.array([name in gold for name in names.tolist()], dtype=bool)
-                right = (
-                    held[each.firsts] & held[each.seconds] & (names[each.firsts] != names[each.seconds]).astype(bool)
-                )
-                pairs.append((each.features * kept, right))
-    alone = []
-    for folder in single:
-        one = asked[folder, "kept"]
-        for each, gold in zip(one.pairs, one.gold, strict=True) if folder != leave_out else ():
-            right = np.array([one.owners[row] in gold for row in each.rows.tolist()], dtype=bool)
-            alone.append(SingleQuestion(each.features * kept, each.seed_scores, right))
+    pairs = [
+        _known(each, gold, one.owners, kept)
+        for folder in several
+        for titles in (("kept", "note") if folder != leave_out else ())
+        for one in [asked[folder, titles]]
+        for each, gold in zip(one.pairs, one.gold, strict=True)
+    ]
+    alone = [
+        _known(each, gold, one.owners, kept)
+        for folder in single
+        if folder != leave_out
+        for one in [asked[folder, "kept"]]
+        for each, gold in zip(one.pairs, one.gold, strict=True)
+    ]
     return learn(pairs, alone)
+
+
+def _known(pairs: Pairs, gold: frozenset[str], owners: Sequence[str], kept: NDArray[np.float64]) -> KnownQuestion:
+    names = np.array([owners[row] for row in pairs.rows.tolist()], dtype=object)
+    right = np.array([name in gold for name in names.tolist()], dtype=bool)
+    other = (names[pairs.firsts] != names[pairs.seconds]).astype(bool)
+    both = right[pairs.firsts] & right[pairs.seconds] & other
+    return KnownQuestion(pairs._replace(features=pairs.features * kept), right, both)
 
 
 def _print(name: str, rankings: Sequence[Ranking], gold: Sequence[frozenset[str]]) -> None:

@@ -11,4 +11,5 @@ PYBIND11_MODULE(_core, module) {
   pytrace::bindings::register_walk(module);
   pytrace::bindings::register_words(module);
   pytrace::bindings::register_names(module);
+  pytrace::bindings::register_pairs(module);
 }

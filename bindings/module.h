@@ -14,5 +14,6 @@ void register_cover(pybind11::module_& module);
 void register_walk(pybind11::module_& module);
 void register_words(pybind11::module_& module);
 void register_names(pybind11::module_& module);
+void register_pairs(pybind11::module_& module);
 
 }  // namespace pytrace::bindings

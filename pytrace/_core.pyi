@@ -129,6 +129,45 @@ def word_scores(
     threads: int | None,
     /,
 ) -> NDArray[np.float32]: ...
+def word_scores_of(
+    rows: NDArray[np.uint16],
+    counts: NDArray[np.unsignedinteger[Any]],
+    starts: npt.ArrayLike,
+    ends: npt.ArrayLike,
+    weights: NDArray[np.float32],
+    offsets: npt.ArrayLike,
+    row_offsets: npt.ArrayLike,
+    wanted: NDArray[np.uint16],
+    norms: NDArray[np.float32],
+    threads: int | None,
+    /,
+) -> NDArray[np.float32]: ...
+def pair_features(
+    frequencies: NDArray[np.int32],
+    passages: int,
+    link_offsets: NDArray[np.int64],
+    links: NDArray[np.int32],
+    forth: NDArray[np.float32],
+    back: NDArray[np.float32],
+    questions: npt.ArrayLike,
+    question_offsets: npt.ArrayLike,
+    question_words: NDArray[np.int32],
+    totals: NDArray[np.float64],
+    offsets: npt.ArrayLike,
+    rows: npt.ArrayLike,
+    vectors: npt.ArrayLike,
+    scores: npt.ArrayLike,
+    word_offsets: npt.ArrayLike,
+    words: NDArray[np.int32],
+    names: npt.ArrayLike,
+    name_offsets: npt.ArrayLike,
+    name_words: NDArray[np.int32],
+    pair_offsets: npt.ArrayLike,
+    firsts: npt.ArrayLike,
+    seconds: npt.ArrayLike,
+    threads: int | None,
+    /,
+) -> NDArray[np.float64]: ...
 def live_postings(
     rows: NDArray[np.uint16], live: NDArray[np.bool_], starts: npt.ArrayLike, ends: npt.ArrayLike, /
 ) -> NDArray[np.int64]: ...

@@ -798,6 +798,44 @@ def make_word_scores(rng: Dice) -> Call:
     return Call(_core.word_scores, [*arguments, threads(rng)], {}, check_word_scores)
 
 
+def make_word_scores_of(rng: Dice) -> Call:
+    queries, words, rows = rng.choice([0, 1, 3]), rng.choice([0, 1, 2, 7]), rng.choice([0, 1, 5, 60])
+    size = rng.choice([0, 1, 9, 100])
+    counts = integers(rng, size, 9, rng.choice([np.uint8, np.uint16, np.uint32]))
+    stops = ends(rng, words, size)
+    arguments = [integers(rng, size, 40, np.uint16), counts, stops[:words], stops[1:]]
+    arguments += [reals(rng, words).astype(np.float32), ends(rng, queries, words), ends(rng, queries, rows)]
+    arguments += [integers(rng, rows, 40, np.uint16), np.abs(reals(rng, rows)).astype(np.float32)]
+    return Call(_core.word_scores_of, [*arguments, threads(rng)], {}, check_word_scores_of)
+
+
+def check_word_scores_of(result: Any, _args: list[Any], _options: dict[str, Any]) -> None:
+    expect(is_array(result, np.float32, 1), result)
+
+
+def check_pair_features(result: Any, _args: list[Any], _options: dict[str, Any]) -> None:
+    expect(is_array(result, np.float64, 2) and result.shape[1] == 24, result)
+
+
+def make_pair_features(rng: Dice) -> Call:
+    queries, size, known = rng.choice([0, 1, 3]), rng.choice([0, 1, 5, 30]), rng.choice([0, 1, 9])
+    passages, links, names = rng.choice([0, 1, 9]), rng.choice([0, 1, 30]), rng.choice([0, 1, 8])
+    pairs, asked, held, parts = (rng.choice([0, 1, 20]) for _ in range(4))
+    dimension = rng.choice([1, 7, 40])
+    offsets = ends(rng, queries, size)
+    arguments = [integers(rng, known, 9, np.int32), passages, ends(rng, passages, links)]
+    arguments += [integers(rng, links, 9, np.int32), *(reals(rng, links).astype(np.float32) for _ in range(2))]
+    arguments += [reals(rng, queries, dimension), ends(rng, queries, asked), integers(rng, asked, 12, np.int32)]
+    arguments += [np.abs(reals(rng, queries)), offsets, integers(rng, size, 12, np.int64)]
+    arguments += [reals(rng, size, dimension), reals(rng, size, 4), ends(rng, size, held)]
+    arguments += [integers(rng, held, 12, np.int32), ends(rng, size, names), ends(rng, names, parts)]
+    arguments += [integers(rng, parts, 12, np.int32) - 1, ends(rng, queries, pairs)]
+    # Places among the first question's candidates, as a rule.
+    within = max(1, int(offsets[1]) if queries else 1)
+    arguments += [integers(rng, pairs, within, np.int64), integers(rng, pairs, within, np.int64), threads(rng)]
+    return Call(_core.pair_features, arguments, {}, check_pair_features)
+
+
 def check_live_postings(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
     expect(is_array(result, np.int64, 1), result)
     if isinstance(args[0], np.ndarray):
@@ -845,7 +883,8 @@ def make_names(rng: Dice) -> Call:
 MAKERS: list[Callable[[Dice], Call]] = [
     make_top_k, make_similarity, make_normalize, make_ratio, make_partial_ratio_alignment, make_cdist, make_cpdist,
     make_extract, make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
-    make_log_sum_exp, make_walk, make_word_scores, make_live_postings, make_names,
+    make_log_sum_exp, make_walk, make_word_scores, make_live_postings, make_names, make_word_scores_of,
+    make_pair_features,
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 
 def pair_score(query: Sequence[float], item: Sequence[float], metric: str) -> float:
@@ -42,6 +43,53 @@ def word_scores(words: Sequence[tuple[float, Sequence[tuple[int, int]]]], norms:
             weight * count / (count + norm) for weight, postings in words for held, count in postings if held == row
         )
         for row, norm in enumerate(norms)
+    ]
+
+
+def pair_features(
+    weight: Callable[[int], float],
+    question: tuple[Sequence[float], set[int], float],
+    links: dict[tuple[int, int], tuple[float, float]],
+    first: dict[str, Any],
+    second: dict[str, Any],
+) -> list[float]:
+    """What tells whether two passages answer together, with sets; passages have row, vector, words, names and scores."""
+    vector, asked, total = question
+    total += 1e-9
+    squares = {word: weight(word) ** 2 for word in asked | first["words"] | second["words"]}
+
+    def mass(words: Iterable[int]) -> float:
+        return math.fsum(weight(word) ** 2 for word in words)
+
+    def best_name(passage: dict[str, Any], words: set[int]) -> float:
+        shares = [mass(set(name) & words) / (mass(name) + 1e-9) for name in passage["names"]]
+        return max(shares, default=0.0)
+
+    new = first["words"] - asked
+    lacking = asked - first["words"]
+    both = [a + b for a, b in zip(vector, first["vector"], strict=True)]
+    length = math.sqrt(math.fsum(value * value for value in both)) + 1e-9
+    covered = mass(asked & first["words"]) / total
+    adds = math.fsum(squares[word] for word in lacking & second["words"])
+    near, by_words, named, rarity = second["scores"]
+    first_near, first_words, first_named, first_rarity = first["scores"]
+    forth, back = links.get((first["row"], second["row"]), (0.0, 0.0))
+    return [
+        math.fsum(a * b for a, b in zip(second["vector"], both, strict=True)) / length,
+        math.fsum(a * b for a, b in zip(second["vector"], first["vector"], strict=True)),
+        forth,
+        back,
+        max((weight(word) for word in new & second["words"]), default=0.0) / 10,
+        max((weight(word) for name in second["names"] for word in name if word in new), default=0.0) / 10,
+        mass(new & second["words"]) / (mass(new) + 1e-9),
+        adds / total,
+        adds / max(total * (1 - covered), 1e-9),
+        named * first_named,
+        best_name(second, new),
+        math.sqrt(max((mass(set(name) & new) for name in second["names"]), default=0.0)) / 10,
+        best_name(first, second["words"]),
+        *(near, by_words, named, rarity / 10, best_name(second, asked)),
+        *(first_near, first_words, covered, first_named, first_rarity / 10, best_name(first, asked)),
     ]
 
 

@@ -52,6 +52,39 @@ template void word_scores(const Postings<uint16_t>&, Span<const float>, const Wo
 template void word_scores(const Postings<uint32_t>&, Span<const float>, const WordQueries&, int,
                           float*);
 
+template <typename Count>
+void word_scores_of(const Postings<Count>& postings, const WordQueries& queries,
+                    Span<const int64_t> row_offsets, Span<const uint16_t> rows,
+                    Span<const float> norms, int threads, float* scores) {
+  const int64_t count = queries.offsets.size - 1;
+  // So many searches take some 50 us.
+  constexpr int64_t kLeastSearches = 1024;
+  const int64_t searches = rows.size * (queries.starts.size / std::max<int64_t>(1, count) + 1);
+  const int64_t grain = std::max<int64_t>(1, count * kLeastSearches / (searches + 1));
+  parallel_for(count, grain, threads, [&](int64_t begin, int64_t end, int) {
+    for (int64_t q = begin; q < end; ++q) {
+      std::fill(scores + row_offsets[q], scores + row_offsets[q + 1], 0.0F);
+      for (int64_t w = queries.offsets[q]; w < queries.offsets[q + 1]; ++w) {
+        const uint16_t* const first = postings.rows.data + queries.starts[w];
+        const uint16_t* const last = postings.rows.data + queries.ends[w];
+        for (int64_t r = row_offsets[q]; r < row_offsets[q + 1]; ++r) {
+          const uint16_t* const at = std::lower_bound(first, last, rows[r]);
+          if (at == last || *at != rows[r]) continue;
+          const auto times = static_cast<float>(postings.counts[at - postings.rows.data]);
+          scores[r] += queries.weights[w] * (times / (times + norms[r]));
+        }
+      }
+    }
+  });
+}
+
+template void word_scores_of(const Postings<uint8_t>&, const WordQueries&, Span<const int64_t>,
+                             Span<const uint16_t>, Span<const float>, int, float*);
+template void word_scores_of(const Postings<uint16_t>&, const WordQueries&, Span<const int64_t>,
+                             Span<const uint16_t>, Span<const float>, int, float*);
+template void word_scores_of(const Postings<uint32_t>&, const WordQueries&, Span<const int64_t>,
+                             Span<const uint16_t>, Span<const float>, int, float*);
+
 void live_postings(Span<const uint16_t> rows, Span<const uint8_t> live, Span<const int64_t> starts,
                    Span<const int64_t> ends, int64_t* counts) {
   for (int64_t w = 0; w < starts.size; ++w) {

@@ -42,6 +42,13 @@ template <typename Count>
 void word_scores(const Postings<Count>& postings, Span<const float> norms,
                  const WordQueries& queries, int threads, float* scores);
 
+// The same for some rows of each query only: fills scores[r] for r from row_offsets[q] to
+// row_offsets[q + 1], where norms[r] is the norm of rows[r]. Time O(rows * log(postings)) a word.
+template <typename Count>
+void word_scores_of(const Postings<Count>& postings, const WordQueries& queries,
+                    Span<const int64_t> row_offsets, Span<const uint16_t> rows,
+                    Span<const float> norms, int threads, float* scores);
+
 // Fills counts[w] with how many postings of starts[w] to ends[w] are of rows where `live` is not 0.
 void live_postings(Span<const uint16_t> rows, Span<const uint8_t> live, Span<const int64_t> starts,
                    Span<const int64_t> ends, int64_t* counts);

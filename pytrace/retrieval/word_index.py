@@ -18,6 +18,8 @@ from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.word_postings import WordBlock, WordBlocks, word_hashes
 
 Live: TypeAlias = NDArray[np.bool_]
+Query: TypeAlias = str | NDArray[np.uint64]
+"""A text, or the hashes of its words (`word_hashes`)."""
 # So many queries' scores of a block (4 MiB) are held at once.
 _BATCH = 16
 
@@ -87,13 +89,13 @@ class WordIndex:
         self._b = b
         self.rows = sum(blocks.rows for blocks, _ in self._segments)
 
-    def scores(self, queries: Sequence[str], *, threads: int | None = None) -> NDArray[np.float32]:
+    def scores(self, queries: Sequence[Query], *, threads: int | None = None) -> NDArray[np.float32]:
         """Score every row.
 
         Parameters
         ----------
         queries
-            Any texts. A word that stands twice counts twice.
+            Any texts, or the hashes of words. A word that stands twice counts twice.
         threads
             Threads for many queries; one is scored by one.
 
@@ -113,14 +115,14 @@ class WordIndex:
         return scores
 
     def top(
-        self, queries: Sequence[str], k: int, *, mask: Live | None = None, threads: int | None = None
+        self, queries: Sequence[Query], k: int, *, mask: Live | None = None, threads: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Find the best rows that share a word with a query.
 
         Parameters
         ----------
         queries
-            Any texts.
+            As for `scores`.
         k
             Rows wanted a query.
         mask
@@ -159,30 +161,50 @@ class WordIndex:
                 best_scores[query, : len(best.scores)], best_rows[query, : len(best.rows)] = best.scores, best.rows
         return best_scores, best_rows
 
-    def scores_of(self, queries: Sequence[str], rows: npt.ArrayLike) -> NDArray[np.float32]:
-        """Score some rows only, as `scores` does; float32 ``[n_queries, n_given]``."""
+    def scores_of(
+        self, queries: Sequence[Query], offsets: NDArray[np.int64], rows: npt.ArrayLike, *, threads: int | None = None
+    ) -> NDArray[np.float32]:
+        """Score some rows of each query only, as `scores` does.
+
+        Parameters
+        ----------
+        queries
+            As for `scores`.
+        offsets, rows
+            Query `q` is for ``rows[offsets[q]:offsets[q + 1]]``; int64 ``[n_queries + 1]`` and ``[n_rows]``.
+        threads
+            Threads for many queries; one is scored by one.
+
+        Returns
+        -------
+        ndarray
+            Float32 ``[n_rows]``.
+        """
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.ndim != 1 or (len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.rows)):
             raise ValueError(f"rows must be one dimension of numbers from 0 to {self.rows - 1:,}")
-        scores = np.zeros((len(queries), len(wanted)), dtype=np.float32)
+        if len(offsets) != len(queries) + 1 or offsets[-1] != len(wanted):
+            raise ValueError(f"offsets of {len(offsets) - 1:,} queries over {len(wanted):,} rows, for {len(queries):,}")
+        scores = np.zeros(len(wanted), dtype=np.float32)
         terms = self._terms(queries)
         owners = np.searchsorted([part.first for part in self._parts], wanted, side="right") - 1
-        for number in np.unique(owners):
-            part, columns = self._parts[number], np.flatnonzero(owners == number)
-            local = wanted[columns] - part.first
+        for number in np.unique(owners).tolist():
+            part, places = self._parts[number], np.flatnonzero(owners == number)
+            local = wanted[places] - part.first
             if part.live is not None:
-                columns, local = columns[part.live[local]], local[part.live[local]]
-            norms = self._norms(part.block.lengths[local])
-            for query in range(len(queries)):
-                for term in range(terms.offsets[query], terms.offsets[query + 1]):
-                    postings = slice(terms.starts[number, term], terms.ends[number, term])
-                    held = part.block.rows[postings]
-                    if not len(held):
-                        continue
-                    at = np.minimum(np.searchsorted(held, local.astype(np.uint16)), len(held) - 1)
-                    hit = np.flatnonzero(held[at] == local)
-                    counts = part.block.counts[postings][at[hit]].astype(np.float32)
-                    scores[query, columns[hit]] += terms.weights[term] * (counts / (counts + norms[hit]))
+                places, local = places[part.live[local]], local[part.live[local]]
+            scores[places] = _core.word_scores_of(
+                part.block.rows,
+                part.block.counts,
+                terms.starts[number],
+                terms.ends[number],
+                terms.weights,
+                terms.offsets,
+                np.searchsorted(places, offsets),
+                local.astype(np.uint16),
+                self._norms(part.block.lengths[local]),
+                threads,
+            )
         return scores
 
     @cached_property
@@ -212,12 +234,15 @@ class WordIndex:
         factor = self._k1 * self._b / max(self._totals[1], 1e-9)
         return lengths.astype(np.float32) * np.float32(factor) + np.float32(self._k1 * (1 - self._b))
 
-    def _terms(self, queries: Sequence[str]) -> _Terms:
-        counted = [Counter(words(query)) for query in queries]
-        numbers = {word: number for number, word in enumerate({word: None for each in counted for word in each})}
-        hashes = word_hashes(numbers)
-        ranges = np.zeros((2, len(self._parts), len(numbers)), dtype=np.int64)
-        frequencies = np.zeros(len(numbers), dtype=np.int64)
+    def _terms(self, queries: Sequence[Query]) -> _Terms:
+        of_each = [_hashes(query) for query in queries]
+        offsets = np.cumsum([0, *(len(hashes) for hashes, _ in of_each)], dtype=np.int64)
+        hashes, order = np.unique(
+            np.concatenate([np.empty(0, np.uint64), *(hashes for hashes, _ in of_each)]), return_inverse=True
+        )
+        times = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in of_each)])
+        ranges = np.zeros((2, len(self._parts), len(hashes)), dtype=np.int64)
+        frequencies = np.zeros(len(hashes), dtype=np.int64)
         for number, part in enumerate(self._parts):
             ranges[:, number] = _find(part.block, hashes)
             if part.live is None:
@@ -226,9 +251,6 @@ class WordIndex:
                 frequencies += _core.live_postings(part.block.rows, part.live, *ranges[:, number])
         idf = np.log1p((self._totals[0] - frequencies + 0.5) / (frequencies + 0.5))
         idf[frequencies == 0] = 0
-        order = np.array([numbers[word] for each in counted for word in each], dtype=np.int64)
-        times = np.array([count for each in counted for count in each.values()], dtype=np.int64)
-        offsets = np.cumsum([0, *map(len, counted)], dtype=np.int64)
         return _Terms(offsets, (idf[order] * times).astype(np.float32), ranges[0][:, order], ranges[1][:, order])
 
     def _scores(self, number: int, terms: _Terms, threads: int | None) -> NDArray[np.float32] | None:
@@ -265,6 +287,14 @@ class _Best:
             all_scores, all_rows = all_scores[reach], all_rows[reach]
         order = np.lexsort((all_rows, -all_scores))[: self._k]
         self.scores, self.rows = all_scores[order], all_rows[order]
+
+
+def _hashes(query: Query) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the distinct words of a query, and how often each stands in it."""
+    if isinstance(query, str):
+        counted = Counter(words(query))
+        return word_hashes(counted), np.array([*counted.values()], dtype=np.int64)
+    return np.unique(query, return_counts=True)
 
 
 def _find(block: WordBlock, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

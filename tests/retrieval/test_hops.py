@@ -13,8 +13,8 @@ from pytrace.errors import InputError, StoreError
 from pytrace.models.scripted import HashEncoder
 from pytrace.records import Document, TextUnit
 from pytrace.retrieval.hops import HopSearch, SearchSettings, chain_evidence, load_weights
-from pytrace.retrieval.hops.features import FEATURES
-from pytrace.retrieval.hops.learning import SingleQuestion, learn
+from pytrace.retrieval.hops.features import FEATURES, Pairs
+from pytrace.retrieval.hops.learning import KnownQuestion, learn
 from pytrace.retrieval.hops.search import PassageChain
 from pytrace.retrieval.passages import IndexWriter, PassageIndex
 
@@ -186,25 +186,56 @@ def test_shipped_weights_have_every_feature() -> None:
 def test_weights_are_learned_from_right_pairs_and_the_length_from_both_kinds() -> None:
     rng = np.random.default_rng(3)
     truth = rng.normal(size=len(FEATURES))
-    pairs, single = [], []
+    rows = np.arange(31)
+    firsts, seconds = np.repeat(0, 30), np.arange(1, 31)
+    several, single = [], []
     for _ in range(200):
         features = rng.normal(size=(30, len(FEATURES)))
-        right = np.zeros(30, dtype=bool)
-        right[np.argmax(features @ truth)] = True
-        pairs.append((features, right))
-        scores = rng.random(20)
-        single.append(SingleQuestion(0.05 * rng.normal(size=(30, len(FEATURES))), scores, scores == scores.max()))
-    learned = learn(pairs, single, made_by="a test")
+        right_pairs = np.arange(30) == np.argmax(features @ truth)
+        right = np.concatenate([[True], right_pairs])
+        several.append(KnownQuestion(Pairs(rows, firsts, seconds, features, rng.random(31)), right, right_pairs))
+        scores = rng.random(31)
+        unsure = Pairs(rows, firsts, seconds, 0.05 * rng.normal(size=(30, len(FEATURES))), scores)
+        single.append(KnownQuestion(unsure, scores == scores.max(), np.zeros(30, dtype=bool)))
+    learned = learn(several, single, made_by="a test")
     vector = learned.vector()
     assert vector @ truth / np.linalg.norm(vector) / np.linalg.norm(truth) > 0.95
     assert learned.made_by == "a test"
-    surest = [np.exp(features @ vector).max() / np.exp(features @ vector).sum() for features, _ in pairs]
+    surest = [np.exp(each.pairs.features @ vector) for each in several]
+    surest = [(each / each.sum()).max() for each in surest]
     assert np.median(surest) > learned.surest > 1 / 30
     assert learned.sharpness > 0
     # The best seed is always right, so that the sharper the better.
     assert learned.seed_sharpness > 10
     with pytest.raises(InputError, match="none of 1 questions has a right and a wrong pair"):
-        learn([(np.zeros((2, len(FEATURES))), np.zeros(2, dtype=bool))])
+        learn(single[:1])
+
+
+def test_how_far_pairs_lead_on_is_learned() -> None:
+    # The third passage is found by the second alone, which is a first as well.
+    rng = np.random.default_rng(5)
+    firsts, seconds = np.array([0] * 5 + [1] * 5), np.array([1, 3, 4, 5, 6, 2, 3, 4, 5, 6])
+
+    def question(third: bool) -> KnownQuestion:
+        features = 0.1 * rng.normal(size=(10, len(FEATURES)))
+        features[0, 0], features[5, 0] = 5, 3
+        right = np.isin(np.arange(7), [0, 1, 2] if third else [0, 1])
+        pairs = Pairs(np.arange(7), firsts, seconds, features, np.array([1.0, 0, 0, 0, 0, 0, 0]))
+        return KnownQuestion(pairs, right, right[firsts] & right[seconds])
+
+    flat = Pairs(np.arange(7), firsts, seconds, np.zeros((10, len(FEATURES))), np.eye(7)[0])
+    single = [KnownQuestion(flat, np.arange(7) == 0, np.zeros(10, dtype=bool))]
+    of_three = learn([question(third=True) for _ in range(20)], single)
+    of_two = learn([question(third=False) for _ in range(20)], single)
+    assert of_three.onward > of_two.onward + 0.1
+    scores = [
+        msgspec.structs.replace(of_three, onward=onward).score(
+            question(third=True).pairs.features, firsts, seconds, flat.seed_scores
+        )
+        for onward in (0.0, 0.5)
+    ]
+    assert scores[1].passages[2] > scores[0].passages[2]
+    assert scores[1].passages.sum() == pytest.approx(1)
 
 
 @pytest.mark.models

@@ -95,12 +95,26 @@ def test_the_scores_of_some_rows_are_those_of_all() -> None:
     live = np.random.default_rng(1).random(90) < 0.7
     index = index_of((build_words(texts), live), (build_words(texts[:10]), None))
     queries = queries_of(6, texts)
-    rows = np.random.default_rng(2).integers(0, 100, 300)
-    np.testing.assert_allclose(index.scores_of(queries, rows), index.scores(queries)[:, rows], rtol=1e-6)
-    assert index.scores_of(queries, []).shape == (len(queries), 0)
+    draw = np.random.default_rng(2)
+    offsets = np.concatenate([[0], np.cumsum(draw.integers(0, 60, len(queries)))])
+    rows = draw.integers(0, 100, offsets[-1])
+    of_all = index.scores(queries)[np.repeat(np.arange(len(queries)), np.diff(offsets)), rows]
+    np.testing.assert_array_equal(index.scores_of(queries, offsets, rows), of_all)
+    assert index.scores_of([], np.array([0]), []).shape == (0,)
     for wrong in ([100], [-1], [[0]]):
         with pytest.raises(ValueError, match="rows must be one dimension of numbers from 0 to 99"):
-            index.scores_of(queries, wrong)
+            index.scores_of(queries[:1], np.array([0, 1]), wrong)
+    with pytest.raises(ValueError, match="offsets of 1 queries over 0 rows, for 2"):
+        index.scores_of(queries[:2], np.array([0, 0]), [])
+
+
+def test_a_query_may_be_the_hashes_of_its_words() -> None:
+    texts = texts_of(8, 60)
+    index = index_of((build_words(texts), None))
+    queries = queries_of(9, texts)
+    hashed = [word_hashes(words(query)) for query in queries]
+    np.testing.assert_allclose(index.scores(hashed), index.scores(queries), rtol=1e-6)
+    assert index.top(hashed, 3)[1].tolist() == index.top(queries, 3)[1].tolist()
 
 
 @given(st.data())
@@ -244,7 +258,7 @@ def test_damaged_arrays_never_crash_a_search() -> None:
         index = index_of((arrays | {name: damaged}, None))
         scores = index.scores(queries)
         index.top(queries, 5)
-        index.scores_of(queries, np.arange(50))
+        index.scores_of(queries[:1], np.array([0, 50]), np.arange(50))
         assert scores.shape == expected.shape
         changed += not np.array_equal(scores, expected)
     assert changed > 50

@@ -11,24 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import InputError, MissingDependencyError
-from pytrace.retrieval.hops.features import FEATURES, Floats
+from pytrace.retrieval.hops.features import FEATURES, Floats, Pairs
 from pytrace.retrieval.hops.weights import Weights, softmax
 
-LearnedPairs = tuple[Floats, NDArray[np.bool_]]
-"""The pairs of a question that takes several passages: their features, and which of them are right."""
 
+class KnownQuestion(NamedTuple):
+    """A question whose passages are known: its pairs, of its passages the seeds' scores and which are right, and right pairs.
 
-class SingleQuestion(NamedTuple):
-    """A question that one passage answers: its pairs' features, and of its passages the seeds' scores and which are right."""
+    A question that one passage answers has no right pairs.
+    """
 
-    features: Floats
-    seed_scores: Floats
+    pairs: Pairs
     right: NDArray[np.bool_]
+    right_pairs: NDArray[np.bool_]
 
 
 def learn(
-    questions: Sequence[LearnedPairs],
-    single: Sequence[SingleQuestion] = (),
+    questions: Sequence[KnownQuestion],
+    single: Sequence[KnownQuestion] = (),
     *,
     penalty: float = 0.01,
     made_by: str = "",
@@ -38,11 +38,10 @@ def learn(
     Parameters
     ----------
     questions
-        For each question of two hops or more its pairs' features, float64 ``[n_pairs, len(FEATURES)]``, and whether each pair is
-        right, bool ``[n_pairs]``. Those without a right or a wrong pair teach nothing.
+        Questions of two hops or more. Those without a right or a wrong pair teach nothing.
     single
-        Questions that one passage answers. From them and the others is learned how sure the best pair must be, and how much the
-        seeds' scores say; without any, the shipped numbers hold.
+        Questions that one passage answers. From them and the others is learned how sure the best pair must be, how much the seeds'
+        scores say, and how far pairs lead on; without any, the numbers of `Weights` hold.
     penalty
         What large weights cost, of features scaled to a variance of 1.
     made_by
@@ -60,7 +59,11 @@ def learn(
     MissingDependencyError
         scipy is not installed.
     """
-    useful = [(features, right) for features, right in questions if right.any() and not right.all()]
+    useful = [
+        (each.pairs.features, each.right_pairs)
+        for each in questions
+        if each.right_pairs.any() and not each.right_pairs.all()
+    ]
     if not useful:
         raise InputError(f"none of {len(questions)} questions has a right and a wrong pair to learn from")
     scale = np.concatenate([features for features, _ in useful]).std(axis=0)
@@ -85,9 +88,12 @@ def learn(
     if not single:
         return weights
     surest, sharpness = _length(
-        weights.vector(), [features for features, _ in useful], [each.features for each in single]
+        weights.vector(), [features for features, _ in useful], [each.pairs.features for each in single]
     )
-    return msgspec.structs.replace(weights, surest=surest, sharpness=sharpness, seed_sharpness=_seed_sharpness(single))
+    weights = msgspec.structs.replace(
+        weights, surest=surest, sharpness=sharpness, seed_sharpness=_seed_sharpness(single)
+    )
+    return msgspec.structs.replace(weights, onward=_onward(weights, questions, single))
 
 
 def _length(vector: Floats, several: Sequence[Floats], single: Sequence[Floats]) -> tuple[float, float]:
@@ -108,9 +114,33 @@ def _length(vector: Floats, several: Sequence[Floats], single: Sequence[Floats])
     return float(np.exp(-start / sharpness)), sharpness
 
 
-def _seed_sharpness(single: Sequence[SingleQuestion]) -> float:
+def _onward(weights: Weights, *kinds: Sequence[KnownQuestion]) -> float:
+    """Learn how much goes a step further so that right passages are the likeliest; both kinds of questions count alike."""
+    staying, going, shares = [], [], []
+    for kind in kinds:
+        for each in kind:
+            if each.right.any():
+                scores = [
+                    msgspec.structs.replace(weights, onward=onward)
+                    .score(each.pairs.features, each.pairs.firsts, each.pairs.seconds, each.pairs.seed_scores)
+                    .passages[each.right]
+                    for onward in (0.0, 1.0)
+                ]
+                staying.append(scores[0])
+                going.append(scores[1] - scores[0])
+                shares.append(np.full(len(scores[0]), 1 / len(scores[0]) / len(kind)))
+    base, slope, counts = np.concatenate(staying), np.concatenate(going), np.concatenate(shares)
+
+    def loss(onward: Floats) -> tuple[float, Floats]:
+        scores = base + onward[0] * slope + 1e-12
+        return -float(counts @ np.log(scores)), np.array([-float(counts @ (slope / scores))])
+
+    return float(_least(loss, np.array([0.5]), bounds=[(0.0, 1.0)])[0])
+
+
+def _seed_sharpness(single: Sequence[KnownQuestion]) -> float:
     """Learn how far the seeds' scores are to be spread so that right passages are the likeliest."""
-    useful = [(each.seed_scores, each.right) for each in single if each.right.any() and not each.right.all()]
+    useful = [(each.pairs.seed_scores, each.right) for each in single if each.right.any() and not each.right.all()]
 
     def loss(sharpness: Floats) -> tuple[float, Floats]:
         total = slope = 0.0
@@ -123,7 +153,9 @@ def _seed_sharpness(single: Sequence[SingleQuestion]) -> float:
     return float(_least(loss, np.array([10.0]))[0]) if useful else Weights(features={}).seed_sharpness
 
 
-def _least(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
+def _least(
+    loss: Callable[[Floats], tuple[float, Floats]], start: Floats, bounds: list[tuple[float, float]] | None = None
+) -> Floats:
     """Return where a convex function is least."""
     try:
         optimize: Any = importlib.import_module("scipy.optimize")
@@ -131,5 +163,7 @@ def _least(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Flo
         raise MissingDependencyError(
             "scipy is needed to learn weights; install it with \"pip install 'pytrace-rag[eval]'\""
         ) from error
-    found: Floats = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+    found: Floats = optimize.minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500}
+    ).x
     return found

@@ -1,9 +1,9 @@
 """Search across hops: the passages that answer a question together, though the question finds but the first of them.
 
 A question finds passages by vectors, by words and by names (seeds). From the best of these, pairs are made with what they lead
-to: along links, by rare words that both have, and by vectors of question and passage together. A walk from the seeds
-(personalised PageRank) says how near each passage is by links alone. Pairs are scored by learned weights, and a passage by all
-the pairs that it is in. Where no pair stands out, the question takes one passage, and the seeds' order holds.
+to: along links, by rare words that both have, and by vectors of question and passage together. Pairs are scored by learned
+weights, and a passage by all the pairs that it is in and by those that lead on to it. Where no pair stands out, the question takes
+one passage, and the seeds' order holds.
 
 Nothing but the question is encoded, and no language model is asked.
 """
@@ -12,23 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from itertools import pairwise
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.kernels.walk import personalised_pagerank
 from pytrace.models.encoders.encoder import Encoder, Vectors, encode
-from pytrace.retrieval.bm25 import words
-from pytrace.retrieval.hops.features import Candidates, Floats, PairTable, Rarity, Rows
-from pytrace.retrieval.hops.seeds import Seeds, find_seeds, seed_scores
+from pytrace.retrieval.hops.features import (
+    FEATURES,
+    AskedWords,
+    Candidates,
+    Pairs,
+    Places,
+    Rarity,
+    Rows,
+    pair_features,
+)
+from pytrace.retrieval.hops.seeds import column, find_seeds, question_scores, seed_scores
 from pytrace.retrieval.hops.weights import Scored, Weights, load_weights
 from pytrace.retrieval.passages.index import Mask, PassageIndex
 from pytrace.retrieval.retriever import check_queries
 
-# How much likelier a walk starts at better seeds.
-_WALK_SHARPNESS = 8
+# Questions that are searched together.
+_AT_ONCE = 64
+# What a link counts for the passage that it leads to, beside 1 for the one that it comes from.
+_BACK = 0.5
 
 
 class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,8 +45,6 @@ class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     # Passages by vectors, and as many by words.
     seeds: int = 60
-    # Of them, where walks start.
-    walk_seeds: int = 30
     # Of them, the first passages of pairs.
     firsts: int = 8
     # Of them, second passages whatever the first.
@@ -48,9 +55,6 @@ class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     links: int = 40
     # Words of a passage that look for others, the rarest.
     rare_words: int = 20
-    # A walk starts anew with this probability at each step, and leaves what is below the tolerance.
-    restart: float = 0.6
-    tolerance: float = 1e-5
 
 
 class PassageChain(msgspec.Struct, frozen=True):
@@ -71,17 +75,6 @@ class PassageRanking(msgspec.Struct, frozen=True):
     scores: tuple[float, ...]
     chains: tuple[PassageChain, ...]
     hops: float
-
-
-class Pairs(NamedTuple):
-    """A question's pairs: places of both passages among `rows`, features, and of all rows the seeds' scores and the walk's mass."""
-
-    rows: Rows
-    firsts: NDArray[np.int64]
-    seconds: NDArray[np.int64]
-    features: Floats
-    seed_scores: Floats
-    walk: Floats
 
 
 class HopSearch:
@@ -184,148 +177,105 @@ class HopSearch:
 
     def pairs(self, questions: Sequence[str], *, where: Sequence[str] = ()) -> Iterator[Pairs]:
         """Make the pairs of each question, with their features."""
-        index, settings = self.index, self.settings
+        index = self.index
         if not len(index):
             empty = np.empty(0, dtype=np.int64)
-            yield from (Pairs(empty, empty, empty, np.empty((0, 0)), np.empty(0), np.empty(0)) for _ in questions)
+            yield from (Pairs(empty, empty, empty, np.empty((0, len(FEATURES))), np.empty(0)) for _ in questions)
             return
         index.check()
         mask = index.mask(where)
-        vectors = encode(self._encoder, questions, "query")
-        all_seeds = find_seeds(index, self._rarity, questions, vectors, count=settings.seeds, mask=mask)
-        firsts = [seeds.best(settings.firsts) for seeds in all_seeds]
-        led = self._led(questions, vectors, firsts, mask)
-        walks = self._walks(all_seeds)
-        for question, vector, seeds, heads, leads, walk in zip(
-            questions, vectors, all_seeds, firsts, led, walks, strict=True
-        ):
-            yield self._pairs_of(question, vector, seeds, heads, leads, walk, mask)
+        for start in range(0, len(questions), _AT_ONCE):
+            yield from self._pairs(questions[start : start + _AT_ONCE], mask)
 
-    def _led(
-        self, questions: Sequence[str], vectors: Vectors, firsts: Sequence[Rows], mask: Mask | None
-    ) -> list[list[Rows]]:
+    def _pairs(self, questions: Sequence[str], mask: Mask | None) -> Iterator[Pairs]:
+        index, settings = self.index, self.settings
+        vectors = encode(self._encoder, questions, "query")
+        asked = self._rarity.questions(questions)
+        seeds = find_seeds(index, self._rarity, questions, vectors, count=settings.seeds, mask=mask)
+        heads = [each.best(settings.firsts) for each in seeds]
+        targets = [
+            [
+                np.unique(np.concatenate([lead, each.best(settings.seconds), firsts, self._linked(first, mask)]))
+                for first, lead in zip(firsts.tolist(), leads, strict=True)
+            ]
+            for each, firsts, leads in zip(seeds, heads, self._led(vectors, asked, heads, mask), strict=True)
+        ]
+        rows = [np.unique(np.concatenate([each.rows, *some])) for each, some in zip(seeds, targets, strict=True)]
+        best = np.array([each.best_words for each in seeds])
+        near, by_words = question_scores(index, questions, vectors, best, rows)
+        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        flat = np.concatenate(rows)
+        candidates = Candidates(
+            offsets,
+            flat,
+            index.vectors(flat),
+            np.concatenate(near),
+            np.concatenate(by_words),
+            np.concatenate([column(own, each.named.share) for own, each in zip(rows, seeds, strict=True)]),
+            np.concatenate([column(own, each.named.rarity) for own, each in zip(rows, seeds, strict=True)]),
+        )
+        scores = seed_scores(candidates.near, candidates.words, candidates.named)
+        places = [_places(*each) for each in zip(rows, heads, targets, strict=True)]
+        ends = np.cumsum([0, *(len(firsts) for firsts, _ in places)], dtype=np.int64)
+        firsts = np.concatenate([each for each, _ in places])
+        seconds = np.concatenate([each for _, each in places])
+        features = pair_features(index, asked, vectors, candidates, ends, firsts, seconds)
+        for number, own in enumerate(rows):
+            part = slice(int(ends[number]), int(ends[number + 1]))
+            of_rows = scores[int(offsets[number]) : int(offsets[number + 1])]
+            yield Pairs(own, firsts[part], seconds[part], features[part], of_rows)
+
+    def _led(self, vectors: Vectors, asked: AskedWords, heads: Sequence[Rows], mask: Mask | None) -> list[list[Rows]]:
         """Find what each first passage leads to by vectors and by rare words, for all questions in one search."""
         index, settings = self.index, self.settings
-        flat = np.concatenate([np.empty(0, np.int64), *firsts])
-        owners = np.repeat(np.arange(len(questions)), [len(rows) for rows in firsts])
+        flat = np.concatenate([np.empty(0, np.int64), *heads])
+        owners = np.repeat(np.arange(len(heads)), [len(rows) for rows in heads])
         if not len(flat):
-            return [[] for _ in questions]
+            return [[] for _ in heads]
         both = vectors[owners] + index.vectors(flat)
         both /= np.linalg.norm(both, axis=1, keepdims=True) + np.float32(1e-9)
         _, near = index.nearest(both, settings.led, mask=mask)
-        asked = [frozenset(words(question)) for question in questions]
-        rare = [self._rare_words(row, asked[owner]) for row, owner in zip(flat.tolist(), owners.tolist(), strict=True)]
-        _, by_words = index.words.top(rare, settings.led, mask=mask)
-        led: list[list[Rows]] = [[] for _ in questions]
+        _, by_words = index.words.top(self._rare_words(flat, owners, asked), settings.led, mask=mask)
+        led: list[list[Rows]] = [[] for _ in heads]
         for owner, some, others in zip(owners.tolist(), near, by_words, strict=True):
             rows = np.concatenate([some, others])
             led[owner].append(rows[rows >= 0])
         return led
 
-    def _rare_words(self, row: int, asked: frozenset[str]) -> str:
-        """Return the rarest words of a passage that the question does not have."""
-        new = sorted(set(words(self.index.passage(row).text)) - asked)
-        _, weights = self._rarity.look_up(new)
-        return " ".join(
-            new[number] for number in np.argsort(-weights, kind="stable")[: self.settings.rare_words].tolist()
-        )
+    def _rare_words(self, rows: Rows, owners: NDArray[np.int64], asked: AskedWords) -> list[NDArray[np.uint64]]:
+        """Return of each passage the rarest words that its question does not have, by their hashes."""
+        graph = self.index.graph
+        assert graph is not None
+        terms = self.index.terms(rows)
+        passage = np.repeat(np.arange(len(rows)), np.diff(terms.offsets))
+        known = len(graph["words"])
+        asked_of = np.repeat(np.arange(len(asked.totals)), np.diff(asked.ids.offsets)) * known + asked.ids.values
+        new = ~np.isin(owners[passage] * known + terms.values, asked_of)
+        passage, ids = passage[new], terms.values[new].astype(np.int64)
+        order = np.lexsort((ids, self._rarity.frequencies(ids), passage))
+        starts = np.searchsorted(passage[order], np.arange(len(rows) + 1))
+        hashes = graph["words"][ids[order]]
+        most = self.settings.rare_words
+        return [hashes[start : min(end, start + most)] for start, end in pairwise(starts.tolist())]
 
     @cached_property
     def _rarity(self) -> Rarity:
         return Rarity(self.index)
-
-    def _walks(self, all_seeds: Sequence[Seeds]) -> list[dict[int, float]]:
-        """Walk from the seeds of each question, and return the mass of the passages that were reached."""
-        graph, settings = self.index.graph, self.settings
-        assert graph is not None
-        starts, weights = [], []
-        for seeds in all_seeds:
-            best = seeds.order(settings.walk_seeds)
-            scores = seed_scores(seeds.near, seeds.words, seeds.named)[best]
-            starts.append(seeds.rows[best])
-            weights.append(np.exp(_WALK_SHARPNESS * (scores - scores.max(initial=0))))
-        ranking = personalised_pagerank(
-            graph["links.starts"],
-            graph["links"],
-            np.concatenate(starts),
-            weights=graph["links.weights"],
-            seed_weights=np.concatenate(weights),
-            seed_offsets=np.cumsum([0, *map(len, starts)]),
-            restart=settings.restart,
-            tolerance=settings.tolerance,
-            k=4 * settings.seeds,
-        )
-        return [
-            dict(zip(ranking.nodes[start:end].tolist(), ranking.scores[start:end].tolist(), strict=True))
-            for start, end in zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
-        ]
-
-    def _pairs_of(
-        self,
-        question: str,
-        vector: Vectors,
-        seeds: Seeds,
-        heads: Rows,
-        leads: list[Rows],
-        walk: dict[int, float],
-        mask: Mask | None,
-    ) -> Pairs:
-        settings = self.settings
-        best = seeds.best(settings.seconds)
-        targets = [
-            np.unique(np.concatenate([lead, best, heads, self._linked(head, mask)]))
-            for head, lead in zip(heads.tolist(), leads, strict=True)
-        ]
-        rows = np.unique(np.concatenate([seeds.rows, *targets]))
-        candidates = self._candidates(question, vector, seeds, rows, walk)
-        table = PairTable(self.index, self._rarity, self._rarity.question(question), vector, candidates)
-        firsts: list[NDArray[np.int64]] = []
-        seconds: list[NDArray[np.int64]] = []
-        features: list[Floats] = []
-        for head, others in zip(heads.tolist(), targets, strict=True):
-            place = int(np.searchsorted(rows, head))
-            places = np.searchsorted(rows, others[others != head])
-            if len(places):
-                firsts.append(np.full(len(places), place))
-                seconds.append(places)
-                features.append(table.pairs(place, places))
-        scores = seed_scores(candidates.near, candidates.words, candidates.named)
-        if not features:
-            none = np.empty(0, dtype=np.int64)
-            return Pairs(rows, none, none, np.empty((0, 0)), scores, candidates.walk)
-        return Pairs(
-            rows,
-            np.concatenate(firsts),
-            np.concatenate(seconds),
-            np.concatenate(features),
-            scores,
-            candidates.walk,
-        )
 
     def _linked(self, row: int, mask: Mask | None) -> Rows:
         """Return the passages that a passage is linked to, the weightiest links."""
         graph = self.index.graph
         assert graph is not None
         links = graph.links(row)
-        order = np.argsort(-graph["links.weights"][links], kind="stable")[: self.settings.links]
-        rows = graph["links"][links][order].astype(np.int64)
+        rows: Rows = graph["links"][links].astype(np.int64)
+        if len(rows) > self.settings.links:
+            weights = graph["links.forth"][links] + np.float32(_BACK) * graph["links.back"][links]
+            rows = rows[np.argsort(-weights, kind="stable")[: self.settings.links]]
         return rows if mask is None else rows[mask[rows]]
 
-    def _candidates(
-        self, question: str, vector: Vectors, seeds: Seeds, rows: Rows, walk: dict[int, float]
-    ) -> Candidates:
-        vectors = self.index.vectors(rows)
-        at = np.minimum(np.searchsorted(seeds.rows, rows), len(seeds.rows) - 1)
-        known = seeds.rows[at] == rows
-        by_words = np.where(known, seeds.words[at], 0)
-        new = np.flatnonzero(~known)
-        by_words[new] = self.index.words.scores_of([question], rows[new])[0] / seeds.best_words
-        return Candidates(
-            rows,
-            vectors,
-            (vectors @ vector).astype(np.float64),
-            by_words,
-            np.where(known, seeds.named[at], 0),
-            np.where(known, seeds.name_rarity[at], 0),
-            np.array([walk.get(row, 0.0) for row in rows.tolist()]),
-        )
+
+def _places(rows: Rows, heads: Rows, targets: Sequence[Rows]) -> tuple[Places, Places]:
+    """Return the pairs of first passages with what each leads to, as places among all rows."""
+    others = [some[some != head] for head, some in zip(heads.tolist(), targets, strict=True)]
+    firsts = np.repeat(np.searchsorted(rows, heads), [len(some) for some in others])
+    return firsts, np.searchsorted(rows, np.concatenate([np.empty(0, np.int64), *others]))

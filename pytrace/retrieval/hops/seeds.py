@@ -17,26 +17,27 @@ from pytrace.retrieval.passages.names import normal_form
 _WORDS, _NAMED = 0.3, 0.35
 
 
-class Seeds(NamedTuple):
-    """The passages that a question finds, by rows that rise, and of each what `Candidates` say; float64 ``[n]``.
+class Named(NamedTuple):
+    """Passages that a question names, by rows: how few share the name, and how rare its words are."""
 
-    `best_words` is the BM25 score of the best passage, by which `words` are divided.
+    share: dict[int, float]
+    rarity: dict[int, float]
+
+
+class Seeds(NamedTuple):
+    """The passages that a question finds: rows that rise, and how well each matches by itself, float64 ``[n]``.
+
+    `best_words` is the BM25 score of the best passage, by which others' are divided.
     """
 
     rows: Rows
-    near: Floats
-    words: Floats
-    named: Floats
-    name_rarity: Floats
+    scores: Floats
+    named: Named
     best_words: float
 
     def best(self, count: int) -> Rows:
         """Return the best rows, best first; of equal ones the lower first."""
-        return self.rows[self.order(count)]
-
-    def order(self, count: int) -> NDArray[np.int64]:
-        """Return the places of the best rows."""
-        return np.argsort(-seed_scores(self.near, self.words, self.named), kind="stable")[:count]
+        return self.rows[np.argsort(-self.scores, kind="stable")[:count]]
 
 
 def seed_scores(near: Floats, words: Floats, named: Floats) -> Floats:
@@ -71,38 +72,54 @@ def find_seeds(
     _, near_rows = index.nearest(vectors, count, mask=mask)
     word_scores, word_rows = index.words.top(questions, count, mask=mask)
     found = index.graph.table.find([normal_form(question) for question in questions])
+    named = [
+        _named(index, rarity, found.names[start:end], count, mask)
+        for start, end in zip(found.offsets[:-1].tolist(), found.offsets[1:].tolist(), strict=True)
+    ]
+    rows = [
+        np.unique(np.concatenate([near, by_words, [*names.share]]).astype(np.int64))
+        for near, by_words, names in zip(near_rows, word_rows, named, strict=True)
+    ]
+    rows = [each[each >= 0] for each in rows]
+    best = np.maximum(word_scores[:, 0].astype(np.float64), 1e-9)
+    near, by_words = question_scores(index, questions, vectors, best, rows)
     seeds = []
-    for number, question in enumerate(questions):
-        names = found.names[found.offsets[number] : found.offsets[number + 1]]
-        named, name_rarity = _named(index, rarity, names, count, mask)
-        rows = np.unique(np.concatenate([near_rows[number], word_rows[number], [*named]]).astype(np.int64))
-        rows = rows[rows >= 0]
-        best = max(float(word_scores[number, 0]), 1e-9)
-        near = (index.vectors(rows) @ vectors[number]).astype(np.float64)
-        by_words = index.words.scores_of([question], rows)[0].astype(np.float64) / best
-        seeds.append(Seeds(rows, near, by_words, _column(rows, named), _column(rows, name_rarity), best))
+    for number, (own, names) in enumerate(zip(rows, named, strict=True)):
+        scores = seed_scores(near[number], by_words[number], column(own, names.share))
+        seeds.append(Seeds(own, scores, names, float(best[number])))
     return seeds
 
 
-def _named(
-    index: PassageIndex, rarity: Rarity, names: NDArray[np.int64], most: int, mask: Mask | None
-) -> tuple[dict[int, float], dict[int, float]]:
-    """Return the passages that a question names: how few share the name, and how rare its words are."""
+def question_scores(
+    index: PassageIndex, questions: Sequence[str], vectors: Vectors, best_words: Floats, rows: Sequence[Rows]
+) -> tuple[list[Floats], list[Floats]]:
+    """Return the inner products and the BM25 scores, by the best ones, of questions with some passages each."""
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    flat = np.concatenate([np.empty(0, np.int64), *rows])
+    of_rows = index.vectors(flat)
+    by_words = index.words.scores_of(questions, offsets, flat).astype(np.float64)
+    parts = [slice(start, end) for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+    near = [(of_rows[part] @ vector).astype(np.float64) for part, vector in zip(parts, vectors, strict=True)]
+    return near, [by_words[part] / best for part, best in zip(parts, best_words.tolist(), strict=True)]
+
+
+def column(rows: Rows, values: dict[int, float]) -> Floats:
+    """Return a value for each row, 0 where there is none."""
+    return np.array([values.get(row, 0.0) for row in rows.tolist()])
+
+
+def _named(index: PassageIndex, rarity: Rarity, names: NDArray[np.int64], most: int, mask: Mask | None) -> Named:
     graph = index.graph
     assert graph is not None
-    named: dict[int, float] = {}
-    name_rarity: dict[int, float] = {}
+    named = Named({}, {})
     for name in dict.fromkeys(names.tolist()):
         carriers = graph.carriers(name)
         if len(carriers) > most:
             continue
-        _, weights = rarity.look_up(graph.table.name(name).split())
+        weights = rarity.of_ids(graph.name_words.take(np.array([name])).values)
+        weight = float(np.sqrt((weights**2).sum()))
         for row in carriers.tolist():
             if mask is None or mask[row]:
-                named[row] = max(named.get(row, 0.0), 1 / float(np.sqrt(len(carriers))))
-                name_rarity[row] = max(name_rarity.get(row, 0.0), float(np.sqrt((weights**2).sum())))
-    return named, name_rarity
-
-
-def _column(rows: Rows, values: dict[int, float]) -> Floats:
-    return np.array([values.get(row, 0.0) for row in rows.tolist()])
+                named.share[row] = max(named.share.get(row, 0.0), 1 / float(np.sqrt(len(carriers))))
+                named.rarity[row] = max(named.rarity.get(row, 0.0), weight)
+    return named

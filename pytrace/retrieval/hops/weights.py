@@ -27,17 +27,19 @@ class Scored(NamedTuple):
 
 
 class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A weight for each feature, and how sure the best pair must be.
+    """A weight for each feature, how sure the best pair must be, and how far pairs lead on.
 
-    `surest` is the probability of the best pair at which a question is taken for one of two hops as likely as for one of one;
-    `sharpness` how fast that changes, `seed_sharpness` how much the seeds' scores differ in probability. `made_by` says how they
-    were learned.
+    `surest` is the probability of the best pair at which a question is taken for one of several hops as likely as for one of one;
+    `sharpness` how fast that changes, `seed_sharpness` how much the seeds' scores differ in probability. `onward` is the share of
+    a question of several hops that goes a step further, from each passage that leads to others. `made_by` says how they were
+    learned.
     """
 
     features: dict[str, float]
     surest: float = 0.2
     sharpness: float = 4.0
     seed_sharpness: float = 10.0
+    onward: float = 0.0
     made_by: str = ""
 
     def vector(self) -> Floats:
@@ -66,16 +68,23 @@ class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         -------
         Scored
             Probabilities of pairs add up to 1, and so do those of passages: half of what the pairs give that they are in, mixed
-            with the seeds' where no pair stands out.
+            with the seeds' where no pair stands out; and a share of each that is the first of pairs goes to their seconds, as
+            likely as each is among them. So the third passage of a chain is found, and a fourth.
         """
         by_seed = softmax(self.seed_sharpness * seed_scores)
         if not len(features):
             return Scored(np.empty(0), by_seed, by_seed, 0.0)
         pairs = softmax(features @ self.vector())
-        in_pairs = np.bincount(firsts, pairs, len(seed_scores)) + np.bincount(seconds, pairs, len(seed_scores))
+        count = len(seed_scores)
+        in_pairs = np.bincount(firsts, pairs, count) + np.bincount(seconds, pairs, count)
         # The logistic function, which overflows nowhere in this form.
         hops = 0.5 + 0.5 * math.tanh(self.sharpness * math.log(float(pairs.max()) / self.surest) / 2)
-        return Scored(pairs, by_seed, hops * in_pairs / 2 + (1 - hops) * by_seed, hops)
+        passages = hops * in_pairs / 2 + (1 - hops) * by_seed
+        leaving = self.onward * hops * passages
+        leads = np.bincount(firsts, pairs, count)
+        leaving[leads == 0] = 0
+        arriving = np.bincount(seconds, (leaving / np.where(leads > 0, leads, 1))[firsts] * pairs, count)
+        return Scored(pairs, by_seed, passages - leaving + arriving, hops)
 
 
 def load_weights() -> Weights:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pytrace.kernels.names import NameTable
 from pytrace.retrieval.passages.manifest import FileEntry, IndexFile
 from pytrace.retrieval.passages.mentions import Known, Mentions, distinct_pairs, find_mentions
+from pytrace.retrieval.passages.ragged import Lists, places_among
 from pytrace.retrieval.passages.segment import Segment
 from pytrace.retrieval.word_postings import word_hashes
 from pytrace.storage.array_file import write_arrays
@@ -26,18 +27,19 @@ from pytrace.storage.array_file import write_arrays
 _MOST_CARRIERS = 100
 # A single word that only the text gives is no name where more passages have it: a share of all, and at least so many.
 _COMMON_SHARE, _COMMON_LEAST = 0.003, 5
-# What a walk back along a link counts.
-_BACK = 0.5
 
 
 def write_graph(path: Path, segments: Sequence[Segment], known: Known | None = None) -> FileEntry:
     """Compute what the passages of segments have in common, and write it; `known` is what the graph before knew."""
     terms, frequencies, word_ids = _words(segments)
-    names, rows = _names(segments, terms, frequencies)
-    table, numbers = NameTable.build(names)
-    carriers = distinct_pairs(numbers, rows)  # two passages of a document may have one name, and a passage a name twice
-    count = len(table)
-    starts = np.searchsorted(carriers[:, 0], np.arange(count + 1))
+    names, rows, common = _names(segments, terms, frequencies)
+    table, numbers = NameTable.build(
+        [name for name, is_common in zip(names, common.tolist(), strict=True) if not is_common]
+    )
+    carriers = distinct_pairs(
+        numbers, rows[~common]
+    )  # two passages of a document may have one name, and a passage a name twice
+    starts = np.searchsorted(carriers[:, 0], np.arange(len(table) + 1))
     passages = sum(segment.passages for segment in segments)
     mentions = find_mentions(segments, table, known)
     entry = write_arrays(
@@ -53,6 +55,7 @@ def write_graph(path: Path, segments: Sequence[Segment], known: Known | None = N
             "names.lengths": table.lengths,
             "carriers.starts": starts.astype(np.int64),
             "carriers": carriers[:, 1].astype(np.int32),
+            **_names_by_passage(names, rows, _with_common(names, numbers, common, len(table)), passages, terms),
             "mentions.starts": np.searchsorted(mentions.passages, np.arange(passages + 1)).astype(np.int64),
             "mentions": mentions.names.astype(np.int32),
             **_links(mentions, starts, carriers[:, 1], passages),
@@ -77,8 +80,8 @@ def _words(segments: Sequence[Segment]) -> tuple[NDArray[np.uint64], NDArray[np.
 
 def _names(
     segments: Sequence[Segment], terms: NDArray[np.uint64], frequencies: NDArray[np.int32]
-) -> tuple[list[str], NDArray[np.int64]]:
-    """Return names, and the passage that each is of."""
+) -> tuple[list[str], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return names, the passage that each is of, and which are too common to be looked for."""
     names: list[str] = []
     rows: list[int] = []
     told: list[bool] = []
@@ -90,14 +93,44 @@ def _names(
             told.append(name.told)
         first += segment.passages
     most = max(_COMMON_LEAST, _COMMON_SHARE * first)
-    kept = np.ones(len(names), dtype=bool)
+    common = np.zeros(len(names), dtype=bool)
     single = [
         number for number, (name, is_told) in enumerate(zip(names, told, strict=True)) if is_told and " " not in name
     ]
     if single:
         at = np.searchsorted(terms, word_hashes([names[number] for number in single]))
-        kept[single] = frequencies[np.minimum(at, len(terms) - 1)] <= most
-    return [name for name, keep in zip(names, kept.tolist(), strict=True) if keep], np.array(rows, dtype=np.int64)[kept]
+        common[single] = frequencies[np.minimum(at, len(terms) - 1)] > most
+    return names, np.array(rows, dtype=np.int64), common
+
+
+def _with_common(
+    names: Sequence[str], numbers: NDArray[np.int64], common: NDArray[np.bool_], count: int
+) -> NDArray[np.int64]:
+    """Return a number for each name: of those in the table theirs, and behind them of those that are not looked for."""
+    others = sorted({names[place] for place in np.flatnonzero(common).tolist()})
+    number_of = {name: count + place for place, name in enumerate(others)}
+    every = np.empty(len(names), dtype=np.int64)
+    every[~common] = numbers
+    every[common] = [number_of[names[place]] for place in np.flatnonzero(common).tolist()]
+    return every
+
+
+def _names_by_passage(
+    names: Sequence[str], rows: NDArray[np.int64], numbers: NDArray[np.int64], passages: int, terms: NDArray[np.uint64]
+) -> dict[str, NDArray[Any]]:
+    """Return the names of each passage, and the words of each name, each once: their numbers, -1 where no passage has it."""
+    pairs = distinct_pairs(rows, numbers)
+    distinct: list[list[str]] = [[] for _ in range(int(numbers.max(initial=-1)) + 1)]
+    for name, number in zip(names, numbers.tolist(), strict=True):
+        distinct[number] = distinct[number] or list(dict.fromkeys(name.split()))
+    places = {word: place for place, word in enumerate({word: None for each in distinct for word in each})}
+    flat = np.array([places[word] for each in distinct for word in each], dtype=np.int64)
+    return {
+        "passage_names.starts": np.searchsorted(pairs[:, 0], np.arange(passages + 1)).astype(np.int64),
+        "passage_names": pairs[:, 1].astype(np.int32),
+        "name_words.starts": np.cumsum([0, *map(len, distinct)], dtype=np.int64),
+        "name_words": places_among(terms, word_hashes(places)).astype(np.int32)[flat],
+    }
 
 
 def _links(
@@ -108,11 +141,9 @@ def _links(
     carried = np.diff(starts)
     few = carried[mentions.names] <= _MOST_CARRIERS
     holding, held = mentions.passages[few], mentions.names[few]
-    sizes = carried[held]
-    sources = np.repeat(holding, sizes)
-    names = np.repeat(held, sizes)
-    places = np.repeat(starts[held] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
-    targets = carriers[places]
+    sources = np.repeat(holding, carried[held])
+    names = np.repeat(held, carried[held])
+    targets = Lists(starts, carriers).take(held).values
     # A passage's own name is no link, whoever else carries it.
     own = np.isin(sources * len(starts) + names, carriers * len(starts) + np.repeat(np.arange(len(carried)), carried))
     sources, names, targets = sources[~own], names[~own], targets[~own]
@@ -135,7 +166,6 @@ def _links(
         "links": (pairs % max(passages, 1)).astype(np.int32),
         "links.forth": forth,
         "links.back": back,
-        "links.weights": forth + np.float32(_BACK) * back,
         "links.names": name_of,
     }
 
@@ -171,10 +201,12 @@ class Graph(IndexFile):
         starts = self["links.starts"]
         return slice(int(starts[row]), int(starts[row + 1]))
 
-    def word_frequencies(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return how many passages have each word."""
-        words = self["words"]
-        if not len(words):
-            return np.zeros(len(hashes), dtype=np.int64)
-        at = np.minimum(np.searchsorted(words, hashes), len(words) - 1)
-        return np.where(words[at] == hashes, self["frequencies"][at], 0).astype(np.int64)
+    @cached_property
+    def passage_names(self) -> Lists:
+        """The names of each passage."""
+        return Lists(self["passage_names.starts"], self["passage_names"])
+
+    @cached_property
+    def name_words(self) -> Lists:
+        """The numbers of the words of each name, each once; -1 where no passage has it."""
+        return Lists(self["name_words.starts"], self["name_words"])

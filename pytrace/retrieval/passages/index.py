@@ -20,6 +20,7 @@ from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Document, Origin
 from pytrace.retrieval.passages.graph import Graph
 from pytrace.retrieval.passages.manifest import FileEntry, IndexFile, read_manifest
+from pytrace.retrieval.passages.ragged import Lists
 from pytrace.retrieval.passages.segment import DocumentEntry, Segment
 from pytrace.retrieval.word_index import WordIndex
 from pytrace.storage.closing import Closing
@@ -174,19 +175,24 @@ class PassageIndex(Closing):
         order = np.lexsort((np.where(all_rows < 0, len(self), all_rows), -all_scores), axis=1)[:, :k]
         return np.take_along_axis(all_scores, order, axis=1), np.take_along_axis(all_rows, order, axis=1)
 
-    def terms(self, row: int) -> NDArray[np.int32]:
-        """Return the numbers of a passage's words in the graph's count, rising."""
+    def terms(self, rows: NDArray[np.int64]) -> Lists:
+        """Return the numbers of the words of passages in the graph's count, rising, int32."""
         assert self.graph is not None
-        number = bisect_right(self._firsts, row) - 1
-        local = self.segments[number].terms(row - self._firsts[number])
-        ids: NDArray[np.int32] = self.graph[f"word_ids.{number}"][local]
-        return ids
-
-    def names_of(self, row: int) -> list[str]:
-        """Return the names that a passage is known by, in normal form."""
-        segment, local = self.place(row)
-        first, end = np.searchsorted(segment["names.rows"], (local, local + 1)).tolist()
-        return [segment.blob("names", number).decode("utf-8", "replace") for number in range(first, end)]
+        owners = np.searchsorted(self._firsts, rows, side="right") - 1
+        sizes, parts = np.zeros(len(rows), dtype=np.int64), [np.empty(0, dtype=np.int32)]
+        of_segment = [np.flatnonzero(owners == number) for number in range(len(self.segments))]
+        for number, mine in enumerate(of_segment):
+            if len(mine):
+                terms = self.segments[number].terms(rows[mine] - self._firsts[number])
+                ids = self.graph[f"word_ids.{number}"]
+                parts.append(ids[np.minimum(terms.values, len(ids) - 1)])
+                sizes[mine] = np.diff(terms.offsets)
+        # As they come, segment by segment; then in the order of the rows.
+        order = np.concatenate(of_segment)
+        offsets = np.concatenate([[0], np.cumsum(sizes[order])])
+        by_row = np.empty(len(rows), dtype=np.int64)
+        by_row[order] = np.arange(len(rows))
+        return Lists(offsets, np.concatenate(parts)).take(by_row)
 
     def mask(self, where: Sequence[str]) -> Mask | None:
         """Return which passages match filters on metadata, all of them; None without filters."""

@@ -13,7 +13,9 @@ from pytrace.errors import StoreError
 from pytrace.storage.array_file import ArrayFile, ArrayFileEntry
 from pytrace.storage.mapped_arrays import VectorsManifest, load_manifest, save_manifest
 
-FORMAT = 1
+FORMAT = 2
+# Of an index of this format a writer writes the graph anew, and nothing else: 2 has the words of names in it.
+_FORMAT_BEFORE = 1
 MANIFEST = "passages.json"
 LOCK = "passages.lock"
 REMEDY = "build the index anew"
@@ -86,19 +88,22 @@ def missing(directory: Path) -> str:
     )
 
 
-def read_manifest(directory: Path) -> IndexManifest:
-    """Read the manifest of an index; `StoreError` where there is none, or one that this version does not know."""
+def read_manifest(directory: Path, *, before: bool = False) -> IndexManifest:
+    """Read the manifest of an index; `StoreError` where there is none, or one that this version does not know.
+
+    One of the format before is read where `before` says so, by who writes its graph anew.
+    """
     manifest = load_manifest(
         directory / MANIFEST,
         IndexManifest,
         missing=missing(directory),
         remedy=REMEDY,
     )
-    if manifest.format != FORMAT:
-        raise StoreError(
-            f"{directory} has format {manifest.format}, and this version knows {FORMAT}; build it anew, or use the version that "
-            "made it"
-        )
+    if manifest.format not in (FORMAT, _FORMAT_BEFORE if before else FORMAT):
+        remedy = "build it anew, or use the version that made it"
+        if manifest.format == _FORMAT_BEFORE:
+            remedy = f"'pytrace index sync {directory}' brings it up to date, and encodes nothing again"
+        raise StoreError(f"{directory} has format {manifest.format}, and this version knows {FORMAT}; {remedy}")
     if manifest.checksum != _checksum(manifest):
         raise StoreError(f"{directory / MANIFEST} is damaged: its checksum is not {manifest.checksum!r}; {REMEDY}")
     # A manifest that came from elsewhere must not have files outside of its directory read.

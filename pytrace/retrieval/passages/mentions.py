@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pytrace.kernels.names import NameTable
 from pytrace.retrieval.passages.names import normal_form
+from pytrace.retrieval.passages.ragged import Lists, places_among
 from pytrace.retrieval.passages.segment import Segment
 from pytrace.retrieval.word_postings import word_hashes
 
@@ -80,14 +81,14 @@ def _taken_over(
     # Names that share a hash could not be told apart by it.
     if any(len(hashes) > 1 and (hashes[1:] == hashes[:-1]).any() for hashes in (table.hashes, known.table.hashes)):
         return none, anew
-    renamed = _places(table.hashes, known.table.hashes)
+    renamed = places_among(table.hashes, known.table.hashes)
     new = np.ones(len(table), dtype=bool)
     new[renamed[renamed >= 0]] = False
     if new.sum() > max(_MOST_NEW, count // 20):
         return none, anew
     contents = np.concatenate([np.empty(0, np.uint64), *(segment["contents"] for segment in segments)])
     order = np.argsort(known.contents, kind="stable")
-    before = _places(known.contents[order], contents)
+    before = places_among(known.contents[order], contents)
     before[before >= 0] = order[before[before >= 0]]
     anew = before < 0
     # A longer name that is new hides a shorter one, and one that is gone shows another: such texts are looked through, too.
@@ -102,17 +103,8 @@ def _taken_over(
             first += segment.passages
     starts = np.searchsorted(known.mentions.passages, np.arange(len(known.contents) + 1))
     rows = np.flatnonzero(~anew)
-    sizes = starts[before[rows] + 1] - starts[before[rows]]
-    places = np.repeat(starts[before[rows]] - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-    return Mentions(np.repeat(rows, sizes), renamed[known.mentions.names[places]]), anew
-
-
-def _places(among: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return where numbers stand among others that rise, -1 where they do not."""
-    if not len(among):
-        return np.full(len(wanted), -1, dtype=np.int64)
-    at = np.minimum(np.searchsorted(among, wanted), len(among) - 1)
-    return np.where(among[at] == wanted, at, -1)
+    taken = Lists(starts, known.mentions.names).take(before[rows])
+    return Mentions(np.repeat(rows, np.diff(taken.offsets)), renamed[taken.values]), anew
 
 
 def _with_all(segment: Segment, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -120,7 +112,7 @@ def _with_all(segment: Segment, hashes: NDArray[np.uint64]) -> NDArray[np.int64]
     found: list[NDArray[Any]] = []
     first = 0
     for block in segment.blocks:
-        at = _places(block.terms, hashes)
+        at = places_among(block.terms, hashes)
         if (at >= 0).all():
             sizes = block.starts[at + 1] - block.starts[at]
             rows: NDArray[Any] | None = None

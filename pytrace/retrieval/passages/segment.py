@@ -20,6 +20,7 @@ from pytrace.models.encoders.encoder import Vectors
 from pytrace.records import Document
 from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, IndexFile, VectorType
 from pytrace.retrieval.passages.names import passage_names
+from pytrace.retrieval.passages.ragged import Lists, ranges
 from pytrace.retrieval.word_postings import BLOCK_ROWS, WordBlocks, build_words, merge_words
 from pytrace.storage.array_file import ArrayPieces, write_arrays
 from pytrace.storage.text import dump_json
@@ -219,12 +220,15 @@ class Segment(IndexFile):
         for number, (row, is_told) in enumerate(zip(rows, told, strict=True)):
             yield Name(self.blob("names", number).decode("utf-8", "replace"), row, is_told)
 
-    def terms(self, row: int) -> NDArray[np.int64]:
-        """Return the numbers of a passage's words among the segment's, rising."""
+    def terms(self, rows: NDArray[np.int64]) -> Lists:
+        """Return the numbers of the words of some passages among the segment's, rising."""
         starts = self["row_terms.starts"]
-        steps = self["row_terms"][int(starts[row]) : int(starts[row + 1])]
-        terms: NDArray[np.int64] = np.cumsum(steps, dtype=np.int64)[steps != _FAR]
-        return terms
+        offsets, places = ranges(starts[rows], starts[rows + 1], len(self["row_terms"]))
+        steps = self["row_terms"][places]
+        ended = np.concatenate([[0], np.cumsum(steps, dtype=np.int64)])
+        terms = ended[1:] - np.repeat(ended[offsets[:-1]], np.diff(offsets))
+        kept = steps != _FAR
+        return Lists(np.concatenate([[0], np.cumsum(kept)])[offsets], terms[kept])
 
     def nearest(self, queries: Vectors, k: int, excluded: NDArray[np.int64] | None) -> tuple[Any, Any]:
         """Find the passages nearest to each query."""

@@ -195,7 +195,8 @@ class IndexWriter(Closing):
     def commit(self) -> Changes:
         """Let readers see what was added and removed, and return what that was."""
         self._flush()
-        if not (self._pending or self._kept or any(not rows.all() for rows in self._gone.values())):
+        changed = self._pending or self._kept or any(not rows.all() for rows in self._gone.values())
+        if self._manifest.format == FORMAT and not changed:
             self._seen.clear()
             changes, self.changes = self.changes, Changes()
             return changes
@@ -208,7 +209,9 @@ class IndexWriter(Closing):
                 graph = None
                 if final:
                     graph = write_graph(self._new_path("graph"), final, self._known())
-                manifest = msgspec.structs.replace(self._manifest, segments=tuple(entries), pending=(), graph=graph)
+                manifest = msgspec.structs.replace(
+                    self._manifest, format=FORMAT, segments=tuple(entries), pending=(), graph=graph
+                )
                 write_manifest(self.directory, manifest)
             except BaseException:
                 for segment in final:
@@ -262,7 +265,7 @@ class IndexWriter(Closing):
             with self._writing():
                 write_manifest(self.directory, manifest)
             return manifest
-        manifest = read_manifest(self.directory)
+        manifest = read_manifest(self.directory, before=True)
         manifest.check_encoder(self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="index")
         if vectors not in (None, manifest.vectors):
             raise StoreError(
@@ -331,7 +334,7 @@ class IndexWriter(Closing):
 
     def _known(self) -> Known | None:
         """Return what the graph that is there knows of the passages that are there."""
-        if self._manifest.graph is None:
+        if self._manifest.graph is None or self._manifest.format != FORMAT:
             return None
         with closing(Graph(self.directory, self._manifest.graph, self._segments)) as graph:
             return graph.known(self._segments)
