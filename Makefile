@@ -161,7 +161,7 @@ $(VENV)/.ready-llama: $(BIN)/python
 # Editable: the Python layer runs from the checkout, the core is rebuilt when its sources change.
 $(VENV)/.ready: $(VENV)/.ready-llama $(CORE)
 	@echo "Installing pytrace: compiling its kernels takes about 2 minutes on 2 cores (with CUDA for all cards 9 more)."
-	$(BIN)/pip install --editable '.[cpu]' --config-settings=cmake.define.PYTRACE_WERROR=ON \
+	$(BIN)/pip install --editable '.[cpu,docs]' --config-settings=cmake.define.PYTRACE_WERROR=ON \
 	  --config-settings=cmake.define.PYTRACE_CUDA=$(PYTRACE_CUDA)
 	@touch $@
 

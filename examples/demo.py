@@ -1,4 +1,4 @@
-"""The demo: TRACE answers three questions from the documents beside this file, on the tiny local models.
+"""The demo: the documents beside this file are indexed, searched and asked, on the tiny local models.
 
 Run it with `make demo`.
 """
@@ -8,49 +8,87 @@ from __future__ import annotations
 import json
 import math
 import sys
+import tempfile
 from pathlib import Path
+from time import perf_counter
+from typing import Any
 
 import pytrace
+from pytrace.documents import ReadReport
+from pytrace.retrieval.passages import IndexWriter
 
 HERE = Path(__file__).parent
+DOCUMENTS = HERE / "docs"
+RULER = "-" * 100
+# Of the passages that a search ranks, so many are looked at; and so many of the questions are answered, too.
+FIRST, ANSWERED = 5, 3
 
 
-def show(answer: pytrace.Answer, corpus: pytrace.Corpus) -> None:
-    """Print an answer with its chains: each step's document and sentence."""
-    by_id = {document.id: document for document in corpus}
-    print(f"Answer: {answer.text}")
-    for number, chain in enumerate(answer.evidence.chains, 1):
-        print(f"\nChain {number} (probability {math.exp(chain.score):.3f})")
-        for step, triple in enumerate(chain.units, 1):
-            document = by_id[triple.document_id]
-            print(f'  {step}. {document.title}: "{document.sentences[triple.sentence]}"')
+def build(directory: str, engine: pytrace.Engine) -> pytrace.Corpus:
+    """Index the documents, then once more, when nothing has changed."""
+    report, start = ReadReport(), perf_counter()
+    corpus = pytrace.Corpus.build(directory, DOCUMENTS, engine, report=report)
+    seconds = perf_counter() - start
+    print(f"{report.documents} documents of examples/docs indexed, {len(corpus)} passages, in {seconds:.1f} s")
+    for skipped in report.skipped:
+        print(f"  passed over {skipped.source}: {skipped.reason}")
+    start = perf_counter()
+    with IndexWriter(directory, engine.encoder) as writer:
+        writer.add(pytrace.read_documents(DOCUMENTS))
+        changes = writer.commit()
+    seconds = perf_counter() - start
+    print(f"Once more: {changes.unchanged} unchanged, {changes.encoded} passages encoded, in {seconds:.1f} s\n")
+    return corpus
+
+
+def search(rows: list[dict[str, Any]], corpus: pytrace.Corpus, engine: pytrace.Engine) -> None:
+    """Search for each question, and count the supporting documents among the first passages."""
+    print(f"{RULER}\nSearch across documents, no language model: supporting documents among the first {FIRST} passages")
+    for row in rows:
+        start = perf_counter()
+        passages = corpus.nearest(row["question"], engine, FIRST)
+        milliseconds = 1000 * (perf_counter() - start)
+        found = {passage.id if passage.origin is None else passage.origin.document for passage in passages}
+        print(f"{len(found & {*row['gold']})} of {len(row['gold'])} in {milliseconds:3.0f} ms  {row['question']}")
+
+
+def show(evidence: pytrace.Evidence, passages: dict[str, pytrace.Document]) -> None:
+    """Print the chains of evidence: each step's title and sentence, and where it stands."""
+    for number, chain in enumerate(evidence.chains, 1):
+        print(f"Chain {number} (probability {math.exp(chain.score):.3f})")
+        for step, unit in enumerate(chain.units, 1):
+            passage = passages[unit.document_id]
+            where = passage.citation(unit.sentence).removeprefix(f"{HERE}/")
+            print(f'  {step}. {passage.title}: "{passage.sentences[unit.sentence]}"\n     from {where}')
 
 
 def main() -> int:
-    """Ask the questions, print answers with chains, and say what to type next."""
-    corpus = pytrace.Corpus.read(HERE / "docs")
+    """Index, search and ask, and say what to type next."""
     engine = pytrace.load()
     rows = [json.loads(line) for line in (HERE / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
-    print(f"{len(corpus)} documents of examples/docs, {len(rows)} questions, models on this machine only\n")
-    for row in rows:
-        print("-" * 100)
-        print(f"Question: {row['question']}")
-        show(engine.ask(row["question"], corpus, method="trace-doc"), corpus)
-        print(f"\nExpected: {row['answers'][0]}")
+    with tempfile.TemporaryDirectory() as directory:
+        corpus = build(directory, engine)
+        passages = {passage.id: passage for passage in corpus}
+        search(rows, corpus, engine)
+        question = "Who founded the foundry that cast the bell of the Lady Addle?"
+        print(f"\nThe best chain for: {question}")
+        show(corpus.search(question, engine, chains=1)[0], passages)
+        for row in rows[:ANSWERED]:
+            start = perf_counter()
+            answer = engine.ask(row["question"], corpus, method="trace-doc")
+            print(f"{RULER}\nQuestion: {row['question']}")
+            print(f"Answer: {answer.text} ({perf_counter() - start:.1f} s)\nExpected: {row['answers'][0]}\n")
+            show(answer.evidence, passages)
     used = engine.model.usage
-    print("-" * 100)
     print(
-        f"{used.prompt_tokens} prompt tokens were asked for and {used.evaluated_tokens} evaluated "
-        f"({used.generated_tokens} of them generated), in {used.seconds:.1f} s.\n"
+        f"{RULER}\n{used.prompt_tokens} prompt tokens were asked for and {used.evaluated_tokens} evaluated "
+        f"({used.generated_tokens} of them generated), in {used.seconds:.1f} s; models on this machine only.\n\n"
+        "Next, ask your own (docs/documents.md has the formats):\n"
+        "  .venv/bin/pytrace index build runs/tamarrow.index --docs examples/docs\n"
+        '  .venv/bin/pytrace ask "Who founded the company that owns the Marigold Tern?" --index runs/tamarrow.index --explain\n'
+        "  .venv/bin/pytrace kg build --docs examples/docs --out runs/tamarrow\n"
+        "  .venv/bin/pytrace doctor"
     )
-    print(
-        "Next, ask your own (text, Markdown, or with the extra `docs` PDF, Word, slides and HTML; docs/documents.md):"
-    )
-    print(
-        '  .venv/bin/pytrace ask "Who founded the company that owns the Marigold Tern?" --docs examples/docs --explain'
-    )
-    print("  .venv/bin/pytrace kg build --docs examples/docs --out runs/tamarrow")
-    print("  .venv/bin/pytrace doctor")
     return 0
 
 

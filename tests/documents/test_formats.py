@@ -9,6 +9,7 @@ import signal
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,9 @@ Section = tuple[str, str]
 
 
 def sections() -> list[Section]:
-    return [(document.title, document.text) for document in read_documents(EXAMPLES)]
+    """Return the twelve example documents that are files of their own beside the folders."""
+    paths = sorted([*EXAMPLES.glob("*.md"), *EXAMPLES.glob("*.txt")])
+    return [(document.title, document.text) for document in read_documents(paths)]
 
 
 def write_txt(path: Path, parts: list[Section]) -> None:
@@ -105,13 +108,18 @@ def engine() -> pytrace.Engine:
     return pytrace.load(threads=1)
 
 
+def questions() -> list[dict[str, Any]]:
+    """Return the example questions over the twelve documents, which the demo answers."""
+    return [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()[:3]]
+
+
 def asked(path: Path) -> list[tuple[str, list[str]]]:
-    """Return the answers to the questions of the demo, each with the citations of its evidence, best first."""
+    """Return the answers to these questions, each with the citations of its evidence, best first."""
     corpus = pytrace.Corpus.read(path)
     by_id = {document.id: document for document in corpus}
     answers = []
-    for line in QUESTIONS.read_text(encoding="utf-8").splitlines():
-        answer = engine().ask(json.loads(line)["question"], corpus, method="trace-doc")
+    for row in questions():
+        answer = engine().ask(row["question"], corpus, method="trace-doc")
         answers.append((answer.text, [by_id[id].citation() for id in answer.evidence.document_ids]))
     return answers
 
@@ -126,8 +134,8 @@ def test_the_questions_of_the_demo_are_answered_from_one_file_as_from_the_folder
     assert expected[:2] == ["Tobias Rook", "2,100"]
     answers = asked(path)
     assert [text for text, _ in answers] == expected
-    for line, (_, citations) in zip(QUESTIONS.read_text(encoding="utf-8").splitlines(), answers, strict=True):
-        for title in json.loads(line)["supporting"]:
+    for row, (_, citations) in zip(questions(), answers, strict=True):
+        for title in row["supporting"]:
             number = order.index(title)
             page = {"pptx": f", p. {number + 1}", "pdf": f", p. {number // 4 + 1}"}.get(format, "")
             untitled = " (untitled)" if format == "pptx" else ""  # its headings are those of slides

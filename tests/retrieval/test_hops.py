@@ -244,12 +244,12 @@ def test_the_front_door_builds_searches_and_asks(tmp_path: Path) -> None:
 
     engine = pytrace.load("tiny", threads=1)
     corpus = pytrace.Corpus.build(tmp_path / "index", CHECKOUT / "examples/docs", engine)
-    question = "Who founded the company that owns the Marigold Tern?"
-    (best, *_) = corpus.search(question, engine)
+    (best, *_) = corpus.search("Who founded the foundry that cast the bell of the Lady Addle?", engine)
     assert [unit.title for unit in best.chains[0].units if isinstance(unit, TextUnit)] == [
-        "Marigold Tern",
-        "Brackwater Ferries",
+        "Lady Addle",
+        "Orrin Bell Foundry",
     ]
+    question = "Who founded the company that owns the Marigold Tern?"
     assert "Tobias Rook" in engine.ask(question, corpus, method="trace").text
     assert "Tobias Rook" in engine.ask(question, tmp_path / "index", method="trace").text
     corpus.close()
