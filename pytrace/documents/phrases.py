@@ -224,7 +224,8 @@ def sentence_subject(sentence: str) -> tuple[int, int] | None:
         end = _before_verb(clause, start, stop)
         before, following = clause[:start].strip(' "“').lower(), clause[end:].lstrip('"”')
         # A label ("Owner: …") is no subject, and a fragment has none.
-        if before in {"", *_DETERMINERS} and end > start and following[:1] != ":" and re.search(r"\w", following):
+        fragment = following[:1] == ":" or not re.search(r"\w", following)
+        if before in {"", *_DETERMINERS} and re.search(r"[^\W_]", clause[start:end]) and not fragment:
             return begin + start, begin + end
     return None
 

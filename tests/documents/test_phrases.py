@@ -89,6 +89,7 @@ def test_the_subject_is_the_phrase_before_the_main_verb(sentence: str, subject: 
 
 
 @given(st.text(alphabet=st.sampled_from('aA bB1,;:."“”()[]of in is the s '), max_size=200) | st.text(max_size=200))
+@example("_;0")
 def test_a_subject_is_a_span_of_its_sentence_with_a_word_and_more_behind_it(sentence: str) -> None:
     found = sentence_subject(sentence)
     if found is not None:

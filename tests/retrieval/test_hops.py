@@ -250,6 +250,8 @@ def test_the_front_door_builds_searches_and_asks(tmp_path: Path) -> None:
         "Orrin Bell Foundry",
     ]
     question = "Who founded the company that owns the Marigold Tern?"
+    first = {passage.title for passage in corpus.nearest(question, engine, 5)}
+    assert {"Marigold Tern", "Brackwater Ferries"} <= first
     assert "Tobias Rook" in engine.ask(question, corpus, method="trace").text
     assert "Tobias Rook" in engine.ask(question, tmp_path / "index", method="trace").text
     corpus.close()

@@ -26,8 +26,10 @@ from pytrace.retrieval import Bm25Retriever
 from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops import HopSearch
 from pytrace.retrieval.passages import IndexWriter, PassageIndex, mentions, segment, writer
+from pytrace.retrieval.passages.manifest import FORMAT, FileEntry, write_manifest
 from pytrace.retrieval.passages.names import passage_names
 from pytrace.retrieval.word_postings import word_hashes
+from pytrace.storage.array_file import write_arrays
 
 ENCODER = HashEncoder(dimension=32)
 PLACES = ("Pellisk", "Quillhaven", "Thornwick", "Orrin Head", "Skarra Isle", "Marsh End", "Low Ferry", "Ash Point")
@@ -342,6 +344,31 @@ def test_a_commit_without_changes_writes_nothing(tmp_path: Path) -> None:
         index.add(document("a"))
         assert index.commit() == writer.Changes(unchanged=1)
     assert PassageIndex(tmp_path / "index").manifest == before
+
+
+def test_an_index_of_the_format_before_is_brought_up_to_date_without_encoding(
+    tmp_path: Path, documents: dict[str, list[Document]]
+) -> None:
+    built = build(tmp_path / "index", documents)
+    known = contents(built), found(built, "Which mayor came from Pellisk?")
+    # Its graph holds less than what is read of one today.
+    before = built.manifest
+    assert before.graph is not None
+    graph = write_arrays(tmp_path / "index" / before.graph.name, {"words": np.zeros(0, dtype=np.uint64)})
+    entry = FileEntry(name=before.graph.name, **msgspec.structs.asdict(graph))
+    write_manifest(tmp_path / "index", msgspec.structs.replace(before, format=FORMAT - 1, graph=entry))
+    with pytest.raises(StoreError, match=r"has format 1, .* 'pytrace index sync .*index' brings it up to date"):
+        PassageIndex(tmp_path / "index")
+    encoder = CountingEncoder()
+    with IndexWriter(tmp_path / "index", encoder) as index:
+        assert index.commit() == writer.Changes()
+    assert encoder.count == 0
+    after = PassageIndex(tmp_path / "index")
+    after.verify()
+    assert (contents(after), found(after, "Which mayor came from Pellisk?")) == known
+    write_manifest(tmp_path / "index", msgspec.structs.replace(after.manifest, format=FORMAT + 1))
+    with pytest.raises(StoreError, match="has format 3, and this version knows 2; build it anew"):
+        IndexWriter(tmp_path / "index", encoder)
 
 
 def test_another_encoder_is_refused(tmp_path: Path) -> None:
