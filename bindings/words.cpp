@@ -1,5 +1,8 @@
 #include "words/words.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "arrays.h"
 #include "calls.h"
 #include "module.h"
@@ -63,6 +66,56 @@ PyObject* bind_word_scores(PyObject* const* arguments) {
   return scores.release().ptr();
 }
 
+// A copy of a matrix, to be changed.
+template <typename T>
+py::array copy_of(py::handle object, const char* name, int64_t rows, int64_t cols) {
+  const py::array given = real_array(object, name);
+  require_rank(given, 2, name);
+  const py::array array = rows_of<T>(given);
+  if (array.shape(0) != rows || array.shape(1) != cols) {
+    fail(std::string(name) + " is [" + to_text(array.shape(0)) + ", " + to_text(array.shape(1)) +
+         "]; [" + to_text(rows) + ", " + to_text(cols) + "] is due");
+  }
+  py::array copy = new_array<T>({rows, cols});
+  const Matrix<const T> from = matrix_view<T>(array);
+  T* out = values_of<T>(copy);
+  for (int64_t row = 0; row < rows; ++row) out = std::copy_n(from.row(row), cols, out);
+  return copy;
+}
+
+PyObject* bind_word_top(PyObject* const* arguments) {
+  const py::array rows = exact_vector<uint16_t>(arguments[0], "rows");
+  const py::array norms = exact_vector<float>(arguments[2], "norms");
+  const Queries queries(arguments + 3, rows.size());
+  const py::handle given(arguments[7]);
+  const py::array allowed = given.is_none() ? py::array() : exact_vector<bool>(given, "allowed");
+  const int64_t first = whole_number(arguments[8], "first", 0);
+  const int team = thread_count(arguments[11]);
+  const int64_t count = queries.offsets.size() - 1;
+  if (first > std::numeric_limits<int64_t>::max() - norms.size()) {
+    fail("first is " + to_text(first) + ", behind which there is no room for " +
+         to_text(norms.size()) + " rows");
+  }
+  if (!given.is_none() && allowed.size() != norms.size()) {
+    fail("there are " + to_text(norms.size()) + " rows, but " + to_text(allowed.size()) +
+         " are allowed or not");
+  }
+  const py::array sized = real_array(arguments[9], "best_scores");
+  require_rank(sized, 2, "best_scores");
+  const int64_t k = sized.shape(1);
+  py::array scores = copy_of<float>(sized, "best_scores", count, k);
+  py::array numbers = copy_of<int64_t>(arguments[10], "best_rows", count, k);
+  const BestRows best{{values_of<float>(scores), count, k, k},
+                      {values_of<int64_t>(numbers), count, k, k}};
+  with_postings(rows, arguments[1], [&](const auto& postings) {
+    // As bytes: a view of other data may hold more than 0 and 1.
+    word_top(postings, span_view<float>(norms), queries.view,
+             given.is_none() ? Span<const uint8_t>{} : span_view<uint8_t>(allowed), first, best,
+             team);
+  });
+  return py::make_tuple(scores, numbers).release().ptr();
+}
+
 PyObject* bind_word_scores_of(PyObject* const* arguments) {
   const py::array rows = exact_vector<uint16_t>(arguments[0], "rows");
   const Queries queries(arguments + 2, rows.size());
@@ -110,6 +163,10 @@ void register_words(py::module_& module) {
   define_fast<&bind_word_scores, 8>(
       module, "word_scores",
       "word_scores(rows, counts, norms, starts, ends, weights, offsets, threads, /)\n--\n\n");
+  define_fast<&bind_word_top, 12>(
+      module, "word_top",
+      "word_top(rows, counts, norms, starts, ends, weights, offsets, allowed, first, best_scores, "
+      "best_rows, threads, /)\n--\n\n");
   define_fast<&bind_word_scores_of, 10>(
       module, "word_scores_of",
       "word_scores_of(rows, counts, starts, ends, weights, offsets, row_offsets, wanted, norms, "

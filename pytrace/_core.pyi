@@ -129,6 +129,21 @@ def word_scores(
     threads: int | None,
     /,
 ) -> NDArray[np.float32]: ...
+def word_top(
+    rows: NDArray[np.uint16],
+    counts: NDArray[np.unsignedinteger[Any]],
+    norms: NDArray[np.float32],
+    starts: npt.ArrayLike,
+    ends: npt.ArrayLike,
+    weights: NDArray[np.float32],
+    offsets: npt.ArrayLike,
+    allowed: NDArray[np.bool_] | None,
+    first: int,
+    best_scores: NDArray[np.float32],
+    best_rows: NDArray[np.int64],
+    threads: int | None,
+    /,
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
 def word_scores_of(
     rows: NDArray[np.uint16],
     counts: NDArray[np.unsignedinteger[Any]],

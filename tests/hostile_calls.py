@@ -809,6 +809,21 @@ def make_word_scores_of(rng: Dice) -> Call:
     return Call(_core.word_scores_of, [*arguments, threads(rng)], {}, check_word_scores_of)
 
 
+def make_word_top(rng: Dice) -> Call:
+    arguments = make_word_scores(rng).args[:-1]
+    rows, queries, k = len(arguments[2]), len(arguments[6]) - 1, rng.choice([0, 1, 5])
+    allowed = rng.choice([None, integers(rng, rows, 2, np.uint8).astype(bool)])
+    places = integers(rng, queries * k, 9, np.int64).reshape(queries, k) - 1
+    best = [reals(rng, queries, k).astype(np.float32), places]
+    return Call(
+        _core.word_top, [*arguments, allowed, rng.choice([0, 7, 1 << 62]), *best, threads(rng)], {}, check_word_top
+    )
+
+
+def check_word_top(result: Any, _args: list[Any], _options: dict[str, Any]) -> None:
+    expect(is_array(result[0], np.float32, 2) and is_array(result[1], np.int64, 2), result)
+
+
 def check_word_scores_of(result: Any, _args: list[Any], _options: dict[str, Any]) -> None:
     expect(is_array(result, np.float32, 1), result)
 
@@ -883,7 +898,7 @@ def make_names(rng: Dice) -> Call:
 MAKERS: list[Callable[[Dice], Call]] = [
     make_top_k, make_similarity, make_normalize, make_ratio, make_partial_ratio_alignment, make_cdist, make_cpdist,
     make_extract, make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
-    make_log_sum_exp, make_walk, make_word_scores, make_live_postings, make_names, make_word_scores_of,
+    make_log_sum_exp, make_walk, make_word_scores, make_live_postings, make_names, make_word_scores_of, make_word_top,
     make_pair_features,
 ]  # fmt: skip
 

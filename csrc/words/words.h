@@ -42,7 +42,22 @@ template <typename Count>
 void word_scores(const Postings<Count>& postings, Span<const float> norms,
                  const WordQueries& queries, int threads, float* scores);
 
-// The same for some rows of each query only: fills scores[r] for r from row_offsets[q] to
+// The best rows of each query, over blocks that are offered one after the other: row q of `scores`
+// and `rows`, [queries, k], holds the best so far, best first, ties by lower row; -inf and -1 where
+// there are fewer.
+struct BestRows {
+  Matrix<float> scores;
+  Matrix<int64_t> rows;
+};
+
+// Puts the rows of a block that share a word with a query and are allowed (`allowed` has a byte
+// for each, or is empty: all) among the best, numbered from `first`, which must be above all that
+// were offered before. Scores are those of word_scores, and are held for one query a thread.
+template <typename Count>
+void word_top(const Postings<Count>& postings, Span<const float> norms, const WordQueries& queries,
+              Span<const uint8_t> allowed, int64_t first, const BestRows& best, int threads);
+
+// Scores of some rows of each query only: fills scores[r] for r from row_offsets[q] to
 // row_offsets[q + 1], where norms[r] is the norm of rows[r]. Time O(rows * log(postings)) a word.
 template <typename Count>
 void word_scores_of(const Postings<Count>& postings, const WordQueries& queries,

@@ -140,7 +140,7 @@ class Eval(Command):
         if self.sweeps or self.seeds is not None:
             common.remark(f"--sweep and --seeds make {len(methods)} methods of {len(self.methods)}")
         questions = self._questions()
-        job = EvaluationJob(methods, self.settings, models, self.knowledge, self.kg, self.batch)
+        job = EvaluationJob(methods, self.settings, models, self.knowledge, self.kg, self.batch, self.index)
         # The processes share the processors: with more threads than those they would only wait for each other.
         threads = models.threads or max(1, len(os.sched_getaffinity(0)) // self.processes)
         if out is not None:

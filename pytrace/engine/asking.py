@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Unpack
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from pytrace.engine.knowledge import KnowledgeOptions
     from pytrace.engine.loading import Engine
     from pytrace.methods.catalog import MethodName
+    from pytrace.methods.ranking import Search
     from pytrace.records import Answer, Document
-    from pytrace.retrieval import SentenceIndex
+    from pytrace.retrieval import RetrieverName, SentenceIndex
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[..., object]]]
 """From what is done and how often to a context that gives what to call after each."""
@@ -88,6 +89,7 @@ def answer_all(
     chosen = (
         _nearest(questions, corpus, models, retrieve, where) if everything is None else [everything] * len(questions)
     )
+    found: dict[str, Document] = {}
     with (
         progress("extracting triples", sum(map(len, chosen))) as advance,
         TripleStore.open(kg, mode="read") if kg is not None else nullcontext() as graph,
@@ -102,6 +104,7 @@ def answer_all(
             extracted=lambda _: advance(),
             index=sentences,
             knowledge=knowledge.opener(models),
+            search=_keeping(corpus.finder(models, where=where), found),
         )
         if not claim:
             answers = answerer.answer(questions, chosen)
@@ -109,6 +112,7 @@ def answer_all(
             answers = answerer.judge(questions, chosen)
         else:
             raise InputError(f"{method.label} cannot judge claims; use standard or cok")
+        chosen = [_with_found(*each, found) for each in zip(chosen, answers, strict=True)]
         # Here, for the graph that the chains were made of is closed with the method.
         certificates = [
             _certify(answerer, answer, documents, facts, models, progress) if certify else []
@@ -118,6 +122,25 @@ def answer_all(
         Asked(documents, _with_note(answer, len(documents), corpus), checked)
         for documents, answer, checked in zip(chosen, answers, certificates, strict=True)
     ]
+
+
+def _keeping(search: Search | None, found: dict[str, Document]) -> Search | None:
+    """Return a search that keeps all that it finds, by id."""
+    if search is None:
+        return None
+
+    def keep(queries: Sequence[str], retriever: RetrieverName, count: int) -> list[list[Document]]:
+        results = search(queries, retriever, count)
+        found.update((passage.id, passage) for passages in results for passage in passages)
+        return results
+
+    return keep
+
+
+def _with_found(documents: list[Document], answer: Answer, found: Mapping[str, Document]) -> list[Document]:
+    """Return the documents of a question with those that the method itself found and rests on."""
+    known = {document.id for document in documents}
+    return [*documents, *(found[name] for name in answer.evidence.document_ids if name not in known and name in found)]
 
 
 def _with_note(answer: Answer, count: int, corpus: Corpus) -> Answer:

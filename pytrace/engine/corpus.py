@@ -12,6 +12,8 @@ from pytrace.records import Document, Evidence
 
 if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
+    from pytrace.methods.ranking import Search
+    from pytrace.retrieval import RetrieverName
     from pytrace.retrieval.hops import HopSearch, PassageRanking
     from pytrace.retrieval.passages import PassageIndex, VectorType
 
@@ -143,6 +145,11 @@ class Corpus:
 
         return nearest_documents(question, self.documents, engine.encoder, count)
 
+    def finder(self, engine: Engine, *, where: Sequence[str] = ()) -> Search | None:
+        """Return what methods search while they think; None where they are given all that there is."""
+        del engine, where
+        return None
+
     def search(self, question: str, engine: Engine, *, chains: int = 5) -> list[Evidence]:
         """Find evidence across documents without a language model: chains of sentences by TRACE's beam search.
 
@@ -228,6 +235,47 @@ class IndexedCorpus(Corpus):
         """Return the passages that answer a question, best first."""
         (ranking,) = self.rank([question], engine, count, where=where)
         return self.index.passages(ranking.rows)
+
+    def find(
+        self, queries: Sequence[str], engine: Engine, retriever: RetrieverName, count: int, *, where: Sequence[str] = ()
+    ) -> list[list[Document]]:
+        """Return the first passages of the whole index for each query, by a retriever of one hop, or across hops.
+
+        Parameters
+        ----------
+        queries, engine, count, where
+            As for `rank`.
+        retriever
+            "dense": by the vectors of passages; "bm25": by words, those alone that share one with the query; "rrf": by the ranks
+            of both; "given": in the index's own order, that of `rank`.
+        """
+        from pytrace.models.encoders.encoder import encode
+        from pytrace.retrieval.fusion import DEPTH, reciprocal_ranks
+
+        rankings: Iterable[Iterable[int]]
+        if retriever == "given":
+            rankings = [ranking.rows for ranking in self.rank(queries, engine, count, where=where)]
+        else:
+            depth = max(count, DEPTH) if retriever == "rrf" else count
+            mask = self.index.mask(where)
+            orders = []
+            if retriever != "bm25":
+                orders.append(self.index.nearest(encode(engine.encoder, queries, "query"), depth, mask=mask)[1])
+            if retriever != "dense":
+                orders.append(self.index.words.top(queries, depth, mask=mask)[1])
+            rankings = [
+                list(reciprocal_ranks([rows[rows >= 0].tolist() for rows in of_query]))[:count]
+                for of_query in zip(*orders, strict=True)
+            ]
+        return [self.index.passages(list(rows)) for rows in rankings]
+
+    def finder(self, engine: Engine, *, where: Sequence[str] = ()) -> Search:
+        """Return what methods search while they think, `find` with this engine."""
+
+        def search(queries: Sequence[str], retriever: RetrieverName, count: int) -> list[list[Document]]:
+            return self.find(queries, engine, retriever, count, where=where)
+
+        return search
 
     def search(self, question: str, engine: Engine, *, chains: int = 5, where: Sequence[str] = ()) -> list[Evidence]:
         """Find evidence across the whole index without a language model: chains of one passage or of two.

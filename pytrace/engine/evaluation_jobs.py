@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -29,9 +29,10 @@ _PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "llama-cpp-python")
 
 @dataclass(frozen=True)
 class EvaluationJob:
-    """The methods with their settings, and the models, knowledge base and graph that they use.
+    """The methods with their settings, and the models, knowledge base, graph and index that they use.
 
-    `settings` are those of ``--set``, `kg` is the graph of ``--kg``, and `batch` how many questions are in flight together.
+    `settings` are those of ``--set``, `kg` is the graph of ``--kg``, `batch` how many questions are in flight together, and
+    `index` that of ``--index``, which some methods search while they think.
     """
 
     methods: tuple[MethodName, ...]
@@ -40,6 +41,7 @@ class EvaluationJob:
     knowledge: KnowledgeOptions
     kg: Path | None = None
     batch: int | None = None
+    index: Path | None = None
 
     def for_processes(self, threads: int) -> EvaluationJob:
         """Return the job as another process gets it: with so many threads, and nothing loaded."""
@@ -55,16 +57,22 @@ class EvaluationJob:
 class OpenJob:
     """A job's methods, made of loaded models: see `open_job`."""
 
-    def __init__(self, job: EvaluationJob, graph: TripleStore | None) -> None:
+    def __init__(self, job: EvaluationJob, opened: ExitStack) -> None:
+        from pytrace.engine.corpus import Corpus
         from pytrace.methods.catalog import check_overrides
+        from pytrace.triples.graph import TripleStore
 
         self.job = job
-        self.graph = graph
+        graph = self.graph = None if job.kg is None else opened.enter_context(TripleStore.open(job.kg, mode="read"))
+        corpus = None if job.index is None else opened.enter_context(closing(Corpus.open(job.index)))
+        search = None if corpus is None else corpus.finder(job.models)
         # One for all methods, so that a knowledge base is opened once.
         self.opener: Callable[[], Knowledge] | None = job.knowledge.opener(job.models)
         overrides = check_overrides(job.methods, job.models.settings_name, job.settings)
         self.methods: dict[str, Method] = {
-            method.label: job.models.method(method, overrides[method.name], graph=graph, knowledge=self.opener)
+            method.label: job.models.method(
+                method, overrides[method.name], graph=graph, knowledge=self.opener, search=search
+            )
             for method in job.methods
         }
 
@@ -113,25 +121,18 @@ class OpenJob:
 
 @contextmanager
 def open_job(job: EvaluationJob) -> Iterator[OpenJob]:
-    """Load what a job's methods need, and make them; the graph is closed at the end."""
-    from pytrace.triples.graph import TripleStore
-
-    if job.kg is None:
-        yield OpenJob(job, None)
-        return
-    with TripleStore.open(job.kg, mode="read") as graph:
-        yield OpenJob(job, graph)
+    """Load what a job's methods need, and make them; graph and index are closed at the end."""
+    with ExitStack() as opened:
+        yield OpenJob(job, opened)
 
 
 def make_askers(job: EvaluationJob) -> dict[str, Batched]:
     """Make a job's methods in a process that does nothing else; what they hold open, the end of the process closes."""
     from pytrace import _core
-    from pytrace.triples.graph import TripleStore
 
     if job.models.threads is not None:  # the kernels', too, whose default is all processors
         _core.set_num_threads(job.models.threads)
-    graph = None if job.kg is None else TripleStore.open(job.kg, mode="read")
-    return OpenJob(job, graph).askers()
+    return OpenJob(job, ExitStack()).askers()
 
 
 def asker(method: Method, *, gold: bool = False) -> Callable[[Sequence[Question]], list[Answer]]:

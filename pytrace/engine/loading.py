@@ -208,8 +208,9 @@ class Engine:
         InputError
             The question is empty, or there is no such method or setting.
         """
-        documents = Corpus.of(corpus).nearest(question, self)
-        return self.method(method, settings).select([question], [documents])[0]
+        searched = Corpus.of(corpus)
+        documents = searched.nearest(question, self)
+        return self.method(method, settings, search=searched.finder(self)).select([question], [documents])[0]
 
     def ask(
         self,
@@ -236,8 +237,9 @@ class Engine:
         InputError
             The question is empty, or there is no such method or setting.
         """
-        documents = Corpus.of(corpus).nearest(question, self)
-        return self.method(method, settings).answer([question], [documents])[0]
+        searched = Corpus.of(corpus)
+        documents = searched.nearest(question, self)
+        return self.method(method, settings, search=searched.finder(self)).answer([question], [documents])[0]
 
     def certify(
         self, responses: Sequence[Response], facts: str | Path | KnowledgeBase, **settings: Any

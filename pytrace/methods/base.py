@@ -22,6 +22,7 @@ from pytrace.records import Answer, Document, Evidence, Usage
 
 if TYPE_CHECKING:
     from pytrace.methods.cok.chain_of_knowledge import Knowledge
+    from pytrace.methods.ranking import Search
     from pytrace.models.encoders.cross_encoder import CrossEncoder
     from pytrace.models.encoders.encoder import Encoder
     from pytrace.retrieval import SentenceIndex
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Need = Literal["documents", "knowledge base", "cross-encoder", "log-probabilities"]
-Extra = Literal["graph", "sentence index"]
+Extra = Literal["graph", "sentence index", "search"]
 Documents = Sequence[Sequence[Document]]
 """One list of documents a question."""
 Option = tuple[str, ...]
@@ -223,7 +224,10 @@ READER_CHOICE = choice("reader_demonstrations", 0, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Parts:
-    """What a method may be made of; what is a function is called only for a method that needs it."""
+    """What a method may be made of; what makes or opens something is called only for a method that needs it.
+
+    `search` searches the corpus that the documents of questions were found in: see `pytrace.methods.ranking`.
+    """
 
     model: LanguageModel
     encoder: Callable[[], Encoder]
@@ -232,6 +236,7 @@ class Parts:
     index: SentenceIndex | None = None
     knowledge: Callable[[], Knowledge] | None = None
     cross_encoder: Callable[[], CrossEncoder] | None = None
+    search: Search | None = None
 
 
 @dataclass(frozen=True)
@@ -270,7 +275,11 @@ class MethodRow:
 
 
 # The parts, which are also a class's arguments, that stand for what a method takes.
-TAKEN: dict[Extra, tuple[str, ...]] = {"graph": ("graph", "extracted"), "sentence index": ("index",)}
+TAKEN: dict[Extra, tuple[str, ...]] = {
+    "graph": ("graph", "extracted"),
+    "sentence index": ("index",),
+    "search": ("search",),
+}
 
 METHODS: dict[str, MethodRow] = {}
 """Every registered method by its name."""

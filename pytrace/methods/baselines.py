@@ -9,7 +9,7 @@ import msgspec
 
 from pytrace.errors import InputError
 from pytrace.methods.base import Count, Documents, Method, MethodRow, Need, Parts, Positive, Selected, Stages, register
-from pytrace.methods.ranking import Rank, rank_by, rank_by_cross_encoder
+from pytrace.methods.ranking import Rank, Search, rank_by, rank_by_cross_encoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
@@ -37,7 +37,7 @@ class DenseSettings(RetrievalSettings, frozen=True, forbid_unknown_fields=True, 
     """Every choice of a RAG that retrieves by vectors."""
 
     # Encode each document as one passage, as the bi-encoders of TRACE's Table 1 do; what is longer than the encoder
-    # takes has no say. Otherwise a document is as near as its nearest sentence.
+    # takes has no say. Otherwise a document is as near as its nearest sentence. An index has vectors of passages, always.
     whole_documents: bool = False
 
 
@@ -55,7 +55,7 @@ class Rag(Method):
 
 
 class RetrievalRag(Method):
-    """Answers from the documents that a retriever, or anything else that ranks, puts first."""
+    """Answers from the documents that a retriever, or anything else that ranks, puts first, of a question's own or of a corpus."""
 
     # "What External Knowledge is Preferred by LLMs?", section 5 (the baseline RAG with its top 5). TRACE, section 4.1
     # and appendix C.2: documents ranked by bi-encoders and cross-encoders, the first M of them read.
@@ -69,12 +69,13 @@ class RetrievalRag(Method):
         retriever: RetrieverName = "dense",
         name: str = "",
         rank: Rank | None = None,
+        search: Search | None = None,
     ) -> None:
         self.settings = settings or RetrievalSettings()
         self.name = name or retriever
         self._model = model
         whole = isinstance(self.settings, DenseSettings) and self.settings.whole_documents
-        self._rank = rank or rank_by(retriever, encoder, whole_documents=whole)
+        self._rank = rank or rank_by(retriever, encoder, whole_documents=whole, search=search)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
@@ -97,7 +98,7 @@ def _make(parts: Parts, settings: Any, name: str) -> Method:
         return RetrievalRag(parts.model, None, settings, name=name, rank=rank_by_cross_encoder(parts.cross_encoder()))
     # BM25 ranks by words, so that no encoder is loaded for it.
     encoder = None if retriever == "bm25" else parts.encoder()
-    return RetrievalRag(parts.model, encoder, settings, retriever=retriever, name=name)
+    return RetrievalRag(parts.model, encoder, settings, retriever=retriever, name=name, search=parts.search)
 
 
 _ROWS: tuple[tuple[str, Any, str], ...] = (

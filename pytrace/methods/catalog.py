@@ -17,6 +17,7 @@ import pytrace.methods
 from pytrace.errors import InputError
 from pytrace.methods.base import METHODS, TAKEN, Method, MethodRow, Parts, changed, setting_name
 from pytrace.methods.cok.chain_of_knowledge import Knowledge
+from pytrace.methods.ranking import Search
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
@@ -154,6 +155,7 @@ def make_method(
     index: SentenceIndex | None = None,
     knowledge: Callable[[], Knowledge] | None = None,
     cross_encoder: Callable[[], CrossEncoder] | None = None,
+    search: Search | None = None,
 ) -> Method:
     """Make a method by its name.
 
@@ -167,7 +169,7 @@ def make_method(
         Gives the encoder; called only for a method that needs one.
     reader
         The language model that reads the answer, if another one.
-    graph, extracted, index, knowledge, cross_encoder
+    graph, extracted, index, knowledge, cross_encoder, search
         What some methods take or need: see `pytrace.methods.base.Parts`.
 
     Returns
@@ -182,7 +184,7 @@ def make_method(
         needs a knowledge base or a cross-encoder and has none.
     """
     named = parse_method(method) if isinstance(method, str) else method
-    parts = Parts(model, encoder, graph, extracted, index, knowledge, cross_encoder)
+    parts = Parts(model, encoder, graph, extracted, index, knowledge, cross_encoder, search)
     overrides = tuple(overrides)
     row = method_row(named.name)
     settings = method_settings(named, llm, overrides)

@@ -15,10 +15,20 @@ from pytrace.retrieval import RetrieverName, check_retriever, rank_each
 
 Rank = Callable[[Sequence[str], Documents, int], list[list[Document]]]
 """From questions, the documents of each, and a count to at most so many documents of each, best first."""
+Search = Callable[[Sequence[str], RetrieverName, int], list[list[Document]]]
+"""From queries, a retriever's name and a count to at most so many passages of a corpus for each, best first."""
 
 
-def rank_by(retriever: RetrieverName, encoder: Encoder | None, *, whole_documents: bool = False) -> Rank:
-    """Return a function that ranks each question's own documents."""
+def rank_by(
+    retriever: RetrieverName,
+    encoder: Encoder | None,
+    *,
+    whole_documents: bool = False,
+    search: Search | None = None,
+) -> Rank:
+    """Return a function that ranks each question's own documents, or if there is a search, all that it finds."""
+    if search is not None:
+        return lambda queries, _documents, count: search(queries, retriever, count)
     check_retriever(retriever, encoder)
 
     def rank(questions: Sequence[str], documents: Documents, count: int) -> list[list[Document]]:

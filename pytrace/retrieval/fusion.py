@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from pytrace.records import Document
 from pytrace.retrieval.retriever import Hit, Retriever, check_count, check_queries
 
-# A hundred hits of each ranking: beyond them a rank adds less than 1/160, half of what the first one adds.
-_DEPTH = 100
+DEPTH = 100
+"""A hundred hits of each ranking count: beyond them a rank adds less than 1/160, half of what the first one adds."""
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 def fuse(rankings: Sequence[Sequence[Hit]], count: int, *, k: int = 60) -> list[Hit]:
@@ -41,16 +44,21 @@ def fuse(rankings: Sequence[Sequence[Hit]], count: int, *, k: int = 60) -> list[
     [('b', 0.0325), ('a', 0.0164)]
     """
     documents: dict[str, Document] = {}
-    scores: dict[str, float] = {}
     for ranking in rankings:
-        ids = dict.fromkeys(hit.document.id for hit in ranking)
-        for rank, document_id in enumerate(ids, 1):
-            scores[document_id] = scores.get(document_id, 0.0) + 1 / (k + rank)
         for hit in ranking:
             documents.setdefault(hit.document.id, hit.document)
-    # sorted keeps the order of equal sums, which is that of the dictionary: documents as they were met.
-    ranked = sorted(scores, key=lambda document_id: -scores[document_id])
-    return [Hit(documents[document_id], scores[document_id]) for document_id in ranked[:count]]
+    scores = reciprocal_ranks([[hit.document.id for hit in ranking] for ranking in rankings], k=k)
+    return [Hit(documents[name], score) for name, score in list(scores.items())[:count]]
+
+
+def reciprocal_ranks(rankings: Iterable[Iterable[Key]], *, k: int = 60) -> dict[Key, float]:
+    """Return the sums of 1 / (k + rank) of all that is ranked, best first; see `fuse`."""
+    scores: dict[Key, float] = {}
+    for ranking in rankings:
+        for rank, name in enumerate(dict.fromkeys(ranking), 1):
+            scores[name] = scores.get(name, 0.0) + 1 / (k + rank)
+    # sorted keeps the order of equal sums, which is that of the dictionary: as they were met.
+    return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
 
 
 class FusedRetriever:
@@ -90,7 +98,7 @@ class FusedRetriever:
     def retrieve(self, queries: Sequence[str], count: int) -> list[list[Hit]]:
         """Rank documents by the sums of their reciprocal ranks; ties fall in the order in which documents are met."""
         check_queries(queries, count)
-        depth = max(count, _DEPTH) if self._depth is None else self._depth
+        depth = max(count, DEPTH) if self._depth is None else self._depth
         rankings = [retriever.retrieve(queries, depth) for retriever in self._retrievers]
         # A retriever may give more than it was asked for.
         return [fuse([ranking[:depth] for ranking in row], count, k=self._k) for row in zip(*rankings, strict=True)]

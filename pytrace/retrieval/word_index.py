@@ -20,8 +20,6 @@ from pytrace.retrieval.word_postings import WordBlock, WordBlocks, word_hashes
 Live: TypeAlias = NDArray[np.bool_]
 Query: TypeAlias = str | NDArray[np.uint64]
 """A text, or the hashes of its words (`word_hashes`)."""
-# So many queries' scores of a block (4 MiB) are held at once.
-_BATCH = 16
 
 
 @dataclass(frozen=True)
@@ -88,6 +86,7 @@ class WordIndex:
         self._k1 = k1
         self._b = b
         self.rows = sum(blocks.rows for blocks, _ in self._segments)
+        self._norms_of_parts: dict[int, NDArray[np.float32]] = {}
 
     def scores(self, queries: Sequence[Query], *, threads: int | None = None) -> NDArray[np.float32]:
         """Score every row.
@@ -142,24 +141,31 @@ class WordIndex:
             raise ValueError(
                 f"a mask of {mask.dtype} {list(mask.shape)} for {self.rows:,} rows; it must be bool, one a row"
             )
-        best_scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
-        best_rows = np.full((len(queries), k), -1, dtype=np.int64)
-        for start in range(0, len(queries), _BATCH):
-            stop = min(start + _BATCH, len(queries))
-            found = [_Best(k) for _ in range(start, stop)]
-            terms = self._terms(queries[start:stop])
-            for number, part in enumerate(self._parts):
-                rows = slice(part.first, part.first + len(part.block.lengths))
-                allowed = part.live
-                if mask is not None:
-                    allowed = mask[rows] if allowed is None else mask[rows] & allowed
-                scores = self._scores(number, terms, threads)
-                if scores is not None:
-                    for best, row_scores in zip(found, scores, strict=True):
-                        best.offer(row_scores, part.first, allowed)
-            for query, best in enumerate(found, start):
-                best_scores[query, : len(best.scores)], best_rows[query, : len(best.rows)] = best.scores, best.rows
-        return best_scores, best_rows
+        scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
+        rows = np.full((len(queries), k), -1, dtype=np.int64)
+        terms = self._terms(queries)
+        for number, part in enumerate(self._parts):
+            allowed = part.live
+            if mask is not None:
+                of_part = mask[part.first : part.first + len(part.block.lengths)]
+                allowed = of_part if allowed is None else of_part & allowed
+            starts, ends = terms.starts[number], terms.ends[number]
+            if (ends > starts).any():
+                scores, rows = _core.word_top(
+                    part.block.rows,
+                    part.block.counts,
+                    self._norms_of(number),
+                    starts,
+                    ends,
+                    terms.weights,
+                    terms.offsets,
+                    allowed,
+                    part.first,
+                    scores,
+                    rows,
+                    threads,
+                )
+        return scores, rows
 
     def scores_of(
         self, queries: Sequence[Query], offsets: NDArray[np.int64], rows: npt.ArrayLike, *, threads: int | None = None
@@ -234,6 +240,12 @@ class WordIndex:
         factor = self._k1 * self._b / max(self._totals[1], 1e-9)
         return lengths.astype(np.float32) * np.float32(factor) + np.float32(self._k1 * (1 - self._b))
 
+    def _norms_of(self, number: int) -> NDArray[np.float32]:
+        """Return the norms of all rows of a part; kept, since every query needs them."""
+        if number not in self._norms_of_parts:
+            self._norms_of_parts[number] = self._norms(self._parts[number].block.lengths)
+        return self._norms_of_parts[number]
+
     def _terms(self, queries: Sequence[Query]) -> _Terms:
         of_each = [_hashes(query) for query in queries]
         offsets = np.cumsum([0, *(len(hashes) for hashes, _ in of_each)], dtype=np.int64)
@@ -259,34 +271,8 @@ class WordIndex:
         if not (ends > starts).any():
             return None
         block = self._parts[number].block
-        norms = self._norms(block.lengths)
+        norms = self._norms_of(number)
         return _core.word_scores(block.rows, block.counts, norms, starts, ends, terms.weights, terms.offsets, threads)
-
-
-class _Best:
-    """The best rows so far."""
-
-    def __init__(self, k: int) -> None:
-        self._k = k
-        self.scores: NDArray[np.float32] = np.empty(0, dtype=np.float32)
-        self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-
-    def offer(self, scores: NDArray[np.float32], first: int, allowed: Live | None) -> None:
-        """Take the best of rows that follow all that were offered before."""
-        # Of equal scores the lower row counts, which came before.
-        least = self.scores[-1] if len(self.scores) == self._k else 0
-        rows = np.flatnonzero(scores > least)
-        if allowed is not None:
-            rows = rows[allowed[rows]]
-        if not len(rows):
-            return
-        all_scores, all_rows = np.append(self.scores, scores[rows]), np.append(self.rows, rows + first)
-        if len(all_rows) > self._k:
-            # Not all need sorting: only those that reach the score of the last one wanted.
-            reach = np.flatnonzero(all_scores >= np.partition(all_scores, -self._k)[-self._k])
-            all_scores, all_rows = all_scores[reach], all_rows[reach]
-        order = np.lexsort((all_rows, -all_scores))[: self._k]
-        self.scores, self.rows = all_scores[order], all_rows[order]
 
 
 def _hashes(query: Query) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

@@ -89,6 +89,59 @@ def test_rows_are_taken_up_to_the_largest() -> None:
     assert math.isclose(scores[0, -1], 0.5)
 
 
+@given(st.integers(0, 10_000), st.sampled_from([1, 2, None]))
+def test_the_best_rows_of_blocks_are_those_of_all_scores(seed: int, threads: int | None) -> None:
+    draw = np.random.default_rng(seed)
+    queries, k, words = (int(draw.integers(1, most)) for most in (5, 9, 6))
+    weights = draw.choice([0.5, 1, 2], 3 * queries).astype(np.float32)  # few values, so that there are ties
+    chosen, offsets = draw.integers(0, words, 3 * queries), np.arange(queries + 1) * 3
+    scores = np.full((queries, k), -np.inf, np.float32)
+    rows = np.full((queries, k), -1, np.int64)
+    whole, allowed_rows, first = [np.empty((queries, 0))], [np.empty(0, bool)], int(draw.integers(0, 1 << 40))
+    at = first
+    for size in draw.integers(0, 60, 3).tolist():
+        held = [np.sort(draw.choice(size, draw.integers(0, size + 1), replace=False)) for _ in range(words)]
+        ends = np.cumsum([0, *map(len, held)])
+        postings = np.concatenate(held).astype(np.uint16)
+        call = (postings, draw.integers(1, 3, len(postings)).astype(np.uint8), np.ones(size, np.float32))
+        call = (*call, ends[chosen], ends[chosen + 1], weights, offsets)  # type: ignore[assignment]
+        allowed = None if draw.random() < 0.5 else draw.random(size) < 0.7
+        before = scores.copy(), rows.copy()
+        given = scores, rows
+        scores, rows = _core.word_top(*call, allowed, at, scores, rows, threads)  # type: ignore[call-arg]
+        assert all(np.array_equal(*pair) for pair in zip(before, given, strict=True))  # what was given stays
+        whole.append(_core.word_scores(*call, 1))  # type: ignore[call-arg]
+        allowed_rows.append(np.ones(size, bool) if allowed is None else allowed)
+        at += size
+    everything = np.where(np.concatenate(allowed_rows), np.concatenate(whole, axis=1), 0)
+    for query in range(queries):
+        order = [row for row in np.argsort(-everything[query], kind="stable")[:k].tolist() if everything[query, row]]
+        assert rows[query].tolist() == [first + row for row in order] + [-1] * (k - len(order))
+        np.testing.assert_array_equal(scores[query, : len(order)], everything[query, order].astype(np.float32))
+        assert np.isneginf(scores[query, len(order) :]).all()
+
+
+def test_a_wrong_call_for_the_best_rows_is_refused() -> None:
+    good = {
+        **{name: GOOD[name] for name in GOOD if name != "threads"},
+        "allowed": np.ones(3, bool),
+        "first": 7,
+        "best_scores": np.full((2, 4), -np.inf, np.float32),
+        "best_rows": np.full((2, 4), -1),
+        "threads": 1,
+    }
+    assert _core.word_top(*good.values())[1].tolist() == [[7, -1, -1, -1]] * 2  # type: ignore[arg-type]
+    for changes, message in (
+        ({"allowed": np.ones(2, bool)}, "there are 3 rows, but 2 are allowed or not"),
+        ({"first": -1}, "first is -1; it must be at least 0"),
+        ({"first": (1 << 63) - 2}, "behind which there is no room for 3 rows"),
+        ({"best_scores": np.zeros((3, 4), np.float32)}, r"best_scores is \[3, 4\]; \[2, 4\] is due"),
+        ({"best_rows": np.zeros((2, 5), np.int64)}, r"best_rows is \[2, 5\]; \[2, 4\] is due"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _core.word_top(*(good | changes).values())  # type: ignore[arg-type]
+
+
 GOOD = {
     "rows": np.zeros(4, np.uint16),
     "counts": np.ones(4, np.uint8),

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +17,8 @@
 #include "common/parallel.h"
 #include "cover/cover.h"
 #include "fuzzy/fuzzy.h"
+#include "names/names.h"
+#include "pairs/pairs.h"
 #include "topk/topk.h"
 #include "walk/walk.h"
 #include "words/words.h"
@@ -253,9 +257,128 @@ Bytes word_scores(int threads) {
       view(questions), {ends.data(), 40}, {ends.data() + 1, 40}, view(weights)};
   std::vector<float> scores(8 * norms.size());
   pytrace::word_scores(postings, view(norms), queries, threads, scores.data());
+  constexpr int64_t kBest = 50;
+  std::vector<float> best(8 * kBest);
+  std::vector<int64_t> best_rows(8 * kBest, -1);
+  pytrace::word_top(postings, view(norms), queries, {}, 7,
+                    {{best.data(), 8, kBest, kBest}, {best_rows.data(), 8, kBest, kBest}}, threads);
   Bytes bytes;
   append(&bytes, scores);
+  append(&bytes, best);
+  append(&bytes, best_rows);
   return bytes;
+}
+
+// 60 questions with 20 candidates each, every one beside every other.
+Bytes pairs(int threads) {
+  constexpr int64_t kQuestions = 60, kEach = 20, kDim = 24, kWords = 40, kKnown = 500;
+  constexpr int64_t kAll = kQuestions * kEach, kPairs = kQuestions * kEach * kEach;
+  std::mt19937_64 own(9);
+  const auto numbers = [&](int64_t count, int64_t end) {
+    std::vector<int32_t> values(static_cast<size_t>(count));
+    for (int32_t& value : values) value = static_cast<int32_t>(own() % static_cast<uint64_t>(end));
+    return values;
+  };
+  const auto rising = [&](int64_t lists, int64_t size) {
+    std::vector<int32_t> values;
+    for (int64_t i = 0; i < lists; ++i) {
+      for (int64_t j = 0; j < size; ++j) {
+        values.push_back(
+            static_cast<int32_t>(j * (kKnown / size) + static_cast<int64_t>(own() % 5)));
+      }
+    }
+    return values;
+  };
+  std::normal_distribution<float> normal;
+  const auto drawn = [&](int64_t count) {
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& value : values) value = normal(own);
+    return values;
+  };
+  const auto frequencies = numbers(kKnown, 90), links = rising(kAll, 10);
+  const auto asked = rising(kQuestions, 8), held = rising(kAll, kWords), named = rising(kAll, 3);
+  const auto forth = drawn(10 * kAll), back = drawn(10 * kAll);
+  const auto questions = drawn(kQuestions * kDim), vectors = drawn(kAll * kDim);
+  const std::vector<double> totals(kQuestions, 9.0), scores(4 * kAll, 0.5);
+  const auto link_offsets = offsets(kAll, 10), ends = offsets(kQuestions, kEach);
+  const auto asked_offsets = offsets(kQuestions, 8), held_offsets = offsets(kAll, kWords);
+  const auto names = offsets(kAll, 1), name_offsets = offsets(kAll, 3);
+  const auto pair_offsets = offsets(kQuestions, kEach * kEach);
+  std::vector<int64_t> rows(kAll), firsts(kPairs), seconds(kPairs);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < firsts.size(); ++i) {
+    firsts[i] = static_cast<int64_t>(i) / kEach % kEach;
+    seconds[i] = static_cast<int64_t>(i) % kEach;
+  }
+  const pytrace::PairCorpus corpus{view(frequencies), 900,         view(link_offsets),
+                                   view(links),       view(forth), view(back)};
+  const pytrace::PairQuestions asking{{questions.data(), kQuestions, kDim, kDim},
+                                      {view(asked_offsets), view(asked)},
+                                      view(totals),
+                                      view(ends)};
+  const pytrace::PairCandidates candidates{view(rows),
+                                           {vectors.data(), kAll, kDim, kDim},
+                                           {scores.data(), kAll, 4, 4},
+                                           {view(held_offsets), view(held)},
+                                           view(names),
+                                           {view(name_offsets), view(named)}};
+  std::vector<double> features(kPairs * pytrace::kPairFeatures);
+  pytrace::pair_features(corpus, asking, candidates,
+                         {view(pair_offsets), view(firsts), view(seconds)}, threads,
+                         features.data());
+  Bytes bytes;
+  append(&bytes, features);
+  return bytes;
+}
+
+// Strings of `words` words of one letter each.
+struct DrawnStrings {
+  DrawnStrings(int64_t count, int64_t words, int seed) {
+    std::mt19937_64 own(static_cast<uint64_t>(seed));
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t w = 0; w < words; ++w) {
+        if (w > 0) bytes.push_back(' ');
+        bytes.push_back(static_cast<uint8_t>('a' + own() % 20));
+      }
+      ends.push_back(static_cast<int64_t>(bytes.size()));
+    }
+  }
+  pytrace::Strings strings() const { return {view(bytes), view(ends)}; }
+  std::vector<uint8_t> bytes;
+  std::vector<int64_t> ends{0};
+};
+
+Bytes names(int threads, bool index) {
+  static const DrawnStrings given(300, 2, 11), texts(400, 500, 12);
+  const auto count = static_cast<size_t>(given.strings().size());
+  std::vector<uint64_t> hashes(count), firsts(count);
+  std::vector<int64_t> words(count);
+  pytrace::hash_names(given.strings(), threads, hashes.data(), firsts.data(), words.data());
+  std::map<uint64_t, size_t> places;
+  for (size_t i = 0; i < count; ++i) places.emplace(hashes[i], i);
+  std::set<uint64_t> first_words(firsts.begin(), firsts.end());
+  std::vector<uint64_t> rising;
+  std::vector<uint8_t> bytes_of_names;
+  std::vector<int64_t> ends{0};
+  for (const auto& [hash, place] : places) {
+    rising.push_back(hash);
+    for (int64_t b = given.ends[place]; b < given.ends[place + 1]; ++b) {
+      bytes_of_names.push_back(given.bytes[static_cast<size_t>(b)]);
+    }
+    ends.push_back(static_cast<int64_t>(bytes_of_names.size()));
+  }
+  const std::vector<uint64_t> heads(first_words.begin(), first_words.end());
+  const std::vector<uint64_t> lengths(heads.size(), 2);
+  const pytrace::NameTable table{
+      view(rising), {view(bytes_of_names), view(ends)}, view(heads), view(lengths)};
+  const pytrace::NameHits hits = pytrace::find_names(table, texts.strings(), index, threads);
+  Bytes out;
+  append(&out, hashes);
+  append(&out, hits.offsets);
+  append(&out, hits.names);
+  append(&out, hits.starts);
+  append(&out, hits.ends);
+  return out;
 }
 
 // Covers are dealt out by the binding, with parallel_for; so they are here.
@@ -364,6 +487,9 @@ int main(int count, char** arguments) {
     run("align_batch, affine", [&](int threads) { return align(in, threads, -2.5); });
     run("expand", [&](int threads) { return expand(in, threads); });
     run("word_scores", [&](int threads) { return word_scores(threads); });
+    run("pair_features", [&](int threads) { return pairs(threads); });
+    run("find_names", [&](int threads) { return names(threads, false); });
+    run("find_names, indexed", [&](int threads) { return names(threads, true); });
     run("greedy_cover", [&](int threads) { return covers(threads, false); });
     run("minimum_cover", [&](int threads) { return covers(threads, true); });
     run("walk, one by one", [&](int threads) { return walk(threads, 1e-3); });

@@ -20,6 +20,7 @@ from pytrace.methods.base import Count, Documents, MethodRow, Parts, Positive, S
 from pytrace.methods.cok.fact_checking import judge_by_model, make_claim_judge
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
+from pytrace.methods.ranking import Search
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.claims import ClaimScoring, votes
@@ -131,9 +132,10 @@ class ChainOfKnowledge(Thoughtful):
         *,
         knowledge: Knowledge,
         name: str = "",
+        search: Search | None = None,
     ) -> None:
         chosen = settings or KnowledgeSettings()
-        super().__init__(model, encoder, chosen, name=name)
+        super().__init__(model, encoder, chosen, name=name, search=search)
         self.knowledge = knowledge
         self._runner = QueryRunner(
             knowledge.store,
@@ -286,7 +288,8 @@ def _query_note(queries: Sequence[KnowledgeQuery], with_facts: bool) -> str:
 def _make(parts: Parts, settings: KnowledgeSettings, name: str) -> ChainOfKnowledge:
     if parts.knowledge is None:
         raise InputError("cok asks a knowledge base, and there is none; give --kb FILE|URL")
-    return ChainOfKnowledge(parts.model, parts.encoder(), settings, knowledge=parts.knowledge(), name=name)
+    knowledge = parts.knowledge()
+    return ChainOfKnowledge(parts.model, parts.encoder(), settings, knowledge=knowledge, name=name, search=parts.search)
 
 
 register(

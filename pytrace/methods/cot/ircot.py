@@ -1,7 +1,8 @@
 """IRCoT: each sentence of a chain of thought retrieves, and what it finds is there for the next sentence.
 
 Source: Trivedi et al., "Interleaving Retrieval with Chain-of-Thought Reasoning for Knowledge-Intensive Multi-Step Questions" (ACL
-2023), section 3. TRACE compares itself with it on the documents of each question (appendix C.2 there).
+2023), section 3. The paper retrieves from a whole corpus, as is done here over an index; TRACE compares itself with it on the
+documents of each question (appendix C.2 there).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 from pytrace.methods.base import Count, Documents, Method, MethodRow, Positive, Selected, Stages, register
 from pytrace.methods.cot.rationales import Thinker
-from pytrace.methods.ranking import rank_by
+from pytrace.methods.ranking import Search, rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
@@ -24,7 +25,7 @@ from pytrace.retrieval import RetrieverName
 class IrcotSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Every choice of the method; steps and the most documents are the paper's."""
 
-    # What ranks documents; the paper's is BM25 over a corpus.
+    # What ranks documents; the paper's is BM25.
     retriever: RetrieverName = "dense"
     # Documents that each query adds.
     top: Positive = 2
@@ -61,11 +62,14 @@ class Ircot(Method):
         settings: IrcotSettings | None = None,
         *,
         name: str = "ircot",
+        search: Search | None = None,
     ) -> None:
         self.settings = settings or IrcotSettings()
         self.name = name
         self._model = model
-        self._rank = rank_by(self.settings.retriever, encoder)
+        self._rank = rank_by(self.settings.retriever, encoder, search=search)
+        # Without an index a question has its own documents, and no more.
+        self._own_documents = search is None
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
@@ -105,11 +109,15 @@ class Ircot(Method):
             left = [
                 [document for document in search.documents if document not in search.collected] for search in searches
             ]
-            results = self._rank([search.query for search in searches], left, self.settings.top)
-        for search, documents in zip(searches, results, strict=True):
-            search.collected += documents[: self.settings.most - len(search.collected)]
+            # An index gives again what it gave before.
+            again = 0 if self._own_documents else max((len(search.collected) for search in searches), default=0)
+            results = self._rank([search.query for search in searches], left, self.settings.top + again)
+        for search, found in zip(searches, results, strict=True):
+            new = [document for document in found if document not in search.collected][: self.settings.top]
+            search.collected += new[: self.settings.most - len(search.collected)]
             # More sentences would find nothing more.
-            search.done = search.done or len(search.collected) >= min(self.settings.most, len(search.documents))
+            there = len(search.documents) if self._own_documents else self.settings.most
+            search.done = search.done or len(search.collected) >= min(self.settings.most, there)
 
 
 register(
@@ -120,7 +128,11 @@ register(
         IrcotSettings(),
         IrcotSettings(reader_demonstrations=4),
         lambda parts, settings, name: Ircot(
-            parts.model, parts.encoder() if settings.retriever != "bm25" else None, settings, name=name
+            parts.model,
+            parts.encoder() if settings.retriever != "bm25" else None,
+            settings,
+            name=name,
+            search=parts.search,
         ),
     )
 )

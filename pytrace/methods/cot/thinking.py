@@ -25,7 +25,7 @@ from pytrace.methods.base import (
     register,
 )
 from pytrace.methods.cot.rationales import Thinker, Thought, Verifier, Vote, majority
-from pytrace.methods.ranking import Rank, rank_by
+from pytrace.methods.ranking import Rank, Search, rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.evidence import all_documents
@@ -68,14 +68,16 @@ class Thoughtful(Method):
         *,
         name: str = "",
         rank: Rank | None = None,
+        search: Search | None = None,
     ) -> None:
         self.settings = settings or ThoughtSettings()
         self.name = name or self.known_as
         self._model = model
         self._encoder = encoder
+        self._search = search
         self._rank = rank
         if rank is None and self.settings.context == "documents":
-            self._rank = rank_by(self.settings.retriever, encoder)
+            self._rank = rank_by(self.settings.retriever, encoder, search=search)
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
         self._verifier = Verifier(model, demonstrations=self.settings.demonstrations)
 
@@ -174,4 +176,14 @@ for _name, _summary, _method in (
     ("cot", "think first, then answer", ChainOfThought),
     ("cot-sc", "think five times, sampled, and vote", SelfConsistency),
 ):
-    register(MethodRow(_name, _summary, _method, ThoughtSettings(), ThoughtSettings(), needs=frozenset()))
+    register(
+        MethodRow(
+            _name,
+            _summary,
+            _method,
+            ThoughtSettings(),
+            ThoughtSettings(),
+            needs=frozenset(),
+            takes=frozenset({"search"}),
+        )
+    )

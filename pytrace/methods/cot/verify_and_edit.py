@@ -12,16 +12,16 @@ import msgspec
 from pytrace.methods.base import Documents, MethodRow, Stages, check_questions, register
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
+from pytrace.models.encoders.encoder import Encoder
 from pytrace.records import Answer, Evidence, Reasoning, TextUnit
 from pytrace.retrieval.nearest_sentences import nearest_sentences
 from pytrace.triples.extraction import sentence_units
 
 
 class _Edit(msgspec.Struct):
-    """An uncertain question: its index, the units of its documents, the thought to verify and what comes of it."""
+    """An uncertain question: its index, the thought to verify and what comes of it."""
 
     index: int
-    units: list[TextUnit]
     thought: Thought
     rationale: tuple[str, ...] = ()
     found: tuple[TextUnit, ...] = ()
@@ -34,7 +34,8 @@ class VerifyAndEdit(Thoughtful):
     # Zhao et al. (ACL 2023): a question is uncertain if fewer than half of its samples (rounded up) agree (section
     # 3.1); each sentence of the majority's rationale then becomes a verifying question (3.2), which is answered from
     # the sentences nearest to it (3.3), and the answers take the place of the sentences before the model concludes anew
-    # (3.4). The paper retrieves from the web and from Wikipedia; here the question's own documents are the source.
+    # (3.4). The paper retrieves from the web and from Wikipedia, for each verifying question; here from the index that
+    # the documents were found in, or else the question's own documents are the source.
 
     known_as = "verify-and-edit"
 
@@ -47,17 +48,14 @@ class VerifyAndEdit(Thoughtful):
         for number, (vote, thought, sources) in enumerate(zip(votes, chosen, documents, strict=True)):
             if vote.certain:
                 continue
-            units = [unit for document in sources for unit in sentence_units(document)]
-            if units and thought.sentences:
-                edits.append(_Edit(number, units, thought))
+            if not any(sentence_units(document) for document in sources):
+                notes[number].append("there is no document to verify the rationale from")
+            elif not thought.sentences:
+                notes[number].append("the rationale has no sentence to verify")
             else:
-                notes[number].append(
-                    "the rationale has no sentence to verify"
-                    if units
-                    else "there is no document to verify the rationale from"
-                )
+                edits.append(_Edit(number, thought))
         checking = Stages(self._model)
-        concluded = self._edit(questions, evidence, edits, checking)
+        concluded = self._edit(questions, documents, evidence, edits, checking)
         for edit, text in zip(edits, concluded, strict=True):
             answer = answers[edit.index]
             notes[edit.index].append(f"{edit.changed} of {len(edit.rationale)} sentences of the rationale were edited")
@@ -67,7 +65,12 @@ class VerifyAndEdit(Thoughtful):
         ]
 
     def _edit(
-        self, questions: Sequence[str], evidence: Sequence[Evidence], edits: Sequence[_Edit], stages: Stages
+        self,
+        questions: Sequence[str],
+        documents: Documents,
+        evidence: Sequence[Evidence],
+        edits: Sequence[_Edit],
+        stages: Stages,
     ) -> list[str]:
         """Verify and edit rationales, and answer from them."""
         if not edits:
@@ -78,14 +81,7 @@ class VerifyAndEdit(Thoughtful):
         with stages.stage("ask"):
             verifying = self._verifier.ask([questions[edits[owner].index] for owner in owners], sentences)
         with stages.stage("find"):
-            positions = nearest_sentences(
-                verifying,
-                [[unit.text for unit in edit.units] for edit in edits],
-                self._encoder,
-                self.settings.sentences,
-                owners=owners,
-            )
-        nearest = [[edits[owner].units[i] for i in row] for owner, row in zip(owners, positions, strict=True)]
+            nearest = self._nearest(verifying, owners, [documents[edit.index] for edit in edits], self._encoder)
         with stages.stage("verify"):
             verified = self._verifier.answer(verifying, [[unit.text for unit in row] for row in nearest])
         for number, edit in enumerate(edits):
@@ -99,6 +95,18 @@ class VerifyAndEdit(Thoughtful):
                 [evidence[edit.index].context for edit in edits],
                 [edit.rationale for edit in edits],
             )
+
+    def _nearest(
+        self, verifying: Sequence[str], owners: list[int], documents: Documents, encoder: Encoder
+    ) -> list[list[TextUnit]]:
+        """Return the sentences nearest to each verifying question, among what it finds or the documents of its owner."""
+        if self._search is not None:
+            documents = self._search(verifying, self.settings.retriever, self.settings.top)
+            owners = list(range(len(verifying)))
+        units = [[unit for document in some for unit in sentence_units(document)] for some in documents]
+        texts = [[unit.text for unit in some] for some in units]
+        positions = nearest_sentences(verifying, texts, encoder, self.settings.sentences, owners=owners)
+        return [[units[owner][i] for i in row] for owner, row in zip(owners, positions, strict=True)]
 
     def _edited(self, answer: Answer, edit: _Edit, text: str, stages: Stages, among: int) -> Answer:
         """Return an answer with its edited rationale, and its share of what that cost."""
@@ -115,4 +123,14 @@ class VerifyAndEdit(Thoughtful):
 
 
 _SUMMARY = "think five times; where thoughts disagree, check the sentences of one against the documents"
-register(MethodRow("verify-and-edit", _SUMMARY, VerifyAndEdit, ThoughtSettings(), ThoughtSettings(), needs=frozenset()))
+register(
+    MethodRow(
+        "verify-and-edit",
+        _SUMMARY,
+        VerifyAndEdit,
+        ThoughtSettings(),
+        ThoughtSettings(),
+        needs=frozenset(),
+        takes=frozenset({"search"}),
+    )
+)
