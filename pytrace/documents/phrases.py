@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from itertools import islice
 
@@ -106,45 +106,43 @@ def _phrases(sentence: str) -> Iterator[Phrase]:
         end = stop
 
 
-def _spans(text: str, offset: int) -> list[tuple[int, int]]:
-    """Return where the words lie that stand between function words."""
+def _spans(text: str, offset: int) -> Iterator[tuple[int, int]]:
+    """Find where the words lie that stand between function words."""
     words = [(match[0], match.start(), match.end()) for match in _WORD.finditer(text)]
-    spans: list[tuple[int, int]] = []
     open_words: list[int] = []
 
-    def close() -> None:
+    def close() -> Iterator[tuple[int, int]]:
         while open_words and _hangs(words[open_words[-1]][0]):
             open_words.pop()
         while open_words and _hangs(words[open_words[0]][0]):
             open_words.pop(0)
         if open_words:
-            spans.append((offset + words[open_words[0]][1], offset + words[open_words[-1]][2]))
+            yield offset + words[open_words[0]][1], offset + words[open_words[-1]][2]
         open_words.clear()
 
     for index, (word, start, _) in enumerate(words):
         following = words[index + 1][0] if index + 1 < len(words) else ""
         lower = word.lower()
         if word[0] in "([":
-            close()
-            spans += _spans(word[1:-1], offset + start + 1)
+            yield from close()
+            yield from _spans(word[1:-1], offset + start + 1)
         elif word[0] in '"“':
-            close()
+            yield from close()
             inner = word.strip('"“”').strip()
             if inner:
                 first = offset + start + word.index(inner)
-                spans.append((first, first + len(inner)))
+                yield first, first + len(inner)
         elif word in ";:" or (word == "," and not (open_words and _goes_on(words[open_words[-1]][0], following))):
-            close()
+            yield from close()
         elif lower == "of" and open_words and following and following.lower() not in _ENGLISH["pronouns"]:
             open_words.append(index)
         elif word == "May" and following[:1].isdigit():
             open_words.append(index)  # the month
         elif lower in _BREAKS or (_is_verb(word) and not (index and words[index - 1][0].endswith("ly"))):
-            close()
+            yield from close()
         elif open_words or lower not in _CONJUNCTIONS:
             open_words.append(index)
-    close()
-    return spans
+    yield from close()
 
 
 def _hangs(word: str) -> bool:
@@ -166,23 +164,25 @@ def _is_verb(word: str) -> bool:
     )
 
 
-def _tied(sentence: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _tied(sentence: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Put names together that a word only ties, and a name with its short form in brackets."""
-    tied: list[tuple[int, int]] = []
+    last: tuple[int, int] | None = None
     for start, stop in spans:
-        if tied:
-            before, end = tied[-1]
+        if last is not None:
+            before, end = last
             text, between = sentence[start:stop], sentence[end:start]
             words = [word for word in between.strip(" ,").lower().split() if word not in _DETERMINERS]
             named = _INFORMATIVE.search(sentence, before, end) and _INFORMATIVE.search(text)
             if len(words) == 1 and words[0] in _TIES and named and not text[:1].isdigit() and '"' not in between:
-                tied[-1] = (before, stop)
+                last = before, stop
                 continue
             if between.strip() == "(" and text.isupper() and len(text) < _ACRONYM and sentence[stop : stop + 1] == ")":
-                tied[-1] = (before, stop + 1)
+                last = before, stop + 1
                 continue
-        tied.append((start, stop))
-    return tied
+            yield last
+        last = start, stop
+    if last is not None:
+        yield last
 
 
 def is_pronoun(text: str) -> bool:
@@ -220,7 +220,7 @@ def sentence_subject(sentence: str) -> tuple[int, int] | None:
     """
     begin = _clause_start(sentence)
     clause = sentence[begin:].rstrip(" .!?")
-    for start, stop in _tied(clause, _spans(clause, 0))[:1]:
+    for start, stop in islice(_tied(clause, _spans(clause, 0)), 1):
         end = _before_verb(clause, start, stop)
         before, following = clause[:start].strip(' "“').lower(), clause[end:].lstrip('"”')
         # A label ("Owner: …") is no subject, and a fragment has none.
