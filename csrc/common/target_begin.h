@@ -5,7 +5,13 @@
 // between the two is compiled for the newer processor: the standard library's inline functions stay
 // baseline, so the linker can never pick a copy that an older machine cannot run. No include guard:
 // one source includes it once.
-#if defined(PYTRACE_TARGET_AVX512)
+#if defined(PYTRACE_TARGET_AVX512VNNI)
+#define PYTRACE_TARGET_AVX512  // and bytes multiplied and added at once
+#define PYTRACE_TARGET_NAMESPACE avx512vnni
+#define PYTRACE_VECTOR_BYTES 64
+#define PYTRACE_TARGET_STRING \
+  "avx512vnni,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt"
+#elif defined(PYTRACE_TARGET_AVX512)
 #define PYTRACE_TARGET_NAMESPACE avx512
 #define PYTRACE_VECTOR_BYTES 64
 #define PYTRACE_TARGET_STRING \
@@ -27,7 +33,10 @@
 PYTRACE_CLANG_TARGET(PYTRACE_TARGET_STRING)
 #else
 #pragma GCC push_options
-#if defined(PYTRACE_TARGET_AVX512)
+#if defined(PYTRACE_TARGET_AVX512VNNI)
+#pragma GCC target( \
+    "avx512vnni,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")
+#elif defined(PYTRACE_TARGET_AVX512)
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")
 #else
 #pragma GCC target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")

@@ -24,6 +24,7 @@ constexpr int64_t kMaxListBytes = 64 << 20;
 
 // Below these, laying queries and items out for a scan costs more than the scan saves.
 constexpr int64_t kMinScannedQueries = 12;
+constexpr int64_t kMinByteQueries = 8;
 constexpr int64_t kMinScannedItems = 512;
 // Up to here the scores of a group of queries stand on the stack.
 constexpr int64_t kFewItems = 256;
@@ -129,8 +130,11 @@ int64_t Search::queries_in_flight(const Group& group) const {
 }
 
 std::unique_ptr<QueryBlocks> Search::blocks_for(const Group& group) const {
-  if (group.queries() < kMinScannedQueries || group.items() < kMinScannedItems ||
-      group.items() / 8 < k_ || input_.items.cols == 0) {
+  const bool narrow =
+      input_.items.type == ItemType::kInt8 && input_.items.cols <= kMostByteDimensions;
+  const ByteKernels* bytes = narrow ? byte_kernels() : nullptr;
+  if (group.queries() < (bytes == nullptr ? kMinScannedQueries : kMinByteQueries) ||
+      group.items() < kMinScannedItems || group.items() / 8 < k_ || input_.items.cols == 0) {
     return nullptr;
   }
   std::vector<float> squared(static_cast<size_t>(group.queries()));
@@ -142,7 +146,7 @@ std::unique_ptr<QueryBlocks> Search::blocks_for(const Group& group) const {
   job.dim = input_.queries.cols;
   scorer_.squared_lengths(job, squared.data());
   auto blocks = std::make_unique<QueryBlocks>(input_.queries, group.first_query, group.queries(),
-                                              metric_, squared.data());
+                                              metric_, squared.data(), bytes);
   return blocks->scannable() ? std::move(blocks) : nullptr;
 }
 
@@ -198,14 +202,20 @@ class Search::Scan {
         group_(group),
         lists_(lists),
         blocks_(blocks),
-        panel_rows_(kernels_.panel_items),
+        bytes_(blocks.bytes()),
+        panel_rows_(bytes_ == nullptr ? kernels_.panel_items : bytes_->panel_items),
         dim_(search.input_.items.cols) {
-    const int64_t panel_bytes = panel_rows_ * dim_ * int64_t{sizeof(float)};
-    panels_ = std::max<int64_t>(1, kPanelBytes / panel_bytes);
-    packed_.reset(new float[index(panels_ * panel_rows_ * dim_)]);
-    if (search.input_.items.type != ItemType::kFloat32)
-      widened_.reset(new float[index(panel_rows_ * dim_)]);
-    for (std::vector<float>* values : {&lengths_, &weights_, &offsets_})
+    const int64_t row_bytes =
+        bytes_ == nullptr ? dim_ * int64_t{sizeof(float)} : blocks.steps() * 4;
+    panels_ = std::max<int64_t>(1, kPanelBytes / (panel_rows_ * row_bytes));
+    if (bytes_ != nullptr) {
+      packed_bytes_.reset(new uint8_t[index(panels_ * panel_rows_ * row_bytes)]);
+    } else {
+      packed_.reset(new float[index(panels_ * panel_rows_ * dim_)]);
+      if (search.input_.items.type != ItemType::kFloat32)
+        widened_.reset(new float[index(panel_rows_ * dim_)]);
+    }
+    for (std::vector<float>* values : {&lengths_, &weights_, &offsets_, &factors_})
       values->resize(index(panels_ * panel_rows_));
     floors_.resize(index(group.queries()));
     for (int64_t q = 0; q < group.queries(); ++q)
@@ -238,7 +248,7 @@ class Search::Scan {
       const ScoreJob job = search_.job_for(tile + first, rows);
       float* lengths = lengths_.data() + first;
       search_.scorer_.squared_lengths(job, lengths);
-      float factors[kMaxPanelItems] = {};
+      float* factors = factors_.data() + first;
       for (int64_t i = 0; i < rows; ++i) {
         const float scale = job.item_scale == nullptr || cosine ? 1.0f : job.item_scale[i];
         const float squared = lengths[i] * scale * scale;
@@ -247,6 +257,11 @@ class Search::Scan {
         offsets_[index(first + i)] = blocks_.item_offset(squared);
         lengths[i] = std::sqrt(lengths[i]);
         factors[i] = !cosine ? scale : lengths[i] > 0.0f ? 1.0f / lengths[i] : 0.0f;
+      }
+      if (bytes_ != nullptr) {
+        bytes_->pack_panel(static_cast<const int8_t*>(job.items), job.item_stride, rows, dim_,
+                           packed_bytes_.get() + first * blocks_.steps() * 4);
+        continue;
       }
       const auto* from = static_cast<const float*>(job.items);
       int64_t stride = job.item_stride;
@@ -265,12 +280,7 @@ class Search::Scan {
     for (int64_t row = 0; row < group_.queries(); row += blocks_.block_rows()) {
       const int64_t rows = std::min(blocks_.block_rows(), group_.queries() - row);
       for (int64_t first = 0; first < count; first += panel_rows_) {
-        const ScanTest test{floors_.data() + row, blocks_.slacks() + row, weights_.data() + first,
-                            offsets_.data() + first};
-        if (!kernels_.scan(blocks_.block(row), rows, packed_.get() + first * dim_, dim_, test,
-                           hits)) {
-          continue;
-        }
+        if (!scan_panel(row, rows, first, hits)) continue;
         const int64_t items = std::min(panel_rows_, count - first);
         const uint32_t there = items == 32 ? ~uint32_t{0} : (uint32_t{1} << items) - 1;
         for (int64_t q = 0; q < rows; ++q) {
@@ -278,6 +288,20 @@ class Search::Scan {
         }
       }
     }
+  }
+
+  bool scan_panel(int64_t row, int64_t rows, int64_t first, uint32_t* hits) const {
+    const ScanTest test{floors_.data() + row, blocks_.slacks() + row, weights_.data() + first,
+                        offsets_.data() + first};
+    if (bytes_ == nullptr) {
+      return kernels_.scan(blocks_.block(row), rows, packed_.get() + first * dim_, dim_, test,
+                           hits);
+    }
+    const ByteTest byte_test{test, blocks_.byte_scales() + row, blocks_.byte_sums() + row,
+                             factors_.data() + first};
+    return bytes_->scan(blocks_.byte_block(row), rows,
+                        packed_bytes_.get() + first * blocks_.steps() * 4, blocks_.steps(),
+                        byte_test, hits);
   }
 
   // Scores the items that passed as the plain kernel does, and offers them.
@@ -320,14 +344,17 @@ class Search::Scan {
   BestLists& lists_;
   const QueryBlocks& blocks_;
   const ScanKernels& kernels_ = scan_kernels();
+  const ByteKernels* bytes_;
   int64_t panel_rows_;
   int64_t dim_;
   int64_t panels_;
   std::unique_ptr<float[]> packed_;
+  std::unique_ptr<uint8_t[]> packed_bytes_;
   std::unique_ptr<float[]> widened_;
   std::vector<float> lengths_;
   std::vector<float> weights_;
   std::vector<float> offsets_;
+  std::vector<float> factors_;
   std::vector<float> floors_;
 };
 

@@ -413,6 +413,25 @@ def test_nearly_equal_items_are_all_told_apart(metric):
         np.testing.assert_array_equal(scores[row], alone[0])
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("width", [5, 130, 384])
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_a_scan_in_bytes_misses_nothing_that_queries_lose_by_it(metric, width, unit):
+    """One large value leaves a query's others without digits: of items that lack it the order is decided by what was lost."""
+    rng = np.random.default_rng(width)
+    queries = rng.standard_normal((16, width)).astype(np.float32)
+    queries[:, 0] = 1000 * rng.choice([-1, 1], 16)
+    items = rng.integers(-128, 128, (3000, width)).astype(np.int8)
+    items[:, 0] = 0
+    items[::50, 0] = rng.integers(-1, 2, 60)
+    scale = (unit * rng.uniform(0.5, 2, len(items))).astype(np.float32)
+    scores, indices = top_k(queries, items, 12, metric=metric, scale=scale)
+    for row, query in enumerate(queries):
+        alone = top_k(query, items, 12, metric=metric, scale=scale)
+        np.testing.assert_array_equal(indices[row], alone[1])
+        np.testing.assert_array_equal(scores[row], alone[0])
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_scan_finds_values_that_have_no_order(value):
     rng = np.random.default_rng(8)

@@ -499,9 +499,9 @@ WRITE = textwrap.dedent(
 )
 
 
-def write(directory: Path, limit: int = 0, first: int = 0) -> subprocess.Popen[str]:
+def write(directory: Path, limit: int = 0, first: int = 0, within: Sequence[str] = ()) -> subprocess.Popen[str]:
     root = Path(__file__).parents[2]
-    arguments = [sys.executable, "-c", WRITE, str(directory), str(limit), str(first)]
+    arguments = [*within, sys.executable, "-c", WRITE, str(directory), str(limit), str(first)]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=root, env=environment)
 
@@ -565,6 +565,42 @@ def test_a_full_disk_leaves_the_index_as_it_was(tmp_path: Path, limit: int) -> N
     there = {entry.id for entry in index.entries()}
     assert held - waiting <= there
     assert before.items() <= contents(index).items()
+
+
+@pytest.mark.parametrize("kilobytes", [16, 64, 100, 160, 256])
+def test_a_disk_that_fills_leaves_what_was_committed(tmp_path: Path, kilobytes: int) -> None:
+    private = ["unshare", "--mount", "--map-root-user"]
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    try:
+        subprocess.run(
+            [*private, "mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=True, capture_output=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this user may not mount file systems of its own")
+    # What is on the disk goes with the process, so that it is copied out at the end.
+    script = f'mount -t tmpfs -o size={kilobytes}k none $0 || exit 9; "$@"; code=$?; cp -r $0/index $0.kept; exit $code'
+    process = write(disk / "index", within=[*private, "sh", "-c", script, str(disk)])
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 3, output
+    assert "No space left on device" in output.splitlines()[-1]
+    assert "Traceback" not in output
+    held, waiting = acknowledged(iter(output.splitlines()))
+    kept = tmp_path / "disk.kept"
+    if not held:  # nothing was ever committed
+        with pytest.raises(StoreError, match=r"has not been built to its end|there is no index"):
+            PassageIndex(kept)
+        return
+    index = PassageIndex(kept)
+    index.verify()
+    there = {entry.id for entry in index.entries()}
+    assert held - waiting <= there
+    assert len(there - held) <= 1
+    # With room again, the next writer goes on.
+    with IndexWriter(kept, ENCODER) as next_writer:
+        next_writer.add(document("one more"))
+        next_writer.commit()
+    assert "one more" in {entry.id for entry in PassageIndex(kept).entries()}
 
 
 @pytest.mark.usefixtures("small_segments")
