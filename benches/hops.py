@@ -1,6 +1,7 @@
 """Recall of search across hops over open corpora, by weights that never saw the questions, beside its parts and its peers.
 
-    python -m benches.hops FOLDER… [--single FOLDER|FILE…] [--titles kept|three|note] [--work DIR] [--ablations] [--write FILE]
+    python -m benches.hops FOLDER… [--single FOLDER|FILE…] [--titles kept|three|note] [--work DIR] [--ablations] [--failures FILE]
+        [--write FILE]
 
 A folder has corpus.jsonl (id, title, text) and questions.jsonl (question, gold: ids). Each is ranked by weights that were learned
 from the others, with their titles kept and replaced; questions of --single folders take one passage, and are scored by nDCG, too.
@@ -75,6 +76,7 @@ def main() -> int:
     )
     parser.add_argument("--work", type=Path, default=Path("runs/hops"), help="where indexes are kept for the next run")
     parser.add_argument("--ablations", action="store_true", help="print recall without each part, too")
+    parser.add_argument("--failures", type=Path, help="write the questions whose support is not all among the first 5")
     parser.add_argument("--write", type=Path, help="write weights that are learned from all folders")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -86,6 +88,7 @@ def main() -> int:
     }
     asked |= {(folder, "kept"): _ask(folder, "kept", options.work, engine) for folder in options.single}
     print(f"python -m benches.hops {' '.join(sys.argv[1:])}", flush=True)
+    failures: list[dict[str, Any]] = []
     for folder in (*options.folders, *options.single):
         weights = _learned(asked, options.folders, options.single, leave_out=folder)
         for titles in options.titles if folder in options.folders else ["kept"]:
@@ -96,13 +99,18 @@ def main() -> int:
             )
             for name, rankings in one.peers.items():
                 _print(name, rankings, one.gold)
-            _print("search across hops", _ranked(one, weights), one.gold)
+            ranked = _ranked(one, weights)
+            _print("search across hops", ranked, one.gold)
+            if options.failures and titles == "kept" and folder in options.folders:
+                failures += _failures(folder, one, ranked)
             for name, left_out in _WITHOUT.items() if options.ablations else ():
                 fewer = _learned(asked, options.folders, options.single, leave_out=folder, without=left_out)
                 _print(f"  without {name}", _ranked(one, fewer), one.gold)
             if options.ablations:
                 _print("  several hops always", _ranked(one, msgspec.structs.replace(weights, surest=1e-6)), one.gold)
                 _print("  pairs alone, no step on", _ranked(one, msgspec.structs.replace(weights, onward=0)), one.gold)
+    if options.failures:
+        options.failures.write_bytes(b"".join(msgspec.json.encode(failure) + b"\n" for failure in failures))
     if options.write:
         every = _learned(asked, options.folders, options.single)
         rounded = {name: round(value, 3) for name, value in every.features.items()}
@@ -290,6 +298,29 @@ def _known(pairs: Pairs, gold: frozenset[str], owners: Sequence[str], kept: NDAr
     other = (names[pairs.firsts] != names[pairs.seconds]).astype(bool)
     both = right[pairs.firsts] & right[pairs.seconds] & other
     return KnownQuestion(pairs._replace(features=pairs.features * kept), right, both)
+
+
+def _failures(folder: Path, asked: Asked, rankings: Sequence[Ranking]) -> list[dict[str, Any]]:
+    """Tell of each question with a supporting document behind the first 5 where all of them stand, in the seeds' order, too."""
+    texts = [question["question"] for question in _read(folder)[1]]
+    seeds = asked.peers["seeds alone"]
+    return [
+        {
+            "set": folder.name,
+            "question": text,
+            "supporting": [
+                {"id": name, "rank": _rank(ranking, name), "seed": _rank(seed, name)} for name in sorted(gold)
+            ],
+            "first": ranking[:5],
+        }
+        for text, gold, ranking, seed in zip(texts, asked.gold, rankings, seeds, strict=True)
+        if not gold <= set(ranking[:5])
+    ]
+
+
+def _rank(ranking: Ranking, name: str) -> int | None:
+    """Return a document's rank from 1, None if it was not looked at."""
+    return ranking.index(name) + 1 if name in ranking else None
 
 
 def _print(name: str, rankings: Sequence[Ranking], gold: Sequence[frozenset[str]]) -> None:

@@ -31,6 +31,7 @@ _QUESTIONS = (
     "Which island has the observatory whose keeper wrote the almanac?",
     "What is the ferry to Skarra Isle called?",
 )
+_INDEX = (sys.executable, "-c", "from pytrace.cli import main; main()", "index")
 # Compared with an index that is built anew each time this many kills are done.
 _COMPARED = 5
 
@@ -57,18 +58,21 @@ def main() -> int:
         while kills < options.kills:
             before = state(index)
             verb, arguments = _change(draw, folder, index, before)
-            command = [sys.executable, "-m", "pytrace", "index", verb, *arguments, "--threads", "1"]
+            before = None if verb == "build" else before
+            command = [*_INDEX, verb, *arguments, "--threads", "1"]
             started = time.perf_counter()
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             try:
                 # What comes before the first write is loading, for the most part.
-                process.wait(seconds[verb] * (0.3 + 0.7 * draw.random()))
+                process.wait(seconds[verb] * (0.4 + 0.65 * draw.random()))
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
             if process.wait() not in (0, -signal.SIGKILL):
                 print(f"{' '.join(command)}: exit {process.returncode}: {process.communicate()[1]}")
                 return 1
             was_killed = process.returncode != 0
+            if not was_killed:
+                seconds[verb] = time.perf_counter() - started
             kills += was_killed
             left = state(index)
             started = time.perf_counter()
@@ -78,7 +82,9 @@ def main() -> int:
             after = state(index)
             ended[f"{verb}: {_ending(was_killed, left, after)}"] += 1
             if left not in (before, after):
-                print(f"after {kills} kills, in {verb}: neither what was before nor what comes after")
+                print(
+                    f"after {kills} kills, in {verb}: {len(left or {})} documents, neither the {len(before or {})} before nor the {len(after or {})} after"
+                )
                 return 1
             if (
                 was_killed
@@ -96,7 +102,7 @@ def main() -> int:
 
 
 def state(directory: Path) -> State | None:
-    """Return the documents of an index with their digests, None if it was not built to its end."""
+    """Return the documents of an index with their digests, None if there are none or it was not built to its end."""
     try:
         index = PassageIndex(directory)
     except StoreError:
@@ -108,7 +114,7 @@ def state(directory: Path) -> State | None:
     if len(ids) != len(set(ids)) or len(documents) != len(entries):
         raise SystemExit(f"{directory} has documents twice")
     index.close()
-    return documents
+    return documents or None
 
 
 def _change(draw: random.Random, folder: Path, index: Path, there: State | None) -> tuple[str, list[str]]:
@@ -144,7 +150,7 @@ def _equal_to_anew(engine: pytrace.Engine, folder: Path, directory: Path, clean:
         if target is clean:
             shutil.rmtree(clean, ignore_errors=True)
         verb = ["sync", str(target)] if target is directory else ["build", str(target), "--docs", str(folder)]
-        command = [sys.executable, "-m", "pytrace", "index", *verb, "--threads", "1"]
+        command = [*_INDEX, *verb, "--threads", "1"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     found = [_found(directory, engine, _QUESTIONS), _found(clean, engine, _QUESTIONS)]
     return state(directory) == state(clean) and found[0] == found[1]
