@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -28,6 +31,8 @@ class Build(Command):
     """Index documents in DIR: passages, vectors, words, names and links.
 
     A build that was killed goes on where it was, if it is called again. How documents were read is kept for 'index sync'.
+    Several processes each build a part in DIR.parts, which all of their machines must see, and the parts are merged; with --part,
+    they may be started by anything else, and merged by 'index merge'.
     """
 
     directory: Path = argument("DIR")
@@ -35,12 +40,28 @@ class Build(Command):
     vectors: VectorType | None = option(
         "How vectors are kept: float16 takes half the disk, int8 a quarter, with nearly the same answers.  [default: float32]"
     )
+    part: str | None = option("Only the K-th of N parts of the documents.", metavar="K/N")
+    processes: int = option(
+        "Processes that read and encode, each with an encoder of its own; they share the processors, unless --threads says how "
+        "many each has.",
+        ge=1,
+        default=1,
+    )
+    engine: Literal["local", "ray"] = option("Who starts the processes: this program, or Ray.", default="local")
+    ray_address: str | None = option("A Ray cluster, such as auto.  [default: one on this machine]", metavar="ADDRESS")
     reading: ReadOptions = READING
     models: Engine = ENCODER
 
     def run(self) -> Result:
         from pytrace.retrieval.passages import IndexWriter
 
+        if self.ray_address is not None and self.engine != "ray":
+            raise InputError(f"--ray-address {self.ray_address} is of --engine ray; give that too")
+        several = self.processes > 1 or self.engine == "ray"
+        if self.part is not None and several:
+            raise InputError(
+                "--part is for one process among several that something else starts; leave out --processes"
+            )
         docs = _absolute(self.docs)
         kept = {**self.reading, "docs": [str(path) for path in docs]}
         encoder = self.models.encoder
@@ -50,7 +71,65 @@ class Build(Command):
                     f"{self.directory} holds {writer.documents:,} documents already; bring them up to date with 'pytrace index "
                     f"sync {self.directory}', or add others with 'pytrace index add'"
                 )
-            return _write(self.directory, writer, docs, self.reading)
+            if several:
+                return self._several(writer, docs)
+            return _write(self.directory, writer, docs, self.reading, part=_part(self.part))
+
+    def _several(self, writer: IndexWriter, docs: tuple[Path, ...]) -> Result:
+        from pytrace.engine import shards
+
+        place = self.directory.resolve()
+        built = shards.Shards(
+            place.with_name(f"{place.name}.parts"),
+            docs,
+            self.reading,
+            self.vectors,
+            # A copy, since what is loaded cannot be sent to other processes.
+            replace(self.models, threads=self.models.threads or max(1, len(os.sched_getaffinity(0)) // self.processes)),
+            self.processes,
+        )
+        if self.engine == "ray":
+            building = shards.build_with_ray(built, address=self.ray_address)
+        else:
+            building = shards.build_in_processes(built)
+        parts = []
+        with common.progress("building parts", self.processes) as advance:
+            for part in building:
+                parts.append(part)
+                advance()
+        report = shards.joined([part.report for part in parts])
+        if not report.documents:
+            raise InputError(f"no document was found in {', '.join(map(str, docs))}; 'pytrace docs show' says why")
+        writer.changes.encoded = sum(part.encoded for part in parts)
+        built.merge(writer)
+        common.print_skipped(report)
+        result = _result(self.directory, writer.commit(), report)
+        built.clear()
+        return result
+
+
+class Merge(Command):
+    """Add the documents of other indexes to the index in DIR, which is made if it is not there; nothing is encoded.
+
+    They were made with the same encoder and vectors of the same type, by 'index build --part' perhaps. Of documents with one id the
+    last counts.
+    """
+
+    directory: Path = argument("DIR")
+    others: tuple[Path, ...] = argument("OTHER…", required=True)
+    models: Engine = ENCODER
+
+    def run(self) -> Result:
+        from pytrace.retrieval.passages import IndexWriter
+        from pytrace.retrieval.passages.manifest import read_manifest
+
+        first = read_manifest(self.others[0])
+        with IndexWriter(
+            self.directory, self.models.encoder, create=True, vectors=first.vectors, reading=first.reading
+        ) as writer:
+            for other in self.others:
+                writer.merge(other)
+            return _result(self.directory, writer.commit())
 
 
 class Sync(Command):
@@ -147,6 +226,14 @@ class Verify(Command):
         return Result({**summary, "intact": True}, f"{self.directory}: {summary['passages']:,} passages, all intact")
 
 
+def _part(text: str | None) -> tuple[int, int]:
+    """Read K/N."""
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text or "1/1")
+    if match is None:
+        raise InputError(f"--part {text} is not K/N, such as 2/8")
+    return int(match[1]), int(match[2])
+
+
 def _absolute(docs: Sequence[Path]) -> tuple[Path, ...]:
     """Return where documents are, whatever directory a later sync is called in."""
     return tuple(path.resolve() for path in docs)
@@ -160,7 +247,13 @@ def _kept_reading(writer: IndexWriter) -> tuple[ReadOptions, tuple[Path, ...]]:
 
 
 def _write(
-    directory: Path, writer: IndexWriter, docs: Sequence[Path], reading: ReadOptions, *, all_of_them: bool = False
+    directory: Path,
+    writer: IndexWriter,
+    docs: Sequence[Path],
+    reading: ReadOptions,
+    *,
+    all_of_them: bool = False,
+    part: tuple[int, int] = (1, 1),
 ) -> Result:
     """Read documents into an index; nothing of it is changed if one of them cannot be read."""
     from pytrace.documents import ReadReport, read_documents
@@ -169,7 +262,7 @@ def _write(
     with common.progress("indexing passages", None) as advance:
 
         def counted() -> Iterator[Document]:
-            for passage in read_documents(docs, report=report, **reading):
+            for passage in read_documents(docs, report=report, part=part, **reading):
                 yield passage
                 advance()
 
@@ -210,4 +303,4 @@ def _summary(index: PassageIndex) -> dict[str, Any]:
     }
 
 
-index = click_group("Index documents once, and search them across hops.", Build, Sync, Add, Remove, Show, Verify)
+index = click_group("Index documents once, and search them across hops.", Build, Sync, Add, Remove, Merge, Show, Verify)

@@ -32,7 +32,7 @@ from pytrace.documents.text_files import (
     suffix_of,
     walk,
 )
-from pytrace.errors import DataError, MissingDependencyError
+from pytrace.errors import DataError, InputError, MissingDependencyError
 from pytrace.records import Document
 
 # So many of what was passed over are named; all of it is counted.
@@ -101,6 +101,7 @@ def read_documents(
     overlap: int = 0,
     where: Sequence[str] = (),
     ocr: str = "",
+    part: tuple[int, int] = (1, 1),
 ) -> Iterator[Document]:
     """Read documents from files and folders, those that are long as passages.
 
@@ -138,6 +139,9 @@ def read_documents(
     ocr
         A command for pages of a PDF that are images alone: ``{}`` in it stands for the image of a page, and its text is what
         the command prints: ``tesseract {} -``.
+    part
+        ``(2, 8)``: only the second of eight parts, which are about equal and together all there is, so that several processes can
+        share the work. Rows are dealt out one by one. A part may be empty, and documents of two parts are not compared.
 
     Returns
     -------
@@ -147,7 +151,7 @@ def read_documents(
     Raises
     ------
     InputError
-        `language` is no ISO 639-1 code, or a filter or the command cannot be read.
+        `language` is no ISO 639-1 code, a filter or the command cannot be read, or there is no such part.
     DataError
         A file is missing, unreadable, binary, or not what its name says; a row lacks a field or has it of a
         wrong type; two documents with other words have one id; or nothing is left to give out. Says file, line and
@@ -172,7 +176,9 @@ def read_documents(
         _check_exists(root)
     report = report if report is not None else ReadReport()
     identities = Identities() if distinct else None
-    reading = _Reading(language, words, overlap, parse_filters(where), check_command(ocr))
+    if not 1 <= part[0] <= part[1]:
+        raise InputError(f"there is no part {part[0]} of {part[1]}; the first is 1 of {part[1]}")
+    reading = _Reading(language, words, overlap, parse_filters(where), check_command(ocr), part)
     return _read(roots, report, identities, reading)
 
 
@@ -196,6 +202,7 @@ class _Reading(NamedTuple):
     overlap: int
     filters: list[Filter]
     ocr: str
+    part: tuple[int, int]
 
 
 class _Read(NamedTuple):
@@ -226,9 +233,14 @@ class _Read(NamedTuple):
 def _read(
     roots: list[Path], report: ReadReport, identities: Identities | None, reading: _Reading
 ) -> Iterator[Document]:
+    first, parts = reading.part[0] - 1, reading.part[1]
+    # What is passed over is told by the first part alone.
+    passed_over = report if first == 0 else ReadReport()
     with ForeignReader(ocr=reading.ocr) as foreign:
-        for path in itertools.chain.from_iterable(_files(root, report) for root in roots):
-            for read in _documents(path, reading.language, report, foreign, alone=path in roots):
+        files = itertools.chain.from_iterable(_files(root, passed_over) for root in roots)
+        for number, path in enumerate(files):
+            dealt = (first - number) % parts, parts
+            for read in _documents(path, reading.language, report, foreign, dealt, alone=path in roots):
                 before = None if identities is None else identities.first_place(read.document, read.place)
                 if before is not None:
                     report.add_duplicate(read.document, before)
@@ -239,7 +251,7 @@ def _read(
                     continue
                 report.documents += 1
                 yield from passages
-    if not report.documents:
+    if not report.documents and parts == 1:
         reasons = f": {report.empty} had no text, {report.other_files} were files of other kinds"
         message = f"no document was found{reasons if report.skipped else ''}; give files of the formats {', '.join(_READ_SUFFIXES)}"
         if report.filtered:
@@ -286,26 +298,42 @@ def _has_corpus(folder: Path) -> bool:
 
 
 def _documents(
-    path: Path, language: str | None, report: ReadReport, foreign: ForeignReader, *, alone: bool
+    path: Path,
+    language: str | None,
+    report: ReadReport,
+    foreign: ForeignReader,
+    dealt: tuple[int, int],
+    *,
+    alone: bool,
 ) -> Iterator[_Read]:
-    """Read a file; one of a folder that cannot be read is passed over, one that is named alone raises, and so do wrong rows."""
+    """Read a file; one of a folder that cannot be read is passed over, one that is named alone raises, and so do wrong rows.
+
+    `dealt` is which document is the first to be read of it, and how many it is to the next.
+    """
     suffix = suffix_of(path)
     is_foreign = suffix in SUFFIXES or (suffix not in _READ_SUFFIXES and kind_of(path) is not None)
     if suffix in JSON_SUFFIXES or (suffix not in _READ_SUFFIXES and not is_foreign and looks_like_rows(path)):
-        yield from _built(json_rows(path), language, report)
+        yield from _built(json_rows(path), language, report, dealt)
+        return
+    is_table = suffix in TABLE_SUFFIXES
+    if dealt[0] and not is_table:
         return
     try:
         extracted = _extract_foreign(path, foreign) if is_foreign else _extract(path)
     except (DataError, MissingDependencyError) as error:
         if alone:
             raise
+        if dealt[0]:
+            return
         report.other_files += 1
         report.add(path, "", str(error).removeprefix(f"{path}: "))
         return
     if extracted is None:
         with open_csv(path) as table:
             report.warn(path, table.warnings)
-            yield from _built(table.documents(), language, report)
+            yield from _built(table.documents(), language, report, dealt)
+        return
+    if dealt[0]:
         return
     report.warn(path, extracted.warnings)
     read = _whole(path, extracted, language)
@@ -332,9 +360,11 @@ def _extract(path: Path) -> Extracted | None:
     return extracted._replace(warnings=[*extracted.warnings, warning]) if warning else extracted
 
 
-def _built(rows: Iterable[tuple[Place, Row]], language: str | None, report: ReadReport) -> Iterator[_Read]:
+def _built(
+    rows: Iterable[tuple[Place, Row]], language: str | None, report: ReadReport, dealt: tuple[int, int]
+) -> Iterator[_Read]:
     """Read the documents that rows hold, and report those without text."""
-    for place, row in rows:
+    for place, row in itertools.islice(rows, dealt[0], None, dealt[1]):
         for paragraph in paragraphs_of(row, place):
             built = build_document(paragraph, language=language)
             if built is None:

@@ -10,6 +10,7 @@ import pytest
 
 from pytrace.cli import common, program
 from pytrace.models.scripted import HashEncoder, ScriptedModel
+from pytrace.retrieval.passages import PassageIndex
 
 Run = Callable[..., tuple[int, str, str]]
 QUESTION = "Who founded the firm that owns the Marigold Tern?"
@@ -235,3 +236,61 @@ def test_methods_are_evaluated_over_an_index(
     status, _, errors = run(*arguments, "--pad", 10)
     assert status == 2
     assert "--index gives its own passages" in errors
+
+
+def test_parts_that_are_merged_are_the_index_in_one_piece(index: Path, tmp_path: Path, docs: Path, run: Run) -> None:
+    parts = [tmp_path / f"part {number}" for number in (1, 2, 3)]
+    for number, part in enumerate(parts, 1):
+        status, _, errors = run("index", "build", part, "--docs", docs, "--part", f"{number}/3")
+        assert status == 0, errors
+    status, said, errors = run("index", "merge", tmp_path / "merged", *parts)
+    assert status == 0, errors
+    assert "4 passages of 4 documents" in said
+    assert "0 passages encoded" in said
+    found = [run("search", QUESTION, "--index", each, "--json")[1] for each in (index, tmp_path / "merged")]
+    chains = [json.loads(text)["chains"] for text in found]
+    assert chains[0] == chains[1]
+    # Where its documents are, a merged index knows of the first.
+    assert "4 as before; 0 passages encoded" in run("index", "sync", tmp_path / "merged")[1]
+    # Merged once more, nothing is there twice.
+    assert "4 passages of 4 documents" in run("index", "merge", tmp_path / "merged", *parts)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--part", "0/3"), "there is no part 0 of 3"),
+        (("--part", "two"), "--part two is not K/N"),
+        (("--part", "1/3", "--processes", "2"), "leave out --processes"),
+        (("--ray-address", "auto"), "is of --engine ray"),
+    ],
+)
+def test_parts_that_cannot_be_are_told(
+    tmp_path: Path, docs: Path, run: Run, arguments: tuple[str, ...], told: str
+) -> None:
+    status, _, errors = run("index", "build", tmp_path / "part", "--docs", docs, *arguments)
+    assert status == 2
+    assert told in errors
+
+
+@pytest.mark.models
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\.")
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_processes_build_what_one_process_builds(
+    tmp_path: Path, docs: Path, engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if engine == "ray":
+        pytest.importorskip("ray", reason="Ray is not installed")
+    built = []
+    for name, options in (("one", ()), ("two", ("--processes", "2", "--engine", engine))):
+        status = common.run(
+            program, ["index", "build", str(tmp_path / name), "--docs", str(docs), "--threads", "1", *options]
+        )
+        shown = capsys.readouterr()
+        assert status == 0, shown.err
+        assert "4 passages of 4 documents" in shown.out
+        assert "4 passages encoded" in shown.out
+        with PassageIndex(tmp_path / name) as index:
+            built.append({passage.id: passage for passage in index.passages(range(len(index)))})
+    assert built[0] == built[1]
+    assert not (tmp_path / "two.parts").exists()

@@ -749,3 +749,35 @@ def test_real_files_give_documents_with_unique_ids(shared_data: Path) -> None:
         wholes = {d.id if d.origin is None else d.origin.document for d in documents}
         assert len(wholes) == report.documents > 50
         assert report.empty == 0
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 5, 40])
+def test_parts_are_together_all_there_is(tmp_path: Path, parts: int) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.md").write_text(f"# Town {number}\n\nTown {number} has a ferry.")
+    rows = [json.dumps({"id": f"row {number}", "title": "", "text": f"Row {number} is short."}) for number in range(7)]
+    (tmp_path / "2 rows.jsonl").write_text("\n".join(rows))
+    (tmp_path / "3 table.csv").write_text("title,text\n" + "".join(f"ship {n},Ship {n} sails.\n" for n in range(6)))
+    (tmp_path / "4 prices.csv").write_text("place,price\nPellisk,3\nQuillhaven,4\n")
+    (tmp_path / "5 broken.md").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "6 other.exe").write_bytes(b"MZ")
+    whole = ReadReport()
+    expected = list(read_documents(tmp_path, report=whole))
+    reports = [ReadReport() for _ in range(parts)]
+    dealt = [
+        list(read_documents(tmp_path, part=(number, parts), report=report)) for number, report in enumerate(reports, 1)
+    ]
+    assert sorted((each for part in dealt for each in part), key=lambda each: each.id) == sorted(
+        expected, key=lambda each: each.id
+    )
+    assert max(map(len, dealt)) - min(map(len, dealt)) <= 5
+    assert sum(report.documents for report in reports) == whole.documents
+    assert sum(report.other_files for report in reports) == whole.other_files
+
+
+def test_there_is_no_part_beyond_the_last(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Ada Foah is a town.")
+    for part in ((0, 2), (3, 2), (-1, 2)):
+        with pytest.raises(InputError, match="there is no part"):
+            read_documents(tmp_path, part=part)
+    assert list(read_documents(tmp_path, part=(2, 2))) == []

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytrace.errors import InputError, MissingDependencyError, WorkerError
+from pytrace.evaluation.run.ray_cluster import ray_cluster
 from pytrace.evaluation.run.ray_engine import RayEngine
 from pytrace.evaluation.run.runner import RunStore, evaluate
 from tests.scripted_methods import (
@@ -36,9 +37,8 @@ pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\.")
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """Return one Ray for all tests: it takes seconds to start."""
-    engine = RayEngine(make, SIZES, processes=2)
     ray = pytest.importorskip("ray", reason="Ray is not installed")
-    with engine._cluster(ray, 2):
+    with ray_cluster(2, None):
         yield ray
 
 
@@ -105,6 +105,7 @@ RUN = """
 import sys
 from functools import partial
 from pathlib import Path
+from pytrace.evaluation.run.ray_cluster import ray_cluster
 from pytrace.evaluation.run.ray_engine import RayEngine
 from pytrace.evaluation.run.runner import RunStore, evaluate
 from tests.scripted_methods import QUESTIONS, SIZES, make

@@ -245,6 +245,69 @@ def linked(index: PassageIndex) -> set[tuple[str, str, float, float, str]]:
     }
 
 
+@pytest.mark.usefixtures("small_segments")
+def test_merged_indexes_find_what_one_of_all_documents_finds(
+    tmp_path: Path, documents: dict[str, list[Document]]
+) -> None:
+    names = list(documents)
+    for number in range(3):
+        build(tmp_path / f"{number}", {name: documents[name] for name in names[number::3]})
+    encoder = CountingEncoder()
+    # One document is there, older, and one is the same.
+    changed, same = names[1], names[2]
+    with IndexWriter(tmp_path / "merged", encoder, create=True) as writer:
+        writer.add([*document(changed.lower(), version=9, passages=2), *documents[same]])
+        writer.commit()
+        before = encoder.count
+        for number in range(3):
+            writer.merge(tmp_path / f"{number}")
+        changes = writer.commit()
+    assert encoder.count == before
+    assert (changes.added, changes.replaced, changes.unchanged) == (len(names) - 2, 1, 1)
+    merged, clean = PassageIndex(tmp_path / "merged"), build(tmp_path / "clean", documents)
+    merged.verify()
+    assert contents(merged) == contents(clean)
+    for question in ("Which mayor came from Pellisk?", "What lies near Ash Point?"):
+        assert found(merged, question) == found(clean, question)
+
+
+def test_a_document_larger_than_a_segment_is_merged_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MOST_PASSAGES", 4)
+    large = {"long": document("long", passages=11), "short": document("short")}
+    build(tmp_path / "other", large)
+    with IndexWriter(tmp_path / "merged", ENCODER, create=True) as index:
+        for _ in range(2):
+            index.merge(tmp_path / "other")
+            index.commit()
+    assert contents(PassageIndex(tmp_path / "merged")) == contents(PassageIndex(tmp_path / "other"))
+
+
+def test_what_cannot_be_merged_is_told_and_changes_nothing(
+    tmp_path: Path, documents: dict[str, list[Document]]
+) -> None:
+    before = contents(build(tmp_path / "index", documents))
+    build(tmp_path / "narrow", {"a": document("a")}, vectors="int8")
+    with IndexWriter(tmp_path / "wide", HashEncoder(dimension=64), create=True) as other:
+        other.add(document("b"))
+        other.commit()
+    build(tmp_path / "damaged", {"c": document("c")})
+    (path,) = (tmp_path / "damaged").glob("passages-*")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        for name, told in (
+            ("narrow", "keeps vectors as int8"),
+            ("wide", "encoder"),
+            ("damaged", "damaged"),
+            ("nothing", "there is no index"),
+        ):
+            with pytest.raises(StoreError, match=told):
+                index.merge(tmp_path / name)
+        index.commit()
+    assert contents(PassageIndex(tmp_path / "index")) == before
+
+
 def test_sync_removes_what_is_gone(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
     build(tmp_path / "index", documents)
     kept = [passage for name in PLACES[:3] for passage in documents[name]]
@@ -629,7 +692,11 @@ def test_names_are_titles_headings_and_what_the_first_sentence_tells_of() -> Non
         origin=Origin("e", "scan0001", titled=False),
     )
     assert passage_names(untitled) == ([], ["onika tanya maraj", "onika maraj", "nicki minaj"])
+    accents = Document("g", "Akinoshū Kenji", ("Er stammt aus São Paulo.",))
+    assert passage_names(accents)[0] == ["akinoshū kenji"]
+    assert "akinoshu kenji" in passage_names(accents)[1]
+    assert passage_names(Document("h", "東京タワー", ("高い。",)))[1] == []
     german = Document(
         "f", "Fähre", ("Ada Venn ist eine Fähre.",), origin=Origin("f", "Fähre", metadata={"language": "de"})
     )
-    assert passage_names(german) == (["fähre"], [])
+    assert passage_names(german) == (["fähre"], ["fahre"])

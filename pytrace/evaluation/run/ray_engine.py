@@ -7,33 +7,21 @@ that has ended `_ATTEMPTS` processes ends the run.
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
-import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytrace.errors import DeviceUnavailableError, InputError, MissingDependencyError, WorkerError
+from pytrace.errors import DeviceUnavailableError, InputError, WorkerError
+from pytrace.evaluation.run.ray_cluster import import_ray, quiet, ray_cluster
 from pytrace.evaluation.run.run_store import Result
 from pytrace.evaluation.run.runner import Batch, Method, answer_batch
 from pytrace.evaluation.run.workers import make_methods, outcome, pickled
 
 # How many processes may end at one batch, or one after another while they make the methods, before it is taken for their fault.
 _ATTEMPTS = 2
-# Batches and results are small, and /dev/shm of a container often has 64 MB; Ray takes no less than 75 MiB, and a folder on
-# disk where /dev/shm has not as much.
-_OBJECT_STORE_BYTES = 100_000_000
-# The path of a socket has at most 107 bytes, and Ray's below its folder some 70.
-_LONGEST_FOLDER = 15
-# Nobody is told who uses Ray. What Ray says by itself goes nowhere; of processes that ended it would speak on stdout.
-_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
-}
 
 
 class RayEngine:
@@ -60,13 +48,13 @@ class RayEngine:
         self.gpu = gpu
         self.address = address
         self._make = pickled(make)
-        _import_ray()
+        import_ray()
 
     def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[Result]]]:
         """Answer batches, in the order in which processes are through with them."""
-        ray = _import_ray()
+        ray = import_ray()
         processes = min(self.processes, len(batches))
-        with self._cluster(ray, processes):
+        with ray_cluster(processes * self.threads, self.address):
             gpus = float(ray.cluster_resources().get("GPU", 0))
             if self.gpu and not gpus:
                 raise DeviceUnavailableError(
@@ -75,10 +63,7 @@ class RayEngine:
             attempts = ray.remote(_Attempts).options(num_cpus=0).remote(processes * _ATTEMPTS)
             rows = [{"number": number, "batch": pickle.dumps(batch)} for number, batch in enumerate(batches)]
             data = ray.data.from_items(rows, override_num_blocks=len(rows))
-            data.context.enable_progress_bars = False
-            data.context.print_on_execution_start = False
-            data.context.execution_no_progress_timeout_s = -1  # a batch takes as long as it takes
-            logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+            quiet(data)
             answered = data.map(
                 _Answering,
                 fn_constructor_args=(self._make, str(Path.cwd()), attempts),
@@ -99,31 +84,6 @@ class RayEngine:
                 raise WorkerError(
                     f"Ray cannot go on ({type(error).__name__}: {message}); the answers before are kept, so resume the run"
                 ) from error
-
-    @contextmanager
-    def _cluster(self, ray: Any, processes: int) -> Iterator[None]:
-        """Start Ray, or connect to the one at the address, unless this process has done so already."""
-        if ray.is_initialized():
-            yield
-            return
-        quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
-        place = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_FOLDER else None
-        with tempfile.TemporaryDirectory(prefix="pytrace-ray-", dir=place, ignore_cleanup_errors=True) as folder:
-            try:
-                if self.address is None:
-                    machine = {"num_cpus": processes * self.threads, "object_store_memory": _OBJECT_STORE_BYTES}
-                    ray.init(address="local", include_dashboard=False, _temp_dir=folder, **machine, **quiet)
-                else:
-                    ray.init(address=self.address, **quiet)
-            except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
-                where = "on this machine" if self.address is None else f"at {self.address}"
-                raise InputError(
-                    f"there is no Ray {where} ({error}); correct --ray-address, or use --engine local"
-                ) from error
-            try:
-                yield
-            finally:
-                ray.shutdown()
 
 
 class _Attempts:
@@ -176,15 +136,3 @@ class _Answering:
                 "happens where memory runs out; the answers before are kept, so resume the run, with fewer processes or a smaller model"
             )
         return outcome(partial(answer_batch, self._methods, batch))
-
-
-def _import_ray() -> Any:
-    os.environ.update(_ENVIRONMENT)
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"the engine ray needs Ray Data ({error}); pip install 'pytrace-rag[ray]'"
-        ) from error
-    return ray

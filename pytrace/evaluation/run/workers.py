@@ -182,7 +182,7 @@ def _serve(link: Connection, make: bytes) -> None:
     """Be a worker: make the methods, then answer batches until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
+    end_with_parent()
     methods = outcome(partial(make_methods, make))
     if isinstance(methods, Exception):
         _send(link, methods)
@@ -204,8 +204,12 @@ def _send(link: Connection, message: object) -> bool:
     return True
 
 
+def end_with_parent() -> None:
+    """Let this process end when the one that started it is gone, even from the middle of its work."""
+    threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
+
+
 def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, even from the middle of a batch."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

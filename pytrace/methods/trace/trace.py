@@ -57,6 +57,8 @@ class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_on
     # For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
     ranker_weight: float = 0.0
     stop_bias: float = 0.0
+    # Over an index: chains are built of the first so many passages that are found across hops; None: of those that are given.
+    passages: Positive | None = None
     # What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
     # triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are
     # more than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
@@ -101,6 +103,9 @@ class Trace(TripleMethod[TraceSettings]):
         )
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
+        if self._search is not None and self.settings.passages is not None:
+            with stages.stage("retrieve"):
+                documents = self._search(questions, "given", self.settings.passages)
         triples, index = self._index(documents, stages)
         chains = build_chains(questions, index, self._ranker, self._selector, self._sizes, stage=stages.stage)
         return self._selected(chains, triples, documents)
@@ -205,4 +210,4 @@ for _name, _reader, _summary, _space in (
 ):
     _papers, _small = (msgspec.structs.replace(each, reader=_reader) for each in (TraceSettings(), SMALL))
     _tried = (*_SPACE, *_space, READER_CHOICE)
-    register(MethodRow(_name, _summary, Trace, _papers, _small, takes=frozenset({"graph"}), space=_tried))
+    register(MethodRow(_name, _summary, Trace, _papers, _small, takes=frozenset({"graph", "search"}), space=_tried))

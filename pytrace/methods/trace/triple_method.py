@@ -10,6 +10,7 @@ import msgspec
 
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.methods.base import Count, Documents, Method, Positive, Selected, Stages
+from pytrace.methods.ranking import Search
 from pytrace.methods.trace.ranker import TripleIndex
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
@@ -79,12 +80,14 @@ class TripleMethod(Method, Generic[_Settings]):
         graph: TripleStore | None = None,
         name: str = "",
         extracted: Callable[[Extraction], object] | None = None,
+        search: Search | None = None,
     ) -> None:
         self.settings = settings or cast(_Settings, self.default)
         self.name = name or self.known_as
         self._model = model
         self._encoder = encoder
         self._extracted = extracted
+        self._search = search
         self.extractor = make_extractor(model, encoder, self.settings)
         self.graph = graph if graph is not None else TripleStore(recipe=self.extractor.recipe)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)

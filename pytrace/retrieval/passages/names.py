@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 from pytrace.documents.passages import TITLE_SEPARATOR
@@ -35,7 +36,7 @@ def passage_names(passage: Document) -> tuple[list[str], list[str]]:
 
     The first are its document's title and its last heading, without what stands in brackets; a title that is only the file's
     name is none. The second, of an English text, are the subject of its first sentence, the same without middle names, and what
-    it is "known as".
+    it is "known as"; and of any text all these without the marks of Latin letters, as keyboards leave them out: "Sao Paulo".
     """
     titles = [passage.title] if passage.origin is None else []
     if passage.origin is not None:
@@ -44,7 +45,14 @@ def passage_names(passage: Document) -> tuple[list[str], list[str]]:
         titles += passage.title.split(TITLE_SEPARATOR)[1:][-1:]
     given = _distinct(normal_form(_BRACKETS.sub(" ", title)) for title in titles)
     told = [] if _language(passage) != "en" else _distinct(_told(passage))
-    return given, [name for name in told if name not in given]
+    told += [_plain(name) for name in (*given, *told)]
+    return given, [name for name in dict.fromkeys(told) if name not in given]
+
+
+def _plain(name: str) -> str:
+    """Return a name with the letters of A to Z in the place of those that have marks."""
+    parts = (unicodedata.normalize("NFKD", letter) for letter in name)
+    return "".join(part[0] if "a" <= part[0] <= "z" else unicodedata.normalize("NFKC", part) for part in parts)
 
 
 def _language(passage: Document) -> str:

@@ -122,6 +122,20 @@ def write_segment(path: Path, passages: Sequence[Document], vectors: Vectors, *,
     return FileEntry(entry.bytes, entry.checksum, path.name, len(passages))
 
 
+def segment_groups(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """Say which segments of these sizes become one, in their order: small ones, where there are more than `most` of them."""
+    small = {number for number, size in enumerate(sizes) if size < MOST_PASSAGES // 2}
+    joined = small if len(small) > most else set()
+    groups: list[list[int]] = []
+    for number, size in enumerate(sizes):
+        fits = groups and sum(sizes[other] for other in groups[-1]) + size <= MOST_PASSAGES
+        if fits and number in joined and groups[-1][-1] in joined:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return groups
+
+
 def merge_segments(path: Path, parts: Sequence[tuple[Segment, NDArray[np.bool_]]]) -> FileEntry:
     """Write those passages of segments that stay, in their order, into one."""
     kept = [(segment, np.flatnonzero(rows)) for segment, rows in parts]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+import shutil
+from collections.abc import Iterable
+from contextlib import closing, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,27 +22,24 @@ from pytrace.retrieval.passages.graph import Graph, write_graph
 from pytrace.retrieval.passages.known_vectors import KnownVectors
 from pytrace.retrieval.passages.manifest import (
     FORMAT,
-    LOCK,
     MANIFEST,
     FileEntry,
-    IndexManifest,
     VectorType,
-    missing,
     read_manifest,
     write_manifest,
 )
 from pytrace.retrieval.passages.mentions import Known
+from pytrace.retrieval.passages.opening import begin_manifest, lock_index, writing
 from pytrace.retrieval.passages.segment import (
     MOST_PASSAGES,
     Segment,
     document_entry,
     document_id,
     merge_segments,
+    segment_groups,
     write_segment,
 )
 from pytrace.storage.closing import Closing
-from pytrace.storage.locks import take_writer_lock
-from pytrace.storage.text import storable
 
 # Passages that are encoded together and kept if the process is killed after them: some ten seconds of a small encoder.
 _BATCH = 1024
@@ -113,8 +111,8 @@ class IndexWriter(Closing):
         self._gone: dict[str, NDArray[np.bool_]] = {}
         self._seen: set[str] = set()
         try:
-            self._take_lock(create)
-            self._manifest = self._begin(create, vectors, reading or {})
+            self._lock = lock_index(self.directory, create=create)
+            self._manifest = begin_manifest(self.directory, encoder, vectors, reading or {}, create=create)
             self._remove_orphans()
             self._segments = [Segment(self.directory, entry) for entry in self._manifest.segments]
             self._kept = [Segment(self.directory, entry) for entry in self._manifest.pending]
@@ -202,7 +200,7 @@ class IndexWriter(Closing):
             return changes
         segments = [*self._segments, *self._pending]
         kept = [(segment, self._rows(segment)) for segment in segments]
-        with self._writing():
+        with writing(self.directory):
             entries = self._rewritten([(segment, rows) for segment, rows in kept if rows.any()], most=_MOST_SMALL)
             final = [Segment(self.directory, entry) for entry in entries]
             try:
@@ -227,6 +225,61 @@ class IndexWriter(Closing):
         changes, self.changes = self.changes, Changes()
         return changes
 
+    def merge(self, directory: str | os.PathLike[str]) -> None:
+        """Add all documents of another index, vectors and all, or put them in the place of those with the same ids.
+
+        Parameters
+        ----------
+        directory
+            The other index, made with the same encoder and vectors of the same type; it stays as it is. What is searched of it is
+            copied, and nothing is encoded.
+
+        Raises
+        ------
+        StoreError
+            There is none, it was made otherwise, its files are damaged, or this one's cannot be written.
+        """
+        manifest = read_manifest(Path(directory))
+        manifest.check_encoder(
+            Path(directory), self._encoder.name, self._encoder.fingerprint, self._encoder.dimension, what="index"
+        )
+        if manifest.vectors != self._manifest.vectors:
+            raise StoreError(
+                f"{directory} keeps vectors as {manifest.vectors}, {self.directory} as {self._manifest.vectors}; build both alike"
+            )
+        self._flush()
+        before = dict(self._live)
+        for entry in manifest.segments:
+            with closing(Segment(Path(directory), entry)) as theirs:
+                theirs.verify()
+            with writing(self.directory):
+                path = self._new_path("passages")
+                with path.open("xb") as copy, (Path(directory) / entry.name).open("rb") as stream:
+                    shutil.copyfileobj(stream, copy)
+                    copy.flush()
+                    os.fsync(copy.fileno())
+                self._take(Segment(self.directory, msgspec.structs.replace(entry, name=path.name)), before)
+                write_manifest(self.directory, self._manifest)
+
+    def _take(self, segment: Segment, before: dict[str, str]) -> None:
+        """Let a segment's documents count, but for those that are there already, by `before`: their digests."""
+        owners = segment["passages"]
+        rows = self._rows(segment)
+        for number, entry in enumerate(segment.entries()):
+            if before.get(entry.id) == entry.digest:
+                self.changes.unchanged += 1
+                rows[slice(*np.searchsorted(owners, (number, number + 1)))] = False
+            elif entry.id in before:
+                del before[entry.id]
+                self.changes.replaced += 1
+                self._forget(entry.id)
+            elif entry.id not in self._live:
+                self.changes.added += 1
+            self._live[entry.id] = entry.digest
+            self._seen.add(entry.id)
+        self._pending.append(segment)
+        self._manifest = msgspec.structs.replace(self._manifest, pending=(*self._manifest.pending, segment.entry))
+
     def close(self) -> None:
         """Forget what was not committed, except for what was encoded, and let others write."""
         for segment in (*self._segments, *self._pending, *getattr(self, "_kept", ())):
@@ -235,51 +288,13 @@ class IndexWriter(Closing):
             self._lock.close()
             self._lock = None
 
-    def _take_lock(self, create: bool) -> None:
-        try:
-            if create:
-                self.directory.mkdir(parents=True, exist_ok=True)
-            elif not self.directory.is_dir():
-                raise StoreError(missing(self.directory))
-            self._lock = take_writer_lock(self.directory / LOCK, str(self.directory))
-        except OSError as error:
-            reason = f"({error.strerror}); correct its permissions, or name another directory"
-            raise StoreError(f"{self.directory} cannot be written {reason}") from None
-
-    def _begin(self, create: bool, vectors: VectorType | None, reading: dict[str, Any]) -> IndexManifest:
-        encoder = self._encoder
-        if create and not (self.directory / MANIFEST).exists():
-            others = [path.name for path in self.directory.iterdir() if path.name != LOCK]
-            if others:
-                raise StoreError(
-                    f"{self.directory} holds other files ({others[0]}), and no {MANIFEST}; name an empty directory"
-                )
-            manifest = IndexManifest(
-                FORMAT,
-                storable(encoder.name),
-                storable(encoder.fingerprint),
-                encoder.dimension,
-                vectors or "float32",
-                reading,
-            )
-            with self._writing():
-                write_manifest(self.directory, manifest)
-            return manifest
-        manifest = read_manifest(self.directory, before=True)
-        manifest.check_encoder(self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="index")
-        if vectors not in (None, manifest.vectors):
-            raise StoreError(
-                f"{self.directory} keeps vectors as {manifest.vectors}, not as {vectors}; leave that out, or build another index"
-            )
-        return msgspec.structs.replace(manifest, reading=reading) if reading and not manifest.segments else manifest
-
     def _flush(self) -> None:
         """Write the buffer to a segment that is pending."""
         if not self._buffer:
             return
         vectors, encoded = self._vectors.encode(self._buffer, self._encoder)
         self.changes.encoded += encoded
-        with self._writing():
+        with writing(self.directory):
             for start in range(0, len(self._buffer), MOST_PASSAGES):
                 end = start + MOST_PASSAGES
                 new = write_segment(
@@ -345,30 +360,8 @@ class IndexWriter(Closing):
 
     def _rewritten(self, parts: list[tuple[Segment, NDArray[np.bool_]]], *, most: int) -> list[FileEntry]:
         """Return segments without the passages that go; small ones are put together where there are more than `most`."""
-        sizes = [int(rows.sum()) for _, rows in parts]
-        small = [number for number, size in enumerate(sizes) if size < MOST_PASSAGES // 2]
-        joined = set(small) if len(small) > most else set()
-        entries: list[FileEntry] = []
-        group: list[tuple[Segment, NDArray[np.bool_]]] = []
-        size = 0
-
-        def close_group() -> None:
-            nonlocal group, size
-            if group:
-                entries.append(self._merged(group))
-            group, size = [], 0
-
-        for number, part in enumerate(parts):
-            if number not in joined:
-                close_group()
-                entries.append(self._merged([part]))
-                continue
-            if size + sizes[number] > MOST_PASSAGES:
-                close_group()
-            group.append(part)
-            size += sizes[number]
-        close_group()
-        return entries
+        groups = segment_groups([int(rows.sum()) for _, rows in parts], most)
+        return [self._merged([parts[number] for number in group]) for group in groups]
 
     def _merged(self, parts: list[tuple[Segment, NDArray[np.bool_]]]) -> FileEntry:
         if len(parts) == 1 and parts[0][1].all():
@@ -387,14 +380,3 @@ class IndexWriter(Closing):
             for path in itertools.chain.from_iterable(left):
                 if path.name not in names:
                     path.unlink(missing_ok=True)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Turn the system's errors into one sentence."""
-        try:
-            yield
-        except OSError as error:
-            raise StoreError(
-                f"{self.directory} cannot be written ({error.strerror or error}); what was committed before is still there: "
-                "free some space or correct its permissions, then try again"
-            ) from None

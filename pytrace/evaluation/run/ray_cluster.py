@@ -1,0 +1,71 @@
+"""A Ray of this machine alone, or the cluster at an address."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pytrace.errors import InputError, MissingDependencyError
+
+# What goes between processes is small, and /dev/shm of a container often has 64 MB; Ray takes no less than 75 MiB, and a folder
+# on disk where /dev/shm has not as much.
+_OBJECT_STORE_BYTES = 100_000_000
+# The path of a socket has at most 107 bytes, and Ray's below its folder some 70.
+_LONGEST_FOLDER = 15
+# Nobody is told who uses Ray. What Ray says by itself goes nowhere; of processes that ended it would speak on stdout.
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",
+}
+
+
+def import_ray() -> Any:
+    """Import Ray and its data sets."""
+    os.environ.update(_ENVIRONMENT)
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the engine ray needs Ray Data ({error}); pip install 'pytrace-rag[ray]'"
+        ) from error
+    return ray
+
+
+@contextmanager
+def ray_cluster(processors: int, address: str | None) -> Iterator[None]:
+    """Start Ray with so many processors, or connect to the one at the address, unless this process has done so already."""
+    ray = import_ray()
+    if ray.is_initialized():
+        yield
+        return
+    silent = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    place = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_FOLDER else None
+    with tempfile.TemporaryDirectory(prefix="pytrace-ray-", dir=place, ignore_cleanup_errors=True) as folder:
+        try:
+            if address is None:
+                machine = {"num_cpus": processors, "object_store_memory": _OBJECT_STORE_BYTES}
+                ray.init(address="local", include_dashboard=False, _temp_dir=folder, **machine, **silent)
+            else:
+                ray.init(address=address, **silent)
+        except (ray.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
+            where = "on this machine" if address is None else f"at {address}"
+            raise InputError(
+                f"there is no Ray {where} ({error}); correct --ray-address, or use --engine local"
+            ) from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def quiet(data: Any) -> None:
+    """Let a data set work without a word, and as long as it takes."""
+    data.context.enable_progress_bars = False
+    data.context.print_on_execution_start = False
+    data.context.execution_no_progress_timeout_s = -1
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
