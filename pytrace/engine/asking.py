@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 import msgspec
 
@@ -129,7 +129,9 @@ def _keeping(search: Search | None, found: dict[str, Document]) -> Search | None
     if search is None:
         return None
 
-    def keep(queries: Sequence[str], retriever: RetrieverName, count: int) -> list[list[Document]]:
+    def keep(
+        queries: Sequence[str], retriever: RetrieverName | Literal["together"], count: int
+    ) -> list[list[Document]]:
         results = search(queries, retriever, count)
         found.update((passage.id, passage) for passages in results for passage in passages)
         return results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from pytrace.documents import ReadReport, read_documents
 from pytrace.documents.reader import ReadOptions
@@ -65,14 +65,28 @@ class Corpus:
         return cls(read_documents(path, report=report, **options))
 
     @classmethod
-    def open(cls, directory: str | Path) -> IndexedCorpus:
+    def open(
+        cls, directory: str | Path, *, processes: int = 0, threads: int = 1, ray_address: str | None = None
+    ) -> IndexedCorpus:
         """Open an index that `build`, or ``pytrace index``, has made; what a writer does later is not seen.
+
+        Parameters
+        ----------
+        directory
+            Of the index.
+        processes, threads, ray_address
+            Ray actors that search it, how many threads each has, and the cluster that they run on, by default one on this machine; 0
+            processes: this process searches. What is found is the same.
 
         Raises
         ------
         StoreError
             There is none, it has not been built to its end, or its files are damaged.
         """
+        if processes:
+            from pytrace.engine.spread_index import SpreadIndex
+
+            return IndexedCorpus(SpreadIndex(directory, processes=processes, threads=threads, address=ray_address))
         from pytrace.retrieval.passages import PassageIndex
 
         return IndexedCorpus(PassageIndex(directory))
@@ -237,7 +251,13 @@ class IndexedCorpus(Corpus):
         return self.index.passages(ranking.rows)
 
     def find(
-        self, queries: Sequence[str], engine: Engine, retriever: RetrieverName, count: int, *, where: Sequence[str] = ()
+        self,
+        queries: Sequence[str],
+        engine: Engine,
+        retriever: RetrieverName | Literal["together"],
+        count: int,
+        *,
+        where: Sequence[str] = (),
     ) -> list[list[Document]]:
         """Return the first passages of the whole index for each query, by a retriever of one hop, or across hops.
 
@@ -247,14 +267,15 @@ class IndexedCorpus(Corpus):
             As for `rank`.
         retriever
             "dense": by the vectors of passages; "bm25": by words, those alone that share one with the query; "rrf": by the ranks
-            of both; "given": in the index's own order, that of `rank`.
+            of both; "given": in the index's own order, that of `rank`; "together": of these only those that answer together.
         """
         from pytrace.models.encoders.encoder import encode
         from pytrace.retrieval.fusion import DEPTH, reciprocal_ranks
 
         rankings: Iterable[Iterable[int]]
-        if retriever == "given":
-            rankings = [ranking.rows for ranking in self.rank(queries, engine, count, where=where)]
+        if retriever in ("given", "together"):
+            found = self.rank(queries, engine, count, where=where)
+            rankings = [each.together(count) if retriever == "together" else each.rows for each in found]
         else:
             depth = max(count, DEPTH) if retriever == "rrf" else count
             mask = self.index.mask(where)
@@ -272,7 +293,9 @@ class IndexedCorpus(Corpus):
     def finder(self, engine: Engine, *, where: Sequence[str] = ()) -> Search:
         """Return what methods search while they think, `find` with this engine."""
 
-        def search(queries: Sequence[str], retriever: RetrieverName, count: int) -> list[list[Document]]:
+        def search(
+            queries: Sequence[str], retriever: RetrieverName | Literal["together"], count: int
+        ) -> list[list[Document]]:
             return self.find(queries, engine, retriever, count, where=where)
 
         return search

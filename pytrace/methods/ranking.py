@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -15,8 +16,11 @@ from pytrace.retrieval import RetrieverName, check_retriever, rank_each
 
 Rank = Callable[[Sequence[str], Documents, int], list[list[Document]]]
 """From questions, the documents of each, and a count to at most so many documents of each, best first."""
-Search = Callable[[Sequence[str], RetrieverName, int], list[list[Document]]]
-"""From queries, a retriever's name and a count to at most so many passages of a corpus for each, best first."""
+Search = Callable[[Sequence[str], RetrieverName | Literal["together"], int], list[list[Document]]]
+"""From queries, a retriever's name and a count to at most so many passages of a corpus for each, best first.
+
+"given" finds across hops, "together" of that only the passages that answer together.
+"""
 
 
 def rank_by(

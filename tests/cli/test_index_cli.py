@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytrace.cli import common, program
+from pytrace.errors import MissingDependencyError
+from pytrace.evaluation.run.ray_cluster import import_ray
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.retrieval.passages import PassageIndex
 
@@ -280,7 +282,10 @@ def test_processes_build_what_one_process_builds(
     tmp_path: Path, docs: Path, engine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if engine == "ray":
-        pytest.importorskip("ray", reason="Ray is not installed")
+        try:
+            import_ray()
+        except MissingDependencyError as error:
+            pytest.skip(str(error))
     built = []
     for name, options in (("one", ()), ("two", ("--processes", "2", "--engine", engine))):
         status = common.run(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytrace.errors import InputError, MissingDependencyError, WorkerError
-from pytrace.evaluation.run.ray_cluster import ray_cluster
+from pytrace.evaluation.run.ray_cluster import import_ray, ray_cluster
 from pytrace.evaluation.run.ray_engine import RayEngine
 from pytrace.evaluation.run.runner import RunStore, evaluate
 from tests.scripted_methods import (
@@ -37,7 +37,10 @@ pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\.")
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """Return one Ray for all tests: it takes seconds to start."""
-    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    try:
+        ray = import_ray()
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
     with ray_cluster(2, None):
         yield ray
 
@@ -105,7 +108,7 @@ RUN = """
 import sys
 from functools import partial
 from pathlib import Path
-from pytrace.evaluation.run.ray_cluster import ray_cluster
+from pytrace.evaluation.run.ray_cluster import import_ray, ray_cluster
 from pytrace.evaluation.run.ray_engine import RayEngine
 from pytrace.evaluation.run.runner import RunStore, evaluate
 from tests.scripted_methods import QUESTIONS, SIZES, make

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from pytrace.engine.corpus import Corpus
+from pytrace.engine.corpus import Corpus, IndexedCorpus
 from pytrace.engine.loading import Engine
 from pytrace.methods.base import Method
 from pytrace.methods.catalog import make_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Document, Origin
+from pytrace.retrieval.hops import PassageRanking
 from pytrace.retrieval.passages import IndexWriter
 
 ENCODER = HashEncoder(dimension=1024)
@@ -121,3 +122,26 @@ def test_filters_hold_for_what_is_looked_for_while_thinking(tmp_path: Path) -> N
 
 def test_a_corpus_in_memory_has_no_more_than_a_method_is_given() -> None:
     assert Corpus(OTHERS).finder(Models()) is None
+
+
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_chains_go_through_the_passages_that_answer_together(corpus: Corpus, most: int) -> None:
+    settings = f"unit=sentence,scoring=ranker,new_documents=true,candidates=8,chains=1,passages={most}"
+    (answer,) = method(corpus, f"trace:{settings}", ["x"]).answer([QUESTION], [OTHERS[:3]])
+    assert isinstance(corpus, IndexedCorpus)
+    (ranking,) = corpus.rank([QUESTION], Models(), most)
+    together = corpus.index.passages(ranking.together(most))
+    assert 1 <= len(together) <= most
+    assert together[0] in (FERRY, COMPANY)
+    (chain,) = answer.evidence.chains
+    assert {unit.document_id for unit in chain.units} == {passage.id for passage in together}
+    # Without the setting, chains go through the passages that are given.
+    (answer,) = method(corpus, "trace:unit=sentence,scoring=ranker", ["x"]).answer([QUESTION], [OTHERS[:3]])
+    assert set(answer.evidence.document_ids) <= {passage.id for passage in OTHERS[:3]}
+
+
+def test_passages_answer_together_that_are_not_much_less_likely_than_the_first() -> None:
+    ranking = PassageRanking((7, 3, 9, 4, 1), (0.4, 0.2, 0.11, 0.09, 0.01), (), 1.0)
+    assert ranking.together(4) == (7, 3, 9)
+    assert ranking.together(2) == (7, 3)
+    assert PassageRanking((), (), (), 0.0).together(4) == ()

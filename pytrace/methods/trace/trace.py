@@ -8,6 +8,7 @@ a reader answers from the chains' triples (TRACE-Triple) or from the documents t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import msgspec
@@ -57,7 +58,8 @@ class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_on
     # For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
     ranker_weight: float = 0.0
     stop_bias: float = 0.0
-    # Over an index: chains are built of the first so many passages that are found across hops; None: of those that are given.
+    # Over an index: chains go through the passages that are found to answer together, a unit of each, at most so many; `length`
+    # has no say. None: through those that are given, as without an index.
     passages: Positive | None = None
     # What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
     # triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are
@@ -103,11 +105,13 @@ class Trace(TripleMethod[TraceSettings]):
         )
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
+        sizes = self._sizes
         if self._search is not None and self.settings.passages is not None:
+            sizes = replace(sizes, length=self.settings.passages)
             with stages.stage("retrieve"):
-                documents = self._search(questions, "given", self.settings.passages)
+                documents = self._search(questions, "together", self.settings.passages)
         triples, index = self._index(documents, stages)
-        chains = build_chains(questions, index, self._ranker, self._selector, self._sizes, stage=stages.stage)
+        chains = build_chains(questions, index, self._ranker, self._selector, sizes, stage=stages.stage)
         return self._selected(chains, triples, documents)
 
 

@@ -36,6 +36,9 @@ from pytrace.retrieval.retriever import check_queries
 
 # Questions that are searched together.
 _AT_ONCE = 64
+# A passage this likely, by the likeliest, is one of those that answer together. On questions of two to four hops a share from 0.2 to
+# 0.3 finds as much as always two do, and on those of one hop more than half as often the one that is wanted.
+_SHARE = 0.25
 # What a link counts for the passage that it leads to, beside 1 for the one that it comes from.
 _BACK = 0.5
 
@@ -75,6 +78,11 @@ class PassageRanking(msgspec.Struct, frozen=True):
     scores: tuple[float, ...]
     chains: tuple[PassageChain, ...]
     hops: float
+
+    def together(self, most: int) -> tuple[int, ...]:
+        """Return the passages that answer together: the first, and those that are not much less likely, at most `most`."""
+        likely = [row for row, score in zip(self.rows, self.scores, strict=True) if score >= _SHARE * self.scores[0]]
+        return tuple(likely[:most])
 
 
 class HopSearch:

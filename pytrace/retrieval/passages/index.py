@@ -33,6 +33,16 @@ _MOST_MASKS = 32
 Mask = NDArray[np.bool_]
 
 
+def best_of(
+    scores: Sequence[NDArray[np.float32]], rows: Sequence[NDArray[np.int64]], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the best `k` of several results for the same queries, ties by lower row; -inf and -1 where there are fewer."""
+    all_scores, all_rows = np.concatenate(scores, axis=1), np.concatenate(rows, axis=1)
+    # Missing ones go last whatever their row.
+    order = np.lexsort((np.where(all_rows < 0, np.iinfo(np.int64).max, all_rows), -all_scores), axis=1)[:, :k]
+    return np.take_along_axis(all_scores, order, axis=1), np.take_along_axis(all_rows, order, axis=1)
+
+
 class PassageIndex(Closing):
     """The passages of an index, numbered from 0, with vectors, words, names and links.
 
@@ -170,10 +180,7 @@ class PassageIndex(Closing):
             near, local = segment.nearest(queries, k, excluded)
             scores.append(near)
             rows.append(np.where(local >= 0, local + first, -1))
-        all_scores, all_rows = np.concatenate(scores, axis=1), np.concatenate(rows, axis=1)
-        # Missing ones go last whatever their row.
-        order = np.lexsort((np.where(all_rows < 0, len(self), all_rows), -all_scores), axis=1)[:, :k]
-        return np.take_along_axis(all_scores, order, axis=1), np.take_along_axis(all_rows, order, axis=1)
+        return best_of(scores, rows, k)
 
     def terms(self, rows: NDArray[np.int64]) -> Lists:
         """Return the numbers of the words of passages in the graph's count, rising, int32."""
