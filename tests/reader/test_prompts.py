@@ -100,9 +100,13 @@ def test_there_are_at_least_ten_labelled_questions_of_every_kind() -> None:
     assert min(kinds.values()) >= 2
 
 
+def test_chains_of_one_to_four_steps_are_shown() -> None:
+    assert {len(demonstration.chain) for demonstration in CHAINS} == {1, 2, 3, 4}
+
+
 @pytest.mark.parametrize("demonstration", CHAINS, ids=lambda demonstration: demonstration.question)
 def test_each_chain_triple_is_the_answer_among_the_candidates_of_its_step(demonstration: ChainDemonstration) -> None:
-    assert len(demonstration.chain) in (2, 3)
+    assert len(demonstration.chain) in (1, 2, 3, 4)
     *steps, last = demonstration.steps
     for index, (step, triple) in enumerate(zip(steps, demonstration.chain, strict=True)):
         assert step.candidates[step.answer] == triple
