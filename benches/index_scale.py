@@ -1,16 +1,18 @@
 """Time and size of an index of passages as it grows: building, opening, disk, memory and searches across hops.
 
-    python -m benches.index_scale [--passages 1000 10000 100000] [--vectors int8] [--threads 2] [--seed 0]
+    python -m benches.index_scale [--passages 1000 10000 100000] [--vectors int8] [--threads 2] [--seed 0] [--plots DIR]
 
 Passages have 120 words on average, of a vocabulary as skewed as English; each tells of something by name and names others, so that
 ten links a passage come to be. Vectors are drawn, since encoding them would take days: what building takes is all but the encoder.
 Questions name a passage and have words of what it leads to; their encoding, by the tiny encoder, is part of the time. Medians and
-95th percentiles are of single questions, warm, without reading; `batch` is of 64 together.
+95th percentiles are of single questions, warm, without reading; `batch` is of 64 together. A slope is the exponent by which a figure
+grows with the passages, from one size to the next: 1 in proportion, 0 not at all.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import platform
 import shutil
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +30,7 @@ from numpy.typing import NDArray
 
 import pytrace
 from benches.words import SYLLABLES, word
+from pytrace.evaluation.scores.figure_files import new_figure, save_figure
 from pytrace.records import Document
 from pytrace.retrieval.hops import HopSearch
 from pytrace.retrieval.passages import IndexWriter, PassageIndex
@@ -34,6 +38,16 @@ from pytrace.retrieval.passages import IndexWriter, PassageIndex
 VOCABULARY = 300_000
 QUESTIONS = 128
 BATCH = 64
+# What is drawn over the passages, and its unit.
+_GROWING = {
+    "median ms": "ms a question",
+    "batch ms": "ms a question, 64 together",
+    "build s": "s without the encoder",
+    "one more": "s for one passage more",
+    "open": "s",
+    "disk": "bytes",
+    "memory": "bytes of its own",
+}
 # Names in a passage's text, of other passages; near ones are likelier, so that links come in neighbourhoods.
 NAMED = 5
 
@@ -135,11 +149,13 @@ def measure(count: int, options: argparse.Namespace, results: Any) -> None:
             {
                 "passages": count,
                 "passages a second": count / building,
+                "build s": building,
                 "commit": committed - added,
                 "one more": adding,
+                "disk": size,
                 "disk by text": size / text,
                 "bytes a passage": size / count,
-                "memory by disk": searched.pop("memory") / size,
+                "memory by disk": searched["memory"] / size,
                 **searched,
             }
         )
@@ -173,6 +189,7 @@ def search(directory: Path, threads: int, seed: int) -> dict[str, float]:
         "links a passage": 0 if index.graph is None else len(index.graph["links"]) / len(index),
         "median ms": statistics.median(times),
         "95th ms": float(np.percentile(times, 95)),
+        "batch ms": 1000 * batch,
         "batch by single": statistics.median(times) / 1000 / batch,
     }
 
@@ -193,12 +210,14 @@ def main() -> int:
     parser.add_argument(
         "--work", type=Path, help="where indexes are made; the system's folder for passing files by default"
     )
+    parser.add_argument("--plots", type=Path, help="where time and size over passages are drawn")
     options = parser.parse_args()
     print(f"python -m benches.index_scale {' '.join(sys.argv[1:])}")
     print(
         f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, {len(SYLLABLES)} syllables",
         flush=True,
     )
+    rows: list[dict[str, float]] = []
     for count in options.passages:
         with multiprocessing.get_context("spawn").Manager() as manager:
             results = manager.list()
@@ -206,10 +225,31 @@ def main() -> int:
             process.start()
             process.join()
             for result in results:
+                rows.append(dict(result))
                 print("  ".join(f"{name}: {value:,.4g}" for name, value in result.items()), flush=True)
             if process.exitcode:
                 return 1
+    for before, after in pairwise(rows):
+        grown = math.log(after["passages"] / before["passages"])
+        slopes = (f"{name} {math.log(after[name] / before[name]) / grown:.2f}" for name in _GROWING)
+        print(f"slopes from {before['passages']:,.0f} to {after['passages']:,.0f}: {', '.join(slopes)}")
+    if options.plots and rows:
+        draw(rows, options.plots)
     return 0
+
+
+def draw(rows: Sequence[dict[str, float]], directory: Path) -> None:
+    """Draw what grows over the passages, on logarithmic axes."""
+    figure, columns = new_figure("growth", (3.5 * len(_GROWING), 3.5), len(_GROWING), extra="bench")
+    for axes, (name, unit) in zip(columns, _GROWING.items(), strict=True):
+        axes.plot([row["passages"] for row in rows], [row[name] for row in rows], marker="o")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("passages")
+        axes.set_ylabel(unit)
+        axes.set_title(name)
+        axes.grid(visible=True, which="both", linewidth=0.3)
+    save_figure(figure, directory, "index_scale", dpi=120)
 
 
 if __name__ == "__main__":

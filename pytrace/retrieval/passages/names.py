@@ -51,6 +51,8 @@ def passage_names(passage: Document) -> tuple[list[str], list[str]]:
 
 def _plain(name: str) -> str:
     """Return a name with the letters of A to Z in the place of those that have marks."""
+    if name.isascii():
+        return name
     parts = (unicodedata.normalize("NFKD", letter) for letter in name)
     return "".join(part[0] if "a" <= part[0] <= "z" else unicodedata.normalize("NFKC", part) for part in parts)
 
