@@ -149,7 +149,8 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
 # Chosen on HotpotQA's adversarial subset, by hand and by `pytrace tune` (docs/measurements.md). SmolLM2-135M judges
 # letters no better than chance, and texts by PMI well; but what it adds to the ranker is gone once the ranker knows
 # which heads are named, so it only reads. It drowns in context, so that one chain of two documents is read, the best
-# of eight. It makes most tails up, so that sentences are its units and phrases its triples.
+# of eight. It makes most tails up, so that sentences are its units and phrases its triples. Over an index the search has already
+# chosen the passages, better than sentences by the encoder alone would (docs/corpus.md).
 SMALL = TraceSettings(
     unit="sentence",
     extraction="phrases",
@@ -167,6 +168,7 @@ SMALL = TraceSettings(
     spans=True,
     reader_demonstrations=4,
     reader_documents=2,
+    passages=4,
 )
 _SPACE = (
     # A selector that the ranker has no part in is worth little where the model is small; letters are the paper's.
