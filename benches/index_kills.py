@@ -31,7 +31,7 @@ _QUESTIONS = (
     "Which island has the observatory whose keeper wrote the almanac?",
     "What is the ferry to Skarra Isle called?",
 )
-_INDEX = (sys.executable, "-c", "from pytrace.cli import main; main()", "index")
+_INDEX = (str(Path(sys.executable).with_name("pytrace")), "index")
 # Compared with an index that is built anew each time this many kills are done.
 _COMPARED = 5
 
