@@ -141,7 +141,7 @@ def test_chains_go_through_the_passages_that_answer_together(corpus: Corpus, mos
 
 
 def test_passages_answer_together_that_are_not_much_less_likely_than_the_first() -> None:
-    ranking = PassageRanking((7, 3, 9, 4, 1), (0.4, 0.2, 0.11, 0.09, 0.01), (), 1.0)
+    ranking = PassageRanking((7, 3, 9, 4, 1), (0.4, 0.2, 0.09, 0.07, 0.01), (), 1.0)
     assert ranking.together(4) == (7, 3, 9)
     assert ranking.together(2) == (7, 3)
     assert PassageRanking((), (), (), 0.0).together(4) == ()

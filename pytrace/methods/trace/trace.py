@@ -168,7 +168,7 @@ SMALL = TraceSettings(
     spans=True,
     reader_demonstrations=4,
     reader_documents=2,
-    passages=4,
+    passages=2,
 )
 _SPACE = (
     # A selector that the ranker has no part in is worth little where the model is small; letters are the paper's.

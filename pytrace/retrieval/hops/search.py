@@ -36,9 +36,9 @@ from pytrace.retrieval.retriever import check_queries
 
 # Questions that are searched together.
 _AT_ONCE = 64
-# A passage this likely, by the likeliest, is one of those that answer together. On questions of two to four hops a share from 0.2 to
-# 0.3 finds as much as always two do, and on those of one hop more than half as often the one that is wanted.
-_SHARE = 0.25
+# A passage this likely, by the likeliest, is one of those that answer together: one to four of them, and on questions of two to four
+# hops in all as right as always two, on those of one hop better.
+_SHARE = 0.2
 # What a link counts for the passage that it leads to, beside 1 for the one that it comes from.
 _BACK = 0.5
 
