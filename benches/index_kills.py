@@ -76,10 +76,16 @@ def main() -> int:
             kills += was_killed
             left = state(index)
             started = time.perf_counter()
-            if was_killed and (verb != "remove" or left == before):
+            if was_killed and (verb == "sync" or left == before):
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
                 seconds[verb] = time.perf_counter() - started
             after = state(index)
+            if verb == "remove" and before is not None:
+                after = {name: digest for name, digest in before.items() if name not in arguments[1:]}
+            elif was_killed and verb == "build" and left is not None:
+                # What is there is all that a build of the same documents comes to.
+                subprocess.run([*_INDEX, "sync", str(index), "--threads", "1"], check=True, stdout=subprocess.DEVNULL)
+                after = state(index)
             ended[f"{verb}: {_ending(was_killed, left, after)}"] += 1
             if left not in (before, after):
                 print(

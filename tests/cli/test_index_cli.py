@@ -299,3 +299,27 @@ def test_processes_build_what_one_process_builds(
             built.append({passage.id: passage for passage in index.passages(range(len(index)))})
     assert built[0] == built[1]
     assert not (tmp_path / "two.parts").exists()
+
+
+def test_a_beir_folder_is_evaluated_over_its_index_without_a_pool(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    corpus = [{"_id": f"d{number}", "title": "", "text": f"Loaf {number} is baked at dawn."} for number in range(30)]
+    corpus += [
+        {"_id": "tern", "title": "Marigold Tern", "text": "The Marigold Tern is a ferry of Brackwater Lines."},
+        {"_id": "lines", "title": "Brackwater Lines", "text": "Brackwater Lines was founded by Tobias Rook."},
+    ]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in corpus))
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": QUESTION}) + "\n")
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\ttern\t1\nq\tlines\t2\n")
+    assert run("index", "build", tmp_path / "index", "--docs", folder / "corpus.jsonl")[0] == 0
+    monkeypatch.setattr("pytrace.engine.loading.Engine.model", ScriptedModel(["Tobias Rook"] * 8))
+    status, shown, errors = run("eval", "rag", "--data", folder, "--index", tmp_path / "index", "--pool", 5, "--json")
+    assert status == 0, errors
+    told = json.loads(shown)
+    assert told["retrieval"]["recall"]["5"] == 1
+    (method,) = told["methods"]
+    assert method["supporting_recall"]["mean"] == 1
+    assert method["ranking"]["ndcg"]["mean"] > 0.8
