@@ -182,6 +182,52 @@ class Remove(Command):
             return _result(self.directory, writer.commit())
 
 
+class Learn(Command):
+    """Learn how the index in DIR is searched best, from questions whose supporting documents are known.
+
+    What features of passages count is learned, from the shipped weights on, and judged by cross-validation: recall of supporting
+    documents, each question by weights that never saw it. What is better than the shipped weights is kept in DIR and used from then on.
+    """
+
+    directory: Path = argument("DIR")
+    data: Path = option("Questions with the ids of their supporting documents, as for 'eval --index'.")
+    data_format: str = option("Of the data, as for 'eval'.", "--format", default="auto")
+    models: Engine = ENCODER
+
+    def run(self) -> Result:
+        from pytrace.evaluation.data.beir import is_beir
+        from pytrace.evaluation.data.datasets import read_questions
+        from pytrace.retrieval.hops import HopSearch
+        from pytrace.retrieval.hops.own_weights import Asked, learn_own
+        from pytrace.retrieval.hops.weights import save_weights
+        from pytrace.retrieval.passages import PassageIndex
+
+        pool = 1 if is_beir(self.data) else None
+        asked = [
+            Asked(question.question, frozenset(question.supporting_documents))
+            for question in read_questions(self.data, format=self.data_format, pool=pool)  # type: ignore[arg-type]
+            if question.supporting_documents
+        ]
+        encoder = self.models.encoder
+        with PassageIndex.open(self.directory, encoder) as index:
+            learned = learn_own(
+                HopSearch(index, encoder), asked, made_by=f"pytrace index learn, {len(asked)} questions"
+            )
+        better = sum(learned.own) > sum(learned.shipped)
+        if better:
+            save_weights(self.directory, learned.weights)
+        document = {"questions": len(asked), "shipped": learned.shipped, "own": learned.own, "kept": better}
+
+        def show() -> None:
+            for name, recall in (("shipped weights", learned.shipped), ("weights of its own", learned.own)):
+                shares = "  ".join(f"{100 * share:5.1f}" for share in recall)
+                common.print_text(f"{name:<20} recall at 2, 5, 10: {shares}")
+            kept = f"kept in {self.directory}" if better else "no better, so the shipped ones stay"
+            common.print_text(f"{len(asked)} questions, each judged by weights that never saw it; {kept}")
+
+        return Result(document, show)
+
+
 class Show(Command):
     """Show what the index in DIR holds."""
 
@@ -303,4 +349,6 @@ def _summary(index: PassageIndex) -> dict[str, Any]:
     }
 
 
-index = click_group("Index documents once, and search them across hops.", Build, Sync, Add, Remove, Merge, Show, Verify)
+index = click_group(
+    "Index documents once, and search them across hops.", Build, Sync, Add, Remove, Merge, Learn, Show, Verify
+)

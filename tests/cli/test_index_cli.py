@@ -323,3 +323,42 @@ def test_a_beir_folder_is_evaluated_over_its_index_without_a_pool(
     (method,) = told["methods"]
     assert method["supporting_recall"]["mean"] == 1
     assert method["ranking"]["ndcg"]["mean"] > 0.8
+
+
+def test_weights_are_learned_for_an_index_and_kept_if_they_are_better(tmp_path: Path, run: Run) -> None:
+    # What answers is named by its ferry, and the question's own words lead elsewhere.
+    rows, questions = [], []
+    for number in range(24):
+        rows += [
+            {"id": f"ferry {number}", "title": f"Ferry {number}", "text": f"Ferry {number} is run by Line {number}."},
+            {"id": f"line {number}", "title": f"Line {number}", "text": f"Line {number} was begun by Rook {number}."},
+            {
+                "id": f"other {number}",
+                "title": f"Firm {number}",
+                "text": f"Who founded Firm {number}? It runs ferries.",
+            },
+        ]
+        gold = [f"ferry {number}", f"line {number}"]
+        questions.append({"id": str(number), "question": f"Who founded what runs Ferry {number}?", "gold": gold})
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = tmp_path / "questions.jsonl"
+    data.write_text("".join(json.dumps({**question, "answers": ["x"]}) + "\n" for question in questions))
+    index = tmp_path / "index"
+    assert run("index", "build", index, "--docs", tmp_path / "corpus.jsonl")[0] == 0
+    status, shown, errors = run("index", "learn", index, "--data", data, "--json")
+    assert status == 0, errors
+    told = json.loads(shown)
+    assert told["questions"] == 24
+    assert told["kept"] == (sum(told["own"]) > sum(told["shipped"])) == (index / "weights.json").is_file()
+    assert sum(told["own"]) >= sum(told["shipped"])
+    # A broken file is told, and one that is gone leaves the shipped weights.
+    (index / "weights.json").write_text("{}")
+    status, _, errors = run("search", QUESTION, "--index", index)
+    assert status == 2
+    assert "learn anew" in errors
+    (index / "weights.json").unlink()
+    assert run("search", QUESTION, "--index", index)[0] == 0
+    data.write_text(json.dumps({**questions[0], "answers": ["x"]}) + "\n")
+    status, _, errors = run("index", "learn", index, "--data", data)
+    assert status == 2
+    assert "too few to learn from" in errors

@@ -31,6 +31,7 @@ def learn(
     single: Sequence[KnownQuestion] = (),
     *,
     penalty: float = 0.01,
+    towards: Weights | None = None,
     made_by: str = "",
 ) -> Weights:
     """Learn weights.
@@ -44,6 +45,9 @@ def learn(
         scores say, and how far pairs lead on; without any, the numbers of `Weights` hold.
     penalty
         What large weights cost, of features scaled to a variance of 1.
+    towards
+        Weights that are known to be good elsewhere: what differs from them costs, in the place of what is large, and their other numbers
+        hold where `single` is empty.
     made_by
         What is noted of how they were made.
 
@@ -70,8 +74,11 @@ def learn(
     scale[scale == 0] = 1
     scaled = [(features / scale, right) for features, right in useful]
 
+    known = np.zeros(len(scale)) if towards is None else towards.vector() * scale
+
     def loss(weights: Floats) -> tuple[float, Floats]:
-        total, slope = penalty * float(weights @ weights), 2 * penalty * weights
+        off = weights - known
+        total, slope = penalty * float(off @ off), 2 * penalty * off
         for features, right in scaled:
             scores = features @ weights
             highest = scores.max()
@@ -83,8 +90,9 @@ def learn(
             slope = slope + (expected - features[right]).mean(axis=0) / len(scaled)
         return total, slope
 
-    learned = _least(loss, np.zeros(len(scale))) / scale
-    weights = Weights(features=dict(zip(FEATURES, learned.tolist(), strict=True)), made_by=made_by)
+    learned = _least(loss, known) / scale
+    features = dict(zip(FEATURES, learned.tolist(), strict=True))
+    weights = msgspec.structs.replace(towards or Weights(features={}), features=features, made_by=made_by)
     if not single:
         return weights
     surest, sharpness = _length(

@@ -95,7 +95,7 @@ class HopSearch:
     encoder
         The encoder of its vectors; questions are encoded.
     weights
-        What features count; those that are shipped if left out.
+        What features count; if left out, those that were learned for the index, else those that are shipped.
     settings
         How widely is searched.
 
@@ -122,7 +122,7 @@ class HopSearch:
     @cached_property
     def weights(self) -> Weights:
         """What features count."""
-        return self._weights or load_weights()
+        return self._weights or load_weights(self.index.directory)
 
     def search(self, questions: Sequence[str], k: int = 10, *, where: Sequence[str] = ()) -> list[PassageRanking]:
         """Find passages for questions.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +16,10 @@ from numpy.typing import NDArray
 
 from pytrace.errors import DataError, InputError
 from pytrace.retrieval.hops.features import FEATURES, Floats
+from pytrace.storage.files import atomic_output
+
+OWN_WEIGHTS = "weights.json"
+"""In an index's directory: the weights that were learned for it."""
 
 
 class Scored(NamedTuple):
@@ -87,13 +92,22 @@ class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return Scored(pairs, by_seed, passages - leaving + arriving, hops)
 
 
-def load_weights() -> Weights:
-    """Read the shipped weights."""
-    path = resources.files(__package__) / "weights.json"
+def load_weights(directory: Path | None = None) -> Weights:
+    """Read the weights that were learned for an index, or if there are none, the shipped ones."""
+    own = None if directory is None else directory / OWN_WEIGHTS
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Weights)
-    except msgspec.DecodeError as error:
-        raise DataError(f"holds no weights ({error}); install pytrace again", path=str(path)) from None
+        if own is not None and own.is_file():
+            return msgspec.json.decode(own.read_bytes(), type=Weights)
+        return msgspec.json.decode((resources.files(__package__) / "weights.json").read_bytes(), type=Weights)
+    except (OSError, msgspec.DecodeError) as error:
+        remedy = "install pytrace again" if own is None else "remove it, or learn anew with 'pytrace index learn'"
+        raise DataError(f"holds no weights ({error}); {remedy}", path=str(own or "weights.json")) from None
+
+
+def save_weights(directory: Path, weights: Weights) -> None:
+    """Keep weights for an index, in the place of those before."""
+    with atomic_output(directory / OWN_WEIGHTS) as stream:
+        stream.write(msgspec.json.format(msgspec.json.encode(weights), indent=2) + b"\n")
 
 
 def softmax(scores: Floats) -> Floats:
