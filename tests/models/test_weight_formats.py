@@ -142,7 +142,7 @@ def test_the_fastest_format_that_chooses_alike_is_used_and_undone(
     verdicts = {item.format: item.verdict for item in record.figures}
     assert verdicts == {"original": "", "Q8_0": "slower than the chosen one", "F16": "chosen"}
     original, _, chosen = record.figures
-    assert original.steps == chosen.steps == 33
+    assert original.steps == chosen.steps == 47
     assert chosen.agreement is not None
     assert chosen.agreement >= 0.95
     path = registry.resolve(own, "language-model")
