@@ -86,6 +86,11 @@ def build_in_processes(shards: Shards) -> Iterator[Built]:
                 yield _built(result)
         except BrokenProcessPool:
             raise WorkerError(f"a process that built a part of the index was ended; {_GOES_ON}") from None
+        except BaseException:
+            # An interrupt, or an error of one part: the others need not come to their end.
+            for process in multiprocessing.active_children():
+                process.kill()
+            raise
 
 
 def build_with_ray(shards: Shards, *, address: str | None = None) -> Iterator[Built]:
