@@ -108,7 +108,6 @@ RUN = """
 import sys
 from functools import partial
 from pathlib import Path
-from pytrace.evaluation.run.ray_cluster import import_ray, ray_cluster
 from pytrace.evaluation.run.ray_engine import RayEngine
 from pytrace.evaluation.run.runner import RunStore, evaluate
 from tests.scripted_methods import QUESTIONS, SIZES, make
