@@ -29,7 +29,7 @@ from pytrace.documents.passages import WORDS
 from pytrace.kernels import personalised_pagerank
 from pytrace.records import Document
 from pytrace.retrieval.hops.features import FEATURES, Pairs
-from pytrace.retrieval.hops.learning import KnownQuestion, learn
+from pytrace.retrieval.hops.learning import KnownQuestion, known_question, learn
 from pytrace.retrieval.hops.search import HopSearch
 from pytrace.retrieval.hops.weights import Weights
 from pytrace.retrieval.passages import IndexWriter, PassageIndex
@@ -293,11 +293,8 @@ def _learned(
 
 
 def _known(pairs: Pairs, gold: frozenset[str], owners: Sequence[str], kept: NDArray[np.float64]) -> KnownQuestion:
-    names = np.array([owners[row] for row in pairs.rows.tolist()], dtype=object)
-    right = np.array([name in gold for name in names.tolist()], dtype=bool)
-    other = (names[pairs.firsts] != names[pairs.seconds]).astype(bool)
-    both = right[pairs.firsts] & right[pairs.seconds] & other
-    return KnownQuestion(pairs._replace(features=pairs.features * kept), right, both)
+    of_rows = [owners[row] for row in pairs.rows.tolist()]
+    return known_question(pairs._replace(features=pairs.features * kept), of_rows, gold)
 
 
 def _failures(folder: Path, asked: Asked, rankings: Sequence[Ranking]) -> list[dict[str, Any]]:

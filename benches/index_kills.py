@@ -4,7 +4,8 @@
 
 A copy of the documents is changed at random, and `pytrace index build`, `sync` or `remove` is started with the tiny encoder and ended
 by SIGKILL. The index must then verify, hold each document once, and hold those of before the command or those of after it, nothing
-between; the same command is then run to its end, and what is found must equal what an index finds that is built anew.
+between; the same command is then run to its end, and what is found must equal what an index finds that is built anew, scores to a
+thousandth.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def main() -> int:
                 subprocess.run([*_INDEX, "sync", str(index), "--threads", "1"], check=True, stdout=subprocess.DEVNULL)
                 after = state(index)
             ended[f"{verb}: {_ending(was_killed, left, after)}"] += 1
-            if left not in (before, after):
+            if left != after and not (was_killed and left == before):
                 print(
                     f"after {kills} kills, in {verb}: {len(left or {})} documents, neither the {len(before or {})} before nor the {len(after or {})} after"
                 )

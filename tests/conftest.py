@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -179,3 +179,18 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
     monkeypatch.delenv("PYTRACE_API_KEY", raising=False)
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """Return one Ray for a module's tests: it takes seconds to start."""
+    # Not `importorskip`: Ray must find its environment when it is imported first.
+    from pytrace.errors import MissingDependencyError
+    from pytrace.evaluation.run.ray_cluster import import_ray, ray_cluster
+
+    try:
+        module = import_ray()
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    with ray_cluster(6, None):
+        yield module

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import msgspec
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pytrace.engine.knowledge import KnowledgeOptions
     from pytrace.engine.loading import Engine
     from pytrace.methods.catalog import MethodName
-    from pytrace.methods.ranking import Search
+    from pytrace.methods.ranking import Search, SearchName
     from pytrace.records import Answer, Document
-    from pytrace.retrieval import RetrieverName, SentenceIndex
+    from pytrace.retrieval import SentenceIndex
 
 Progress = Callable[[str, int], AbstractContextManager[Callable[..., object]]]
 """From what is done and how often to a context that gives what to call after each."""
@@ -129,9 +129,7 @@ def _keeping(search: Search | None, found: dict[str, Document]) -> Search | None
     if search is None:
         return None
 
-    def keep(
-        queries: Sequence[str], retriever: RetrieverName | Literal["together"], count: int
-    ) -> list[list[Document]]:
+    def keep(queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
         results = search(queries, retriever, count)
         found.update((passage.id, passage) for passages in results for passage in passages)
         return results
@@ -149,7 +147,7 @@ def _with_note(answer: Answer, count: int, corpus: Corpus) -> Answer:
     if count >= len(corpus):
         return answer
     cut = isinstance(corpus, IndexedCorpus) or any(document.is_passage for document in corpus)
-    note = f"used the {count} {'passages' if cut else 'documents'} nearest to the question, of {len(corpus)}"
+    note = f"was given the {count} {'passages' if cut else 'documents'} nearest to the question, of {len(corpus)}"
     return msgspec.structs.replace(answer, notes=(*answer.notes, note))
 
 

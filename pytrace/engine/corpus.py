@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pytrace.documents import ReadReport, read_documents
 from pytrace.documents.reader import ReadOptions
@@ -12,8 +12,7 @@ from pytrace.records import Document, Evidence
 
 if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
-    from pytrace.methods.ranking import Search
-    from pytrace.retrieval import RetrieverName
+    from pytrace.methods.ranking import Search, SearchName
     from pytrace.retrieval.hops import HopSearch, PassageRanking
     from pytrace.retrieval.passages import PassageIndex, VectorType
 
@@ -254,7 +253,7 @@ class IndexedCorpus(Corpus):
         self,
         queries: Sequence[str],
         engine: Engine,
-        retriever: RetrieverName | Literal["together"],
+        retriever: SearchName,
         count: int,
         *,
         where: Sequence[str] = (),
@@ -293,9 +292,7 @@ class IndexedCorpus(Corpus):
     def finder(self, engine: Engine, *, where: Sequence[str] = ()) -> Search:
         """Return what methods search while they think, `find` with this engine."""
 
-        def search(
-            queries: Sequence[str], retriever: RetrieverName | Literal["together"], count: int
-        ) -> list[list[Document]]:
+        def search(queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
             return self.find(queries, engine, retriever, count, where=where)
 
         return search

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -72,8 +74,11 @@ class Shards:
             writer.merge(self.part(number))
 
     def clear(self) -> None:
-        """Remove the parts."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        """Remove the parts, and their directory if nothing else is in it."""
+        for number in range(1, self.processes + 1):
+            shutil.rmtree(self.part(number), ignore_errors=True)
+        with suppress(OSError):
+            self.directory.rmdir()
 
 
 def build_in_processes(shards: Shards) -> Iterator[Built]:
@@ -103,7 +108,13 @@ def build_with_ray(shards: Shards, *, address: str | None = None) -> Iterator[Bu
         rows = [{"number": number} for number in range(1, shards.processes + 1)]
         data = ray.data.from_items(rows, override_num_blocks=len(rows))
         quiet(data)
-        built = data.map(partial(_row, pickle.dumps(shards)), num_cpus=threads)
+        gpus = float(ray.cluster_resources().get("GPU", 0)) if shards.models.device == "cuda" else 0.0
+        built = data.map(
+            partial(_row, pickle.dumps(shards), str(Path.cwd())),
+            num_cpus=threads,
+            # Ray hides a machine's GPUs from processes that did not ask for one.
+            num_gpus=min(1.0, gpus / shards.processes) or None,
+        )
         try:
             for row in built.iter_rows():
                 yield _built(pickle.loads(row["outcome"]))
@@ -135,7 +146,9 @@ def _outcome(shards: Shards, number: int) -> Built | Exception:
     return outcome(partial(shards.build, number))
 
 
-def _row(shards: bytes, row: dict[str, int]) -> dict[str, bytes]:
+def _row(shards: bytes, folder: str, row: dict[str, int]) -> dict[str, bytes]:
+    if Path(folder).is_dir():
+        os.chdir(folder)  # an encoder that is named by its path is named from where the command was given
     return {"outcome": pickle.dumps(_outcome(pickle.loads(shards), row["number"]))}
 
 

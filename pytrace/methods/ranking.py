@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from pytrace.retrieval import RetrieverName, check_retriever, rank_each
 
 Rank = Callable[[Sequence[str], Documents, int], list[list[Document]]]
 """From questions, the documents of each, and a count to at most so many documents of each, best first."""
-Search = Callable[[Sequence[str], RetrieverName | Literal["together"], int], list[list[Document]]]
+SearchName: TypeAlias = RetrieverName | Literal["together"]
+Search = Callable[[Sequence[str], SearchName, int], list[list[Document]]]
 """From queries, a retriever's name and a count to at most so many passages of a corpus for each, best first.
 
 "given" finds across hops, "together" of that only the passages that answer together.

@@ -150,7 +150,7 @@ class WordIndex:
                 of_part = mask[part.first : part.first + len(part.block.lengths)]
                 allowed = of_part if allowed is None else of_part & allowed
             starts, ends = terms.starts[number], terms.ends[number]
-            if (ends > starts).any() and (mask is None or allowed is None or allowed.any()):
+            if (ends > starts).any() and (allowed is None or allowed.any()):
                 scores, rows = _core.word_top(
                     part.block.rows,
                     part.block.counts,

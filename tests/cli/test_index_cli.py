@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from pytrace.cli import common, program
-from pytrace.errors import MissingDependencyError
-from pytrace.evaluation.run.ray_cluster import import_ray
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.retrieval.passages import PassageIndex
 
@@ -279,13 +277,10 @@ def test_parts_that_cannot_be_are_told(
 @pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\.")
 @pytest.mark.parametrize("engine", ["local", "ray"])
 def test_processes_build_what_one_process_builds(
-    tmp_path: Path, docs: Path, engine: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, docs: Path, engine: str, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     if engine == "ray":
-        try:
-            import_ray()
-        except MissingDependencyError as error:
-            pytest.skip(str(error))
+        request.getfixturevalue("ray")
     built = []
     for name, options in (("one", ()), ("two", ("--processes", "2", "--engine", engine))):
         status = common.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 
 from pytrace.engine.corpus import Corpus
 from pytrace.engine.spread_index import SpreadIndex
-from pytrace.errors import InputError, MissingDependencyError, StoreError
-from pytrace.evaluation.run.ray_cluster import import_ray, ray_cluster
+from pytrace.errors import InputError, StoreError
 from pytrace.models.scripted import HashEncoder
 from pytrace.records import Document, Origin
 from pytrace.retrieval.hops import HopSearch
@@ -23,17 +21,6 @@ pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\.")
 ENCODER = HashEncoder(dimension=32)
 TOWNS = ("Pellisk", "Quillhaven", "Thornwick", "Orrin Head", "Skarra Isle", "Marsh End")
 QUESTIONS = ["Which mayor came from Pellisk?", "Where does the ferry of Thornwick go?", "xyzzy"]
-
-
-@pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    """Return one Ray for all tests: it takes seconds to start."""
-    try:
-        ray = import_ray()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-    with ray_cluster(6, None):
-        yield ray
 
 
 @pytest.fixture

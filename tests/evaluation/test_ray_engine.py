@@ -5,15 +5,12 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytrace.errors import InputError, MissingDependencyError, WorkerError
-from pytrace.evaluation.run.ray_cluster import import_ray, ray_cluster
 from pytrace.evaluation.run.ray_engine import RayEngine
 from pytrace.evaluation.run.runner import RunStore, evaluate
 from tests.scripted_methods import (
@@ -32,17 +29,6 @@ from tests.scripted_methods import (
 
 # Ray uses what Ray itself calls outdated.
 pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\.")
-
-
-@pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    """Return one Ray for all tests: it takes seconds to start."""
-    try:
-        ray = import_ray()
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
-    with ray_cluster(2, None):
-        yield ray
 
 
 @pytest.mark.usefixtures("ray")

@@ -10,6 +10,7 @@ import msgspec
 
 from pytrace.evaluation.scores.metrics import recall_at
 from pytrace.records import Document, Question
+from pytrace.retrieval.hops.weights import OWN_WEIGHTS
 from pytrace.retrieval.passages.segment import document_id
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ def index_settings(corpus: IndexedCorpus, count: int) -> dict[str, Any]:
     digest = hashlib.sha256()
     for entry in corpus.index.files:
         digest.update(f"{entry.bytes} {entry.checksum}\n".encode())
+    own = corpus.index.directory / OWN_WEIGHTS
+    if own.is_file():
+        digest.update(own.read_bytes())
     return {"passages": len(corpus), "given": count, "sha256": digest.hexdigest()}
 
 
