@@ -15,6 +15,7 @@ import json
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,11 +27,12 @@ from numpy.typing import NDArray
 import pytrace
 from pytrace.documents import read_documents
 from pytrace.documents.passages import WORDS
+from pytrace.evaluation.scores.metrics import precision_recall_f1
 from pytrace.kernels import personalised_pagerank
 from pytrace.records import Document
 from pytrace.retrieval.hops.features import FEATURES, Pairs
 from pytrace.retrieval.hops.learning import KnownQuestion, known_question, learn
-from pytrace.retrieval.hops.search import HopSearch
+from pytrace.retrieval.hops.search import HopSearch, PassageRanking
 from pytrace.retrieval.hops.weights import Weights
 from pytrace.retrieval.passages import IndexWriter, PassageIndex
 from pytrace.retrieval.passages.segment import document_id
@@ -101,6 +103,8 @@ def main() -> int:
                 _print(name, rankings, one.gold)
             ranked = _ranked(one, weights)
             _print("search across hops", ranked, one.gold)
+            for name, chosen in _chosen(one, weights).items():
+                _print_chosen(name, chosen, one.gold)
             if options.failures and titles == "kept" and folder in options.folders:
                 failures += _failures(folder, one, ranked)
             for name, left_out in _WITHOUT.items() if options.ablations else ():
@@ -295,6 +299,27 @@ def _learned(
 def _known(pairs: Pairs, gold: frozenset[str], owners: Sequence[str], kept: NDArray[np.float64]) -> KnownQuestion:
     of_rows = [owners[row] for row in pairs.rows.tolist()]
     return known_question(pairs._replace(features=pairs.features * kept), of_rows, gold)
+
+
+def _chosen(asked: Asked, weights: Weights) -> dict[str, list[set[str]]]:
+    """Return the documents of the passages that answer together, four at most, and of always two."""
+    chosen: dict[str, list[set[str]]] = {"answer together": [], "always two": []}
+    for each in asked.pairs:
+        scored = weights.score(each.features, each.firsts, each.seconds, each.seed_scores)
+        order = np.argsort(-scored.passages, kind="stable")
+        ranking = PassageRanking(tuple(order.tolist()), tuple(scored.passages[order].tolist()), (), scored.hops)
+        for name, places in (("answer together", ranking.together(4)), ("always two", ranking.rows[:2])):
+            chosen[name].append({asked.owners[int(each.rows[place])] for place in places})
+    return chosen
+
+
+def _print_chosen(name: str, chosen: Sequence[set[str]], gold: Sequence[frozenset[str]]) -> None:
+    scores = [
+        precision_recall_f1(len(some & right), len(some), len(right)) for some, right in zip(chosen, gold, strict=True)
+    ]
+    precision, recall, f1 = (100 * np.array(scores, dtype=np.float64).mean(axis=0)).tolist()
+    sizes = " ".join(f"{count} of {size}" for size, count in sorted(Counter(map(len, chosen)).items()))
+    print(f"  {name:30s} precision {precision:5.1f}  recall {recall:5.1f}  F1 {f1:5.1f}   {sizes}", flush=True)
 
 
 def _failures(folder: Path, asked: Asked, rankings: Sequence[Ranking]) -> list[dict[str, Any]]:

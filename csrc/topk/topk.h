@@ -4,12 +4,12 @@
 // the second-level cache meets a group of queries that stays in the first, in register blocks of
 // dot products; the tile's scores are compared with each query's k-th best so far and only those
 // above it are kept. Many queries: the same tile is laid out in panels and scanned as a matrix
-// product (topk_scan.h), and only what could be above the k-th best is scored by dot products. Few
-// items: all scores are kept, and the best chosen by a bound that is found by counting
-// (topk_select.h). Time O(queries * items * dim) multiply-adds, memory O(threads * queries in
-// flight * k). Kept scores are (score, index) packed into one 64-bit key, in a buffer of up to
-// twice k that a selection cuts back to k whenever it is full: O(1) a kept score, whatever the
-// order of the items.
+// product (topk_scan.h; int8 items in bytes, topk_bytes.h), and only what could be above the k-th
+// best is scored by dot products. Few items: all scores are kept, and the best chosen by a bound
+// that is found by counting (topk_select.h). Time O(queries * items * dim) multiply-adds, memory
+// O(threads * queries in flight * k). Kept scores are (score, index) packed into one 64-bit key, in
+// a buffer of up to twice k that a selection cuts back to k whenever it is full: O(1) a kept score,
+// whatever the order of the items.
 //
 // A score's sum has one fixed order and scores are totally ordered (equal ones: lower index first),
 // so results do not depend on threads, tiles, neighbours in the batch or alignment. Between

@@ -12,7 +12,7 @@
 namespace pytrace::PYTRACE_TARGET_NAMESPACE {
 
 #include "common/target_vectors.h"
-#include "topk/topk_transpose.h"
+#include "topk/topk_panels.h"
 
 // As many as the scan in floats has, whose registers these are.
 inline constexpr int kPanelItems = 2 * kLanes;
@@ -91,21 +91,15 @@ bool scan_block(const int8_t* block, const uint8_t* panel, int64_t steps, const 
   uint32_t found = 0;
 #pragma GCC unroll 16
   for (int q = 0; q < kQueries; ++q) {
-    const VectorF slack = splat(test.scan.slacks[q]);
-    const VectorF floor = splat(test.scan.floors[q]);
+    VectorF products[2];
     const VectorF scale = splat(test.scales[q]);
-    uint32_t bits = 0;
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
-      const int at = half * kLanes;
-      const VectorF product = (VectorF)_mm512_maskz_cvtepi32_ps(0xffff, sums[q][half]) *
-                              (scale * load(test.factors + at));
-      const VectorF reach =
-          product + (load(test.scan.offsets + at) + slack * load(test.scan.weights + at));
-      bits |= bits_of(~(VectorI)(reach < floor)) << at;
+      products[half] = (VectorF)_mm512_maskz_cvtepi32_ps(0xffff, sums[q][half]) *
+                       (scale * load(test.factors + half * kLanes));
     }
-    hits[q] = bits;
-    found |= bits;
+    hits[q] = passing(products, test.scan, q);
+    found |= hits[q];
   }
   return found != 0;
 }

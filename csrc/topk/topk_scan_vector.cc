@@ -10,7 +10,7 @@
 namespace pytrace::PYTRACE_TARGET_NAMESPACE {
 
 #include "common/target_vectors.h"
-#include "topk/topk_transpose.h"
+#include "topk/topk_panels.h"
 
 // A block of kBlockQueries x 2 vectors of running sums, the two item vectors and one query value:
 // 14 x 2 + 3 = 31 of AVX-512's 32 registers, 6 x 2 + 3 = 15 of AVX2's 16; SSE2 needs one more for
@@ -72,23 +72,11 @@ bool scan_block(const float* block, const float* panel, int64_t dim, const ScanT
     panel += kPanelItems;
     block += kQueries;
   }
-  const VectorF weights[2] = {load(test.weights), load(test.weights + kLanes)};
-  const VectorF offsets[2] = {load(test.offsets), load(test.offsets + kLanes)};
   uint32_t found = 0;
 #pragma GCC unroll 16
   for (int q = 0; q < kQueries; ++q) {
-    const VectorF slack = splat(test.slacks[q]);
-    const VectorF floor = splat(test.floors[q]);
-    uint32_t bits = 0;
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const VectorF reach = sums[q][half] + (offsets[half] + slack * weights[half]);
-      // Not "at least": a NaN must pass, to be found out.
-      const VectorI below = (VectorI)(reach < floor);
-      bits |= bits_of(~below) << (half * kLanes);
-    }
-    hits[q] = bits;
-    found |= bits;
+    hits[q] = passing(sums[q], test, q);
+    found |= hits[q];
   }
   return found != 0;
 }

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pytrace.cli import common, program
+from pytrace.engine.corpus import Corpus
+from pytrace.engine.loading import Engine
+from pytrace.engine.shards import Shards
+from pytrace.evaluation.data.indexed_questions import index_settings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
+from pytrace.retrieval.hops.weights import load_weights, save_weights
 from pytrace.retrieval.passages import PassageIndex
 
 Run = Callable[..., tuple[int, str, str]]
@@ -357,3 +364,25 @@ def test_weights_are_learned_for_an_index_and_kept_if_they_are_better(tmp_path: 
     status, _, errors = run("index", "learn", index, "--data", data)
     assert status == 2
     assert "too few to learn from" in errors
+
+
+def test_what_is_not_a_part_stays_where_parts_were(tmp_path: Path) -> None:
+    shards = Shards(tmp_path / "papers.parts", (), {}, None, Engine(), 2)
+    for number in (1, 2):
+        shards.part(number).mkdir(parents=True)
+    (tmp_path / "papers.parts" / "mine.txt").write_text("mine")
+    shards.clear()
+    assert [path.name for path in (tmp_path / "papers.parts").iterdir()] == ["mine.txt"]
+    (tmp_path / "papers.parts" / "mine.txt").unlink()
+    shards.clear()
+    assert not (tmp_path / "papers.parts").exists()
+
+
+def test_a_run_with_other_weights_is_another_run(index: Path) -> None:
+    with closing(Corpus.open(index)) as corpus:
+        before = index_settings(corpus, 5)
+        save_weights(index, msgspec.structs.replace(load_weights(), surest=0.5))
+        assert load_weights(index).surest == 0.5
+        after = index_settings(corpus, 5)
+    assert before["sha256"] != after["sha256"]
+    assert before["passages"] == after["passages"]

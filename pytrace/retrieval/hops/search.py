@@ -36,8 +36,8 @@ from pytrace.retrieval.retriever import check_queries
 
 # Questions that are searched together.
 _AT_ONCE = 64
-# A passage this likely, by the likeliest, is one of those that answer together: one to four of them, and on questions of two to four
-# hops in all as right as always two, on those of one hop better.
+# A passage this likely, by the likeliest, is one of those that answer together. Supporting documents are told by it as well as by
+# always two (F1 within 2.1 points on questions of several hops, up to 1.8 better on those of one): `python -m benches.hops`.
 _SHARE = 0.2
 # What a link counts for the passage that it leads to, beside 1 for the one that it comes from.
 _BACK = 0.5

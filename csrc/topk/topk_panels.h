@@ -1,4 +1,5 @@
-// How rows become columns of registers. Include it as target_vectors.h is, and behind it.
+// What the scans in floats and in bytes share: how rows become columns of registers, and which
+// items of a panel pass. Include it as target_vectors.h is, and behind it.
 
 // Four 32-bit values of each of kLanes rows, `stride` bytes apart, as vectors of one value a row.
 PYTRACE_INLINE void load_transposed(const void* first, int64_t stride, VectorF (&out)[4]) {
@@ -64,4 +65,21 @@ PYTRACE_INLINE void load_transposed(const void* first, int64_t stride, VectorF (
   out[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
   out[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
 #endif
+}
+
+// The items of a panel that pass for query q, as bits, by their products with it.
+PYTRACE_INLINE uint32_t passing(const VectorF (&products)[2], const ScanTest& test, int q) {
+  const VectorF slack = splat(test.slacks[q]);
+  const VectorF floor = splat(test.floors[q]);
+  uint32_t bits = 0;
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    const int at = half * kLanes;
+    const VectorF reach =
+        products[half] + (load(test.offsets + at) + slack * load(test.weights + at));
+    // Not "at least": a NaN must pass, to be found out.
+    const VectorI below = (VectorI)(reach < floor);
+    bits |= bits_of(~below) << at;
+  }
+  return bits;
 }
