@@ -24,7 +24,7 @@ struct Int64s {
 PyObject* bind_pair_features(PyObject* const* arguments) {
   const py::array frequencies = exact_vector<int32_t>(arguments[0], "frequencies");
   const int64_t passages = whole_number(arguments[1], "passages", 0);
-  const py::array link_offsets = exact_vector<int64_t>(arguments[2], "link_offsets");
+  const Int64s link_offsets(arguments[2], "links' offsets");
   const py::array links = exact_vector<int32_t>(arguments[3], "links");
   const py::array forth = exact_vector<float>(arguments[4], "forth");
   const py::array back = exact_vector<float>(arguments[5], "back");
@@ -45,14 +45,15 @@ PyObject* bind_pair_features(PyObject* const* arguments) {
   const Int64s firsts(arguments[20], "firsts");
   const Int64s seconds(arguments[21], "seconds");
   const int threads = thread_count(arguments[22]);
-  const PairCorpus corpus{span_view<int32_t>(frequencies),  passages,
-                          span_view<int64_t>(link_offsets), span_view<int32_t>(links),
-                          span_view<float>(forth),          span_view<float>(back)};
+  const PairCorpus corpus{span_view<int32_t>(frequencies), passages};
   const PairQuestions asked{matrix_view<float>(questions),
                             {question_offsets.view(), span_view<int32_t>(question_words)},
                             span_view<double>(totals),
                             offsets.view()};
   const PairCandidates candidates{rows.view(),
+                                  {{link_offsets.view(), span_view<int32_t>(links)},
+                                   span_view<float>(forth),
+                                   span_view<float>(back)},
                                   matrix_view<float>(vectors),
                                   matrix_view<double>(scores),
                                   {word_offsets.view(), span_view<int32_t>(words)},

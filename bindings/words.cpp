@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "calls.h"
 #include "module.h"
+#include "words/word_hashes.h"
 
 namespace pytrace::bindings {
 namespace {
@@ -157,6 +158,33 @@ PyObject* bind_live_postings(PyObject* const* arguments) {
   return counts.release().ptr();
 }
 
+PyObject* bind_hash_texts(PyObject* const* arguments) {
+  const py::array bytes = exact_vector<uint8_t>(arguments[0], "text");
+  const py::array offsets = int64_vector(arguments[1], "offsets");
+  const int threads = thread_count(arguments[2]);
+  const Strings texts{span_view<uint8_t>(bytes), span_view<int64_t>(offsets)};
+  if (texts.offsets.size < 1) fail("offsets is empty; it needs at least the value 0");
+  py::array hashes = new_array<uint64_t>({texts.size()});
+  auto* const out = values_of<uint64_t>(hashes);
+  {
+    const ReleasedGil released;
+    hash_texts(texts, threads, out);
+  }
+  return hashes.release().ptr();
+}
+
+PyObject* bind_hash_words(PyObject* const* arguments) {
+  const py::array bytes = exact_vector<uint8_t>(arguments[0], "text");
+  const py::array offsets = int64_vector(arguments[1], "offsets");
+  const int threads = thread_count(arguments[2]);
+  HashedWords words;
+  {
+    const ReleasedGil released;
+    words = hash_words({span_view<uint8_t>(bytes), span_view<int64_t>(offsets)}, threads);
+  }
+  return Py_BuildValue("(NN)", array_of(words.offsets), array_of(words.hashes));
+}
+
 }  // namespace
 
 void register_words(py::module_& module) {
@@ -173,6 +201,10 @@ void register_words(py::module_& module) {
       "threads, /)\n--\n\n");
   define_fast<&bind_live_postings, 4>(module, "live_postings",
                                       "live_postings(rows, live, starts, ends, /)\n--\n\n");
+  define_fast<&bind_hash_texts, 3>(module, "hash_texts",
+                                   "hash_texts(text, offsets, threads, /)\n--\n\n");
+  define_fast<&bind_hash_words, 3>(module, "hash_words",
+                                   "hash_words(text, offsets, threads, /)\n--\n\n");
 }
 
 }  // namespace pytrace::bindings

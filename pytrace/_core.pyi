@@ -160,7 +160,7 @@ def word_scores_of(
 def pair_features(
     frequencies: NDArray[np.int32],
     passages: int,
-    link_offsets: NDArray[np.int64],
+    link_offsets: npt.ArrayLike,
     links: NDArray[np.int32],
     forth: NDArray[np.float32],
     back: NDArray[np.float32],
@@ -186,6 +186,10 @@ def pair_features(
 def live_postings(
     rows: NDArray[np.uint16], live: NDArray[np.bool_], starts: npt.ArrayLike, ends: npt.ArrayLike, /
 ) -> NDArray[np.int64]: ...
+def hash_texts(text: NDArray[np.uint8], offsets: npt.ArrayLike, threads: int | None, /) -> NDArray[np.uint64]: ...
+def hash_words(
+    text: NDArray[np.uint8], offsets: npt.ArrayLike, threads: int | None, /
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]: ...
 def fuzzy_score(scorer: int, s1: object, s2: object, score_cutoff: float | None, /) -> float: ...
 def fuzzy_extract(
     scorer: int, query: object, choices: object, limit: int | None, score_cutoff: float | None, /
@@ -213,9 +217,16 @@ def fuzzy_cpdist(
     out: np.ndarray[Any, np.dtype[Any]],
     /,
 ) -> None: ...
-def hash_names(
+def build_names(
     text: NDArray[np.uint8], offsets: npt.ArrayLike, threads: int | None, /
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]: ...
+) -> tuple[
+    NDArray[np.uint64],
+    NDArray[np.uint8],
+    NDArray[np.int64],
+    NDArray[np.uint64],
+    NDArray[np.uint64],
+    NDArray[np.int64],
+]: ...
 def find_names(
     hashes: NDArray[np.uint64],
     text: NDArray[np.uint8],

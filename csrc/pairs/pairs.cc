@@ -175,14 +175,8 @@ class Question {
         own_names_.push_back({word, name, weight * weight});
       }
     }
-    const int64_t row = candidates_.rows[first];
-    int64_t start = 0, stop = 0;
-    if (row >= 0 && row + 1 < corpus_.link_offsets.size) {
-      stop = std::clamp<int64_t>(corpus_.link_offsets[row + 1], 0, corpus_.links.size);
-      start = std::clamp<int64_t>(corpus_.link_offsets[row], 0, stop);
-    }
-    links_begin_ = start;
-    links_ = {corpus_.links.data + start, stop - start};
+    links_begin_ = candidates_.links.targets.offsets[first];
+    links_ = list(candidates_.links.targets, first);
   }
 
   void fill(int64_t first, int64_t second, double* out) const {
@@ -224,8 +218,8 @@ class Question {
     const int32_t* const at = std::lower_bound(links_.begin(), links_.end(), row);
     if (at != links_.end() && *at == row) {
       const int64_t link = links_begin_ + (at - links_.begin());
-      forth = corpus_.forth[link];
-      back = corpus_.back[link];
+      forth = candidates_.links.forth[link];
+      back = candidates_.links.back[link];
     }
     const double* const mine = candidates_.scores.row(first);
     const double* const theirs = candidates_.scores.row(second);
@@ -289,13 +283,16 @@ void require(const PairCorpus& corpus, const PairQuestions& questions,
              const PairCandidates& candidates, const Pairs& pairs) {
   const int64_t count = questions.vectors.rows, size = candidates.rows.size;
   if (corpus.passages < 0) fail("there are " + to_text(corpus.passages) + " passages");
-  require_size(corpus.forth.size, corpus.links.size, "forth");
-  require_size(corpus.back.size, corpus.links.size, "back");
   require_size(questions.totals.size, count, "totals");
   require_size(questions.offsets.size, count + 1, "offsets");
   require_offsets(questions.offsets, size, "offsets");
   require_size(questions.words.offsets.size, count + 1, "question_words' offsets");
   require_offsets(questions.words.offsets, questions.words.values.size, "question_words' offsets");
+  const PairLinks& links = candidates.links;
+  require_size(links.targets.offsets.size, size + 1, "links' offsets");
+  require_offsets(links.targets.offsets, links.targets.values.size, "links' offsets");
+  require_size(links.forth.size, links.targets.values.size, "forth");
+  require_size(links.back.size, links.targets.values.size, "back");
   require_size(candidates.vectors.rows, size, "vectors");
   require_size(candidates.scores.rows, size, "scores");
   require_size(candidates.words.offsets.size, size + 1, "words' offsets");

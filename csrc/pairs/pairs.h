@@ -20,15 +20,11 @@ namespace pytrace {
 
 inline constexpr int64_t kPairFeatures = 24;
 
-// What a corpus knows, read where it lies. What a corrupt file may hold (a word that is none, a row
-// of links that goes back) counts as nothing.
+// What a corpus knows, read where it lies. What a corrupt file may hold (a word that is none)
+// counts as nothing.
 struct PairCorpus {
-  Span<const int32_t> frequencies;   // of each word, how many passages have it
-  int64_t passages = 0;              // how many there are
-  Span<const int64_t> link_offsets;  // links of passage p: [link_offsets[p], link_offsets[p + 1])
-  Span<const int32_t> links;         // rising within a passage
-  Span<const float> forth;
-  Span<const float> back;
+  Span<const int32_t> frequencies;  // of each word, how many passages have it
+  int64_t passages = 0;             // how many there are
 };
 
 // Lists of numbers, one behind the other: list i is values[offsets[i]] to values[offsets[i + 1]].
@@ -44,8 +40,16 @@ struct PairQuestions {
   Span<const int64_t> offsets;  // candidates of question q: [offsets[q], offsets[q + 1])
 };
 
+// The passages that candidates are linked to, rising, with the weights of links to them and back.
+struct PairLinks {
+  Lists targets;  // of each candidate; only those of firsts of pairs are looked at
+  Span<const float> forth;
+  Span<const float> back;
+};
+
 struct PairCandidates {
   Span<const int64_t> rows;  // the passage that each is
+  PairLinks links;
   Matrix<const float> vectors;
   Matrix<const double> scores;  // of each: near, words, named, rarity of the name
   Lists words;                  // of each, rising

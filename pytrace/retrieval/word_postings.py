@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import mmap
 import tempfile
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import StoreError
+from pytrace.kernels.strings import hash_texts
 from pytrace.retrieval.bm25 import words
 
 
@@ -192,8 +192,7 @@ def merge_words(
 
 def word_hashes(distinct: Iterable[str]) -> NDArray[np.uint64]:
     """Hash words to 64 bits, the same on every machine and in every version."""
-    digests = [hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest() for word in distinct]
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+    return hash_texts(distinct)
 
 
 def _built(texts: Iterable[str]) -> Iterator[WordBlock]:

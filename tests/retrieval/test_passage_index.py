@@ -232,16 +232,11 @@ def linked(index: PassageIndex) -> set[tuple[str, str, float, float, str]]:
     graph = index.graph
     assert graph is not None
     ids = [passage.id for passage in index.passages(range(len(index)))]
+    links = graph.links(np.arange(len(index)))
+    owners = np.repeat(np.arange(len(index)), np.diff(links.offsets))
     return {
-        (
-            ids[row],
-            ids[graph["links"][at]],
-            round(float(graph["links.forth"][at]), 6),
-            round(float(graph["links.back"][at]), 6),
-            graph.table.name(int(graph["links.names"][at])),
-        )
-        for row in range(len(index))
-        for at in range(*graph.links(row).indices(len(graph["links"])))
+        (ids[row], ids[other], forth, back, graph.table.name(name))
+        for row, other, forth, back, name in zip(owners.tolist(), *map(np.ndarray.tolist, links[1:]), strict=True)
     }
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pytrace import _core
 from pytrace.models.encoders.encoder import Vectors
 from pytrace.retrieval.bm25 import words
+from pytrace.retrieval.passages.graph import Links
 from pytrace.retrieval.passages.index import PassageIndex
 from pytrace.retrieval.passages.ragged import Lists, places_among
 from pytrace.retrieval.word_postings import word_hashes
@@ -91,13 +92,15 @@ class AskedWords(NamedTuple):
 class Candidates(NamedTuple):
     """Passages that may be in a pair, of several questions one behind the other, with what the question says of each.
 
-    Question `q` has ``rows[offsets[q]:offsets[q + 1]]``, which rise. `vectors` float32 ``[n, dimension]``; the rest float64
+    Question `q` has ``rows[offsets[q]:offsets[q + 1]]``, which rise. `links` are of all of them, though only those of firsts of pairs are
+    looked at. `vectors` float32 ``[n, dimension]``; the rest float64
     ``[n]``: inner product with the question, BM25 by the best one's, how few passages share the name that the question has (0:
     none), and the rarity of that name's words.
     """
 
     offsets: NDArray[np.int64]
     rows: Rows
+    links: Links
     vectors: Vectors
     near: Floats
     words: Floats
@@ -154,10 +157,10 @@ def pair_features(
     return _core.pair_features(
         graph["frequencies"],
         len(index),
-        graph["links.starts"],
-        graph["links"],
-        graph["links.forth"],
-        graph["links.back"],
+        candidates.links.offsets,
+        candidates.links.rows,
+        candidates.links.forth,
+        candidates.links.back,
         vectors,
         asked.ids.offsets,
         asked.ids.values,

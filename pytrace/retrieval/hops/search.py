@@ -31,7 +31,9 @@ from pytrace.retrieval.hops.features import (
 )
 from pytrace.retrieval.hops.seeds import column, find_seeds, question_scores, seed_scores
 from pytrace.retrieval.hops.weights import Scored, Weights, load_weights
+from pytrace.retrieval.passages.graph import Links
 from pytrace.retrieval.passages.index import Mask, PassageIndex
+from pytrace.retrieval.passages.ragged import starts_of
 from pytrace.retrieval.retriever import check_queries
 
 # Questions that are searched together.
@@ -167,21 +169,18 @@ class HopSearch:
             probability = float(scored.pairs[place]) * scored.hops
             before = of_both.get(frozenset((first, second)))
             if before is None:
-                before = PassageChain((first, second), 0.0, self._link_name(first, second))
+                before = PassageChain((first, second), 0.0)
             of_both[frozenset((first, second))] = msgspec.structs.replace(
                 before, probability=before.probability + probability
             )
         chains += of_both.values()
-        return tuple(sorted(chains, key=lambda chain: -chain.probability)[:k])
+        return tuple(map(self._named, sorted(chains, key=lambda chain: -chain.probability)[:k]))
 
-    def _link_name(self, first: int, second: int) -> str:
-        """Return the name by which a passage is linked to another, "" if it is not."""
+    def _named(self, chain: PassageChain) -> PassageChain:
+        """Return a chain with the name that leads on in it."""
         graph = self.index.graph
         assert graph is not None
-        links = graph.links(first)
-        at = int(np.searchsorted(graph["links"][links], second))
-        there = at < links.stop - links.start and int(graph["links"][links][at]) == second
-        return graph.table.name(int(graph["links.names"][links][at])) if there else ""
+        return msgspec.structs.replace(chain, name=graph.link_name(*chain.rows)) if len(chain.rows) > 1 else chain
 
     def pairs(self, questions: Sequence[str], *, where: Sequence[str] = ()) -> Iterator[Pairs]:
         """Make the pairs of each question, with their features."""
@@ -201,12 +200,15 @@ class HopSearch:
         asked = self._rarity.questions(questions)
         seeds = find_seeds(index, self._rarity, questions, vectors, count=settings.seeds, mask=mask)
         heads = [each.best(settings.firsts) for each in seeds]
+        linked, links = self._links(heads, mask)
         targets = [
             [
-                np.unique(np.concatenate([lead, each.best(settings.seconds), firsts, self._linked(first, mask)]))
-                for first, lead in zip(firsts.tolist(), leads, strict=True)
+                np.unique(np.concatenate([lead, each.best(settings.seconds), firsts, some]))
+                for some, lead in zip(by_links, leads, strict=True)
             ]
-            for each, firsts, leads in zip(seeds, heads, self._led(vectors, asked, heads, mask), strict=True)
+            for each, firsts, by_links, leads in zip(
+                seeds, heads, linked, self._led(vectors, asked, heads, mask), strict=True
+            )
         ]
         rows = [np.unique(np.concatenate([each.rows, *some])) for each, some in zip(seeds, targets, strict=True)]
         best = np.array([each.best_words for each in seeds])
@@ -216,6 +218,7 @@ class HopSearch:
         candidates = Candidates(
             offsets,
             flat,
+            _of_candidates(links, rows, heads),
             index.vectors(flat),
             np.concatenate(near),
             np.concatenate(by_words),
@@ -270,16 +273,37 @@ class HopSearch:
     def _rarity(self) -> Rarity:
         return Rarity(self.index)
 
-    def _linked(self, row: int, mask: Mask | None) -> Rows:
-        """Return the passages that a passage is linked to, the weightiest links."""
+    def _links(self, heads: Sequence[Rows], mask: Mask | None) -> tuple[list[list[Rows]], Links]:
+        """Return what each first passage is linked to by its weightiest links, and all links, of each question's firsts as they rise."""
         graph = self.index.graph
         assert graph is not None
-        links = graph.links(row)
-        rows: Rows = graph["links"][links].astype(np.int64)
-        if len(rows) > self.settings.links:
-            weights = graph["links.forth"][links] + np.float32(_BACK) * graph["links.back"][links]
-            rows = rows[np.argsort(-weights, kind="stable")[: self.settings.links]]
-        return rows if mask is None else rows[mask[rows]]
+        links = graph.links(np.concatenate([np.empty(0, np.int64), *map(np.sort, heads)]))
+        weights = -(links.forth + np.float32(_BACK) * links.back)
+        starts = links.offsets.tolist()
+        linked: list[list[Rows]] = []
+        begun = 0
+        for rows in heads:
+            linked.append([])
+            for number in (begun + np.argsort(np.argsort(rows))).tolist():
+                some = links.rows[starts[number] : starts[number + 1]].astype(np.int64)
+                if len(some) > self.settings.links:
+                    order = np.argsort(weights[starts[number] : starts[number + 1]], kind="stable")
+                    some = some[order[: self.settings.links]]
+                linked[-1].append(some if mask is None else some[mask[some]])
+            begun += len(rows)
+        return linked, links
+
+
+def _of_candidates(links: Links, rows: Sequence[Rows], heads: Sequence[Rows]) -> Links:
+    """Turn links of first passages, which rise in each question, into those of all candidates, of which the others have none."""
+    offsets = np.cumsum([0, *map(len, rows)])
+    places = [
+        first + np.searchsorted(own, np.sort(some))
+        for first, own, some in zip(offsets.tolist(), rows, heads, strict=False)
+    ]
+    sizes = np.zeros(offsets[-1], dtype=np.int64)
+    sizes[np.concatenate([np.empty(0, np.int64), *places])] = np.diff(links.offsets)
+    return links._replace(offsets=starts_of(sizes))
 
 
 def _places(rows: Rows, heads: Rows, targets: Sequence[Rows]) -> tuple[Places, Places]:

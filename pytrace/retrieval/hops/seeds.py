@@ -113,10 +113,11 @@ def _named(index: PassageIndex, rarity: Rarity, names: NDArray[np.int64], most: 
     assert graph is not None
     named = Named({}, {})
     for name in dict.fromkeys(names.tolist()):
-        carriers = graph.carriers(name)
+        number = np.array([name])
+        carriers = graph.carriers.take(number).values
         if len(carriers) > most:
             continue
-        weights = rarity.of_ids(graph.name_words.take(np.array([name])).values)
+        weights = rarity.of_ids(graph.name_words.take(number).values)
         weight = float(np.sqrt((weights**2).sum()))
         for row in carriers.tolist():
             if mask is None or mask[row]:
