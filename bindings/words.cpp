@@ -7,6 +7,7 @@
 #include "calls.h"
 #include "module.h"
 #include "words/word_hashes.h"
+#include "words/word_lists.h"
 
 namespace pytrace::bindings {
 namespace {
@@ -185,6 +186,37 @@ PyObject* bind_hash_words(PyObject* const* arguments) {
   return Py_BuildValue("(NN)", array_of(words.offsets), array_of(words.hashes));
 }
 
+PyObject* bind_number_words(PyObject* const* arguments) {
+  const py::array bytes = exact_vector<uint8_t>(arguments[0], "text");
+  const py::array offsets = int64_vector(arguments[1], "offsets");
+  NumberedWords words;
+  {
+    const ReleasedGil released;
+    words = number_words({span_view<uint8_t>(bytes), span_view<int64_t>(offsets)});
+  }
+  return Py_BuildValue("(NNNN)", array_of(words.ids), array_of(words.lengths),
+                       array_of(words.bytes), array_of(words.offsets));
+}
+
+PyObject* bind_turn_postings(PyObject* const* arguments) {
+  const py::array rows = exact_vector<uint16_t>(arguments[0], "rows");
+  const py::array starts = exact_vector<uint32_t>(arguments[1], "starts");
+  const int64_t count = whole_number(arguments[2], "count", 0);
+  const int64_t first = whole_number(arguments[3], "first", 0);
+  const int64_t far = whole_number(arguments[4], "far", 1);
+  if (count > 1 << 16 || far >= 1 << 16 || first > std::numeric_limits<int32_t>::max()) {
+    fail("count is " + to_text(count) + ", first " + to_text(first) + " and far " + to_text(far) +
+         "; they must be at most 65536, 2147483647 and 65535");
+  }
+  RowTerms turned;
+  {
+    const ReleasedGil released;
+    turned = turn_postings(span_view<uint16_t>(rows), span_view<uint32_t>(starts), count, first,
+                           static_cast<uint16_t>(far));
+  }
+  return Py_BuildValue("(NN)", array_of(turned.steps), array_of(turned.ends));
+}
+
 }  // namespace
 
 void register_words(py::module_& module) {
@@ -203,6 +235,10 @@ void register_words(py::module_& module) {
                                       "live_postings(rows, live, starts, ends, /)\n--\n\n");
   define_fast<&bind_hash_texts, 3>(module, "hash_texts",
                                    "hash_texts(text, offsets, threads, /)\n--\n\n");
+  define_fast<&bind_number_words, 2>(module, "number_words",
+                                     "number_words(text, offsets, /)\n--\n\n");
+  define_fast<&bind_turn_postings, 5>(
+      module, "turn_postings", "turn_postings(rows, starts, count, first, far, /)\n--\n\n");
   define_fast<&bind_hash_words, 3>(module, "hash_words",
                                    "hash_words(text, offsets, threads, /)\n--\n\n");
 }

@@ -131,13 +131,13 @@ class NameTable:
             raise ValueError(f"name {row} lies at bytes {start} to {end} of {len(self.text):,}")
         return self.text[start:end].tobytes().decode("utf-8", "surrogatepass")
 
-    def find(self, texts: Sequence[str], *, threads: int | None = None, index: bool | None = None) -> FoundNames:
+    def find(self, texts: Sequence[str | bytes], *, threads: int | None = None, index: bool | None = None) -> FoundNames:
         """Find the names in texts: at each word the longest that begins there, and then on behind it.
 
         Parameters
         ----------
         texts
-            The texts.
+            The texts, or their UTF-8.
         threads
             Threads to use at most; default `pytrace._core.num_threads()`.
         index

@@ -10,13 +10,9 @@ from numpy.typing import NDArray
 from pytrace import _core
 
 
-def joined(texts: Iterable[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def joined(texts: Iterable[str | bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return texts as UTF-8, and where each begins and the last ends: uint8, and int64 ``[n_texts + 1]``."""
-    return joined_bytes([text.encode("utf-8", "surrogatepass") for text in texts])
-
-
-def joined_bytes(pieces: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return pieces one behind the other, and where each begins and the last ends."""
+    pieces = [text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass") for text in texts]
     offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
     np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
     return np.frombuffer(b"".join(pieces), dtype=np.uint8), offsets

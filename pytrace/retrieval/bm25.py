@@ -115,10 +115,17 @@ class Bm25Retriever:
         return ranked
 
 
+def spaced_words(text: str) -> bytes:
+    """Return the words of a text in UTF-8, with spaces between them, one or more."""
+    if text.isascii():
+        return text.encode("ascii").translate(_ASCII_WORDS)
+    return " ".join(words(text)).encode("utf-8", "surrogatepass")
+
+
 def words(text: str) -> list[str]:
     """Split a text into words for comparison: compatibility forms made one, case folded, unspaced scripts in bigrams."""
     if text.isascii():
-        return text.encode("ascii").translate(_ASCII_WORDS).decode("ascii").split()
+        return spaced_words(text).decode("ascii").split()
     folded = unicodedata.normalize("NFKC", text).casefold()
     script = script_of(folded)
     if script in _UNSPACED_SCRIPTS:

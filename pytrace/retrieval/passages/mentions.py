@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.kernels.names import NameTable
-from pytrace.retrieval.passages.names import normal_form
+from pytrace.retrieval.bm25 import spaced_words
 from pytrace.retrieval.passages.ragged import Lists, Lookup, places_among, starts_of
 from pytrace.retrieval.passages.segment import Segment
 from pytrace.retrieval.word_postings import word_hashes
@@ -53,7 +53,7 @@ def find_mentions(
         rows = np.flatnonzero(anew[first : first + segment.passages])
         for start in range(0, len(rows), _AT_ONCE):
             some = rows[start : start + _AT_ONCE]
-            found = table.find([normal_form(text) for text in segment.texts(some)])
+            found = table.find([spaced_words(text) for text in segment.texts(some)])
             held = wanted[found.names]
             pairs.append((first + np.repeat(some, np.diff(found.offsets))[held]) << 32 | found.names[held])
         first += segment.passages

@@ -14,8 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace import _core
 from pytrace.kernels.similarity import top_k
-from pytrace.kernels.strings import hash_texts, joined_bytes
+from pytrace.kernels.strings import hash_texts, joined
 from pytrace.models.encoders.encoder import Vectors
 from pytrace.records import Document
 from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, IndexFile, VectorType
@@ -149,7 +150,7 @@ def write_segment(
         "names.rows": np.array([row for _, row, _ in named], dtype=np.int32),
         "names.told": np.array([told for _, _, told in named], dtype=bool),
         **blocks,
-        **_terms_by_row(WordBlocks(blocks), len(passages)),
+        **_terms_by_row(WordBlocks(blocks)),
     }
     entry = write_arrays(path, arrays)
     return FileEntry(entry.bytes, entry.checksum, path.name, len(passages))
@@ -203,7 +204,7 @@ def merge_segments(path: Path, parts: Sequence[tuple[Segment, NDArray[np.bool_]]
         "names.rows": np.concatenate(name_rows),
         "names.told": np.concatenate([segment["names.told"][named] for segment, named in of_names]),
         **blocks,
-        **_terms_by_row(WordBlocks(blocks), count),
+        **_terms_by_row(WordBlocks(blocks)),
     }
     if vectors.dtype == np.int8:
         arrays["scales"] = np.concatenate([segment["scales"][rows] for segment, rows in parts])
@@ -359,7 +360,7 @@ def _packed(record: bytes) -> bytes:
 
 
 def _blob(name: str, pieces: list[bytes]) -> dict[str, NDArray[Any]]:
-    content, offsets = joined_bytes(pieces)
+    content, offsets = joined(pieces)
     return {name: content, f"{name}.ends": narrow(offsets[1:])}
 
 
@@ -383,28 +384,17 @@ def _entries_of(kept: Sequence[tuple[Segment, NDArray[np.bool_]]]) -> dict[str, 
     return _blob("documents", [dump_json(each).encode() for each in stored])
 
 
-def _terms_by_row(blocks: WordBlocks, rows: int) -> dict[str, NDArray[Any]]:
+def _terms_by_row(blocks: WordBlocks) -> dict[str, NDArray[Any]]:
     """Turn the postings around: the terms of each row, as places in the terms of all blocks.
 
     They rise, and only what each adds to the one before is kept, in 16 bits; where that is too much, `_FAR` first, as often as
     it goes into it.
     """
-    turned, sizes = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    steps, ends = [np.empty(0, dtype=np.uint16)], [np.zeros(1, dtype=np.int64)]
     first = 0
     for block in blocks:
-        order = np.argsort(block.rows, kind="stable")
-        terms = np.arange(first, first + len(block.terms))
-        turned.append(np.repeat(terms, np.diff(block.starts))[order])
-        sizes.append(np.bincount(block.rows, minlength=len(block.lengths)))
+        some, of_rows = _core.turn_postings(block.rows, block.starts, len(block.lengths), first, _FAR)
+        steps.append(some)
+        ends.append(ends[-1][-1] + of_rows)
         first += len(block.terms)
-    terms, starts = np.concatenate(turned), np.zeros(rows + 1, dtype=np.int64)
-    np.cumsum(np.concatenate(sizes), out=starts[1:])
-    added = np.diff(terms, prepend=0)
-    begun = starts[:-1][np.diff(starts) > 0]
-    added[begun] = terms[begun]
-    far = added // _FAR
-    places = np.cumsum(1 + far) - 1
-    steps = np.full(len(added) + int(far.sum()), _FAR, dtype=np.uint16)
-    steps[places] = added % _FAR
-    ends = np.concatenate([[0], places + 1])[starts]
-    return {"row_terms": steps, "row_terms.starts": ends.astype(np.uint32)}
+    return {"row_terms": np.concatenate(steps), "row_terms.starts": np.concatenate(ends).astype(np.uint32)}
