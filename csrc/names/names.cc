@@ -199,14 +199,17 @@ BuiltNames build_names(const Strings& names, int threads) {
   require_offsets(names.offsets, names.bytes.size, "offsets");
   const auto count = static_cast<size_t>(names.size());
   struct Entry {
-    uint64_t hash;
     const uint8_t* begin;
     size_t size;
     uint64_t first;
     uint64_t length;
+  };
+  struct Place {
+    uint64_t hash;
     size_t name;
   };
-  std::vector<Entry> order(count);
+  std::vector<Entry> entries(count);
+  std::vector<Place> order(count);
   // A copy, which nobody writes to while it is sorted by.
   std::vector<uint8_t> text(static_cast<size_t>(names.bytes.size));
   parallel_for(names.size(), kTextsAtOnce, threads, [&](int64_t begin, int64_t end, int) {
@@ -227,19 +230,18 @@ BuiltNames build_names(const Strings& names, int threads) {
         }
         out = std::copy(names.bytes.data + words[i].begin, names.bytes.data + words[i].end, out);
       }
-      order[static_cast<size_t>(name)] = {hash,
-                                          start,
-                                          static_cast<size_t>(out - start),
-                                          words[0].hash,
-                                          uint64_t{1} << (words.size() - 1),
-                                          static_cast<size_t>(name)};
+      const auto place = static_cast<size_t>(name);
+      entries[place] = {start, static_cast<size_t>(out - start), words[0].hash,
+                        uint64_t{1} << (words.size() - 1)};
+      order[place] = {hash, place};
     }
   });
-  const auto compared = [](const Entry& a, const Entry& b) {
-    const int bytes = std::memcmp(a.begin, b.begin, std::min(a.size, b.size));
-    return bytes != 0 ? bytes : static_cast<int>(a.size > b.size) - static_cast<int>(a.size < b.size);
+  const auto compared = [&](const Place& a, const Place& b) {
+    const Entry &one = entries[a.name], &other = entries[b.name];
+    const int bytes = std::memcmp(one.begin, other.begin, std::min(one.size, other.size));
+    return bytes != 0 ? bytes : static_cast<int>(one.size > other.size) - (one.size < other.size);
   };
-  std::sort(order.begin(), order.end(), [&](const Entry& a, const Entry& b) {
+  std::sort(order.begin(), order.end(), [&](const Place& a, const Place& b) {
     return a.hash != b.hash ? a.hash < b.hash : compared(a, b) < 0;
   });
   BuiltNames built;
@@ -247,14 +249,15 @@ BuiltNames build_names(const Strings& names, int threads) {
   built.offsets.push_back(0);
   std::vector<std::pair<uint64_t, uint64_t>> begun;
   for (size_t i = 0; i < count; ++i) {
-    const Entry& entry = order[i];
-    if (i == 0 || entry.hash != order[i - 1].hash || compared(entry, order[i - 1]) != 0) {
-      built.hashes.push_back(entry.hash);
+    const Place& place = order[i];
+    if (i == 0 || place.hash != order[i - 1].hash || compared(place, order[i - 1]) != 0) {
+      const Entry& entry = entries[place.name];
+      built.hashes.push_back(place.hash);
       built.bytes.insert(built.bytes.end(), entry.begin, entry.begin + entry.size);
       built.offsets.push_back(static_cast<int64_t>(built.bytes.size()));
       begun.emplace_back(entry.first, entry.length);
     }
-    built.rows[entry.name] = static_cast<int64_t>(built.hashes.size()) - 1;
+    built.rows[place.name] = static_cast<int64_t>(built.hashes.size()) - 1;
   }
   std::sort(begun.begin(), begun.end());
   for (const auto& [first, length] : begun) {

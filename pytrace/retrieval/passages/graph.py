@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pytrace import _core
 from pytrace.kernels.names import NameTable
 from pytrace.retrieval.passages.manifest import FileEntry, IndexFile
-from pytrace.retrieval.passages.mentions import find_mentions
+from pytrace.retrieval.passages.mentions import KnownGraph, find_mentions
 from pytrace.retrieval.passages.ragged import Lists, narrow, places_among, starts_of
 from pytrace.retrieval.passages.segment import Segment
 from pytrace.storage.array_file import write_arrays
@@ -64,7 +64,8 @@ def write_graph(path: Path, segments: Sequence[Segment], before: Graph | None = 
         np.concatenate([np.empty(0, np.uint8), *(text for text, _ in texts)]),
         np.concatenate([np.zeros(1, np.int64), *(offsets[1:] + end for (_, offsets), end in zip(texts, ends, strict=False))]),
     )
-    words = _name_words(table, terms)
+    known = None if before is None else KnownGraph.of(before, table)
+    words = _name_words(table, terms, known)
     firsts = np.cumsum([0, *(segment.passages for segment in segments)])
     rows = np.concatenate(
         [np.empty(0, np.int64), *(segment["names.rows"] + first for segment, first in zip(segments, firsts, strict=False))]
@@ -72,7 +73,7 @@ def write_graph(path: Path, segments: Sequence[Segment], before: Graph | None = 
     told = np.concatenate([np.empty(0, bool), *(segment["names.told"] for segment in segments)])
     common = told & _is_common(table, words, frequencies, max(_COMMON_LEAST, _COMMON_SHARE * passages))[names]
     carriers = _turned(names[~common], rows[~common], len(table))
-    mentions = find_mentions(segments, table, np.diff(carriers.offsets) > 0, before)
+    mentions = find_mentions(segments, table, np.diff(carriers.offsets) > 0, known)
     entry = write_arrays(
         path,
         {
@@ -109,10 +110,26 @@ def _words(segments: Sequence[Segment]) -> tuple[NDArray[np.uint64], NDArray[np.
     return terms, frequencies.astype(np.int32), ids
 
 
-def _name_words(table: NameTable, terms: NDArray[np.uint64]) -> Lists:
+def _name_words(table: NameTable, terms: NDArray[np.uint64], known: KnownGraph | None) -> Lists:
     """Return the words of each name, each once: their numbers, -1 where no passage has it."""
-    offsets, hashes = _core.hash_words(table.text, table.offsets, None)
-    return Lists(offsets, places_among(terms, hashes).astype(np.int32))
+    before = Lists(np.zeros(1, np.int64), np.empty(0, np.int64))
+    # Of each name the list that has its words: of the graph before, or behind those of what is new.
+    numbers = np.full(len(table), -1)
+    if known is not None:
+        before = known.graph.name_words
+        now = np.append(places_among(terms, known.graph["words"]), -1)
+        # What no passage had may be there now.
+        complete = np.logical_and.reduceat(before.values >= 0, before.offsets[:-1]) & (known.numbers >= 0)
+        numbers[known.numbers[complete]] = np.flatnonzero(complete)
+        before = Lists(before.offsets, now[before.values])
+    new = np.flatnonzero(numbers < 0)
+    names = Lists(table.offsets, table.text).take(new)
+    offsets, hashes = _core.hash_words(names.values, names.offsets, None)
+    numbers[new] = len(before.offsets) - 1 + np.arange(len(new))
+    return Lists(
+        np.concatenate([before.offsets[:-1].astype(np.int64), len(before.values) + offsets]),
+        np.concatenate([before.values, places_among(terms, hashes)]),
+    ).take(numbers)
 
 
 def _is_common(table: NameTable, words: Lists, frequencies: NDArray[np.int32], most: float) -> NDArray[np.bool_]:
@@ -127,10 +144,9 @@ def _is_common(table: NameTable, words: Lists, frequencies: NDArray[np.int32], m
 
 
 def _turned(owners: NDArray[np.integer[Any]], members: NDArray[np.integer[Any]], count: int) -> Lists:
-    """Return the members of each owner, rising, each once."""
+    """Return the members of each owner, rising, of pairs of both."""
     # One number a pair, since numbers are sorted several times as fast as rows.
     pairs = np.sort(owners.astype(np.int64) << 32 | members)
-    pairs = pairs[np.diff(pairs, prepend=-1) != 0]
     return Lists(starts_of(np.bincount(pairs >> 32, minlength=count)), pairs.astype(np.uint32))
 
 

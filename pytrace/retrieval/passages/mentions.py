@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,23 @@ _AT_ONCE = 8192
 _MOST_NEW = 1_000
 
 
+class KnownGraph(NamedTuple):
+    """The graph that is to be replaced, and the number of each of its names in the table of the new one, -1 where it is none."""
+
+    graph: Graph
+    numbers: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, graph: Graph, table: NameTable) -> KnownGraph | None:
+        """Look its names up; None where names share a hash, and could not be told apart by it."""
+        hashes = graph.table.hashes
+        if any(len(each) > 1 and (each[1:] == each[:-1]).any() for each in (table.hashes, hashes)):
+            return None
+        return cls(graph, places_among(table.hashes, hashes))
+
+
 def find_mentions(
-    segments: Sequence[Segment], table: NameTable, wanted: NDArray[np.bool_], before: Graph | None = None
+    segments: Sequence[Segment], table: NameTable, wanted: NDArray[np.bool_], known: KnownGraph | None = None
 ) -> Lists:
     """Find the names that the passages of segments hold.
 
@@ -34,8 +49,8 @@ def find_mentions(
         The passages.
     table, wanted
         All names, and which of them are looked for.
-    before
-        The graph that is there, with other names and passages perhaps. Texts are looked through that are new, that held a name which
+    known
+        The graph that is there, of other names and passages perhaps. Texts are looked through that are new, that held a name which
         is none any more, or that have all words of a name which is new; what was found elsewhere still holds.
 
     Returns
@@ -45,8 +60,8 @@ def find_mentions(
     """
     count = sum(segment.passages for segment in segments)
     kept, anew = np.empty(0, np.int64), np.ones(count, dtype=bool)
-    if before is not None:
-        kept, anew = _taken_over(segments, table, wanted, before)
+    if known is not None:
+        kept, anew = _taken_over(segments, table, wanted, *known)
     pairs = [np.empty(0, np.int64)]
     first = 0
     for segment in segments:
@@ -65,22 +80,20 @@ def find_mentions(
 
 
 def _taken_over(
-    segments: Sequence[Segment], table: NameTable, wanted: NDArray[np.bool_], before: Graph
+    segments: Sequence[Segment],
+    table: NameTable,
+    wanted: NDArray[np.bool_],
+    before: Graph,
+    numbers: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the mentions that still hold, passage and name in one number each, and which texts must be looked through."""
     rows_before = _rows_before(segments, before)
     anew = np.ones(len(rows_before), dtype=bool)
-    nothing = np.empty(0, np.int64)
-    # Names that share a hash could not be told apart by it.
-    if any(len(hashes) > 1 and (hashes[1:] == hashes[:-1]).any() for hashes in (table.hashes, before.table.hashes)):
-        return nothing, anew
-    numbers = places_among(table.hashes, before.table.hashes)
-    was_wanted = np.diff(before.carriers.offsets.astype(np.int64)) > 0
-    stays = was_wanted & (numbers >= 0) & np.append(wanted, False)[numbers]
+    stays = (np.diff(before.carriers.offsets) > 0) & np.append(wanted, False)[numbers]
     new = wanted.copy()
     new[numbers[stays]] = False
     if new.sum() > max(_MOST_NEW, len(rows_before) // 20):
-        return nothing, anew
+        return np.empty(0, np.int64), anew
     # A longer name that is new hides a shorter one, and one that is gone shows another: such texts are looked through, too.
     lost = np.zeros(before.passages, dtype=bool)
     places = np.flatnonzero(~stays[before.mentions.values])
