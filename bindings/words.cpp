@@ -217,6 +217,31 @@ PyObject* bind_turn_postings(PyObject* const* arguments) {
   return Py_BuildValue("(NN)", array_of(turned.steps), array_of(turned.ends));
 }
 
+PyObject* bind_terms_of_rows(PyObject* const* arguments) {
+  const std::vector<py::tuple> given = tuples_of(arguments[0], "parts", 3);
+  const py::array owners = int64_vector(arguments[1], "owners");
+  const py::array rows = int64_vector(arguments[2], "rows");
+  const int64_t far = whole_number(arguments[3], "far", 1);
+  if (far >= 1 << 16) fail("far is " + to_text(far) + "; it must be at most 65535");
+  std::vector<py::array> arrays;
+  std::vector<RowTermsPart> parts;
+  for (const py::tuple& part : given) {
+    const auto first = arrays.size();
+    arrays.push_back(exact_vector<uint16_t>(part[0], "steps"));
+    arrays.push_back(exact_vector<uint32_t>(part[1], "starts"));
+    arrays.push_back(exact_vector<int32_t>(part[2], "numbers"));
+    parts.push_back({span_view<uint16_t>(arrays[first]), span_view<uint32_t>(arrays[first + 1]),
+                     span_view<int32_t>(arrays[first + 2])});
+  }
+  TermLists found;
+  {
+    const ReleasedGil released;
+    found = terms_of_rows(parts, span_view<int64_t>(owners), span_view<int64_t>(rows),
+                          static_cast<uint16_t>(far));
+  }
+  return Py_BuildValue("(NN)", array_of(found.offsets), array_of(found.terms));
+}
+
 }  // namespace
 
 void register_words(py::module_& module) {
@@ -239,6 +264,8 @@ void register_words(py::module_& module) {
                                      "number_words(text, offsets, /)\n--\n\n");
   define_fast<&bind_turn_postings, 5>(
       module, "turn_postings", "turn_postings(rows, starts, count, first, far, /)\n--\n\n");
+  define_fast<&bind_terms_of_rows, 4>(module, "terms_of_rows",
+                                      "terms_of_rows(parts, owners, rows, far, /)\n--\n\n");
   define_fast<&bind_hash_words, 3>(module, "hash_words",
                                    "hash_words(text, offsets, threads, /)\n--\n\n");
 }

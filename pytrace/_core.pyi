@@ -27,6 +27,14 @@ def top_k(
 def similarity(
     queries: npt.ArrayLike, items: npt.ArrayLike, metric: str, scale: npt.ArrayLike | None, threads: int | None, /
 ) -> npt.NDArray[np.float32]: ...
+def scaled_rows(
+    parts: Sequence[tuple[NDArray[np.int8], NDArray[np.float32]]],
+    owners: npt.ArrayLike,
+    rows: npt.ArrayLike,
+    dimension: int,
+    threads: int | None,
+    /,
+) -> npt.NDArray[np.float32]: ...
 def normalize(vectors: npt.ArrayLike, threads: int | None, /) -> npt.NDArray[np.float32]: ...
 def expand(
     chain_scores: npt.ArrayLike,
@@ -196,6 +204,13 @@ def number_words(
 def turn_postings(
     rows: NDArray[np.uint16], starts: NDArray[np.uint32], count: int, first: int, far: int, /
 ) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]: ...
+def terms_of_rows(
+    parts: Sequence[tuple[NDArray[np.uint16], NDArray[np.uint32], NDArray[np.int32]]],
+    owners: npt.ArrayLike,
+    rows: npt.ArrayLike,
+    far: int,
+    /,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]: ...
 def fuzzy_score(scorer: int, s1: object, s2: object, score_cutoff: float | None, /) -> float: ...
 def fuzzy_extract(
     scorer: int, query: object, choices: object, limit: int | None, score_cutoff: float | None, /

@@ -1,5 +1,6 @@
 #include "words/word_lists.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -140,6 +141,35 @@ RowTerms turn_postings(Span<const uint16_t> rows, Span<const uint32_t> starts, i
     turned.steps[turned.ends[row]++] = static_cast<uint16_t>(added % far);
   });
   return turned;
+}
+
+TermLists terms_of_rows(const std::vector<RowTermsPart>& parts, Span<const int64_t> owners,
+                        Span<const int64_t> rows, uint16_t far) {
+  if (owners.size != rows.size) {
+    fail("there are " + to_text(rows.size) + " rows, but " + to_text(owners.size) + " owners");
+  }
+  const auto count = static_cast<int64_t>(parts.size());
+  TermLists found;
+  found.offsets.reserve(static_cast<size_t>(rows.size) + 1);
+  found.offsets.push_back(0);
+  for (int64_t i = 0; i < rows.size; ++i) {
+    if (owners[i] < 0 || owners[i] >= count) {
+      fail("there is no part " + to_text(owners[i]) + " among " + to_text(count));
+    }
+    const RowTermsPart& part = parts[static_cast<size_t>(owners[i])];
+    if (rows[i] < 0 || rows[i] + 1 >= part.starts.size) {
+      fail("there is no row " + to_text(rows[i]) + " among " + to_text(part.starts.size - 1));
+    }
+    const int64_t end = std::min<int64_t>(part.starts[rows[i] + 1], part.steps.size);
+    int64_t term = 0;
+    for (int64_t s = part.starts[rows[i]]; s < end; ++s) {
+      const uint16_t step = part.steps[s];
+      term += step;
+      if (step != far && term < part.numbers.size) found.terms.push_back(part.numbers[term]);
+    }
+    found.offsets.push_back(static_cast<int64_t>(found.terms.size()));
+  }
+  return found;
 }
 
 }  // namespace pytrace

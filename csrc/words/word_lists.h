@@ -33,4 +33,23 @@ struct RowTerms {
 RowTerms turn_postings(Span<const uint16_t> rows, Span<const uint32_t> starts, int64_t count,
                        int64_t first, uint16_t far);
 
+struct TermLists {
+  std::vector<int64_t> offsets;
+  std::vector<int32_t> terms;
+};
+
+// What is known of the terms of a part's rows: the steps of row r stand from starts[r] to
+// starts[r + 1], and a term's number among those of all parts is numbers[term].
+struct RowTermsPart {
+  Span<const uint16_t> steps;
+  Span<const uint32_t> starts;
+  Span<const int32_t> numbers;
+};
+
+// The other way: the numbers of the terms of some rows, number i of which is rows[i] of
+// parts[owners[i]]. What does not lie within the arrays, as in a damaged file, is left out. Throws
+// std::invalid_argument where there is no such row.
+TermLists terms_of_rows(const std::vector<RowTermsPart>& parts, Span<const int64_t> owners,
+                        Span<const int64_t> rows, uint16_t far);
+
 }  // namespace pytrace

@@ -26,6 +26,7 @@ from pytrace.retrieval import Bm25Retriever
 from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops import HopSearch
 from pytrace.retrieval.passages import IndexWriter, PassageIndex, mentions, segment, writer
+from pytrace.retrieval.passages import index as passage_index
 from pytrace.retrieval.passages.manifest import FORMAT, FileEntry, write_manifest
 from pytrace.retrieval.passages.names import passage_names
 from pytrace.retrieval.word_postings import word_hashes
@@ -178,7 +179,8 @@ def test_each_passage_has_the_terms_of_its_words(
     tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that steps between terms are too far for one.
-    monkeypatch.setattr(segment, "_FAR", 3)
+    for module in (segment, passage_index):
+        monkeypatch.setattr(module, "FAR", 3)
     index = build(tmp_path / "index", documents)
     assert index.graph is not None
     rows = np.random.default_rng(0).permutation(np.repeat(np.arange(len(index)), 2))

@@ -212,14 +212,15 @@ class HopSearch:
         ]
         rows = [np.unique(np.concatenate([each.rows, *some])) for each, some in zip(seeds, targets, strict=True)]
         best = np.array([each.best_words for each in seeds])
-        near, by_words = question_scores(index, questions, vectors, best, rows)
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         flat = np.concatenate(rows)
+        of_rows = index.vectors(flat)
+        near, by_words = question_scores(index, questions, vectors, best, rows, of_rows)
         candidates = Candidates(
             offsets,
             flat,
             _of_candidates(links, rows, heads),
-            index.vectors(flat),
+            of_rows,
             np.concatenate(near),
             np.concatenate(by_words),
             np.concatenate([column(own, each.named.share) for own, each in zip(rows, seeds, strict=True)]),
@@ -233,8 +234,8 @@ class HopSearch:
         features = pair_features(index, asked, vectors, candidates, ends, firsts, seconds)
         for number, own in enumerate(rows):
             part = slice(int(ends[number]), int(ends[number + 1]))
-            of_rows = scores[int(offsets[number]) : int(offsets[number + 1])]
-            yield Pairs(own, firsts[part], seconds[part], features[part], of_rows)
+            by_seed = scores[int(offsets[number]) : int(offsets[number + 1])]
+            yield Pairs(own, firsts[part], seconds[part], features[part], by_seed)
 
     def _led(self, vectors: Vectors, asked: AskedWords, heads: Sequence[Rows], mask: Mask | None) -> list[list[Rows]]:
         """Find what each first passage leads to by vectors and by rare words, for all questions in one search."""

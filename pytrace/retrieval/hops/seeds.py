@@ -82,7 +82,9 @@ def find_seeds(
     ]
     rows = [each[each >= 0] for each in rows]
     best = np.maximum(word_scores[:, 0].astype(np.float64), 1e-9)
-    near, by_words = question_scores(index, questions, vectors, best, rows)
+    near, by_words = question_scores(
+        index, questions, vectors, best, rows, index.vectors(np.concatenate([np.empty(0, np.int64), *rows]))
+    )
     seeds = []
     for number, (own, names) in enumerate(zip(rows, named, strict=True)):
         scores = seed_scores(near[number], by_words[number], column(own, names.share))
@@ -91,12 +93,16 @@ def find_seeds(
 
 
 def question_scores(
-    index: PassageIndex, questions: Sequence[str], vectors: Vectors, best_words: Floats, rows: Sequence[Rows]
+    index: PassageIndex,
+    questions: Sequence[str],
+    vectors: Vectors,
+    best_words: Floats,
+    rows: Sequence[Rows],
+    of_rows: Vectors,
 ) -> tuple[list[Floats], list[Floats]]:
-    """Return the inner products and the BM25 scores, by the best ones, of questions with some passages each."""
+    """Return the inner products and the BM25 scores, by the best ones, of questions with some passages each, and their vectors."""
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     flat = np.concatenate([np.empty(0, np.int64), *rows])
-    of_rows = index.vectors(flat)
     by_words = index.words.scores_of(questions, offsets, flat).astype(np.float64)
     parts = [slice(start, end) for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
     near = [(of_rows[part] @ vector).astype(np.float64) for part, vector in zip(parts, vectors, strict=True)]

@@ -21,7 +21,7 @@ from pytrace.models.encoders.encoder import Vectors
 from pytrace.records import Document
 from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, IndexFile, VectorType
 from pytrace.retrieval.passages.names import passage_names
-from pytrace.retrieval.passages.ragged import Lists, narrow, ranges, starts_of
+from pytrace.retrieval.passages.ragged import narrow, starts_of
 from pytrace.retrieval.word_postings import BLOCK_ROWS, WordBlocks, build_words, merge_words
 from pytrace.storage.array_file import ArrayPieces, write_arrays
 from pytrace.storage.text import dump_json
@@ -38,8 +38,8 @@ _DICTIONARY = (
 )
 # Of zlib: higher levels take a third longer for one byte in a hundred.
 _LEVEL = 4
-# In place of a step between two terms that 16 bits do not hold.
-_FAR = (1 << 16) - 1
+FAR = (1 << 16) - 1
+"""In place of a step between two terms that 16 bits do not hold."""
 
 _Record = TypeVar("_Record")
 
@@ -293,16 +293,6 @@ class Segment(IndexFile):
         digests = b"".join(bytes.fromhex(entry.digest) for entry in self.entries())
         return np.frombuffer(digests, dtype=np.uint8).reshape(-1, 16)
 
-    def terms(self, rows: NDArray[np.int64]) -> Lists:
-        """Return the numbers of the words of some passages among the segment's, rising."""
-        starts = self["row_terms.starts"]
-        offsets, places = ranges(starts[rows], starts[rows + 1], len(self["row_terms"]))
-        steps = self["row_terms"][places]
-        ended = np.concatenate([[0], np.cumsum(steps, dtype=np.int64)])
-        terms = ended[1:] - np.repeat(ended[offsets[:-1]], np.diff(offsets))
-        kept = steps != _FAR
-        return Lists(np.concatenate([[0], np.cumsum(kept)])[offsets], terms[kept])
-
     def nearest(self, queries: Vectors, k: int, excluded: NDArray[np.int64] | None) -> tuple[Any, Any]:
         """Find the passages nearest to each query."""
         scale = self["scales"] if self["vectors"].dtype == np.int8 else None
@@ -387,13 +377,13 @@ def _entries_of(kept: Sequence[tuple[Segment, NDArray[np.bool_]]]) -> dict[str, 
 def _terms_by_row(blocks: WordBlocks) -> dict[str, NDArray[Any]]:
     """Turn the postings around: the terms of each row, as places in the terms of all blocks.
 
-    They rise, and only what each adds to the one before is kept, in 16 bits; where that is too much, `_FAR` first, as often as
+    They rise, and only what each adds to the one before is kept, in 16 bits; where that is too much, `FAR` first, as often as
     it goes into it.
     """
     steps, ends = [np.empty(0, dtype=np.uint16)], [np.zeros(1, dtype=np.int64)]
     first = 0
     for block in blocks:
-        some, of_rows = _core.turn_postings(block.rows, block.starts, len(block.lengths), first, _FAR)
+        some, of_rows = _core.turn_postings(block.rows, block.starts, len(block.lengths), first, FAR)
         steps.append(some)
         ends.append(ends[-1][-1] + of_rows)
         first += len(block.terms)
