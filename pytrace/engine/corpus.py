@@ -298,7 +298,7 @@ class IndexedCorpus(Corpus):
         return search
 
     def search(self, question: str, engine: Engine, *, chains: int = 5, where: Sequence[str] = ()) -> list[Evidence]:
-        """Find evidence across the whole index without a language model: chains of one passage or of two.
+        """Find evidence across the whole index without a language model: chains of one to four passages.
 
         Parameters
         ----------
