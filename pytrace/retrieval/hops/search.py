@@ -32,6 +32,7 @@ from pytrace.retrieval.hops.features import (
     pair_features,
 )
 from pytrace.retrieval.hops.seeds import column, find_seeds, question_scores, seed_scores
+from pytrace.retrieval.hops.spelling import Respeller
 from pytrace.retrieval.hops.weights import Scored, Weights, load_weights
 from pytrace.retrieval.passages.index import Mask, PassageIndex
 from pytrace.retrieval.retriever import check_queries
@@ -88,13 +89,14 @@ class PassageChain(msgspec.Struct, frozen=True):
 class PassageRanking(msgspec.Struct, frozen=True):
     """What was found for a question: rows of the index with their scores, best first, and the likeliest chains.
 
-    `hops` is how likely the question takes two passages, from 0 to 1.
+    `hops` is how likely the question takes two passages, from 0 to 1; `question` is how it was read, see `HopSearch.read`.
     """
 
     rows: tuple[int, ...]
     scores: tuple[float, ...]
     chains: tuple[PassageChain, ...]
     hops: float
+    question: str = ""
 
     def together(self, most: int) -> tuple[int, ...]:
         """Return the passages that answer together: the first, and those that are not much less likely, at most `most`."""
@@ -158,9 +160,22 @@ class HopSearch:
             One a question, with at most `k` passages.
         """
         check_queries(questions, k)
-        return [self._ranked(pairs, k) for pairs in self.pairs(questions, where=where)]
+        read = self.read(questions)
+        return [
+            self._ranked(question, pairs, k)
+            for question, pairs in zip(read, self.pairs(read, where=where), strict=True)
+        ]
 
-    def _ranked(self, pairs: Pairs, k: int) -> PassageRanking:
+    def read(self, questions: Sequence[str]) -> list[str]:
+        """Return questions as they are searched for: with names spelt as the passages spell them, where a letter is wrong."""
+        return [self._respeller.read(question) for question in questions] if len(self.index) else [*questions]
+
+    @cached_property
+    def _respeller(self) -> Respeller:
+        assert self.index.graph is not None
+        return Respeller(self.index.graph)
+
+    def _ranked(self, question: str, pairs: Pairs, k: int) -> PassageRanking:
         scored = self.weights.score(pairs.features, pairs.firsts, pairs.seconds, pairs.seed_scores)
         order = np.argsort(-scored.passages, kind="stable")
         together = order[: _together(scored.passages[order], _LONGEST)].tolist()
@@ -169,6 +184,7 @@ class HopSearch:
             tuple(scored.passages[order[:k]].tolist()),
             self._chains(pairs, scored, together, k),
             scored.hops,
+            question,
         )
 
     def _chains(self, pairs: Pairs, scored: Scored, ranking: Sequence[int], k: int) -> tuple[PassageChain, ...]:
@@ -312,7 +328,8 @@ class HopSearch:
 
     @cached_property
     def _rarity(self) -> Rarity:
-        return Rarity(self.index)
+        assert self.index.graph is not None
+        return Rarity(self.index.graph)
 
     def _linked(self, row: int, mask: Mask | None) -> Rows:
         """Return the passages that a passage is linked to, the weightiest links."""
