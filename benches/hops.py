@@ -1,11 +1,12 @@
 """Recall of search across hops over open corpora, by weights that never saw the questions, beside its parts and its peers.
 
-    python -m benches.hops FOLDER… [--single FOLDER|FILE…] [--titles kept|three|note] [--work DIR] [--ablations] [--failures FILE]
-        [--write FILE]
+    python -m benches.hops FOLDER… [--single FOLDER|FILE…] [--titles kept|three|note] [--work DIR] [--ablations] [--misspelt]
+        [--failures FILE] [--write FILE]
 
 A folder has corpus.jsonl (id, title, text) and questions.jsonl (question, gold: ids). Each is ranked by weights that were learned
 from the others, with their titles kept and replaced; questions of --single folders take one passage, and are scored by nDCG, too.
-With --write weights are learned from all folders, and written.
+With --misspelt a letter is wrong in a name of each question, as it comes and as `HopSearch.read` reads it. With --write weights are
+learned from all folders, and written.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import sys
 import time
 from collections import Counter
@@ -38,6 +40,7 @@ from pytrace.retrieval.passages import IndexWriter, PassageIndex
 from pytrace.retrieval.passages.graph import Links
 from pytrace.retrieval.passages.segment import document_id
 
+_NAME_WORD = re.compile(r"\b[A-Z][a-zA-Z]{4,}\b")
 _TITLES = ("kept", "three", "note")
 _DEPTH = 50
 _WITHOUT = {
@@ -54,9 +57,13 @@ Ranking = list[str]
 
 
 class Asked(NamedTuple):
-    """A folder's questions: pairs, gold documents, each row's document, the rankings of the peers, and milliseconds a question."""
+    """A folder's questions: pairs, gold documents, each row's document, the rankings of the peers, and milliseconds a question.
+
+    `misspelt` are pairs of the questions with a letter that is wrong, by how they are read.
+    """
 
     pairs: list[Pairs]
+    misspelt: dict[str, list[Pairs]]
     gold: list[frozenset[str]]
     owners: list[str]
     peers: dict[str, list[Ranking]]
@@ -79,13 +86,14 @@ def main() -> int:
     )
     parser.add_argument("--work", type=Path, default=Path("runs/hops"), help="where indexes are kept for the next run")
     parser.add_argument("--ablations", action="store_true", help="print recall without each part, too")
+    parser.add_argument("--misspelt", action="store_true", help="print recall where a letter of a name is wrong, too")
     parser.add_argument("--failures", type=Path, help="write the questions whose support is not all among the first 5")
     parser.add_argument("--write", type=Path, help="write weights that are learned from all folders")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     engine = pytrace.load("tiny", threads=options.threads)
     asked = {
-        (folder, titles): _ask(folder, titles, options.work, engine)
+        (folder, titles): _ask(folder, titles, options.work, engine, misspelt=options.misspelt)
         for folder in options.folders
         for titles in dict.fromkeys(("kept", "note", *options.titles))
     }
@@ -108,6 +116,8 @@ def main() -> int:
                 _print_chosen(name, chosen, one.gold)
             if options.failures and titles == "kept" and folder in options.folders:
                 failures += _failures(folder, one, ranked)
+            for name, pairs in one.misspelt.items():
+                _print(f"  a letter wrong, {name}", _ranked(one._replace(pairs=pairs), weights), one.gold)
             for name, left_out in _WITHOUT.items() if options.ablations else ():
                 fewer = _learned(asked, options.folders, options.single, leave_out=folder, without=left_out)
                 _print(f"  without {name}", _ranked(one, fewer), one.gold)
@@ -132,11 +142,13 @@ def main() -> int:
     return 0
 
 
-def _ask(folder: Path, titles: str, work: Path, engine: pytrace.Engine) -> Asked:
+def _ask(folder: Path, titles: str, work: Path, engine: pytrace.Engine, *, misspelt: bool = False) -> Asked:
     passages, questions = _read(folder)
     index = _index(passages, work / f"{folder.stem}-{titles}", titles, engine)
     search = HopSearch(index, engine.encoder)
-    texts = [question["question"] for question in questions]
+    texts = search.read([question["question"] for question in questions])
+    wrong = [_misspelt(text, np.random.default_rng(number)) for number, text in enumerate(texts)]
+    read = {"as it comes": wrong, "read by names": search.read(wrong)}
     engine.encoder.encode(texts, kind="query")  # so that sessions and files are warm
     started = time.perf_counter()
     vectors = engine.encoder.encode(texts, kind="query")
@@ -156,7 +168,21 @@ def _ask(folder: Path, titles: str, work: Path, engine: pytrace.Engine) -> Asked
         "walk alone": [_walked(links, each, owners) for each in pairs],
     }
     gold = [frozenset(question["gold"]) for question in questions]
-    return Asked(pairs, gold, owners, peers, milliseconds)
+    of_wrong = {name: list(search.pairs(some)) for name, some in read.items() if misspelt}
+    return Asked(pairs, of_wrong, gold, owners, peers, milliseconds)
+
+
+def _misspelt(question: str, draw: np.random.Generator) -> str:
+    """Change a letter within a word that has a capital: leave it out, double its place, put another one, or swap it with the next."""
+    names = [match for match in _NAME_WORD.finditer(question) if match.start()]
+    if not names:
+        return question
+    name = names[int(draw.integers(len(names)))]
+    at = int(draw.integers(name.start() + 1, name.end() - 1))
+    letter = "abcdefghijklmnopqrstuvwxyz"[int(draw.integers(26))]
+    here, following = question[at : at + 2]
+    wrong = [following, letter + here + following, letter + following, following + here][int(draw.integers(4))]
+    return question[:at] + wrong + question[at + 2 :]
 
 
 def _read(path: Path) -> tuple[Iterator[Document], list[dict[str, Any]]]:

@@ -40,16 +40,7 @@ struct PairQuestions {
   Span<const int64_t> offsets;  // candidates of question q: [offsets[q], offsets[q + 1])
 };
 
-// The passages that candidates are linked to, rising, with the weights of links to them and back.
-struct PairLinks {
-  Lists targets;  // of each candidate; only those of firsts of pairs are looked at
-  Span<const float> forth;
-  Span<const float> back;
-};
-
 struct PairCandidates {
-  Span<const int64_t> rows;  // the passage that each is
-  PairLinks links;
   Matrix<const float> vectors;
   Matrix<const double> scores;  // of each: near, words, named, rarity of the name
   Lists words;                  // of each, rising
@@ -63,6 +54,8 @@ struct Pairs {
   Span<const int64_t> offsets;
   Span<const int64_t> firsts;
   Span<const int64_t> seconds;
+  Span<const float> forth;  // what a link from the first to the second weighs, 0: there is none
+  Span<const float> back;
 };
 
 // Fills features, [pairs, kPairFeatures]. Throws std::invalid_argument where sizes, offsets or

@@ -46,6 +46,7 @@ class Search(Command):
         evidence = [chain_evidence(self.question, chain, passages) for chain, passages in chains]
         document = {
             "question": self.question,
+            "read_as": ranking.question,
             "hops": ranking.hops,
             "chains": [
                 {"probability": chain.probability, "units": _units(each, chain, passages)}
@@ -64,6 +65,8 @@ class Search(Command):
         }
 
         def show() -> None:
+            if ranking.question != self.question:
+                common.print_styled(common.printable(f"Read as: {ranking.question}"), "dim")
             for number, ((chain, passages), each) in enumerate(zip(chains, evidence, strict=True), 1):
                 _print_chain(number, each, chain, passages)
             common.print_styled("\nPassages")

@@ -303,3 +303,51 @@ def test_the_front_door_builds_searches_and_asks(tmp_path: Path) -> None:
         assert "Matthias Garrow" in answer.text
         assert len(answer.evidence.document_ids) == 2
     corpus.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        ("Who founded the firm that owns the Marigold Tern?", None),
+        ("Who founded the firm that owns the Marigld Tern?", "Who founded the firm that owns the Marigold Tern?"),
+        ("who owns the marigodl tern, I ask", "who owns the marigold tern, I ask"),
+        ("Was Tobias Rookk a pilot, or Tobas Rook?", "Was Tobias Rook a pilot, or Tobias Rook?"),
+        # A word of a name that stands alone needs a capital, and not one that any first word has.
+        ("What did Brackwatre own?", "What did Brackwater own?"),
+        ("what did brackwatre own?", None),
+        ("Brackwatre owns what?", None),
+        # Two letters, words that are no names', short ones, numbers, and scripts without spaces stay as they are.
+        ("Who owns the Mariggoldd Tern?", None),
+        ("Who foundedd the firmm of the crownn?", None),
+        ("Is Ast Point a town?", None),
+        ("Was it 19311?", None),
+        ("Wem gehört die Fähre Rokk?", "Wem gehört die Fähre Rook?"),
+        ("飛行機はどこ？", None),
+        ("", None),
+    ],
+)
+def test_names_with_a_wrong_letter_are_read_as_the_passages_spell_them(
+    search: HopSearch, asked: str, read: str | None
+) -> None:
+    assert search.read([asked]) == [asked if read is None else read]
+
+
+def test_names_of_other_scripts_are_spelt_with_their_own_letters(tmp_path: Path) -> None:
+    search = HopSearch(
+        build(
+            tmp_path / "index",
+            [
+                Document("1", "Мария Склодовская", ("Мария Склодовская родилась в Варшаве.",)),
+                Document("2", "Älvdalens Järnväg", ("Älvdalens Järnväg är en bana.",)),
+            ],
+        ),
+        ENCODER,
+    )
+    assert search.read(["где родилась мария складовская?"]) == ["где родилась мария склодовская?"]
+    assert search.read(["Vem byggde Elvdalens Järnväg?"]) == ["Vem byggde Älvdalens Järnväg?"]
+
+
+def test_a_question_is_searched_for_as_it_is_read(search: HopSearch) -> None:
+    (right,), (wrong,) = search.search([QUESTION], 5), search.search([QUESTION.replace("gold", "glod")], 5)
+    assert wrong == right
+    assert wrong.question == QUESTION

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pytrace import _core
 from pytrace.models.encoders.encoder import Vectors
 from pytrace.retrieval.bm25 import words
-from pytrace.retrieval.passages.graph import Links
+from pytrace.retrieval.passages.graph import Graph
 from pytrace.retrieval.passages.index import PassageIndex
 from pytrace.retrieval.passages.ragged import Lists, places_among
 from pytrace.retrieval.word_postings import word_hashes
@@ -54,10 +54,9 @@ FEATURES = (
 class Rarity:
     """The weights of words by how many passages have them: Lucene's inverse document frequency."""
 
-    def __init__(self, index: PassageIndex) -> None:
-        assert index.graph is not None
-        self._graph = index.graph
-        self._count = len(index)
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._count = graph.passages
 
     def of_ids(self, ids: NDArray[np.integer]) -> Floats:
         """Return the weights of words by their numbers in the graph; -1 is a word that no passage has."""
@@ -72,10 +71,14 @@ class Rarity:
             return np.zeros(len(ids), dtype=np.int64)
         return np.where(ids >= 0, known[np.clip(ids, 0, len(known) - 1)], 0).astype(np.int64)
 
+    def ids(self, distinct: Sequence[str]) -> NDArray[np.int64]:
+        """Return the numbers of words, in the form of `bm25.words`, in the graph; -1 of a word that no passage has."""
+        return places_among(self._graph["words"], word_hashes(distinct))
+
     def questions(self, questions: Sequence[str]) -> AskedWords:
         """Look up the words of questions."""
         of_each = [list(dict.fromkeys(words(question))) for question in questions]
-        ids = [places_among(self._graph["words"], word_hashes(each)) for each in of_each]
+        ids = [self.ids(each) for each in of_each]
         totals = np.array([float((self.of_ids(each) ** 2).sum()) for each in ids])
         known = [np.unique(each[each >= 0]).astype(np.int32) for each in ids]
         offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)
@@ -92,15 +95,13 @@ class AskedWords(NamedTuple):
 class Candidates(NamedTuple):
     """Passages that may be in a pair, of several questions one behind the other, with what the question says of each.
 
-    Question `q` has ``rows[offsets[q]:offsets[q + 1]]``, which rise. `links` are of all of them, though only those of firsts of pairs are
-    looked at. `vectors` float32 ``[n, dimension]``; the rest float64
+    Question `q` has ``rows[offsets[q]:offsets[q + 1]]``, which rise. `vectors` float32 ``[n, dimension]``; the rest float64
     ``[n]``: inner product with the question, BM25 by the best one's, how few passages share the name that the question has (0:
     none), and the rarity of that name's words.
     """
 
     offsets: NDArray[np.int64]
     rows: Rows
-    links: Links
     vectors: Vectors
     near: Floats
     words: Floats
@@ -129,6 +130,7 @@ def pair_features(
     offsets: NDArray[np.int64],
     firsts: Places,
     seconds: Places,
+    links: NDArray[np.float32],
 ) -> Floats:
     """Compute the features of the pairs of questions.
 
@@ -143,6 +145,8 @@ def pair_features(
     offsets, firsts, seconds
         Question `q` has pairs ``offsets[q]`` to ``offsets[q + 1]``: places among its candidates. Those of one first stand side by
         side.
+    links
+        What the links of each pair weigh, from the first to the second and back, float32 ``[2, n_pairs]``.
 
     Returns
     -------
@@ -157,16 +161,11 @@ def pair_features(
     return _core.pair_features(
         graph["frequencies"],
         len(index),
-        candidates.links.offsets,
-        candidates.links.rows,
-        candidates.links.forth,
-        candidates.links.back,
         vectors,
         asked.ids.offsets,
         asked.ids.values,
         asked.totals,
         candidates.offsets,
-        candidates.rows,
         candidates.vectors,
         np.stack([candidates.near, candidates.words, candidates.named, candidates.name_rarity], axis=1),
         words_of.offsets,
@@ -177,5 +176,7 @@ def pair_features(
         offsets,
         firsts,
         seconds,
+        links[0],
+        links[1],
         None,
     )

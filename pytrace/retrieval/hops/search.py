@@ -26,16 +26,15 @@ from pytrace.retrieval.hops.features import (
     Candidates,
     Floats,
     Pairs,
-    Places,
     Rarity,
     Rows,
     pair_features,
 )
-from pytrace.retrieval.hops.seeds import column, find_seeds, question_scores, seed_scores
+from pytrace.retrieval.hops.seeds import Seeds, column, find_seeds, question_scores, seed_scores
+from pytrace.retrieval.hops.spelling import Respeller
 from pytrace.retrieval.hops.weights import Scored, Weights, load_weights
-from pytrace.retrieval.passages.graph import Links
 from pytrace.retrieval.passages.index import Mask, PassageIndex
-from pytrace.retrieval.passages.ragged import starts_of
+from pytrace.retrieval.passages.ragged import Lists, grouped, paired, places_among, starts_of
 from pytrace.retrieval.retriever import check_queries
 
 # Questions that are searched together.
@@ -90,13 +89,14 @@ class PassageChain(msgspec.Struct, frozen=True):
 class PassageRanking(msgspec.Struct, frozen=True):
     """What was found for a question: rows of the index with their scores, best first, and the likeliest chains.
 
-    `hops` is how likely the question takes two passages, from 0 to 1.
+    `hops` is how likely the question takes two passages, from 0 to 1; `question` is how it was read, see `HopSearch.read`.
     """
 
     rows: tuple[int, ...]
     scores: tuple[float, ...]
     chains: tuple[PassageChain, ...]
     hops: float
+    question: str = ""
 
     def together(self, most: int) -> tuple[int, ...]:
         """Return the passages that answer together: the first, and those that are not much less likely, at most `most`."""
@@ -160,9 +160,22 @@ class HopSearch:
             One a question, with at most `k` passages.
         """
         check_queries(questions, k)
-        return [self._ranked(pairs, k) for pairs in self.pairs(questions, where=where)]
+        read = self.read(questions)
+        return [
+            self._ranked(question, pairs, k)
+            for question, pairs in zip(read, self.pairs(read, where=where), strict=True)
+        ]
 
-    def _ranked(self, pairs: Pairs, k: int) -> PassageRanking:
+    def read(self, questions: Sequence[str]) -> list[str]:
+        """Return questions as they are searched for: with names spelt as the passages spell them, where a letter is wrong."""
+        return [self._respeller.read(question) for question in questions] if len(self.index) else [*questions]
+
+    @cached_property
+    def _respeller(self) -> Respeller:
+        assert self.index.graph is not None
+        return Respeller(self.index.graph)
+
+    def _ranked(self, question: str, pairs: Pairs, k: int) -> PassageRanking:
         scored = self.weights.score(pairs.features, pairs.firsts, pairs.seconds, pairs.seed_scores)
         order = np.argsort(-scored.passages, kind="stable")
         together = order[: _together(scored.passages[order], _LONGEST)].tolist()
@@ -171,6 +184,7 @@ class HopSearch:
             tuple(scored.passages[order[:k]].tolist()),
             self._chains(pairs, scored, together, k),
             scored.hops,
+            question,
         )
 
     def _chains(self, pairs: Pairs, scored: Scored, ranking: Sequence[int], k: int) -> tuple[PassageChain, ...]:
@@ -244,60 +258,77 @@ class HopSearch:
         vectors = encode(self._encoder, questions, "query")
         asked = self._rarity.questions(questions)
         seeds = find_seeds(index, self._rarity, questions, vectors, count=settings.seeds, mask=mask)
-        heads = [each.best(settings.firsts) for each in seeds]
-        linked, links = self._links(heads, mask)
-        targets = [
-            [
-                np.unique(np.concatenate([lead, each.best(settings.seconds), firsts, some]))
-                for some, lead in zip(by_links, leads, strict=True)
-            ]
-            for each, firsts, by_links, leads in zip(
-                seeds, heads, linked, self._led(vectors, asked, heads, mask), strict=True
-            )
-        ]
-        rows = [np.unique(np.concatenate([each.rows, *some])) for each, some in zip(seeds, targets, strict=True)]
+        heads = Lists.of([each.best(settings.firsts) for each in seeds])
+        targets, links = self._targets(vectors, asked, seeds, heads, mask)
+        # The question of each pair, and of each question all passages: of its pairs, and its seeds.
+        question = heads.owners[targets.owners]
+        of_seeds = Lists.of([each.rows for each in seeds])
+        rows = grouped(
+            np.concatenate([of_seeds.owners, question]),
+            np.concatenate([of_seeds.values, targets.values]),
+            len(questions),
+        )
+        of_rows = index.vectors(rows.values)
         best = np.array([each.best_words for each in seeds])
-        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-        flat = np.concatenate(rows)
-        of_rows = index.vectors(flat)
         near, by_words = question_scores(index, questions, vectors, best, rows, of_rows)
+        named = Lists.of([each.named.rows for each in seeds])
         candidates = Candidates(
-            offsets,
-            flat,
-            _of_candidates(links, rows, heads),
+            rows.offsets,
+            rows.values,
             of_rows,
-            np.concatenate(near),
-            np.concatenate(by_words),
-            np.concatenate([column(own, each.named.share) for own, each in zip(rows, seeds, strict=True)]),
-            np.concatenate([column(own, each.named.rarity) for own, each in zip(rows, seeds, strict=True)]),
+            near,
+            by_words,
+            column(rows, named, [each.named.share for each in seeds]),
+            column(rows, named, [each.named.rarity for each in seeds]),
         )
         scores = seed_scores(candidates.near, candidates.words, candidates.named)
-        places = [_places(*each) for each in zip(rows, heads, targets, strict=True)]
-        ends = np.cumsum([0, *(len(firsts) for firsts, _ in places)], dtype=np.int64)
-        firsts = np.concatenate([each for each, _ in places])
-        seconds = np.concatenate([each for _, each in places])
-        features = pair_features(index, asked, vectors, candidates, ends, firsts, seconds)
-        for number, own in enumerate(rows):
+        places = paired(rows.owners, rows.values)
+        firsts = np.searchsorted(places, paired(heads.owners, heads.values))[targets.owners] - rows.offsets[question]
+        seconds = np.searchsorted(places, paired(question, targets.values)) - rows.offsets[question]
+        ends = starts_of(np.bincount(question, minlength=len(questions)))
+        features = pair_features(index, asked, vectors, candidates, ends, firsts, seconds, links)
+        for number in range(len(questions)):
             part = slice(int(ends[number]), int(ends[number + 1]))
-            by_seed = scores[int(offsets[number]) : int(offsets[number + 1])]
-            yield Pairs(own, firsts[part], seconds[part], features[part], by_seed)
+            own = slice(int(rows.offsets[number]), int(rows.offsets[number + 1]))
+            yield Pairs(rows.values[own], firsts[part], seconds[part], features[part], scores[own])
 
-    def _led(self, vectors: Vectors, asked: AskedWords, heads: Sequence[Rows], mask: Mask | None) -> list[list[Rows]]:
-        """Find what each first passage leads to by vectors and by rare words, for all questions in one search."""
+    def _targets(
+        self, vectors: Vectors, asked: AskedWords, seeds: Sequence[Seeds], heads: Lists, mask: Mask | None
+    ) -> tuple[Lists, NDArray[np.float32]]:
+        """Return the second passages of each first, and what the links between them weigh, float32 ``[2, n_pairs]``."""
+        graph = self.index.graph
+        assert graph is not None
+        links = graph.links(heads.values)
+        of_links = Lists(links.offsets, links.rows.astype(np.int64))
+        # The weightiest, of equal ones the lower.
+        weights = links.forth + np.float32(_BACK) * links.back
+        order = np.lexsort((-weights, of_links.owners))
+        order = order[np.arange(len(order)) - links.offsets[of_links.owners] < self.settings.links]
+        if mask is not None:
+            order = order[mask[of_links.values[order]]]
+        led = self._led(vectors, asked, heads, mask)
+        best = Lists.of([each.best(self.settings.seconds) for each in seeds]).take(heads.owners)
+        others = heads.take(heads.owners)
+        number = np.concatenate([of_links.owners[order], np.nonzero(led >= 0)[0], best.owners, others.owners])
+        row = np.concatenate([of_links.values[order], led[led >= 0], best.values, others.values])
+        other = row != heads.values[number]
+        targets = grouped(number[other], row[other], len(heads.values))
+        places = places_among(paired(of_links.owners, of_links.values), paired(targets.owners, targets.values))
+        of_pairs = np.zeros((2, len(places)), dtype=np.float32)
+        of_pairs[0, places >= 0] = links.forth[places[places >= 0]]
+        of_pairs[1, places >= 0] = links.back[places[places >= 0]]
+        return targets, of_pairs
+
+    def _led(self, vectors: Vectors, asked: AskedWords, heads: Lists, mask: Mask | None) -> NDArray[np.int64]:
+        """Find what each first passage leads to by vectors and by rare words, a row each, -1 where there is no more."""
         index, settings = self.index, self.settings
-        flat = np.concatenate([np.empty(0, np.int64), *heads])
-        owners = np.repeat(np.arange(len(heads)), [len(rows) for rows in heads])
-        if not len(flat):
-            return [[] for _ in heads]
-        both = vectors[owners] + index.vectors(flat)
+        if not len(heads.values):
+            return np.empty((0, 2 * settings.led), dtype=np.int64)
+        both = vectors[heads.owners] + index.vectors(heads.values)
         both /= np.linalg.norm(both, axis=1, keepdims=True) + np.float32(1e-9)
         _, near = index.nearest(both, settings.led, mask=mask)
-        _, by_words = index.words.top(self._rare_words(flat, owners, asked), settings.led, mask=mask)
-        led: list[list[Rows]] = [[] for _ in heads]
-        for owner, some, others in zip(owners.tolist(), near, by_words, strict=True):
-            rows = np.concatenate([some, others])
-            led[owner].append(rows[rows >= 0])
-        return led
+        _, by_words = index.words.top(self._rare_words(heads.values, heads.owners, asked), settings.led, mask=mask)
+        return np.concatenate([near, by_words], axis=1)
 
     def _rare_words(self, rows: Rows, owners: NDArray[np.int64], asked: AskedWords) -> list[NDArray[np.uint64]]:
         """Return of each passage the rarest words that its question does not have, by their hashes."""
@@ -317,48 +348,10 @@ class HopSearch:
 
     @cached_property
     def _rarity(self) -> Rarity:
-        return Rarity(self.index)
-
-    def _links(self, heads: Sequence[Rows], mask: Mask | None) -> tuple[list[list[Rows]], Links]:
-        """Return what each first passage is linked to by its weightiest links, and all links, of each question's firsts as they rise."""
-        graph = self.index.graph
-        assert graph is not None
-        links = graph.links(np.concatenate([np.empty(0, np.int64), *map(np.sort, heads)]))
-        weights = -(links.forth + np.float32(_BACK) * links.back)
-        starts = links.offsets.tolist()
-        linked: list[list[Rows]] = []
-        begun = 0
-        for rows in heads:
-            linked.append([])
-            for number in (begun + np.argsort(np.argsort(rows))).tolist():
-                some = links.rows[starts[number] : starts[number + 1]].astype(np.int64)
-                if len(some) > self.settings.links:
-                    order = np.argsort(weights[starts[number] : starts[number + 1]], kind="stable")
-                    some = some[order[: self.settings.links]]
-                linked[-1].append(some if mask is None else some[mask[some]])
-            begun += len(rows)
-        return linked, links
-
-
-def _of_candidates(links: Links, rows: Sequence[Rows], heads: Sequence[Rows]) -> Links:
-    """Turn links of first passages, which rise in each question, into those of all candidates, of which the others have none."""
-    offsets = np.cumsum([0, *map(len, rows)])
-    places = [
-        first + np.searchsorted(own, np.sort(some))
-        for first, own, some in zip(offsets.tolist(), rows, heads, strict=False)
-    ]
-    sizes = np.zeros(offsets[-1], dtype=np.int64)
-    sizes[np.concatenate([np.empty(0, np.int64), *places])] = np.diff(links.offsets)
-    return links._replace(offsets=starts_of(sizes))
+        assert self.index.graph is not None
+        return Rarity(self.index.graph)
 
 
 def _together(scores: Sequence[float] | Floats, most: int) -> int:
     """Count the passages that answer together, by their scores, best first."""
     return sum(score >= _SHARE * scores[0] for score in scores[:most])
-
-
-def _places(rows: Rows, heads: Rows, targets: Sequence[Rows]) -> tuple[Places, Places]:
-    """Return the pairs of first passages with what each leads to, as places among all rows."""
-    others = [some[some != head] for head, some in zip(heads.tolist(), targets, strict=True)]
-    firsts = np.repeat(np.searchsorted(rows, heads), [len(some) for some in others])
-    return firsts, np.searchsorted(rows, np.concatenate([np.empty(0, np.int64), *others]))

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace import _core
-from pytrace.kernels.names import NameTable
+from pytrace.kernels.names import FoundNames, NameTable
 from pytrace.retrieval.passages.manifest import FileEntry, IndexFile
 from pytrace.retrieval.passages.mentions import KnownGraph, find_mentions
-from pytrace.retrieval.passages.ragged import Lists, narrow, places_among, starts_of
+from pytrace.retrieval.passages.ragged import Lists, grouped, narrow, paired, places_among, starts_of
 from pytrace.retrieval.passages.segment import Segment
 from pytrace.storage.array_file import write_arrays
 
@@ -72,7 +72,7 @@ def write_graph(path: Path, segments: Sequence[Segment], before: Graph | None = 
     )
     told = np.concatenate([np.empty(0, bool), *(segment["names.told"] for segment in segments)])
     common = told & _is_common(table, words, frequencies, max(_COMMON_LEAST, _COMMON_SHARE * passages))[names]
-    carriers = _turned(names[~common], rows[~common], len(table))
+    carriers = grouped(names[~common], rows[~common], len(table))
     mentions = find_mentions(segments, table, np.diff(carriers.offsets) > 0, known)
     entry = write_arrays(
         path,
@@ -89,7 +89,7 @@ def write_graph(path: Path, segments: Sequence[Segment], before: Graph | None = 
             **_stored("carriers", carriers),
             **_stored("passage_names", Lists(starts_of(np.bincount(rows, minlength=passages)), names)),
             **_stored("mentions", mentions),
-            **_stored("holders", _turned(mentions.values, np.repeat(np.arange(passages), np.diff(mentions.offsets)), len(table))),
+            **_stored("holders", grouped(mentions.values, mentions.owners, len(table))),
         },
     )
     return FileEntry(entry.bytes, entry.checksum, path.name, passages)
@@ -141,13 +141,6 @@ def _is_common(table: NameTable, words: Lists, frequencies: NDArray[np.int32], m
     of_word = np.where(word >= 0, np.append(frequencies, 0)[word], 0)
     common: NDArray[np.bool_] = single & (of_word > most)
     return common
-
-
-def _turned(owners: NDArray[np.integer[Any]], members: NDArray[np.integer[Any]], count: int) -> Lists:
-    """Return the members of each owner, rising, of pairs of both."""
-    # One number a pair, since numbers are sorted several times as fast as rows.
-    pairs = np.sort(owners.astype(np.int64) << 32 | members)
-    return Lists(starts_of(np.bincount(pairs >> 32, minlength=count)), pairs.astype(np.uint32))
 
 
 def _stored(name: str, lists: Lists) -> dict[str, NDArray[Any]]:
@@ -211,6 +204,13 @@ class Graph(IndexFile):
         offsets = np.searchsorted(pairs, np.arange(len(rows) + 1) << 32)
         return Links(offsets, pairs.astype(np.int32), weights[0], weights[1], named)
 
+    def find(self, texts: Sequence[str]) -> FoundNames:
+        """Find the names in texts, which are in normal form, that lead to passages."""
+        found = self.table.find(texts)
+        leads = self.carriers.sizes(found.names) > 0
+        offsets = starts_of(leads)[found.offsets]
+        return FoundNames(offsets, found.names[leads], found.starts[leads], found.ends[leads])
+
     def link_name(self, first: int, second: int) -> str:
         """Return the name by which a passage is linked to another, or else that one to it; "" if neither is."""
         for source, target in ((first, second), (second, first)):
@@ -232,15 +232,15 @@ class Graph(IndexFile):
         The weightiest names come first, and of equal ones the lower.
         """
         found = lists.take(rows)
-        owners, names = np.repeat(np.arange(len(rows)), np.diff(found.offsets)), found.values.astype(np.int64)
+        owners, names = found.owners, found.values.astype(np.int64)
         few = self.carriers.sizes(names) <= _MOST_CARRIERS
         owners, names = owners[few], names[few]
         order = np.lexsort((names, -self._weights(names)))
         owners, names = owners[order], names[order]
         carriers = self.carriers.take(names)
-        sizes = np.diff(carriers.offsets)
+        number = carriers.owners
         owned = np.zeros(len(names), dtype=bool)
-        owned[np.repeat(np.arange(len(names)), sizes)[carriers.values == np.repeat(rows[owners], sizes)]] = True
+        owned[number[carriers.values == rows[owners][number]]] = True
         return owners, names, owned
 
     def _ends(
@@ -248,13 +248,12 @@ class Graph(IndexFile):
     ) -> _Ends:
         """Return where names lead from passages, by lists of passages without those in others, each once, by its first name."""
         found = lists.take(names)
-        number = np.repeat(np.arange(len(names)), np.diff(found.offsets))
+        number, rows = found.owners, found.values
         if but is not None:
             others = but.take(names)
-            left_out = np.repeat(np.arange(len(names)), np.diff(others.offsets)) << 32 | others.values
-            kept = places_among(left_out, number << 32 | found.values) < 0
-            number, found = number[kept], Lists(found.offsets, found.values[kept])
-        pairs, first = np.unique(owners[number] << 32 | found.values, return_index=True)
+            kept = places_among(paired(others.owners, others.values), paired(number, rows)) < 0
+            number, rows = number[kept], rows[kept]
+        pairs, first = np.unique(paired(owners[number], rows), return_index=True)
         return _Ends(pairs, self._weights(names)[number[first]], names[number[first]].astype(np.int32))
 
     def _weights(self, names: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pytrace.kernels.names import NameTable
 from pytrace.retrieval.bm25 import spaced_words
-from pytrace.retrieval.passages.ragged import Lists, Lookup, places_among, starts_of
+from pytrace.retrieval.passages.ragged import LOW, Lists, Lookup, paired, places_among, starts_of
 from pytrace.retrieval.passages.segment import Segment
 from pytrace.retrieval.word_postings import word_hashes
 
@@ -70,13 +70,14 @@ def find_mentions(
             some = rows[start : start + _AT_ONCE]
             found = table.find([spaced_words(text) for text in segment.texts(some)])
             held = wanted[found.names]
-            pairs.append((first + np.repeat(some, np.diff(found.offsets))[held]) << 32 | found.names[held])
+            owners = first + np.repeat(some, np.diff(found.offsets))
+            pairs.append(paired(owners[held], found.names[held]))
         first += segment.passages
     # A text may hold a name several times.
     looked_up = np.sort(np.concatenate(pairs))
     looked_up = looked_up[np.diff(looked_up, prepend=-1) != 0]
     every = np.insert(kept, np.searchsorted(kept, looked_up), looked_up)
-    return Lists(starts_of(np.bincount(every >> 32, minlength=count)), every.astype(np.uint32))
+    return Lists(starts_of(np.bincount(every >> 32, minlength=count)), every & LOW)
 
 
 def _taken_over(
@@ -107,7 +108,7 @@ def _taken_over(
             first += segment.passages
     rows = np.flatnonzero(~anew)
     taken = before.mentions.take(rows_before[rows])
-    return np.repeat(rows << 32, np.diff(taken.offsets)) | numbers[taken.values], anew
+    return paired(rows[taken.owners], numbers[taken.values]), anew
 
 
 def _rows_before(segments: Sequence[Segment], before: Graph) -> NDArray[np.int64]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
+
+_Number = TypeVar("_Number", np.uint64, np.int64)
+
+LOW = (1 << 32) - 1
 
 
 class Lists(NamedTuple):
@@ -14,6 +20,16 @@ class Lists(NamedTuple):
 
     offsets: NDArray[np.integer[Any]]
     values: NDArray[Any]
+
+    @classmethod
+    def of(cls, lists: Sequence[NDArray[np.int64]]) -> Lists:
+        """Put lists one behind the other."""
+        return cls(starts_of([len(each) for each in lists]), np.concatenate([np.empty(0, np.int64), *lists]))
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """The list that each value is in."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     def take(self, numbers: NDArray[np.integer[Any]]) -> Lists:
         """Return some of the lists, in the order of `numbers`."""
@@ -25,11 +41,22 @@ class Lists(NamedTuple):
         return self.offsets[numbers + 1].astype(np.int64) - self.offsets[numbers]
 
 
-def starts_of(sizes: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def grouped(owners: NDArray[np.int64], values: NDArray[np.integer[Any]], count: int) -> Lists:
+    """Return the values of each of `count` owners, rising, each once; all are below 2^31."""
+    # One number a pair, since numbers are sorted several times as fast as rows.
+    pairs = np.sort(paired(owners, values))
+    pairs = pairs[np.diff(pairs, prepend=-1) != 0]
+    return Lists(starts_of(np.bincount(pairs >> 32, minlength=count)), pairs & LOW)
+
+
+def paired(owners: NDArray[np.int64], values: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Return a number for each pair of two, ordered as the pairs are."""
+    return owners << 32 | values
+
+
+def starts_of(sizes: npt.ArrayLike) -> NDArray[np.int64]:
     """Return where lists of these sizes begin, one behind the other, and where the last ends."""
-    starts = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=starts[1:])
-    return starts
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 def narrow(rising: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
@@ -51,7 +78,7 @@ def ranges(
     return offsets, np.repeat(begun - offsets[:-1], sizes) + np.arange(int(offsets[-1]))
 
 
-def places_among(rising: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
+def places_among(rising: NDArray[_Number], wanted: NDArray[_Number]) -> NDArray[np.int64]:
     """Return where numbers stand among others that rise, -1 where they do not."""
     if not len(rising):
         return np.full(len(wanted), -1, dtype=np.int64)
