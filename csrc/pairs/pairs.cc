@@ -34,11 +34,13 @@ class WordTable {
     while (size < 2 * static_cast<size_t>(words)) size *= 2;
     slots_.assign(size, Slot{});
     mask_ = size - 1;
+    std::fill(std::begin(seen_), std::end(seen_), 0);
   }
 
   // A word stands once; `extra` says of which of two kinds it is.
   void add(int32_t word, double weight, bool extra) {
     if (word < 0) return;
+    seen_[bit(word) / 64] |= uint64_t{1} << bit(word) % 64;
     size_t at = place(word);
     while (slots_[at].word >= 0) at = (at + 1) & mask_;
     slots_[at] = {word, extra, weight};
@@ -51,7 +53,7 @@ class WordTable {
   };
 
   const Slot* find(int32_t word) const {
-    if (word < 0) return nullptr;
+    if (word < 0 || (seen_[bit(word) / 64] >> bit(word) % 64 & 1) == 0) return nullptr;
     for (size_t at = place(word); slots_[at].word >= 0; at = (at + 1) & mask_) {
       if (slots_[at].word == word) return &slots_[at];
     }
@@ -63,8 +65,12 @@ class WordTable {
     return (static_cast<uint32_t>(word) * 2654435769U >> 7) & mask_;
   }
 
+  // Most words that are looked up are not there, and for nearly all of them a bit tells.
+  static size_t bit(int32_t word) { return static_cast<uint32_t>(word) * 2654435769U >> 20; }
+
   std::vector<Slot> slots_;
   size_t mask_ = 0;
+  uint64_t seen_[(1 << 12) / 64] = {};
 };
 
 bool holds(Span<const int32_t> words, int32_t word) {

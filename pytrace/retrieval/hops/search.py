@@ -10,6 +10,7 @@ Nothing but the question is encoded, and no language model is asked.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -201,18 +202,16 @@ class HopSearch:
             chains.append(self._joined(pairs, scored, ranking))
         joined = frozenset(chains[-1].rows) if len(ranking) > 2 else frozenset[int]()
         # Two passages are one chain, in the likelier order; none if the longer chain has both.
-        of_both: dict[frozenset[int], PassageChain] = {}
+        of_both: dict[frozenset[int], tuple[int, int]] = {}
+        probabilities: Counter[frozenset[int]] = Counter()
         for place in np.argsort(-scored.pairs, kind="stable")[: 4 * k].tolist():
             first, second = int(pairs.rows[pairs.firsts[place]]), int(pairs.rows[pairs.seconds[place]])
             both = frozenset((first, second))
             if both <= joined:
                 continue
-            before = of_both.get(both)
-            if before is None:
-                before = PassageChain((first, second), 0.0, (Step(), Step(0)))
-            probability = before.probability + float(scored.pairs[place]) * scored.hops
-            of_both[both] = msgspec.structs.replace(before, probability=probability)
-        chains += of_both.values()
+            of_both.setdefault(both, (first, second))
+            probabilities[both] += float(scored.pairs[place]) * scored.hops
+        chains += [PassageChain(rows, probabilities[both], (Step(), Step(0))) for both, rows in of_both.items()]
         return tuple(map(self._named, sorted(chains, key=lambda chain: -chain.probability)[:k]))
 
     def _joined(self, pairs: Pairs, scored: Scored, places: Sequence[int]) -> PassageChain:

@@ -214,14 +214,15 @@ class Graph(IndexFile):
     def link_name(self, first: int, second: int) -> str:
         """Return the name by which a passage is linked to another, or else that one to it; "" if neither is."""
         for source, target in ((first, second), (second, first)):
-            held = self._list(self.mentions, source)
+            held = {*self._list(self.mentions, source)}
             between = []
-            for name in {*held}.intersection(self._list(self.passage_names, target)):
+            for name in held.intersection(self._list(self.passage_names, target)):
                 carriers = self._list(self.carriers, name)
                 if len(carriers) <= _MOST_CARRIERS and target in carriers and source not in carriers:
-                    between.append((-float(self._weights(np.array([name]))[0]), name))
+                    between.append(name)
             if between:
-                return self.table.name(min(between)[1])
+                names = np.sort(between)
+                return self.table.name(int(names[np.argmax(self._weights(names))]) if len(names) > 1 else between[0])
         return ""
 
     def _leading(
