@@ -223,6 +223,7 @@ PyObject* bind_terms_of_rows(PyObject* const* arguments) {
   const py::array rows = int64_vector(arguments[2], "rows");
   const int64_t far = whole_number(arguments[3], "far", 1);
   if (far >= 1 << 16) fail("far is " + to_text(far) + "; it must be at most 65535");
+  const int threads = thread_count(arguments[4]);
   std::vector<py::array> arrays;
   std::vector<RowTermsPart> parts;
   for (const py::tuple& part : given) {
@@ -237,7 +238,7 @@ PyObject* bind_terms_of_rows(PyObject* const* arguments) {
   {
     const ReleasedGil released;
     found = terms_of_rows(parts, span_view<int64_t>(owners), span_view<int64_t>(rows),
-                          static_cast<uint16_t>(far));
+                          static_cast<uint16_t>(far), threads);
   }
   return Py_BuildValue("(NN)", array_of(found.offsets), array_of(found.terms));
 }
@@ -264,8 +265,8 @@ void register_words(py::module_& module) {
                                      "number_words(text, offsets, /)\n--\n\n");
   define_fast<&bind_turn_postings, 5>(
       module, "turn_postings", "turn_postings(rows, starts, count, first, far, /)\n--\n\n");
-  define_fast<&bind_terms_of_rows, 4>(module, "terms_of_rows",
-                                      "terms_of_rows(parts, owners, rows, far, /)\n--\n\n");
+  define_fast<&bind_terms_of_rows, 5>(
+      module, "terms_of_rows", "terms_of_rows(parts, owners, rows, far, threads, /)\n--\n\n");
   define_fast<&bind_hash_words, 3>(module, "hash_words",
                                    "hash_words(text, offsets, threads, /)\n--\n\n");
 }

@@ -206,6 +206,7 @@ def terms_of_rows(
     owners: npt.ArrayLike,
     rows: npt.ArrayLike,
     far: int,
+    threads: int | None,
     /,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]: ...
 def fuzzy_score(scorer: int, s1: object, s2: object, score_cutoff: float | None, /) -> float: ...

@@ -50,6 +50,6 @@ struct RowTermsPart {
 // parts[owners[i]]. What does not lie within the arrays, as in a damaged file, is left out. Throws
 // std::invalid_argument where there is no such row.
 TermLists terms_of_rows(const std::vector<RowTermsPart>& parts, Span<const int64_t> owners,
-                        Span<const int64_t> rows, uint16_t far);
+                        Span<const int64_t> rows, uint16_t far, int threads);
 
 }  // namespace pytrace

@@ -188,7 +188,7 @@ class PassageIndex(Closing):
 
     def terms(self, rows: NDArray[np.int64]) -> Lists:
         """Return the numbers of the words of passages in the graph's count, rising, int32."""
-        return Lists(*_core.terms_of_rows(self._row_terms, *self._places(rows), FAR))
+        return Lists(*_core.terms_of_rows(self._row_terms, *self._places(rows), FAR, None))
 
     def _places(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the segments that have passages, and their numbers there."""
