@@ -263,8 +263,8 @@ void register_words(py::module_& module) {
                                    "hash_texts(text, offsets, threads, /)\n--\n\n");
   define_fast<&bind_number_words, 2>(module, "number_words",
                                      "number_words(text, offsets, /)\n--\n\n");
-  define_fast<&bind_turn_postings, 5>(
-      module, "turn_postings", "turn_postings(rows, starts, count, first, far, /)\n--\n\n");
+  define_fast<&bind_turn_postings, 5>(module, "turn_postings",
+                                      "turn_postings(rows, starts, count, first, far, /)\n--\n\n");
   define_fast<&bind_terms_of_rows, 5>(
       module, "terms_of_rows", "terms_of_rows(parts, owners, rows, far, threads, /)\n--\n\n");
   define_fast<&bind_hash_words, 3>(module, "hash_words",

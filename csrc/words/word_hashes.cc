@@ -16,17 +16,16 @@ constexpr uint64_t kStart[8] = {0x6a09e667f3bcc908ull, 0xbb67ae8584caa73bull, 0x
                                 0x1f83d9abfb41bd6bull, 0x5be0cd19137e2179ull};
 
 // The order of a block's words in each round; the last two rounds are the first two again.
-constexpr uint8_t kOrder[10][16] = {
-    {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
-    {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
-    {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
-    {7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8},
-    {9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13},
-    {2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9},
-    {12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11},
-    {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
-    {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5},
-    {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
+constexpr uint8_t kOrder[10][16] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+                                    {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
+                                    {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
+                                    {7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8},
+                                    {9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13},
+                                    {2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9},
+                                    {12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11},
+                                    {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
+                                    {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5},
+                                    {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
 constexpr int64_t kBlock = 128;
 constexpr uint64_t kDigestBytes = 8;
 
@@ -98,8 +97,8 @@ void hash_texts(const Strings& texts, int threads, uint64_t* hashes) {
 HashedWords hash_words(const Strings& texts, int threads) {
   require_offsets(texts.offsets, texts.bytes.size, "offsets");
   const int64_t count = texts.size();
-  std::vector<std::vector<uint64_t>> found(static_cast<size_t>((count + kTextsAtOnce - 1) /
-                                                               kTextsAtOnce));
+  std::vector<std::vector<uint64_t>> found(
+      static_cast<size_t>((count + kTextsAtOnce - 1) / kTextsAtOnce));
   HashedWords words;
   words.offsets.assign(static_cast<size_t>(count) + 1, 0);
   // By chunks of a size of our own, so that each has its list whatever the threads.

@@ -1,6 +1,6 @@
-// Hashes of words that are stored in files: BLAKE2b of their bytes, 64 bits of it, the same on every
-// machine (Saarinen and Aumasson, RFC 7693, 2015; digests of 8 bytes, no key). Any two of a million
-// words share one with a chance of 3 in 10^8. Some 150 ns a word.
+// Hashes of words that are stored in files: BLAKE2b of their bytes, 64 bits of it, the same on
+// every machine (Saarinen and Aumasson, RFC 7693, 2015; digests of 8 bytes, no key). Any two of a
+// million words share one with a chance of 3 in 10^8. Some 150 ns a word.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,8 @@ class WordNumbers {
       if (is(slots_[at], word, size)) return slots_[at];
     }
     const size_t count = words_.offsets.size() - 1;
-    if (count >= kFree) throw std::length_error("there are more distinct words than 32 bits number");
+    if (count >= kFree)
+      throw std::length_error("there are more distinct words than 32 bits number");
     slots_[at] = static_cast<uint32_t>(count);
     words_.bytes.insert(words_.bytes.end(), word, word + size);
     words_.offsets.push_back(static_cast<int64_t>(words_.bytes.size()));

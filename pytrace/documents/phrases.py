@@ -149,13 +149,11 @@ def _spans(text: str, offset: int) -> Iterator[tuple[int, int]]:
                 yield from close()
             continue
         lower = word.lower()
-        if lower == "of" and open_words and following and following.lower() not in _ENGLISH["pronouns"]:
-            open_words.append(match)
-        elif word == "May" and following[:1].isdigit():
-            open_words.append(match)  # the month
-        elif lower in _BREAKS or (_is_verb(word) and not before.endswith("ly")):
+        joins = lower == "of" and open_words and following and following.lower() not in _ENGLISH["pronouns"]
+        is_month = word == "May" and following[:1].isdigit()
+        if not (joins or is_month) and (lower in _BREAKS or (_is_verb(word) and not before.endswith("ly"))):
             yield from close()
-        elif open_words or lower not in _CONJUNCTIONS:
+        elif joins or open_words or lower not in _CONJUNCTIONS:
             open_words.append(match)
     yield from close()
 

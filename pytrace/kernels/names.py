@@ -115,8 +115,8 @@ class NameTable:
         cls, text: NDArray[np.uint8], offsets: NDArray[np.int64], *, threads: int | None = None
     ) -> tuple[NameTable, NDArray[np.int64]]:
         """Make a table of names in UTF-8 that stand one behind the other, as `build` does."""
-        *arrays, rows = _core.build_names(text, offsets, threads)
-        return cls(*arrays), rows
+        hashes, names, ends, firsts, lengths, rows = _core.build_names(text, offsets, threads)
+        return cls(hashes, names, ends, firsts, lengths), rows
 
     def __len__(self) -> int:
         """Count the names."""
@@ -131,7 +131,9 @@ class NameTable:
             raise ValueError(f"name {row} lies at bytes {start} to {end} of {len(self.text):,}")
         return self.text[start:end].tobytes().decode("utf-8", "surrogatepass")
 
-    def find(self, texts: Sequence[str | bytes], *, threads: int | None = None, index: bool | None = None) -> FoundNames:
+    def find(
+        self, texts: Sequence[str | bytes], *, threads: int | None = None, index: bool | None = None
+    ) -> FoundNames:
         """Find the names in texts: at each word the longest that begins there, and then on behind it.
 
         Parameters

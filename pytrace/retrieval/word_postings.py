@@ -207,8 +207,8 @@ def _built(texts: Iterable[str]) -> Iterator[WordBlock]:
 
 
 def _inverted(texts: Sequence[bytes]) -> WordBlock:
-    ids, lengths, *distinct = _core.number_words(*joined(texts))
-    terms, ranks = np.unique(_core.hash_texts(*distinct, None), return_inverse=True)
+    ids, lengths, distinct, offsets = _core.number_words(*joined(texts))
+    terms, ranks = np.unique(_core.hash_texts(distinct, offsets, None), return_inverse=True)
     # One number a word, of its term and its row: sorted, equal ones are a posting.
     keys = ranks.astype(np.uint64)[ids]
     keys <<= np.uint64(16)

@@ -10,7 +10,7 @@ Nothing but the question is encoded, and no language model is asked.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -203,7 +203,7 @@ class HopSearch:
         joined = frozenset(chains[-1].rows) if len(ranking) > 2 else frozenset[int]()
         # Two passages are one chain, in the likelier order; none if the longer chain has both.
         of_both: dict[frozenset[int], tuple[int, int]] = {}
-        probabilities: Counter[frozenset[int]] = Counter()
+        probabilities: defaultdict[frozenset[int], float] = defaultdict(float)
         for place in np.argsort(-scored.pairs, kind="stable")[: 4 * k].tolist():
             first, second = int(pairs.rows[pairs.firsts[place]]), int(pairs.rows[pairs.seconds[place]])
             both = frozenset((first, second))

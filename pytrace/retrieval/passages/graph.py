@@ -62,13 +62,18 @@ def write_graph(path: Path, segments: Sequence[Segment], before: Graph | None = 
     ends = np.cumsum([0, *(len(text) for text, _ in texts)])
     table, names = NameTable.of(
         np.concatenate([np.empty(0, np.uint8), *(text for text, _ in texts)]),
-        np.concatenate([np.zeros(1, np.int64), *(offsets[1:] + end for (_, offsets), end in zip(texts, ends, strict=False))]),
+        np.concatenate(
+            [np.zeros(1, np.int64), *(offsets[1:] + end for (_, offsets), end in zip(texts, ends, strict=False))]
+        ),
     )
     known = None if before is None else KnownGraph.of(before, table)
     words = _name_words(table, terms, known)
     firsts = np.cumsum([0, *(segment.passages for segment in segments)])
     rows = np.concatenate(
-        [np.empty(0, np.int64), *(segment["names.rows"] + first for segment, first in zip(segments, firsts, strict=False))]
+        [
+            np.empty(0, np.int64),
+            *(segment["names.rows"] + first for segment, first in zip(segments, firsts, strict=False)),
+        ]
     )
     told = np.concatenate([np.empty(0, bool), *(segment["names.told"] for segment in segments)])
     common = told & _is_common(table, words, frequencies, max(_COMMON_LEAST, _COMMON_SHARE * passages))[names]
@@ -153,7 +158,9 @@ class Graph(IndexFile):
     def __init__(self, directory: Path, entry: FileEntry, segments: Sequence[Segment]) -> None:
         super().__init__(directory, entry)
         self.segments = segments
-        if len(self["mentions.starts"]) != self.passages + 1 or self.passages != sum(each.passages for each in segments):
+        if len(self["mentions.starts"]) != self.passages + 1 or self.passages != sum(
+            each.passages for each in segments
+        ):
             raise self.damaged(f"it is not of {self.passages:,} passages")
 
     @cached_property

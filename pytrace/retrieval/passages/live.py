@@ -29,7 +29,8 @@ class LiveSegment:
     @property
     def rows(self) -> NDArray[np.bool_]:
         """Which passages stay."""
-        return self.live[self.segment["passages"]]
+        rows: NDArray[np.bool_] = self.live[self.segment["passages"]]
+        return rows
 
     def find(self, ids: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return pairs of a number in hashes of ids and a document that stays; hashes may be equal where ids are not."""

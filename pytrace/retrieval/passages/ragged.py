@@ -18,7 +18,7 @@ LOW = (1 << 32) - 1
 class Lists(NamedTuple):
     """List `i` is ``values[offsets[i]:offsets[i + 1]]``; offsets ``[n + 1]``, of any kind of whole numbers."""
 
-    offsets: NDArray[np.integer[Any]]
+    offsets: NDArray[Any]
     values: NDArray[Any]
 
     @classmethod
@@ -38,7 +38,8 @@ class Lists(NamedTuple):
 
     def sizes(self, numbers: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """Return how long some of the lists are."""
-        return self.offsets[numbers + 1].astype(np.int64) - self.offsets[numbers]
+        sizes: NDArray[np.int64] = self.offsets[numbers + 1].astype(np.int64) - self.offsets[numbers]
+        return sizes
 
 
 def grouped(owners: NDArray[np.int64], values: NDArray[np.integer[Any]], count: int) -> Lists:

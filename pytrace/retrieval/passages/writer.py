@@ -168,9 +168,7 @@ class IndexWriter(Closing):
         self._look_up()
         wanted = list(dict.fromkeys(names))
         found = self._places(wanted)
-        unknown = [
-            name for name, places in zip(wanted, found, strict=True) if name not in self._buffer and not places
-        ]
+        unknown = [name for name, places in zip(wanted, found, strict=True) if name not in self._buffer and not places]
         if unknown:
             more = f" and {len(unknown) - 1} others" if len(unknown) > 1 else ""
             raise InputError(
@@ -218,8 +216,7 @@ class IndexWriter(Closing):
                     segment.close()
                 raise
         self._manifest = manifest
-        for before in (*self._segments, *self._pending, *self._killed):
-            before.close()
+        self._close_segments()
         self._segments, self._pending, self._killed = [LiveSegment(segment) for segment in final], [], []
         self._remove_orphans()
         self._vectors = KnownVectors(final)
@@ -228,9 +225,7 @@ class IndexWriter(Closing):
         path = self._new_path("graph")
         if self._manifest.graph is None or self._manifest.format != FORMAT:
             return write_graph(path, segments)
-        with closing(
-            Graph(self.directory, self._manifest.graph, [held.segment for held in self._segments])
-        ) as before:
+        with closing(Graph(self.directory, self._manifest.graph, [held.segment for held in self._segments])) as before:
             return write_graph(path, segments, before)
 
     def merge(self, directory: str | os.PathLike[str]) -> None:
@@ -282,11 +277,16 @@ class IndexWriter(Closing):
 
     def close(self) -> None:
         """Forget what was not committed, except for what was encoded, and let others write."""
-        for segment in (*self._segments, *self._pending, *self._killed):
-            segment.close()
+        self._close_segments()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _close_segments(self) -> None:
+        for held in (*self._segments, *self._pending):
+            held.close()
+        for segment in self._killed:
+            segment.close()
 
     def _places(self, names: Sequence[str], digests: Sequence[bytes] = ()) -> list[list[tuple[LiveSegment, int]]]:
         """Return where documents of these ids stand that stay; what has the digest besides is known by that."""
@@ -324,8 +324,8 @@ class IndexWriter(Closing):
                 held.live[document] = False
             self._buffer[name] = GivenDocument(digest, passages)
         size = _Size()
-        for document in self._buffer.values():
-            size.add(document.passages)
+        for to_write in self._buffer.values():
+            size.add(to_write.passages)
         if size.is_batch:
             self._write()
 
