@@ -116,10 +116,12 @@ def is_gone(group: int) -> bool:
 
 @pytest.mark.usefixtures("heeding_interrupts")
 @pytest.mark.parametrize(
-    ("ended_by", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], ids=["interrupt", "kill"]
+    ("ended_by", "status", "said"),
+    [(signal.SIGINT, 1, "pytrace: interrupted"), (signal.SIGKILL, -signal.SIGKILL, "")],
+    ids=["interrupt", "kill"],
 )
 def test_a_build_in_processes_that_is_ended_goes_on_without_encoding_again(
-    tmp_path: Path, ended_by: signal.Signals, status: int
+    tmp_path: Path, ended_by: signal.Signals, status: int, said: str
 ) -> None:
     build = Build(tmp_path)
     with build.start() as process:
@@ -131,6 +133,7 @@ def test_a_build_in_processes_that_is_ended_goes_on_without_encoding_again(
         output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == status, errors
     assert output == ""
+    assert errors.startswith(said)
     assert "Traceback" not in errors
     until(lambda: is_gone(process.pid))
     # Long before its end, and what was encoded until then is kept, but for a batch of each process.
