@@ -135,7 +135,7 @@ class HopSearch:
         index.check_encoder(encoder)
         self.index = index
         self.settings = settings or SearchSettings()
-        self._encoder = encoder
+        self.encoder = encoder
         self._weights = weights
 
     @cached_property
@@ -254,7 +254,7 @@ class HopSearch:
 
     def _pairs(self, questions: Sequence[str], mask: Mask | None) -> Iterator[Pairs]:
         index, settings = self.index, self.settings
-        vectors = encode(self._encoder, questions, "query")
+        vectors = encode(self.encoder, questions, "query")
         asked = self._rarity.questions(questions)
         seeds = find_seeds(index, self._rarity, questions, vectors, count=settings.seeds, mask=mask)
         heads = Lists.of([each.best(settings.firsts) for each in seeds])
