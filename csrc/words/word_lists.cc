@@ -163,7 +163,7 @@ TermLists terms_of_rows(const std::vector<RowTermsPart>& parts, Span<const int64
         fail("there is no part " + to_text(owners[i]) + " among " + to_text(count));
       }
       const RowTermsPart& part = parts[static_cast<size_t>(owners[i])];
-      if (rows[i] < 0 || rows[i] + 1 >= part.starts.size) {
+      if (rows[i] < 0 || rows[i] >= part.starts.size - 1) {
         fail("there is no row " + to_text(rows[i]) + " among " + to_text(part.starts.size - 1));
       }
       std::vector<int32_t>& numbers = terms[static_cast<size_t>(i / kRowsAtOnce)];

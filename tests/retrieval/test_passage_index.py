@@ -636,6 +636,28 @@ def test_any_flipped_byte_is_found_and_none_ends_the_process(
     PassageIndex(tmp_path / "index").verify()
 
 
+@pytest.mark.parametrize("damage", ["flipped", "missing"])
+def test_nothing_is_taken_over_from_a_damaged_graph(
+    tmp_path: Path, documents: dict[str, list[Document]], damage: str
+) -> None:
+    entry = build(tmp_path / "index", documents).manifest.graph
+    assert entry is not None
+    path = tmp_path / "index" / entry.name
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) // 3, len(content), 5):
+        content[place] ^= 1
+    path.unlink()
+    if damage == "flipped":
+        path.write_bytes(content)
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.add(document("new"))
+        index.commit()
+    after, clean = PassageIndex(tmp_path / "index"), build(tmp_path / "clean", {**documents, "new": document("new")})
+    after.verify()
+    assert linked(after) == linked(clean)
+    assert found(after, "Which mayor came from Pellisk?") == found(clean, "Which mayor came from Pellisk?")
+
+
 def test_a_file_that_was_cut_off_is_told(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
     index = build(tmp_path / "index", documents)
     path = tmp_path / "index" / index.manifest.segments[0].name

@@ -225,6 +225,8 @@ class Segment(IndexFile):
         super().__init__(directory, entry)
         if any(len(self[name]) != self.passages for name in ("vectors", "passages", "contents")):
             raise self.damaged(f"it does not have the {self.passages:,} passages that {entry.name} is to have")
+        if self.is_current and any(len(self[name]) != self.documents for name in ("ids", "digests")):
+            raise self.damaged(f"it does not have the ids of its {self.documents:,} documents")
 
     @cached_property
     def blocks(self) -> WordBlocks:

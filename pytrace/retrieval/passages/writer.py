@@ -223,10 +223,26 @@ class IndexWriter(Closing):
 
     def _write_graph(self, segments: Sequence[Segment]) -> FileEntry:
         path = self._new_path("graph")
-        if self._manifest.graph is None or self._manifest.format != FORMAT:
+        before = self._graph_before()
+        if before is None:
             return write_graph(path, segments)
-        with closing(Graph(self.directory, self._manifest.graph, [held.segment for held in self._segments])) as before:
+        with closing(before):
             return write_graph(path, segments, before)
+
+    def _graph_before(self) -> Graph | None:
+        """Open the graph that is there; None where there is none, or it is damaged, so that nothing is taken over from it."""
+        if self._manifest.graph is None or self._manifest.format != FORMAT:
+            return None
+        try:
+            graph = Graph(self.directory, self._manifest.graph, [held.segment for held in self._segments])
+        except StoreError:
+            return None
+        try:
+            graph.verify()
+        except StoreError:
+            graph.close()
+            return None
+        return graph
 
     def merge(self, directory: str | os.PathLike[str]) -> None:
         """Add all documents of another index, vectors and all, or put them in the place of those with the same ids.
@@ -302,6 +318,8 @@ class IndexWriter(Closing):
 
     def _look_up(self) -> None:
         """Compare what was given with what is there; what is new, or another, is to be written."""
+        if not self._given:
+            return
         given, self._given, self._given_size = self._given, {}, _Size()
         digests = [digest_of(passages) for passages in given.values()]
         for (name, passages), digest, places in zip(
