@@ -266,7 +266,8 @@ class DenseWalk {
     for (size_t i = 0; i < questions.size(); ++i) {
       const auto question = static_cast<size_t>(questions[i]);
       const int64_t lane = questions[i] - first;
-      found[question] = heaviest[i].sorted();
+      // Not finite only if another thread wrote into the weights meanwhile.
+      if (std::isfinite(totals[lane])) found[question] = heaviest[i].sorted();
       for (Scored& each : found[question]) each.score /= totals[lane];
       const double unit = double{std::numeric_limits<Real>::epsilon()} / 2;
       const double steps =
