@@ -5,22 +5,23 @@
 // not with the first, as what a push leaves does: where the links are well mixed, a few steps give
 // all ranks.
 //
-// Cost: O(links + nodes) a call, to check links and to copy what tells where to read and write;
-// then O(links) a step, and log(left) / log(1 - restart) steps at most. Nodes that no walk has come
-// to are passed over, so that the first steps take what they touch. Time goes into fetching what
-// links point to: up to 16 questions are walked side by side in float32 (8 in float64, where more
-// is promised than float32 can keep), with their masses at a node on one line of the cache. Memory:
-// 4 bytes a link and some 40 a node, and 192 a node and thread (12 or 24 for few questions).
+// Cost: O(links) a step, and log(left) / log(1 - restart) steps at most. Nodes that no walk has
+// come to are passed over, so that the first steps, and questions that stay among few nodes, take
+// what they touch. Time goes into fetching what links point to: up to 16 questions are walked side
+// by side in float32 (8 in float64, where more is promised than float32 can keep), with their
+// masses at a node on one line of the cache. Memory of a thread: 8 bytes a link (16 in float64) and
+// 17 a node, for links are copied when they are read first, and 192 a node (12 or 24 for few
+// questions).
 //
 // A walk ends when no score can be farther from the exact one than was asked for. P does not
 // lengthen a vector in the 1-norm, so that without rounding |x* - x(t + 1)| <= (1 - restart)^2 /
-// restart * |x(t) - x(t - 1)|. With it (Higham, "Accuracy and stability of numerical algorithms",
-// 2002, section 4.2) a step is off by at most d + 5 units at a node with d links to it, times what
-// is there; and since x(t + 1) >= restart * x(t), all steps together by sum((d + 5) * x) /
-// restart^2 units at most. Both are in what is said to be left.
+// restart * |x(t) - x(t - 1)|. Rounding adds at most (1 - restart) / restart times what the step
+// before did and what the last one did: a unit of what each addition comes to (Higham, "Accuracy
+// and stability of numerical algorithms", 2002, section 4.2), which is added up along with the
+// step. Both are in what is said to be left.
 //
 // Equal scores: the lower node. Results are the same whatever the batch, the threads and the
-// instruction set, for the sums of a question are added up in the order of nodes and links.
+// instruction set, for what a question sums up is added in the order of nodes and links.
 #pragma once
 
 #include <cstdint>

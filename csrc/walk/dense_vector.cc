@@ -12,8 +12,12 @@ namespace pytrace::PYTRACE_TARGET_NAMESPACE {
 #include "common/target_vectors.h"
 
 using VectorD = double __attribute__((vector_size(PYTRACE_VECTOR_BYTES)));
-inline constexpr int64_t kRowsAhead = 8;
 inline constexpr int kParts = 64 / PYTRACE_VECTOR_BYTES;  // of a line
+
+// How many rows ahead links are asked for: where rows between are passed over, the processor does
+// not read ahead by itself. kDenseAhead is the same for targets' lines, some ten of which are on
+// their way at a time.
+inline constexpr int64_t kRowsAhead = 4;
 
 // A Vector is one of several values, or a value.
 template <typename Vector, typename Real>
@@ -55,10 +59,10 @@ PYTRACE_INLINE bool any_of(Comparison comparison) {
 }
 
 template <typename Real, typename Vector, int parts>
-int64_t find(const Real* masses, const Real* factors, int64_t begin, int64_t end, const Real* least,
-             Real* sums, int32_t* nodes) {
+int64_t find(const Real* masses, int64_t begin, int64_t end, const Real* least, Real* sums,
+             int32_t* nodes) {
   constexpr int64_t part = sizeof(Vector) / sizeof(Real), lanes = part * parts;
-  Vector total[parts] = {}, weighted[parts] = {}, bar[parts];
+  Vector total[parts] = {}, bar[parts];
   for (int p = 0; p < parts; ++p) bar[p] = load_as<Vector>(least + p * part);
   int64_t count = 0;
   for (int64_t node = begin; node < end; ++node) {
@@ -66,53 +70,57 @@ int64_t find(const Real* masses, const Real* factors, int64_t begin, int64_t end
     for (int p = 0; p < parts; ++p) {
       const Vector mass = load_as<Vector>(masses + node * lanes + p * part);
       total[p] += mass;
-      weighted[p] += product(mass, factors[node]);
       found |= any_of(mass >= bar[p]);
     }
     nodes[count] = static_cast<int32_t>(node);
     count += found;
   }
-  for (int p = 0; p < parts; ++p) {
-    store_as(sums + p * part, total[p]);
-    store_as(sums + lanes + p * part, weighted[p]);
-  }
+  for (int p = 0; p < parts; ++p) store_as(sums + p * part, total[p]);
   return count;
+}
+
+// Asks for the masses of a node, which may be any: where links were not copied yet, nothing stands.
+template <typename Real>
+PYTRACE_INLINE void prefetch(const Real* masses, int32_t node, int64_t lanes) {
+  __builtin_prefetch(reinterpret_cast<const void*>(
+      reinterpret_cast<uintptr_t>(masses) +
+      static_cast<uintptr_t>(node) * static_cast<uintptr_t>(lanes) * sizeof(Real)));
 }
 
 template <typename Real, typename Vector, int parts>
 void push(const DenseStep<Real>& given, const int32_t* nodes, int64_t count, Real* sums) {
   constexpr int64_t part = sizeof(Vector) / sizeof(Real), lanes = part * parts;
   const DenseStep<Real> step = given;
-  const int64_t every = step.weighted ? -1 : 0;
-  Vector total[parts] = {}, changed[parts] = {};
+  Vector total[parts] = {}, changed[parts] = {}, added[parts] = {};
   for (int64_t i = 0; i < count; ++i) {
-    // Rows that stand apart are not read ahead by the processor itself.
-    const int64_t ahead = nodes[i + kRowsAhead < count ? i + kRowsAhead : count - 1];
-    __builtin_prefetch(step.targets + step.offsets[ahead]);
-    __builtin_prefetch(step.weights + (step.offsets[ahead] & every));
+    const int64_t later = nodes[i + kRowsAhead < count ? i + kRowsAhead : count - 1];
+    __builtin_prefetch(step.links + step.begins[later]);
     const int64_t node = nodes[i];
     Real* before = step.before + node * lanes;
-    Vector mass[parts];
+    Vector mass[parts], held[parts];
     for (int p = 0; p < parts; ++p) {
       mass[p] = load_as<Vector>(step.now + node * lanes + p * part);
       total[p] += mass[p];
       changed[p] += distance(mass[p], load_as<Vector>(before + p * part));
       store_as(before + p * part, Vector{});
-      mass[p] = product(mass[p], step.shares[node]);
+      held[p] = mass[p] > Vector{} ? Vector{} + 1 : Vector{};
     }
-    const int64_t last = step.offsets[node + 1];
-    for (int64_t link = step.offsets[node]; link < last; ++link) {
-      __builtin_prefetch(step.next + step.targets[link + kDenseAhead] * lanes);
-      Real* next = step.next + step.targets[link] * lanes;
-      const Real weight = step.weights[link & every];
+    const DenseLink<Real>* const end = step.links + step.ends[node];
+    for (const DenseLink<Real>* link = step.links + step.begins[node]; link < end; ++link) {
+      prefetch(step.next, link[kDenseAhead].target, lanes);
+      Real* next = step.next + link->target * lanes;
+      const Real share = link->share;
       for (int p = 0; p < parts; ++p) {
-        store_as(next + p * part, load_as<Vector>(next + p * part) + product(mass[p], weight));
+        const Vector sum = load_as<Vector>(next + p * part) + product(mass[p], share);
+        store_as(next + p * part, sum);
+        added[p] += held[p] * sum;
       }
     }
   }
   for (int p = 0; p < parts; ++p) {
     store_as(sums + p * part, total[p]);
     store_as(sums + lanes + p * part, changed[p]);
+    store_as(sums + 2 * lanes + p * part, added[p]);
   }
 }
 

@@ -5,19 +5,29 @@
 
 namespace pytrace {
 
-// How many links ahead a target's line is asked for.
+// As many lanes as fit one line of the cache, which a visit of a link has to fetch for one of them,
+// too.
+template <typename Real>
+inline constexpr int kLineLanes = 64 / static_cast<int>(sizeof(Real));
+
+// Side by side, so that a row is on few lines of the cache.
+template <typename Real>
+struct DenseLink {
+  int32_t target;
+  Real share;  // of what is at the node
+};
+
+// Behind the links, as many more can be read.
 inline constexpr int64_t kDenseAhead = 64;
 
 // A step of the walk of some questions, a lane each, whose masses lie side by side: those of node u
 // at [u * lanes].
 template <typename Real>
 struct DenseStep {
-  const int64_t* offsets;  // [nodes + 1]
-  const int32_t* targets;  // kDenseAhead more than links
-  const float* weights;    // by link; or one for all
-  bool weighted;
-  const Real* shares;  // of what is at a node, by weight
-  Real* before;        // a step ago; zeros where it was read
+  const DenseLink<Real>* links;
+  const int64_t* begins;  // of nodes' links
+  const int64_t* ends;
+  Real* before;  // a step ago; zeros where it was read
   const Real* now;
   Real* next;  // added to
 };
@@ -26,22 +36,18 @@ struct DenseStep {
 template <typename Real>
 struct DenseKernels {
   // Finds the nodes of [begin, end) that hold at least `least[lane]` in some lane; returns how
-  // many. Adds up what all hold: sums[lane]; and that times each node's factor: sums[lanes + lane].
-  int64_t (*find)(const Real* masses, const Real* factors, int64_t begin, int64_t end,
-                  const Real* least, Real* sums, int32_t* nodes);
+  // many. Adds up what all hold: sums[lane].
+  int64_t (*find)(const Real* masses, int64_t begin, int64_t end, const Real* least, Real* sums,
+                  int32_t* nodes);
 
-  // Moves what is at nodes, in ascending order, along their links. Adds it up: sums[lane]; and by
-  // how much it changed since the step before: sums[lanes + lane].
+  // Moves what is at nodes, in ascending order, along their links. Adds it up: sums[lane]; how much
+  // it changed since the step before: sums[lanes + lane]; and what the additions came to, by which
+  // their rounding is bounded: sums[2 * lanes + lane].
   void (*push)(const DenseStep<Real>& step, const int32_t* nodes, int64_t count, Real* sums);
 };
 
-// As many lanes as fit one line of the cache, which a visit of a link has to fetch for one of them,
-// too; or one.
-template <typename Real>
-inline constexpr int kLineLanes = 64 / static_cast<int>(sizeof(Real));
-
 struct DenseTable {
-  DenseKernels<float> floats, one_float;
+  DenseKernels<float> floats, one_float;  // of a line of lanes, and of one
   DenseKernels<double> doubles, one_double;
 };
 

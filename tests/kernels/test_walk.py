@@ -110,6 +110,19 @@ def test_of_equal_scores_the_lower_node_comes_first(tolerance):
     assert len(set(ranking.scores.tolist())) == 2
 
 
+def test_a_batch_in_large_pages_equals_one_question_at_a_time():
+    """Memory of more than 2 MiB comes from the system in another way."""
+    rng = np.random.default_rng(9)
+    offsets, targets, weights = graph(rng, 12_000, 36_000)
+    seeds = rng.integers(0, 12_000, 33)
+    batch = personalised_pagerank(offsets, targets, seeds, weights=weights, seed_offsets=np.arange(34), threads=1)
+    for question, seed in enumerate(seeds):
+        alone = personalised_pagerank(offsets, targets, [seed], weights=weights)
+        part = slice(batch.offsets[question], batch.offsets[question + 1])
+        np.testing.assert_array_equal(batch.nodes[part], alone.nodes)
+        np.testing.assert_array_equal(batch.scores[part], alone.scores)
+
+
 @pytest.mark.parametrize("restart", [0.05, 0.5])  # walked in float64, and in float32
 def test_questions_of_a_batch_end_when_they_would_alone(restart):
     """Some start where no link leads on, some in a ring that mixes slowly, some where links lead everywhere."""
@@ -212,13 +225,13 @@ def test_what_is_wrong_is_told(links, options, error, says, tolerance):
         personalised_pagerank(*links, **{"seeds": [0], "tolerance": tolerance, **options})
 
 
-def test_a_walk_over_all_nodes_finds_what_is_wrong_where_it_does_not_come_to():
-    links = ([0, 1, 2], [0, 9])
-    assert personalised_pagerank(*links, [0], tolerance=0.1).nodes.tolist() == [0]
-    with pytest.raises(ValueError, match=r"targets\[1\] is 9, but there are 2 nodes"):
-        personalised_pagerank(*links, [0])
-    with pytest.raises(ValueError, match=r"weights\[1\] is inf"):
-        personalised_pagerank([0, 1, 2], [0, 1], [0], weights=[1.0, np.inf])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-9])
+def test_what_is_wrong_where_no_walk_comes_to_does_not_matter(tolerance):
+    offsets, targets = np.arange(1001), np.arange(1, 1001)
+    targets[7], targets[900] = 0, 5_000  # a ring of eight nodes, and a link to nowhere
+    assert personalised_pagerank(offsets, targets, [3], tolerance=tolerance, k=9).nodes.size == 8
+    with pytest.raises(ValueError, match=r"targets\[900\] is 5000, but there are 1001 nodes"):
+        personalised_pagerank(np.append(offsets, 1000), targets, [900], tolerance=tolerance)
 
 
 def test_questions_without_seeds_and_empty_graphs_find_nothing():
