@@ -44,8 +44,7 @@ class DenseWalk {
         kernels_(kernels),
         lanes_(lanes),
         known_(links.nodes()),
-        begins_(links.nodes()),
-        ends_(links.nodes()),
+        rows_(links.nodes()),
         copies_(new DenseLink<Real>[static_cast<size_t>(links.targets.size + kDenseAhead)]),
         next_reached_(links.nodes()),
         memory_(3 * links.nodes() * lanes, true),
@@ -157,7 +156,7 @@ class DenseWalk {
     // Walks start anew and come to where they were again.
     for (const int32_t node : reached_) {
       next_reached_.add(node);
-      for (int64_t link = begins_[node]; link < ends_[node]; ++link)
+      for (int64_t link = rows_[node].begin; link < rows_[node].end; ++link)
         next_reached_.add(copies_[static_cast<size_t>(link)].target);
     }
     list_reached();
@@ -173,8 +172,7 @@ class DenseWalk {
 
   void push(const int32_t* nodes, int64_t count) {
     Real sums[3 * kLineLanes<Real>];
-    kernels_.push({copies_.get(), begins_.values(), ends_.values(), before_, now_, next_}, nodes,
-                  count, sums);
+    kernels_.push({copies_.get(), rows_.values(), before_, now_, next_}, nodes, count, sums);
     for (int64_t lane = 0; lane < lanes_; ++lane) {
       totals_[lane] += double{sums[lane]};
       changes_[lane] += double{sums[lanes_ + lane]};
@@ -188,13 +186,14 @@ class DenseWalk {
     const Row row = row_of(links_, node);
     const double total = weight_of(links_, row);
     const double factor = total > 0.0 ? (1.0 - how_.restart) / total : 0.0;
+    const float* weights = links_.weights.size == 0 ? nullptr : links_.weights.data;
+    DenseLink<Real>* copies = copies_.get();
     for (int64_t link = row.begin; link < row.end; ++link) {
-      const double weight = links_.weights.size == 0 ? 1.0 : double{links_.weights[link]};
-      copies_[static_cast<size_t>(link)] = {static_cast<int32_t>(target_of(links_, link)),
-                                            static_cast<Real>(weight * factor)};
+      const double weight = weights == nullptr ? 1.0 : double{weights[link]};
+      copies[link] = {static_cast<int32_t>(target_of(links_, link)),
+                      static_cast<Real>(weight * factor)};
     }
-    begins_[node] = row.begin;
-    ends_[node] = row.end;
+    rows_[node] = {row.begin, row.end};
     known_[node] = 1;
   }
 
@@ -258,7 +257,7 @@ class DenseWalk {
   int64_t lanes_;
   std::vector<Seed> seeds_;
   Zeros<uint8_t> known_;  // whether a node's links were copied
-  Zeros<int64_t> begins_, ends_;
+  Zeros<DenseRow> rows_;
   std::unique_ptr<DenseLink<Real>[]> copies_;
   bool few_ = true;               // nodes were reached: all of them are
   std::vector<int32_t> reached_;  // here, in ascending order

@@ -94,7 +94,7 @@ void push(const DenseStep<Real>& given, const int32_t* nodes, int64_t count, Rea
   Vector total[parts] = {}, changed[parts] = {}, added[parts] = {};
   for (int64_t i = 0; i < count; ++i) {
     const int64_t later = nodes[i + kRowsAhead < count ? i + kRowsAhead : count - 1];
-    __builtin_prefetch(step.links + step.begins[later]);
+    __builtin_prefetch(step.links + step.rows[later].begin);
     const int64_t node = nodes[i];
     Real* before = step.before + node * lanes;
     Vector mass[parts], held[parts];
@@ -105,8 +105,8 @@ void push(const DenseStep<Real>& given, const int32_t* nodes, int64_t count, Rea
       store_as(before + p * part, Vector{});
       held[p] = mass[p] > Vector{} ? Vector{} + 1 : Vector{};
     }
-    const DenseLink<Real>* const end = step.links + step.ends[node];
-    for (const DenseLink<Real>* link = step.links + step.begins[node]; link < end; ++link) {
+    const DenseLink<Real>* const end = step.links + step.rows[node].end;
+    for (const DenseLink<Real>* link = step.links + step.rows[node].begin; link < end; ++link) {
       prefetch(step.next, link[kDenseAhead].target, lanes);
       Real* next = step.next + link->target * lanes;
       const Real share = link->share;

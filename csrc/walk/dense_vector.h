@@ -17,6 +17,11 @@ struct DenseLink {
   Real share;  // of what is at the node
 };
 
+struct DenseRow {
+  int64_t begin;
+  int64_t end;
+};
+
 // Behind the links, as many more can be read.
 inline constexpr int64_t kDenseAhead = 64;
 
@@ -25,9 +30,8 @@ inline constexpr int64_t kDenseAhead = 64;
 template <typename Real>
 struct DenseStep {
   const DenseLink<Real>* links;
-  const int64_t* begins;  // of nodes' links
-  const int64_t* ends;
-  Real* before;  // a step ago; zeros where it was read
+  const DenseRow* rows;  // of nodes
+  Real* before;          // a step ago; zeros where it was read
   const Real* now;
   Real* next;  // added to
 };
