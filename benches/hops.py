@@ -1,11 +1,13 @@
 """Recall of search across hops over open corpora, by weights that never saw the questions, beside its parts and its peers.
 
-    python -m benches.hops FOLDER… [--single FOLDER|FILE…] [--titles kept|three|note] [--work DIR] [--ablations] [--failures FILE]
-        [--write FILE]
+    python -m benches.hops FOLDER… [--single FOLDER|FILE…] [--titles kept|three|note] [--work DIR] [--ablations] [--misspelt] [--heads] [--together]
+        [--failures FILE] [--write FILE]
 
 A folder has corpus.jsonl (id, title, text) and questions.jsonl (question, gold: ids). Each is ranked by weights that were learned
 from the others, with their titles kept and replaced; questions of --single folders take one passage, and are scored by nDCG, too.
-With --write weights are learned from all folders, and written.
+With --misspelt a letter is wrong in a name of each question, as it comes and as `HopSearch.read` reads it; with --heads passages are
+known by the heads of triples, too, which the rules for phrases find (`index build --kg`); with --together each folder's questions are
+asked of one index of all folders' passages, too. With --write weights are learned from all folders, and written.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
+import shutil
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +33,7 @@ from numpy.typing import NDArray
 import pytrace
 from pytrace.documents import read_documents
 from pytrace.documents.passages import WORDS
+from pytrace.engine.named_passages import name_passages
 from pytrace.evaluation.scores.metrics import precision_recall_f1
 from pytrace.kernels import personalised_pagerank
 from pytrace.records import Document
@@ -36,7 +43,10 @@ from pytrace.retrieval.hops.search import HopSearch, PassageRanking
 from pytrace.retrieval.hops.weights import Weights
 from pytrace.retrieval.passages import IndexWriter, PassageIndex
 from pytrace.retrieval.passages.segment import document_id
+from pytrace.triples.extraction import PhraseExtractor, build_graph
+from pytrace.triples.graph import TripleStore
 
+_NAME_WORD = re.compile(r"\b[A-Z][a-zA-Z]{4,}\b")
 _TITLES = ("kept", "three", "note")
 _DEPTH = 50
 _WITHOUT = {
@@ -53,9 +63,13 @@ Ranking = list[str]
 
 
 class Asked(NamedTuple):
-    """A folder's questions: pairs, gold documents, each row's document, the rankings of the peers, and milliseconds a question."""
+    """A folder's questions: pairs, gold documents, each row's document, the rankings of the peers, and milliseconds a question.
+
+    `others` are the same where something else is asked, or is known of the passages.
+    """
 
     pairs: list[Pairs]
+    others: dict[str, Asked]
     gold: list[frozenset[str]]
     owners: list[str]
     peers: dict[str, list[Ranking]]
@@ -78,17 +92,26 @@ def main() -> int:
     )
     parser.add_argument("--work", type=Path, default=Path("runs/hops"), help="where indexes are kept for the next run")
     parser.add_argument("--ablations", action="store_true", help="print recall without each part, too")
+    parser.add_argument("--misspelt", action="store_true", help="print recall where a letter of a name is wrong, too")
+    parser.add_argument("--heads", action="store_true", help="print recall where heads of triples are names, too")
+    parser.add_argument("--together", action="store_true", help="print recall among the passages of all folders, too")
     parser.add_argument("--failures", type=Path, help="write the questions whose support is not all among the first 5")
     parser.add_argument("--write", type=Path, help="write weights that are learned from all folders")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     engine = pytrace.load("tiny", threads=options.threads)
     asked = {
-        (folder, titles): _ask(folder, titles, options.work, engine)
+        (folder, titles): _ask(folder, titles, options.work, engine, misspelt=options.misspelt, heads=options.heads)
         for folder in options.folders
         for titles in dict.fromkeys(("kept", "note", *options.titles))
     }
     asked |= {(folder, "kept"): _ask(folder, "kept", options.work, engine) for folder in options.single}
+    for titles in options.titles if options.together else ():
+        search = HopSearch(
+            _all_together([*options.folders, *options.single], titles, options.work, engine), engine.encoder
+        )
+        for folder in options.folders:
+            asked[folder, titles].others["among all sets' passages"] = _among_all(folder, search)
     print(f"python -m benches.hops {' '.join(sys.argv[1:])}", flush=True)
     failures: list[dict[str, Any]] = []
     for folder in (*options.folders, *options.single):
@@ -107,6 +130,10 @@ def main() -> int:
                 _print_chosen(name, chosen, one.gold)
             if options.failures and titles == "kept" and folder in options.folders:
                 failures += _failures(folder, one, ranked)
+            for name, other in one.others.items():
+                _print(f"  {name}", _ranked(other, weights), other.gold)
+                for peer in ("BM25", "vectors", "RRF of both", "walk alone") if other.peers is not one.peers else ():
+                    _print(f"    {peer}", other.peers[peer], other.gold)
             for name, left_out in _WITHOUT.items() if options.ablations else ():
                 fewer = _learned(asked, options.folders, options.single, leave_out=folder, without=left_out)
                 _print(f"  without {name}", _ranked(one, fewer), one.gold)
@@ -131,19 +158,37 @@ def main() -> int:
     return 0
 
 
-def _ask(folder: Path, titles: str, work: Path, engine: pytrace.Engine) -> Asked:
+def _ask(
+    folder: Path, titles: str, work: Path, engine: pytrace.Engine, *, misspelt: bool = False, heads: bool = False
+) -> Asked:
     passages, questions = _read(folder)
-    index = _index(passages, work / f"{folder.stem}-{titles}", titles, engine)
+    index = _index(_retitled(passages, titles), work / f"{folder.stem}-{titles}", engine)
     search = HopSearch(index, engine.encoder)
-    texts = [question["question"] for question in questions]
-    engine.encoder.encode(texts, kind="query")  # so that sessions and files are warm
+    texts = search.read([question["question"] for question in questions])
+    asked = _asked(search, texts, [frozenset(question["gold"]) for question in questions])
+    if misspelt:
+        wrong = [_misspelt(text, np.random.default_rng(number)) for number, text in enumerate(texts)]
+        for name, some in (("as it comes", wrong), ("read by names", search.read(wrong))):
+            asked.others[f"a letter wrong, {name}"] = asked._replace(pairs=list(search.pairs(some)))
+    if heads:
+        named = _with_heads(folder, titles, work, engine)
+        asked.others["heads of triples are names"] = asked._replace(
+            pairs=list(HopSearch(named, engine.encoder).pairs(texts)), owners=_owners(named)
+        )
+    return asked
+
+
+def _asked(search: HopSearch, texts: Sequence[str], gold: list[frozenset[str]]) -> Asked:
+    """Make the pairs of questions, and the rankings of the peers."""
+    index, encode = search.index, partial(search.encoder.encode, kind="query")
+    encode(texts)  # so that sessions and files are warm
     started = time.perf_counter()
-    vectors = engine.encoder.encode(texts, kind="query")
+    vectors = encode(texts)
     encoding = time.perf_counter() - started
     started = time.perf_counter()
     pairs = list(search.pairs(texts))
     milliseconds = 1000 * (time.perf_counter() - started - encoding) / len(texts)
-    owners = [document_id(index.passage(row)) for row in range(len(index))]
+    owners = _owners(index)
     words, near = index.words.top(texts, _DEPTH)[1], index.nearest(vectors, _DEPTH)[1]
     peers = {
         "BM25": [_documents(rows, owners) for rows in words],
@@ -152,8 +197,67 @@ def _ask(folder: Path, titles: str, work: Path, engine: pytrace.Engine) -> Asked
         "seeds alone": [_by(each.seed_scores, each, owners) for each in pairs],
         "walk alone": [_walked(index, each, owners) for each in pairs],
     }
-    gold = [frozenset(question["gold"]) for question in questions]
-    return Asked(pairs, gold, owners, peers, milliseconds)
+    return Asked(pairs, {}, gold, owners, peers, milliseconds)
+
+
+def _among_all(folder: Path, search: HopSearch) -> Asked:
+    """Ask a folder's questions of an index of all folders."""
+    questions = _read(folder)[1]
+    gold = [frozenset(f"{folder.stem}/{name}" for name in question["gold"]) for question in questions]
+    return _asked(search, search.read([question["question"] for question in questions]), gold)
+
+
+def _all_together(folders: Sequence[Path], titles: str, work: Path, engine: pytrace.Engine) -> PassageIndex:
+    """Index the passages of all folders; nothing is encoded again but what has the id of another folder's."""
+    directory = work / f"together-{titles}"
+    if not directory.exists():
+        with IndexWriter(directory, engine.encoder, create=True) as writer:
+            for folder in folders:
+                kept = work / f"{folder.stem}-{titles}"
+                writer.merge(kept if kept.exists() else work / f"{folder.stem}-kept")
+            writer.commit()
+
+    def passages() -> Iterator[Document]:
+        for folder in folders:
+            replaced = titles if (work / f"{folder.stem}-{titles}").exists() else "kept"
+            for passage in _retitled(_read(folder)[0], replaced):
+                origin = passage.origin and msgspec.structs.replace(
+                    passage.origin, document=f"{folder.stem}/{passage.origin.document}"
+                )
+                yield msgspec.structs.replace(passage, id=f"{folder.stem}/{passage.id}", origin=origin)
+
+    return _index(passages(), directory, engine)
+
+
+def _owners(index: PassageIndex) -> list[str]:
+    return [document_id(index.passage(row)) for row in range(len(index))]
+
+
+def _with_heads(folder: Path, titles: str, work: Path, engine: pytrace.Engine) -> PassageIndex:
+    """Index the same passages, which heads of triples are names of, too; nothing is encoded again."""
+    directory = work / f"{folder.stem}-{titles}-heads"
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(work / f"{folder.stem}-{titles}", directory)
+    passages = [*_retitled(_read(folder)[0], titles)]
+    extractor = PhraseExtractor(heads="open")
+    with tempfile.TemporaryDirectory() as place:
+        with TripleStore.open(place, recipe=extractor.recipe, mode="create") as graph:
+            graph.sync(passages)
+            build_graph(graph, extractor)
+        return _index(name_passages(passages, Path(place)), directory, engine)
+
+
+def _misspelt(question: str, draw: np.random.Generator) -> str:
+    """Change a letter within a word that has a capital: leave it out, double its place, put another one, or swap it with the next."""
+    names = [match for match in _NAME_WORD.finditer(question) if match.start()]
+    if not names:
+        return question
+    name = names[int(draw.integers(len(names)))]
+    at = int(draw.integers(name.start() + 1, name.end() - 1))
+    letter = "abcdefghijklmnopqrstuvwxyz"[int(draw.integers(26))]
+    here, following = question[at : at + 2]
+    wrong = [following, letter + here + following, letter + following, following + here][int(draw.integers(4))]
+    return question[:at] + wrong + question[at + 2 :]
 
 
 def _read(path: Path) -> tuple[Iterator[Document], list[dict[str, Any]]]:
@@ -199,9 +303,9 @@ def _cut(sentences: Sequence[str], name: str, passages: list[Document]) -> dict[
     return places
 
 
-def _index(passages: Iterator[Document], directory: Path, titles: str, engine: pytrace.Engine) -> PassageIndex:
+def _index(passages: Iterable[Document], directory: Path, engine: pytrace.Engine) -> PassageIndex:
     with IndexWriter(directory, engine.encoder, create=True) as writer:
-        writer.add(_retitled(passages, titles))
+        writer.add(passages)
         writer.remove_unseen()
         changes = writer.commit()
     if changes.encoded:

@@ -26,7 +26,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `start` and `end` are characters of the text that was read, `sentences` where each sentence begins there, `pages` the page of
     each where they are on several. `metadata` is what the document says of itself: author, date and the like. `titled` is false
-    where the document names no title and that of its file stands in.
+    where the document names no title and that of its file stands in. `names` are what else the passage tells of, by name.
     """
 
     document: str
@@ -39,6 +39,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     pages: tuple[int, ...] = ()
     metadata: dict[str, Any] = {}
     titled: bool = True
+    names: tuple[str, ...] = ()
 
 
 class Document(msgspec.Struct, frozen=True):

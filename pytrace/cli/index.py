@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pytrace.retrieval.passages import Changes, IndexWriter, PassageIndex
 
 _DOCS = "A file or a folder of documents. May be repeated."
+_KG = (
+    "A graph of the same documents, made by 'pytrace kg build': passages are known by the heads of their triples, too."
+)
 
 
 class Build(Command):
@@ -40,6 +43,7 @@ class Build(Command):
     vectors: VectorType | None = option(
         "How vectors are kept: float16 takes half the disk, int8 a quarter, with nearly the same answers.  [default: float32]"
     )
+    kg: Path | None = option(_KG)
     part: str | None = option("Only the K-th of N parts of the documents.", metavar="K/N")
     processes: int = option(
         "Processes that read and encode, each with an encoder of its own; they share the processors, unless --threads says how "
@@ -63,7 +67,8 @@ class Build(Command):
                 "--part is for one process among several that something else starts; leave out --processes"
             )
         docs = _absolute(self.docs)
-        kept = {**self.reading, "docs": [str(path) for path in docs]}
+        kg = None if self.kg is None else self.kg.resolve()
+        kept = {**self.reading, "docs": [str(path) for path in docs], **({} if kg is None else {"kg": str(kg)})}
         encoder = self.models.encoder
         with IndexWriter(self.directory, encoder, create=True, vectors=self.vectors, reading=kept) as writer:
             if writer.documents:
@@ -72,10 +77,10 @@ class Build(Command):
                     f"sync {self.directory}', or add others with 'pytrace index add'"
                 )
             if several:
-                return self._several(writer, docs)
-            return _write(self.directory, writer, docs, self.reading, part=_part(self.part))
+                return self._several(writer, docs, kg)
+            return _write(self.directory, writer, docs, self.reading, kg, part=_part(self.part))
 
-    def _several(self, writer: IndexWriter, docs: tuple[Path, ...]) -> Result:
+    def _several(self, writer: IndexWriter, docs: tuple[Path, ...], kg: Path | None) -> Result:
         from pytrace.engine import shards
 
         place = self.directory.resolve()
@@ -87,6 +92,7 @@ class Build(Command):
             # A copy, since what is loaded cannot be sent to other processes.
             replace(self.models, threads=self.models.threads or max(1, len(os.sched_getaffinity(0)) // self.processes)),
             self.processes,
+            kg,
         )
         if self.engine == "ray":
             building = shards.build_with_ray(built, address=self.ray_address)
@@ -146,11 +152,11 @@ class Sync(Command):
         from pytrace.retrieval.passages import IndexWriter
 
         with IndexWriter(self.directory, self.models.encoder) as writer:
-            reading, known = _kept_reading(writer)
+            reading, known, kg = _kept_reading(writer)
             docs = _absolute(self.docs) or known
             if not docs:
                 raise InputError(f"{self.directory} does not know where its documents are; give --docs FILE|FOLDER")
-            return _write(self.directory, writer, docs, reading, all_of_them=True)
+            return _write(self.directory, writer, docs, reading, kg, all_of_them=True)
 
 
 class Add(Command):
@@ -164,7 +170,8 @@ class Add(Command):
         from pytrace.retrieval.passages import IndexWriter
 
         with IndexWriter(self.directory, self.models.encoder) as writer:
-            return _write(self.directory, writer, _absolute(self.docs), _kept_reading(writer)[0])
+            reading, _, kg = _kept_reading(writer)
+            return _write(self.directory, writer, _absolute(self.docs), reading, kg)
 
 
 class Remove(Command):
@@ -285,11 +292,12 @@ def _absolute(docs: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(path.resolve() for path in docs)
 
 
-def _kept_reading(writer: IndexWriter) -> tuple[ReadOptions, tuple[Path, ...]]:
-    """Return how the documents of an index are read, and where they were."""
+def _kept_reading(writer: IndexWriter) -> tuple[ReadOptions, tuple[Path, ...], Path | None]:
+    """Return how the documents of an index are read, where they were, and the graph that names their passages."""
     kept = dict(writer.reading)
     docs = tuple(map(Path, kept.pop("docs", ())))
-    return msgspec.convert(kept, ReadOptions), docs
+    kg = kept.pop("kg", None)
+    return msgspec.convert(kept, ReadOptions), docs, None if kg is None else Path(kg)
 
 
 def _write(
@@ -297,18 +305,20 @@ def _write(
     writer: IndexWriter,
     docs: Sequence[Path],
     reading: ReadOptions,
+    kg: Path | None,
     *,
     all_of_them: bool = False,
     part: tuple[int, int] = (1, 1),
 ) -> Result:
     """Read documents into an index; nothing of it is changed if one of them cannot be read."""
     from pytrace.documents import ReadReport, read_documents
+    from pytrace.engine.named_passages import name_passages
 
     report = ReadReport()
     with common.progress("indexing passages", None) as advance:
 
         def counted() -> Iterator[Document]:
-            for passage in read_documents(docs, report=report, part=part, **reading):
+            for passage in name_passages(read_documents(docs, report=report, part=part, **reading), kg):
                 yield passage
                 advance()
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, option
@@ -14,9 +13,12 @@ from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 from pytrace.records import Document, Evidence, TextUnit
 
+if TYPE_CHECKING:
+    from pytrace.retrieval.hops import PassageChain
+
 
 class Search(Command):
-    """Find the passages that answer QUESTION, one alone or two that lead from one to the other, without a language model."""
+    """Find the passages that answer QUESTION, one alone or several that lead from one to the next, without a language model."""
 
     question: str = argument()
     index: Path = option("An index that 'pytrace index build' made.", metavar="DIR")
@@ -44,9 +46,10 @@ class Search(Command):
         evidence = [chain_evidence(self.question, chain, passages) for chain, passages in chains]
         document = {
             "question": self.question,
+            "read_as": ranking.question,
             "hops": ranking.hops,
             "chains": [
-                {"probability": chain.probability, "name": chain.name, "units": _units(each, passages)}
+                {"probability": chain.probability, "units": _units(each, chain, passages)}
                 for (chain, passages), each in zip(chains, evidence, strict=True)
             ],
             "passages": [
@@ -62,8 +65,10 @@ class Search(Command):
         }
 
         def show() -> None:
+            if ranking.question != self.question:
+                common.print_styled(common.printable(f"Read as: {ranking.question}"), "dim")
             for number, ((chain, passages), each) in enumerate(zip(chains, evidence, strict=True), 1):
-                _print_chain(number, each, passages, chain.name)
+                _print_chain(number, each, chain, passages)
             common.print_styled("\nPassages")
             for passage, score in zip(found, scores, strict=True):
                 common.print_text(common.printable(f"  {score:.3f}  {passage.title}"))
@@ -72,18 +77,28 @@ class Search(Command):
         return Result(document, show)
 
 
-def _units(evidence: Evidence, passages: Sequence[Document]) -> list[dict[str, Any]]:
+def _units(evidence: Evidence, chain: PassageChain, passages: Sequence[Document]) -> list[dict[str, Any]]:
+    """Describe the passages of a chain; `from` is the unit that led to each, from 1, 0 for the question."""
     return [
-        {"id": passage.id, "title": passage.title, "sentence": unit.body, "where": passage.citation(unit.sentence)}
-        for unit, passage in zip(evidence.chains[0].units, passages, strict=True)
+        {
+            "id": passage.id,
+            "title": passage.title,
+            "sentence": unit.body,
+            "where": passage.citation(unit.sentence),
+            "from": step.place + 1,
+            "name": step.name,
+        }
+        for unit, step, passage in zip(evidence.chains[0].units, chain.steps, passages, strict=True)
         if isinstance(unit, TextUnit)
     ]
 
 
-def _print_chain(number: int, evidence: Evidence, passages: Sequence[Document], name: str) -> None:
-    (chain,) = evidence.chains
-    common.print_styled(f"{chr(10) if number > 1 else ''}Chain {number} (probability {math.exp(chain.score):.3f})")
-    for place, (unit, passage) in enumerate(zip(_units(evidence, passages), passages, strict=True), 1):
-        led = f" (by the name {name!r})" if place == 2 and name else ""
-        common.print_text(common.printable(f'  {place}. {passage.title}{led}: "{unit["sentence"]}"'))
+def _print_chain(number: int, evidence: Evidence, chain: PassageChain, passages: Sequence[Document]) -> None:
+    common.print_styled(f"{chr(10) if number > 1 else ''}Chain {number} (probability {chain.probability:.3f})")
+    for place, unit in enumerate(_units(evidence, chain, passages), 1):
+        # What leads on stands just before, unless two branches of a question are compared.
+        how = [f"from {unit['from']}"] if 0 < unit["from"] < place - 1 else []
+        how += [f"by the name {unit['name']!r}"] if unit["name"] else []
+        led = f" ({' '.join(how)})" if how else ""
+        common.print_text(common.printable(f'  {place}. {unit["title"]}{led}: "{unit["sentence"]}"'))
         common.print_styled(common.printable(f"     from {unit['where']}"), "dim")

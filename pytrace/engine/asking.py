@@ -146,8 +146,11 @@ def _with_found(documents: list[Document], answer: Answer, found: Mapping[str, D
 def _with_note(answer: Answer, count: int, corpus: Corpus) -> Answer:
     if count >= len(corpus):
         return answer
-    cut = isinstance(corpus, IndexedCorpus) or any(document.is_passage for document in corpus)
-    note = f"was given the {count} {'passages' if cut else 'documents'} nearest to the question, of {len(corpus)}"
+    indexed = isinstance(corpus, IndexedCorpus)
+    cut = indexed or any(document.is_passage for document in corpus)
+    note = f"was given the {count} {'passages' if cut else 'documents'} nearest to the question, of {len(corpus):,}"
+    if not indexed:
+        note += "; 'pytrace index build' encodes them once, and not for each question"
     return msgspec.structs.replace(answer, notes=(*answer.notes, note))
 
 

@@ -98,6 +98,7 @@ class Corpus:
         engine: Engine,
         *,
         vectors: VectorType | None = None,
+        kg: str | Path | None = None,
         report: ReadReport | None = None,
         **options: Unpack[ReadOptions],
     ) -> IndexedCorpus:
@@ -113,6 +114,8 @@ class Corpus:
             Whose encoder encodes the passages.
         vectors
             How vectors of a new index are kept: "float32" (the default), "float16" (half the disk) or "int8" (a quarter).
+        kg
+            A graph of triples of the same passages (``pytrace kg build``): they are known by the heads of their triples, too.
         report, **options
             As for `read`, where documents are read.
 
@@ -121,12 +124,16 @@ class Corpus:
         DataError, StoreError
             Documents cannot be read, or the index cannot be written; it then stays as it was.
         """
+        from pytrace.engine.named_passages import name_passages
         from pytrace.retrieval.passages import IndexWriter
 
         reading: dict[str, Any] = dict(options)
         if isinstance(documents, str | Path):
             reading["docs"] = [str(documents)]
             documents = read_documents(documents, report=report, **options)
+        if kg is not None:
+            reading["kg"] = str(Path(kg).resolve())
+            documents = name_passages(documents, Path(kg))
         with IndexWriter(directory, engine.encoder, create=True, vectors=vectors, reading=reading) as writer:
             writer.add(documents)
             writer.remove_unseen()
@@ -298,7 +305,7 @@ class IndexedCorpus(Corpus):
         return search
 
     def search(self, question: str, engine: Engine, *, chains: int = 5, where: Sequence[str] = ()) -> list[Evidence]:
-        """Find evidence across the whole index without a language model: chains of one passage or of two.
+        """Find evidence across the whole index without a language model: chains of one to four passages.
 
         Parameters
         ----------

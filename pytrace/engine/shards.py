@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytrace.documents import ReadReport, read_documents
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.loading import Engine
+from pytrace.engine.named_passages import name_passages
 from pytrace.errors import WorkerError
 from pytrace.evaluation.run.workers import end_with_parent, outcome
 from pytrace.retrieval.passages.manifest import VectorType
@@ -38,7 +39,7 @@ class Built(NamedTuple):
 
 @dataclass(frozen=True)
 class Shards:
-    """How an index is built in parts: the documents of `docs`, dealt out to processes that each load `models`.
+    """How an index is built in parts: the documents of `docs`, named by the graph `kg` if there is one, dealt out to processes that each load `models`.
 
     The parts are indexes of their own in `directory`, which all processes must see, until they are merged; a part that was begun
     goes on where it was.
@@ -50,6 +51,7 @@ class Shards:
     vectors: VectorType | None
     models: Engine
     processes: int
+    kg: Path | None = None
 
     def build(self, number: int) -> Built:
         """Build one of the parts, from 1."""
@@ -58,7 +60,8 @@ class Shards:
         report = ReadReport()
         try:
             with IndexWriter(self.part(number), self.models.encoder, create=True, vectors=self.vectors) as writer:
-                writer.add(read_documents(self.docs, report=report, part=(number, self.processes), **self.reading))
+                passages = read_documents(self.docs, report=report, part=(number, self.processes), **self.reading)
+                writer.add(name_passages(passages, self.kg))
                 writer.remove_unseen()
                 return Built(report, writer.commit().encoded)
         finally:

@@ -20,6 +20,7 @@ from pytrace.retrieval.hops.weights import load_weights, save_weights
 from pytrace.retrieval.passages import PassageIndex
 
 Run = Callable[..., tuple[int, str, str]]
+_HEADS = ("--set", "unit=triple", "--set", "extraction=phrases", "--set", "heads=open")
 QUESTION = "Who founded the firm that owns the Marigold Tern?"
 
 
@@ -386,3 +387,37 @@ def test_a_run_with_other_weights_is_another_run(index: Path) -> None:
         after = index_settings(corpus, 5)
     assert before["sha256"] != after["sha256"]
     assert before["passages"] == after["passages"]
+
+
+def test_heads_of_triples_are_names_of_their_passages(tmp_path: Path, docs: Path, run: Run) -> None:
+    (docs / "notes.md").write_text("# Notes\n\nIt rained. Orrin Vale bought Low Ferry in 1901.")
+    graph, index = tmp_path / "graph", tmp_path / "named"
+    build = ("kg", "build", "--docs", docs, "--out", graph, *_HEADS)
+    assert run(*build)[0] == 0
+    status, shown, errors = run("index", "build", index, "--docs", docs, "--kg", graph, "--json")
+    assert status == 0, errors
+    plain = json.loads(run("index", "build", tmp_path / "plain", "--docs", docs, "--json")[1])
+    assert json.loads(shown)["names"] > plain["names"]
+    with PassageIndex(index) as opened:
+        (notes,) = [passage for passage in opened.passages(range(len(opened))) if passage.title == "Notes"]
+        assert notes.origin is not None
+        assert "Orrin Vale" in notes.origin.names
+        assert opened.graph is not None
+        found = opened.graph.table.find(["who was orrin vale"])
+        assert [opened.graph.table.name(name) for name in found.names] == ["orrin vale"]
+    # A sync reads the graph again, and changed names encode nothing.
+    assert json.loads(run("index", "sync", index, "--json")[1])["changes"]["unchanged"] == 5
+    (docs / "notes.md").write_text("# Notes\n\nIt rained. Ada Foah bought Low Ferry in 1901.")
+    assert run(*build, "--resume")[0] == 0
+    assert json.loads(run("index", "sync", index, "--json")[1])["changes"]["encoded"] == 1
+    with PassageIndex(index) as opened:
+        assert opened.graph is not None
+        assert len(opened.graph.table.find(["ada foah"]).names) == 1
+    # The same from several processes, and from Python.
+    assert Corpus.build(tmp_path / "third", docs, Engine(), kg=graph).index.manifest.reading["kg"] == str(graph)
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "a", "title": "A", "text": "One."}\n')
+    status, _, errors = run("index", "build", tmp_path / "none", "--docs", other, "--kg", graph)
+    assert status == 2
+    assert "has no triples of any of 1 passages; build it from the same documents" in errors
+    assert run("index", "build", tmp_path / "no graph", "--docs", docs, "--kg", tmp_path / "nowhere")[0] == 2

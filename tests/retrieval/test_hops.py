@@ -15,7 +15,8 @@ from pytrace.records import Document, TextUnit
 from pytrace.retrieval.hops import HopSearch, SearchSettings, chain_evidence, load_weights
 from pytrace.retrieval.hops.features import FEATURES, Pairs
 from pytrace.retrieval.hops.learning import KnownQuestion, learn
-from pytrace.retrieval.hops.search import PassageChain
+from pytrace.retrieval.hops.search import PassageChain, Step
+from pytrace.retrieval.hops.weights import Scored
 from pytrace.retrieval.passages import IndexWriter, PassageIndex
 
 ENCODER = HashEncoder(dimension=64)
@@ -63,7 +64,7 @@ def test_the_second_passage_is_found_through_the_first(search: HopSearch) -> Non
     (ranking,) = search.search([QUESTION], 5)
     assert set(ids(search, ranking.rows[:2])) == {"ferry", "lines"}
     assert ids(search, ranking.chains[0].rows) == ["ferry", "lines"]
-    assert ranking.chains[0].name == "brackwater lines"
+    assert ranking.chains[0].steps == (Step(), Step(0, "brackwater lines"))
     assert ranking.hops > 0.5
     # By itself the question is nearer to others.
     (pairs,) = search.pairs([QUESTION])
@@ -83,6 +84,46 @@ def test_links_lead_from_names_to_what_carries_them(index: PassageIndex) -> None
     at = index.graph["links"][back].tolist().index(rows["ferry"])
     assert index.graph["links.forth"][back][at] == 0
     assert index.graph["links.back"][back][at] == index.graph["links.forth"][links][0]
+
+
+def of_pairs(rows: Sequence[int], pairs: dict[tuple[int, int], float]) -> tuple[Pairs, Scored]:
+    """Make pairs of places among rows with these probabilities, of a question that takes several passages for sure."""
+    firsts, seconds = np.array([*pairs]).T
+    made = Pairs(np.array(rows), firsts, seconds, np.zeros((len(pairs), len(FEATURES))), np.zeros(len(rows)))
+    probabilities = np.array([*pairs.values()])
+    return made, Scored(probabilities, np.full(len(rows), 1 / len(rows)), np.full(len(rows), 1 / len(rows)), 1.0)
+
+
+def test_passages_that_answer_together_are_one_chain(search: HopSearch) -> None:
+    at = {passage.id: row for row, passage in enumerate(search.index.passages(range(len(search.index))))}
+    rows = [at[name] for name in ("rook", "lines", "ferry", "other 1")]
+    pairs, scored = of_pairs(rows, {(2, 1): 0.5, (1, 2): 0.1, (1, 0): 0.2, (1, 3): 0.15, (3, 0): 0.05})
+    (chain, *others) = search._chains(pairs, scored, [1, 2, 0], 5)
+    assert ids(search, chain.rows) == ["ferry", "lines", "rook"]
+    assert chain.steps == (Step(), Step(0, "brackwater lines"), Step(1, "tobias rook"))
+    # Its probability is that of the pairs in it, which are no chains of their own.
+    assert chain.probability == pytest.approx(0.8)
+    assert {frozenset(ids(search, other.rows)) for other in others if other.probability} == {
+        frozenset(("lines", "other 1")),
+        frozenset(("rook", "other 1")),
+    }
+    (found,) = chain_evidence(QUESTION, chain, search.index.passages(chain.rows)).chains
+    bodies = [unit.body for unit in found.units if isinstance(unit, TextUnit)]
+    assert bodies == [FERRY.sentences[1], LINES.sentences[1], ROOK.sentences[0]]
+
+
+def test_what_no_pair_leads_to_is_in_a_chain_by_the_question(search: HopSearch) -> None:
+    pairs, scored = of_pairs([5, 6, 7, 8], {(0, 1): 0.3, (2, 3): 0.7})
+    (chain, *_) = search._chains(pairs, scored, [2, 3, 0, 1], 3)
+    assert chain.rows == (7, 8, 5, 6)
+    assert [step.place for step in chain.steps] == [-1, 0, -1, 2]
+    assert chain.probability == pytest.approx(1)
+
+
+def test_chains_are_whole_however_few_passages_are_wanted(search: HopSearch) -> None:
+    (few,), (many,) = search.search([QUESTION], 1), search.search([QUESTION], 9)
+    assert len(few.rows) == 1
+    assert few.chains == many.chains[:1]
 
 
 def test_a_question_that_one_passage_answers_keeps_the_order_of_the_seeds(index: PassageIndex) -> None:
@@ -167,7 +208,9 @@ def test_narrow_settings_search_less(index: PassageIndex) -> None:
 
 
 def test_evidence_shows_the_sentences_that_lead_on() -> None:
-    evidence = chain_evidence(QUESTION, PassageChain((0, 1), 0.5, "brackwater lines"), [FERRY, LINES])
+    evidence = chain_evidence(
+        QUESTION, PassageChain((0, 1), 0.5, (Step(), Step(0, "brackwater lines"))), [FERRY, LINES]
+    )
     (chain,) = evidence.chains
     assert [unit.body for unit in chain.units if isinstance(unit, TextUnit)] == [FERRY.sentences[1], LINES.sentences[1]]
     assert evidence.document_ids == ("ferry", "lines")
@@ -258,3 +301,51 @@ def test_the_front_door_builds_searches_and_asks(tmp_path: Path) -> None:
         assert "Matthias Garrow" in answer.text
         assert len(answer.evidence.document_ids) == 2
     corpus.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        ("Who founded the firm that owns the Marigold Tern?", None),
+        ("Who founded the firm that owns the Marigld Tern?", "Who founded the firm that owns the Marigold Tern?"),
+        ("who owns the marigodl tern, I ask", "who owns the marigold tern, I ask"),
+        ("Was Tobias Rookk a pilot, or Tobas Rook?", "Was Tobias Rook a pilot, or Tobias Rook?"),
+        # A word of a name that stands alone needs a capital, and not one that any first word has.
+        ("What did Brackwatre own?", "What did Brackwater own?"),
+        ("what did brackwatre own?", None),
+        ("Brackwatre owns what?", None),
+        # Two letters, words that are no names', short ones, numbers, and scripts without spaces stay as they are.
+        ("Who owns the Mariggoldd Tern?", None),
+        ("Who foundedd the firmm of the crownn?", None),
+        ("Is Ast Point a town?", None),
+        ("Was it 19311?", None),
+        ("Wem gehört die Fähre Rokk?", "Wem gehört die Fähre Rook?"),
+        ("飛行機はどこ？", None),
+        ("", None),
+    ],
+)
+def test_names_with_a_wrong_letter_are_read_as_the_passages_spell_them(
+    search: HopSearch, asked: str, read: str | None
+) -> None:
+    assert search.read([asked]) == [asked if read is None else read]
+
+
+def test_names_of_other_scripts_are_spelt_with_their_own_letters(tmp_path: Path) -> None:
+    search = HopSearch(
+        build(
+            tmp_path / "index",
+            [
+                Document("1", "Мария Склодовская", ("Мария Склодовская родилась в Варшаве.",)),
+                Document("2", "Älvdalens Järnväg", ("Älvdalens Järnväg är en bana.",)),
+            ],
+        ),
+        ENCODER,
+    )
+    assert search.read(["где родилась мария складовская?"]) == ["где родилась мария склодовская?"]
+    assert search.read(["Vem byggde Elvdalens Järnväg?"]) == ["Vem byggde Älvdalens Järnväg?"]
+
+
+def test_a_question_is_searched_for_as_it_is_read(search: HopSearch) -> None:
+    (right,), (wrong,) = search.search([QUESTION], 5), search.search([QUESTION.replace("gold", "glod")], 5)
+    assert wrong == right
+    assert wrong.question == QUESTION

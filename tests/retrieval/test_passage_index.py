@@ -700,3 +700,15 @@ def test_names_are_titles_headings_and_what_the_first_sentence_tells_of() -> Non
         "f", "Fähre", ("Ada Venn ist eine Fähre.",), origin=Origin("f", "Fähre", metadata={"language": "de"})
     )
     assert passage_names(german) == (["fähre"], ["fahre"])
+    named = Origin(
+        "i",
+        "Marigold Tern",
+        metadata={"aliases": ["The Old Tern", "MT 4"]},
+        names=("Ada Venn", "Marigold Tern", "São Vale"),
+    )
+    assert passage_names(Document("i", "Marigold Tern", ("She sails.",), origin=named)) == (
+        ["marigold tern", "old tern", "mt 4"],
+        ["ada venn", "são vale", "sao vale"],
+    )
+    alias = Origin("j", "Tern", metadata={"aliases": "Ternie"})
+    assert passage_names(Document("j", "Tern", ("She sails.",), origin=alias))[0] == ["tern", "ternie"]

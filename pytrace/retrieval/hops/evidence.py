@@ -24,14 +24,14 @@ def chain_evidence(question: str, chain: PassageChain, passages: Sequence[Docume
     Returns
     -------
     Evidence
-        The passages as context. Its one chain has a unit for each passage: of the first the sentence that names what led to the
-        second, else the one with most of the question's words; of the second the one with most of those that are left.
+        The passages as context. Its one chain has a unit for each passage: the sentence that names what led on to a later one,
+        else the one with most of those words of the question that no earlier unit has.
     """
     # What a question wants stands near its beginning, as a rule, and what it is of behind that.
     asked = {word: 1 + 1 / (1 + place) for place, word in reversed([*enumerate(words(question))])}
     units: list[TextUnit] = []
-    for passage in passages:
-        named = chain.name if len(passages) > 1 and not units else ""
+    for number, passage in enumerate(passages):
+        named = next((step.name for step in chain.steps if step.place == number and step.name), "")
         place, asked = _leading(passage, asked, named)
         units.append(TextUnit(passage.title, passage.sentences[place], passage.id, place))
     score = math.log(max(chain.probability, 1e-12))

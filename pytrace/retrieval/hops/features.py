@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pytrace import _core
 from pytrace.models.encoders.encoder import Vectors
 from pytrace.retrieval.bm25 import words
+from pytrace.retrieval.passages.graph import Graph
 from pytrace.retrieval.passages.index import PassageIndex
 from pytrace.retrieval.passages.ragged import Lists, places_among
 from pytrace.retrieval.word_postings import word_hashes
@@ -53,10 +54,9 @@ FEATURES = (
 class Rarity:
     """The weights of words by how many passages have them: Lucene's inverse document frequency."""
 
-    def __init__(self, index: PassageIndex) -> None:
-        assert index.graph is not None
-        self._graph = index.graph
-        self._count = len(index)
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._count = graph.passages
 
     def of_ids(self, ids: NDArray[np.integer]) -> Floats:
         """Return the weights of words by their numbers in the graph; -1 is a word that no passage has."""
@@ -71,10 +71,14 @@ class Rarity:
             return np.zeros(len(ids), dtype=np.int64)
         return np.where(ids >= 0, known[np.clip(ids, 0, len(known) - 1)], 0).astype(np.int64)
 
+    def ids(self, distinct: Sequence[str]) -> NDArray[np.int64]:
+        """Return the numbers of words, in the form of `bm25.words`, in the graph; -1 of a word that no passage has."""
+        return places_among(self._graph["words"], word_hashes(distinct))
+
     def questions(self, questions: Sequence[str]) -> AskedWords:
         """Look up the words of questions."""
         of_each = [list(dict.fromkeys(words(question))) for question in questions]
-        ids = [places_among(self._graph["words"], word_hashes(each)) for each in of_each]
+        ids = [self.ids(each) for each in of_each]
         totals = np.array([float((self.of_ids(each) ** 2).sum()) for each in ids])
         known = [np.unique(each[each >= 0]).astype(np.int32) for each in ids]
         offsets = np.cumsum([0, *map(len, known)], dtype=np.int64)

@@ -79,9 +79,10 @@ def learn_own(search: HopSearch, asked: Sequence[Asked], *, made_by: str = "") -
             f"{several} of {len(asked)} questions have two supporting documents or more, too few to learn from; give at least "
             f"{2 * _FOLDS}"
         )
+    texts = search.read([question.text for question in questions])
     known = [
         _known(search, pairs, question.supporting)
-        for question, pairs in zip(questions, search.pairs([question.text for question in questions]), strict=True)
+        for question, pairs in zip(questions, search.pairs(texts), strict=True)
     ]
     shipped = load_weights()
     unseen = []

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,6 +24,7 @@ from pytrace.retrieval.hops.features import (
     FEATURES,
     AskedWords,
     Candidates,
+    Floats,
     Pairs,
     Places,
     Rarity,
@@ -30,6 +32,7 @@ from pytrace.retrieval.hops.features import (
     pair_features,
 )
 from pytrace.retrieval.hops.seeds import column, find_seeds, question_scores, seed_scores
+from pytrace.retrieval.hops.spelling import Respeller
 from pytrace.retrieval.hops.weights import Scored, Weights, load_weights
 from pytrace.retrieval.passages.index import Mask, PassageIndex
 from pytrace.retrieval.retriever import check_queries
@@ -39,6 +42,8 @@ _AT_ONCE = 64
 # A passage this likely, by the likeliest, is one of those that answer together. Supporting documents are told by it as well as by
 # always two (F1 within 2.1 points on questions of several hops, up to 1.8 better on those of one): `python -m benches.hops`.
 _SHARE = 0.2
+# More passages hardly ever answer together.
+_LONGEST = 4
 # What a link counts for the passage that it leads to, beside 1 for the one that it comes from.
 _BACK = 0.5
 
@@ -60,29 +65,42 @@ class SearchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     rare_words: int = 20
 
 
+class Step(NamedTuple):
+    """How a passage of a chain was reached: from which place in the chain, and by which name of it, "" if by none.
+
+    A place of -1 is the question itself.
+    """
+
+    place: int = -1
+    name: str = ""
+
+
 class PassageChain(msgspec.Struct, frozen=True):
-    """Passages that answer together, one or two, and how likely; `name` is the name that led from the first to the second."""
+    """Passages that answer together, one to four in the order of the hops, how likely, and how each was reached.
+
+    `probability` is that of the pairs within the chain, or of its only passage.
+    """
 
     rows: tuple[int, ...]
     probability: float
-    name: str = ""
+    steps: tuple[Step, ...]
 
 
 class PassageRanking(msgspec.Struct, frozen=True):
     """What was found for a question: rows of the index with their scores, best first, and the likeliest chains.
 
-    `hops` is how likely the question takes two passages, from 0 to 1.
+    `hops` is how likely the question takes two passages, from 0 to 1; `question` is how it was read, see `HopSearch.read`.
     """
 
     rows: tuple[int, ...]
     scores: tuple[float, ...]
     chains: tuple[PassageChain, ...]
     hops: float
+    question: str = ""
 
     def together(self, most: int) -> tuple[int, ...]:
         """Return the passages that answer together: the first, and those that are not much less likely, at most `most`."""
-        likely = [row for row, score in zip(self.rows, self.scores, strict=True) if score >= _SHARE * self.scores[0]]
-        return tuple(likely[:most])
+        return self.rows[: _together(self.scores, most)]
 
 
 class HopSearch:
@@ -116,7 +134,7 @@ class HopSearch:
         index.check_encoder(encoder)
         self.index = index
         self.settings = settings or SearchSettings()
-        self._encoder = encoder
+        self.encoder = encoder
         self._weights = weights
 
     @cached_property
@@ -142,37 +160,79 @@ class HopSearch:
             One a question, with at most `k` passages.
         """
         check_queries(questions, k)
-        return [self._ranked(pairs, k) for pairs in self.pairs(questions, where=where)]
+        read = self.read(questions)
+        return [
+            self._ranked(question, pairs, k)
+            for question, pairs in zip(read, self.pairs(read, where=where), strict=True)
+        ]
 
-    def _ranked(self, pairs: Pairs, k: int) -> PassageRanking:
+    def read(self, questions: Sequence[str]) -> list[str]:
+        """Return questions as they are searched for: with names spelt as the passages spell them, where a letter is wrong."""
+        return [self._respeller.read(question) for question in questions] if len(self.index) else [*questions]
+
+    @cached_property
+    def _respeller(self) -> Respeller:
+        assert self.index.graph is not None
+        return Respeller(self.index.graph)
+
+    def _ranked(self, question: str, pairs: Pairs, k: int) -> PassageRanking:
         scored = self.weights.score(pairs.features, pairs.firsts, pairs.seconds, pairs.seed_scores)
-        order = np.argsort(-scored.passages, kind="stable")[:k]
+        order = np.argsort(-scored.passages, kind="stable")
+        together = order[: _together(scored.passages[order], _LONGEST)].tolist()
         return PassageRanking(
-            tuple(pairs.rows[order].tolist()),
-            tuple(scored.passages[order].tolist()),
-            self._chains(pairs, scored, k),
+            tuple(pairs.rows[order[:k]].tolist()),
+            tuple(scored.passages[order[:k]].tolist()),
+            self._chains(pairs, scored, together, k),
             scored.hops,
+            question,
         )
 
-    def _chains(self, pairs: Pairs, scored: Scored, k: int) -> tuple[PassageChain, ...]:
-        """Return the likeliest chains, of one passage or of two."""
+    def _chains(self, pairs: Pairs, scored: Scored, ranking: Sequence[int], k: int) -> tuple[PassageChain, ...]:
+        """Return the likeliest chains: of one passage, of two, and if more answer together, the one of all these.
+
+        `ranking` are the places of the passages that answer together.
+        """
         alone = np.argsort(-scored.alone, kind="stable")[:k].tolist()
         chains = [
-            PassageChain((int(pairs.rows[place]),), float(scored.alone[place]) * (1 - scored.hops)) for place in alone
+            PassageChain((int(pairs.rows[place]),), float(scored.alone[place]) * (1 - scored.hops), (Step(),))
+            for place in alone
         ]
-        # Two passages are one chain, in the likelier order.
+        if len(ranking) > 2:
+            chains.append(self._joined(pairs, scored, ranking))
+        joined = frozenset(chains[-1].rows) if len(ranking) > 2 else frozenset[int]()
+        # Two passages are one chain, in the likelier order; none if the longer chain has both.
         of_both: dict[frozenset[int], PassageChain] = {}
         for place in np.argsort(-scored.pairs, kind="stable")[: 4 * k].tolist():
             first, second = int(pairs.rows[pairs.firsts[place]]), int(pairs.rows[pairs.seconds[place]])
-            probability = float(scored.pairs[place]) * scored.hops
-            before = of_both.get(frozenset((first, second)))
+            both = frozenset((first, second))
+            if both <= joined:
+                continue
+            before = of_both.get(both)
             if before is None:
-                before = PassageChain((first, second), 0.0, self._link_name(first, second))
-            of_both[frozenset((first, second))] = msgspec.structs.replace(
-                before, probability=before.probability + probability
-            )
+                before = PassageChain((first, second), 0.0, (Step(), Step(0, self._link_name(first, second))))
+            probability = before.probability + float(scored.pairs[place]) * scored.hops
+            of_both[both] = msgspec.structs.replace(before, probability=probability)
         chains += of_both.values()
         return tuple(sorted(chains, key=lambda chain: -chain.probability)[:k])
+
+    def _joined(self, pairs: Pairs, scored: Scored, places: Sequence[int]) -> PassageChain:
+        """Make one chain of passages: the likeliest pair first, then what the likeliest pair leads to from one of the chain."""
+        within = np.flatnonzero(np.isin(pairs.firsts, places) & np.isin(pairs.seconds, places))
+        within = within[np.argsort(-scored.pairs[within], kind="stable")]
+        left = [*zip(pairs.firsts[within].tolist(), pairs.seconds[within].tolist(), strict=True)]
+        # A passage that no pair leads to was found by the question.
+        reached = {left[0][0] if left else places[0]: -1}
+        while len(reached) < len(places):
+            step = next(((first, second) for first, second in left if first in reached and second not in reached), None)
+            first, second = step or (-1, next(place for place in places if place not in reached))
+            reached[second] = first
+        order = [*reached]
+        rows = tuple(pairs.rows[order].tolist())
+        steps = [
+            Step() if first < 0 else Step(order.index(first), self._link_name(int(pairs.rows[first]), row))
+            for row, first in zip(rows, reached.values(), strict=True)
+        ]
+        return PassageChain(rows, float(scored.pairs[within].sum()) * scored.hops, tuple(steps))
 
     def _link_name(self, first: int, second: int) -> str:
         """Return the name by which a passage is linked to another, "" if it is not."""
@@ -197,7 +257,7 @@ class HopSearch:
 
     def _pairs(self, questions: Sequence[str], mask: Mask | None) -> Iterator[Pairs]:
         index, settings = self.index, self.settings
-        vectors = encode(self._encoder, questions, "query")
+        vectors = encode(self.encoder, questions, "query")
         asked = self._rarity.questions(questions)
         seeds = find_seeds(index, self._rarity, questions, vectors, count=settings.seeds, mask=mask)
         heads = [each.best(settings.firsts) for each in seeds]
@@ -268,7 +328,8 @@ class HopSearch:
 
     @cached_property
     def _rarity(self) -> Rarity:
-        return Rarity(self.index)
+        assert self.index.graph is not None
+        return Rarity(self.index.graph)
 
     def _linked(self, row: int, mask: Mask | None) -> Rows:
         """Return the passages that a passage is linked to, the weightiest links."""
@@ -280,6 +341,11 @@ class HopSearch:
             weights = graph["links.forth"][links] + np.float32(_BACK) * graph["links.back"][links]
             rows = rows[np.argsort(-weights, kind="stable")[: self.settings.links]]
         return rows if mask is None else rows[mask[rows]]
+
+
+def _together(scores: Sequence[float] | Floats, most: int) -> int:
+    """Count the passages that answer together, by their scores, best first."""
+    return sum(score >= _SHARE * scores[0] for score in scores[:most])
 
 
 def _places(rows: Rows, heads: Rows, targets: Sequence[Rows]) -> tuple[Places, Places]:

@@ -34,17 +34,22 @@ def normal_form(text: str) -> str:
 def passage_names(passage: Document) -> tuple[list[str], list[str]]:
     """Return the names that a passage's author gave it, and those that its text gives, in normal form.
 
-    The first are its document's title and its last heading, without what stands in brackets; a title that is only the file's
-    name is none. The second, of an English text, are the subject of its first sentence, the same without middle names, and what
-    it is "known as"; and of any text all these without the marks of Latin letters, as keyboards leave them out: "Sao Paulo".
+    The first are its document's title and its last heading, without what stands in brackets, and its document's `aliases` in the
+    metadata, a text or a list; a title that is only the file's name is none. The second, of an English text, are the subject of its
+    first sentence, the same without middle names, and what it is "known as"; of any text those that its origin names, and all these
+    without the marks of Latin letters, as keyboards leave them out: "Sao Paulo".
     """
     titles = [passage.title] if passage.origin is None else []
     if passage.origin is not None:
         if passage.origin.titled:
             titles.append(passage.origin.title)
         titles += passage.title.split(TITLE_SEPARATOR)[1:][-1:]
+        aliases = passage.origin.metadata.get("aliases", ())
+        titles += [str(alias) for alias in (aliases if isinstance(aliases, list | tuple) else [aliases])]
     given = _distinct(normal_form(_BRACKETS.sub(" ", title)) for title in titles)
     told = [] if _language(passage) != "en" else _distinct(_told(passage))
+    if passage.origin is not None:
+        told += _distinct(normal_form(name) for name in passage.origin.names)
     told += [_plain(name) for name in (*given, *told)]
     return given, [name for name in dict.fromkeys(told) if name not in given]
 
