@@ -778,7 +778,7 @@ def make_walk(rng: Dice) -> Call:
         options["seed_weights"] = np.abs(reals(rng, len(seeds)))
     options |= {
         "restart": rng.choice([0.1, 0.5, 1.0, 0.0]),
-        "tolerance": rng.choice([1e-2, 1e-4, 0.0]),
+        "tolerance": rng.choice([1e-2, 1e-4, 1e-7, 0.0]),
         "k": rng.choice([0, 1, 10, 10_000]),
     }
     return Call(walk.personalised_pagerank, [offsets, targets, seeds], options, check_walk)

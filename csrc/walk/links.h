@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,40 @@ int64_t target_of(const Links<Target>& links, int64_t link) {
   const auto target = static_cast<int64_t>(links.targets[link]);
   if (target < 0 || target >= links.nodes()) fail_target(link, target, links.nodes());
   return target;
+}
+
+// The sum of a row's weights.
+template <typename Target>
+double weight_of(const Links<Target>& links, const Row& row) {
+  if (links.weights.size == 0) return static_cast<double>(row.size());
+  const float* weights = links.weights.data;
+  double total = 0.0;
+  float least = 0.0F;
+  for (int64_t link = row.begin; link < row.end; ++link) {
+    least = weights[link] < least ? weights[link] : least;
+    total += static_cast<double>(weights[link]);
+  }
+  // The sum tells of NaN and infinity, too; which weight it is matters only then.
+  for (int64_t link = row.begin; link < row.end && !(least >= 0.0F && std::isfinite(total));
+       ++link) {
+    const float weight = weights[link];
+    if (!(weight >= 0.0F && weight <= std::numeric_limits<float>::max()))
+      fail_weight("weights", link, static_cast<double>(weight));
+  }
+  return total;
+}
+
+inline double seed_weight(const Seeds& seeds, int64_t i) {
+  return seeds.weights.size == 0 ? 1.0 : seeds.weights[i];
+}
+
+inline double seed_total(const Seeds& seeds, int64_t question) {
+  double total = 0.0;
+  for (int64_t i = seeds.offsets[question]; i < seeds.offsets[question + 1]; ++i)
+    total += seed_weight(seeds, i);
+  if (!std::isfinite(total))
+    fail("the seed_weights of question " + to_text(question) + " add up to infinity");
+  return total;
 }
 
 template <typename Target>

@@ -7,17 +7,24 @@
 #include <new>
 
 #include "common/parallel.h"
+#include "walk/dense.h"
+#include "walk/heaviest.h"
 #include "walk/links.h"
 #include "walk/node_set.h"
+#include "walk/zeros.h"
 
 namespace pytrace {
 namespace {
 
-using walk_detail::fail_weight;
+using walk_detail::Heaviest;
 using walk_detail::offsets_of;
 using walk_detail::Row;
 using walk_detail::row_of;
+using walk_detail::Scored;
+using walk_detail::seed_weight;
 using walk_detail::target_of;
+using walk_detail::weight_of;
+using walk_detail::Zeros;
 
 // Questions that are walked side by side: a node's mass in eight of them is one line of the cache,
 // which a visit of a link has to fetch for one of them, too.
@@ -37,32 +44,6 @@ struct alignas(sizeof(double) * lanes) Masses {
   double of[lanes];
 };
 
-// Zeros for all nodes, which the system hands out page by page as they are touched.
-template <typename T>
-class Zeros {
- public:
-  explicit Zeros(int64_t count) {
-    if (count >= std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)))
-      throw std::bad_alloc();
-    memory_.reset(std::calloc(static_cast<size_t>(count) + 1, sizeof(T)));
-    if (memory_ == nullptr) throw std::bad_alloc();
-    const auto address = reinterpret_cast<uintptr_t>(memory_.get());
-    const size_t past = address % alignof(T);
-    values_ = reinterpret_cast<T*>(static_cast<char*>(memory_.get()) +
-                                   (past == 0 ? 0 : alignof(T) - past));
-  }
-
-  T& operator[](int64_t i) { return values_[i]; }
-  T* values() { return values_; }
-
- private:
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<void, Free> memory_;
-  T* values_;
-};
-
 // One thread's memory: as large as the graph, and clean between questions.
 template <int lanes>
 struct WalkMemory {
@@ -74,47 +55,6 @@ struct WalkMemory {
   NodeSet reached;               // by mass, since they were last visited
   NodeSet touched;
 };
-
-struct Scored {
-  int64_t node;
-  double score;
-};
-
-// Keeps the k heaviest of all that are added.
-class Heaviest {
- public:
-  explicit Heaviest(size_t k) : k_(k) {}
-
-  void add(const Scored& each) {
-    if (each.score < least_) return;
-    list_.push_back(each);
-    if (list_.size() < 2 * k_ + 64) return;
-    const auto end = list_.begin() + static_cast<std::ptrdiff_t>(k_);
-    std::nth_element(list_.begin(), end, list_.end(), heavier);
-    least_ = list_[k_].score;
-    list_.resize(k_);
-  }
-
-  std::vector<Scored> sorted() {
-    const size_t k = std::min(k_, list_.size());
-    std::partial_sort(list_.begin(), list_.begin() + static_cast<std::ptrdiff_t>(k), list_.end(),
-                      heavier);
-    return {list_.begin(), list_.begin() + static_cast<std::ptrdiff_t>(k)};
-  }
-
- private:
-  static bool heavier(const Scored& a, const Scored& b) {
-    return a.score != b.score ? a.score > b.score : a.node < b.node;
-  }
-
-  size_t k_;
-  double least_ = 0.0;
-  std::vector<Scored> list_;
-};
-
-double seed_weight(const Seeds& seeds, int64_t i) {
-  return seeds.weights.size == 0 ? 1.0 : seeds.weights[i];
-}
 
 // Some questions side by side. In none of them does anything depend on the others: a node that is
 // visited for the sake of one is pushed only where enough waits.
@@ -148,13 +88,9 @@ class Walk {
   };
 
   void start(const Seeds& seeds, int64_t question, int64_t lane) {
-    const int64_t begin = seeds.offsets[question], end = seeds.offsets[question + 1];
-    double total = 0.0;
-    for (int64_t i = begin; i < end; ++i) total += seed_weight(seeds, i);
+    const double total = walk_detail::seed_total(seeds, question);
     if (!(total > 0.0)) return;
-    if (!std::isfinite(total))
-      fail("the seed_weights of question " + to_text(question) + " add up to infinity");
-    for (int64_t i = begin; i < end; ++i) {
+    for (int64_t i = seeds.offsets[question]; i < seeds.offsets[question + 1]; ++i) {
       memory_.waiting[seeds.nodes[i]].of[lane] += seed_weight(seeds, i) / total;
       memory_.reached.add(seeds.nodes[i]);
     }
@@ -181,7 +117,7 @@ class Walk {
       kept.of[lane] += how_.restart * moved.of[lane];
       moved.of[lane] *= 1.0 - how_.restart;
     }
-    const double total = checked_weight(row);
+    const double total = weight_of(links_, row);
     if (!(total > 0.0)) {  // the walk ends here, and starts anew at the seeds
       for (int lane = 0; lane < lanes; ++lane) ended_[lane] += moved.of[lane];
       return;
@@ -193,18 +129,6 @@ class Walk {
       const float* weights = links_.weights.data;
       spread(row, moved, [weights](int64_t link) { return static_cast<double>(weights[link]); });
     }
-  }
-
-  double checked_weight(const Row& row) const {
-    if (links_.weights.size == 0) return static_cast<double>(row.size());
-    double total = 0.0;
-    for (int64_t link = row.begin; link < row.end; ++link) {
-      const float weight = links_.weights[link];
-      if (!(weight >= 0.0F && weight <= std::numeric_limits<float>::max()))
-        fail_weight("weights", link, static_cast<double>(weight));
-      total += static_cast<double>(weight);
-    }
-    return total;
   }
 
   template <typename Weight>
@@ -292,10 +216,12 @@ WalkResult personalised_pagerank(const Links<Target>& links, const Seeds& seeds,
   std::vector<std::vector<Scored>> found(static_cast<size_t>(questions));
   WalkResult result;
   result.left.resize(static_cast<size_t>(questions));
-  // Side by side where questions may meet, and where no thread is left without questions by it.
   const double visits = 1.0 / (how.restart * how.tolerance);
-  if (visits >= static_cast<double>(links.targets.size) &&
-      questions >= kLanes * int64_t{resolve_threads(threads, questions)}) {
+  if (walk_detail::is_dense(links, how)) {
+    walk_detail::walk_densely(links, seeds, how, threads, found, result.left);
+  } else if (visits >= static_cast<double>(links.targets.size) &&
+             questions >= kLanes * int64_t{resolve_threads(threads, questions)}) {
+    // Side by side where questions may meet, and where no thread is left without questions by it.
     walk_all<kLanes>(links, seeds, how, threads, found, result.left);
   } else {
     walk_all<1>(links, seeds, how, threads, found, result.left);

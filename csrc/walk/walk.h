@@ -5,14 +5,16 @@
 // `restart` of what reaches it and pushes the rest along its links by weight, while what waits at
 // it is above `tolerance` times its links (at least one). So a question costs what it touches,
 // O(1 / (restart * tolerance)) link visits at most, whatever the size of the graph. Nodes are
-// visited in passes from the lowest to the highest, so that a walk that comes to touch all of them
+// visited in passes from the lowest to the highest, so that a walk that comes to touch many of them
 // becomes a Gauss-Seidel iteration over rows side by side in memory, as in PowerPush (Wu, Gan, Wei
 // and Zhang, "Unifying the Global and Local Approaches: An Efficient Power Iteration with Forward
-// Push", 2021). And breadth first expansion, bounded in hops and in nodes.
+// Push", 2021). Where the tolerance is so fine that questions come to touch most nodes, they are
+// walked over all of them by power iteration (dense.h). And breadth first expansion, bounded in
+// hops and in nodes.
 //
-// Time goes into links' targets, which lie anywhere in memory: there is no vector form by hand, for
-// AVX2 gained nothing that could be measured. Questions of a batch that may touch the same nodes
-// are walked eight at a time, so that a target fetched serves all of them.
+// Time goes into links' targets, which lie anywhere in memory: a push has no vector form by hand,
+// for AVX2 gained nothing that could be measured. Questions of a batch that may touch the same
+// nodes are walked eight at a time, so that a target fetched serves all of them.
 //
 // Links lie in compressed sparse rows and are read as they are, from a mapped file too: what a
 // corrupt file may hold (a target that is no node, rows that go back) is found where it is read.
@@ -60,7 +62,8 @@ struct WalkResult {
   std::vector<int64_t> offsets;
   std::vector<int64_t> nodes;
   std::vector<double> scores;
-  std::vector<double> left;  // mass that was not walked any further, a question
+  std::vector<double>
+      left;  // mass that was not walked any further, and what rounding may have done
 };
 
 struct ExpandOptions {

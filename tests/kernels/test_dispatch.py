@@ -21,6 +21,7 @@ USES = {
     "needleman_wunsch": "alignment.needleman_wunsch('ada', 'foah')",
     "alignment_score": "alignment.alignment_score('ada', 'foah')",
     "align_batch": "alignment.align_batch(['ada'], ['foah'])",
+    "personalised_pagerank": "kernels.personalised_pagerank([0, 1], [0], [0])",
     "expand": "kernels.expand([0.0], [[1.0, 2.0]], [False], beams=1, chains=1)",
 }
 

@@ -524,7 +524,9 @@ int main(int count, char** arguments) {
     run("greedy_cover", [&](int threads) { return covers(threads, false); });
     run("minimum_cover", [&](int threads) { return covers(threads, true); });
     run("walk, one by one", [&](int threads) { return walk(threads, 1e-3); });
-    run("walk, side by side", [&](int threads) { return walk(threads, 1e-6); });
+    run("walk, side by side", [&](int threads) { return walk(threads, 1e-5); });
+    run("walk, all nodes", [&](int threads) { return walk(threads, 1e-6); });
+    run("walk, all nodes in float64", [&](int threads) { return walk(threads, 1e-9); });
     std::printf("%s: done\n", pytrace::isa_name(isa));
   }
   return good ? 0 : 1;
